@@ -1,0 +1,42 @@
+# make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
+# make test   set up, run all tests at 1, 2, 3 and 4 ranks
+# make lint   ruff and mypy
+# make clean  remove what was made here (the set-up too)
+
+SHELL := /bin/bash
+BIN := .venv/bin
+
+# Root may start MPI, and more ranks than cores may run, idle ones yielding: needed in containers and for the tests.
+export OMPI_ALLOW_RUN_AS_ROOT = 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+export OMPI_MCA_rmaps_base_oversubscribe = 1
+# One thread a rank: the ranks are the parallelism.
+export OMP_NUM_THREADS = 1
+export OPENBLAS_NUM_THREADS = 1
+
+RANKS ?= 2
+TEST_RANKS ?= 1 2 3 4
+PYTEST := $(BIN)/python -m pytest --with-mpi -q
+
+.PHONY: run test lint setup clean
+
+setup:
+	@bash .ci/setup
+
+run: setup
+	mpiexec -n $(RANKS) $(BIN)/python drivers/sixteen_body_chain.py --folder results
+
+test: setup
+	@set -e; for ranks in $(TEST_RANKS); do \
+	  echo "== tests at $$ranks rank(s)"; \
+	  OMPI_MCA_mpi_yield_when_idle=1 timeout -k 10 900 mpiexec -n $$ranks $(PYTEST) $(ARGS); \
+	done
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build results *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,37 @@
+"""What a coupling is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class Coupling(Protocol):
+    """A strategy that finds the loads between subchains.
+
+    It is made once with the ranks' communicator. `seconds` is the time that it has spent in messages.
+    """
+
+    @property
+    def seconds(self) -> float: ...
+
+    def solve(self, block: Floats, root: Floats) -> Floats:
+        """Find the boundary values of this rank's subchain.
+
+        Parameters
+        ----------
+        block : array [SIZE]
+            Handle equations of the subchain, flat, as in `spatial.handles`.
+        root : array [6]
+            Spatial acceleration of the root: -g, in the inertial frame (m/s^2).
+
+        Returns
+        -------
+        array [12]
+            A1, acceleration of handle 1, and f2, load on handle 2 (rad/s^2, m/s^2; N m, N).
+        """
+        ...

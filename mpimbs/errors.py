@@ -1,0 +1,11 @@
+"""The errors that a user can cause or meet; everything else is a bug and ends with a traceback."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Bad input: one line that names the place (file, table), what is wrong, and the remedy."""
+
+
+class SimulationError(RuntimeError):
+    """A simulation that had to stop: names the time, the body and the likely cause."""

@@ -1,0 +1,30 @@
+"""What a user describes: bodies, joints, loads, loops, the `System` of them, model files, standard systems.
+
+Serial and plain: no MPI and no compiled code here. SI units, right-handed frames, quaternions w x y z.
+"""
+
+from mpimbs.model.body import Body, Joint, Loop, Wrench
+from mpimbs.model.columns import Columns
+from mpimbs.model.files import read_system, write_system
+from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
+from mpimbs.model.library import GENERATORS, system_from
+from mpimbs.model.summary import Summary
+from mpimbs.model.system import System
+
+__all__ = [
+    "GENERATORS",
+    "JOINT_TYPES",
+    "Body",
+    "Columns",
+    "Joint",
+    "JointStep",
+    "JointType",
+    "Loop",
+    "Summary",
+    "System",
+    "Wrench",
+    "joint_type",
+    "read_system",
+    "system_from",
+    "write_system",
+]

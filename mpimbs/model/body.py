@@ -1,0 +1,317 @@
+"""The tables that a user writes: `Body` with its `Joint` and its `Wrench`es, and `Loop`.
+
+Each is a frozen pydantic model, the same whether it comes from a file or from Python. All units are SI,
+frames are right-handed, quaternions are w x y z. The body frame has its origin at the inboard joint.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
+
+from mpimbs.model import table
+from mpimbs.model.joints import JointType, joint_type
+from mpimbs.model.table import Number, Quaternion, Table, TimeFunction, Vector, VectorOrFunction
+
+_IDENTITY = (1.0, 0.0, 0.0, 0.0)
+_SLACK = 1e-9  # relative slack of the triangle inequality of principal moments
+_SINGULAR = 1e-14  # ratio of principal moments below which an inertia counts as singular
+
+_BY_TYPE: Any = None  # a default that depends on the type of the joint; the check of the field fills it in
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError(f"must be a printable, non-empty text, got {value!r}")
+    if value == "world":
+        raise ValueError("'world' is reserved for the inertial frame; give another name")
+    return value
+
+
+Name = Annotated[str, PlainValidator(_name)]
+
+
+class _Jointed(Table):
+    """What `Joint` and `Loop` share: the type, with the axis and the pitch that only some types take."""
+
+    type: str = Field(description="the type of joint, such as 'revolute'")
+    axis: tuple[float, ...] = _BY_TYPE
+    pitch: float = _BY_TYPE
+
+    @property
+    def kind(self) -> JointType:
+        """The row of `JOINT_TYPES` of this joint."""
+        return joint_type(self.type)
+
+    @field_validator("type")
+    @classmethod
+    def _check_type(cls, value: str) -> str:
+        return joint_type(value).name
+
+    @field_validator("axis", mode="plain")
+    @classmethod
+    def _check_axis(cls, value: Any, info: ValidationInfo) -> tuple[float, ...]:
+        if value is None:
+            return (0.0, 0.0, 1.0)
+        if not _kind(info).takes_axis:
+            raise ValueError(f"has no meaning for a {_kind(info).name} joint; leave it out, use `rotation`")
+        return table.direction(value)
+
+    @field_validator("pitch", mode="plain")
+    @classmethod
+    def _check_pitch(cls, value: Any, info: ValidationInfo) -> float:
+        takes_pitch = _kind(info).takes_pitch
+        if value is not None and not takes_pitch:
+            raise ValueError(
+                f"has no meaning for a {_kind(info).name} joint; leave it out or make it helical"
+            )
+        if value is None and takes_pitch:
+            raise ValueError("is missing; give the pitch of the helical joint in m/rad")
+        return table.number(value) if takes_pitch else 0.0
+
+
+def _kind(info: ValidationInfo) -> JointType:
+    """Return the joint type of a table under validation; ValueError if the type itself was refused."""
+    if "type" not in info.data:
+        raise ValueError("needs a valid joint type")
+    return joint_type(info.data["type"])
+
+
+class Joint(_Jointed):
+    """The joint that connects a body to its parent: where it lies, how it moves, what acts along it.
+
+    A single number may stand for a list of one; for `u`, `stiffness`, `damping` and `torque` also for several
+    speeds of the same unit (spherical, universal).
+
+    Attributes
+    ----------
+    type : str
+        Name of a row of `JOINT_TYPES`.
+    axis : tuple of 3 floats
+        Unit vector in the joint frame; only for types that take an axis, default z.
+    pitch : float
+        Displacement per turn of a helical joint, m/rad; 0 for every other type.
+    position : tuple of 3 floats
+        Origin of the joint frame in the parent's frame, m.
+    rotation : tuple of 4 floats
+        Unit quaternion: the joint frame in the parent's frame at q = 0.
+    q : tuple of nq floats
+        Initial coordinates, rad or m (quaternion first); default the zero position.
+    u : tuple of nu floats
+        Initial generalized speeds, rad/s or m/s; of spherical and free joints in the body frame.
+    stiffness, damping : tuple of nu floats
+        Of the spring and damper along each free axis, N m/rad or N/m, and N m s/rad or N s/m; not negative.
+        The rotational stiffnesses of a spherical or free joint are equal.
+    rest : tuple of nq floats
+        Coordinates at which the springs carry no load; default the zero position.
+    torque : tuple of nu floats, or function of time
+        Actuation along each free axis, N m or N. A function of t (s) returns a number or nu numbers.
+
+    Raises
+    ------
+    InputError
+        A value is not allowed; the message names the key and the remedy.
+    """
+
+    __init__ = Table.__init__
+
+    position: Vector = (0.0, 0.0, 0.0)
+    rotation: Quaternion = _IDENTITY
+    q: tuple[float, ...] = _BY_TYPE
+    u: tuple[float, ...] = _BY_TYPE
+    stiffness: tuple[float, ...] = _BY_TYPE
+    damping: tuple[float, ...] = _BY_TYPE
+    rest: tuple[float, ...] = _BY_TYPE
+    torque: tuple[float, ...] | TimeFunction = _BY_TYPE
+
+    @field_validator("q", "rest", mode="plain")
+    @classmethod
+    def _check_coordinates(cls, value: Any, info: ValidationInfo) -> tuple[float, ...]:
+        kind = _kind(info)
+        if value is None:
+            return kind.zero
+        if kind.nq == 1 and not isinstance(value, list | tuple | np.ndarray):
+            return (table.number(value),)
+        values = table.numbers(value, kind.nq, _meaning(kind, kind.q_units))
+        return table.unit_quaternion(values[:4]) + values[4:] if kind.quaternion else values
+
+    @field_validator("u", "stiffness", "damping", mode="plain")
+    @classmethod
+    def _check_speeds(cls, value: Any, info: ValidationInfo) -> tuple[float, ...]:
+        kind = _kind(info)
+        if isinstance(value, list | tuple | np.ndarray):
+            return table.numbers(value, kind.nu, _meaning(kind, kind.u_units))
+        single = table.number(0 if value is None else value)
+        # One number serves every axis of the same unit; zero serves any.
+        if single and len(set(kind.u_units)) != 1:
+            raise ValueError(
+                f"needs a list of {kind.nu} numbers ({_meaning(kind, kind.u_units)}), got {value!r}"
+            )
+        return (single,) * kind.nu
+
+    @field_validator("torque", mode="plain")
+    @classmethod
+    def _check_torque(cls, value: Any, info: ValidationInfo) -> tuple[float, ...] | TimeFunction:
+        if not callable(value):
+            return cls._check_speeds(value, info)
+        if not _kind(info).nu:
+            raise ValueError("has nothing to act on in a fixed joint; leave it out")
+        return value
+
+    @field_validator("stiffness", "damping", mode="after")
+    @classmethod
+    def _check_sign(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if any(x < 0 for x in value):
+            raise ValueError(f"must not be negative, got {list(value)}; give 0 for none")
+        return value
+
+    @field_validator("stiffness", mode="after")
+    @classmethod
+    def _check_isotropy(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+        if _kind(info).quaternion and len(set(value[:3])) > 1:
+            raise ValueError(
+                f"of a {_kind(info).name} joint is isotropic only: its three rotational values must be "
+                f"equal, got {list(value[:3])}; use three revolute joints for different ones"
+            )
+        return value
+
+
+def _meaning(kind: JointType, units: tuple[str, ...]) -> str:
+    quaternion = "quaternion w x y z first, " if kind.quaternion and units is kind.q_units else ""
+    return f"{kind.name} joint: {quaternion}units {' '.join(units) or 'none, it has no coordinates'}"
+
+
+class Wrench(Table):
+    """A moment and a force on a body, constant or given functions of time.
+
+    Attributes
+    ----------
+    moment, force : tuple of 3 floats, or function of time
+        N m and N, components in `frame`. A function of t (s) returns three numbers.
+    point : tuple of 3 floats
+        Where the force acts, m, in the body frame.
+    frame : {"body", "world"}
+        Frame of the components of moment and force.
+    """
+
+    __init__ = Table.__init__
+
+    moment: VectorOrFunction = (0.0, 0.0, 0.0)
+    force: VectorOrFunction = (0.0, 0.0, 0.0)
+    point: Vector = (0.0, 0.0, 0.0)
+    frame: Literal["body", "world"] = "body"
+
+
+def _inertia(value: Any) -> tuple[float, ...]:
+    return table.numbers(value, 6, "xx yy zz xy xz yz")
+
+
+def _as_list(value: Any) -> Any:
+    return (value,) if isinstance(value, dict | Wrench) else value
+
+
+class Body(Table):
+    """A rigid body and the joint to its parent.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the system; "world" is reserved.
+    parent : str or None
+        Name of a body above, or "world"; None: the last body added ("world" for the first).
+    mass : float
+        kg, positive. A body with neither mass nor inertia passes here, but not in `System.validate`.
+    center_of_mass : tuple of 3 floats
+        m, body frame.
+    inertia : tuple of 6 floats
+        xx yy zz xy xz yz about the center of mass, body axes, kg m^2: the components of the matrix (xy is the
+        entry of the matrix, with its sign). Positive definite, and no principal moment above the sum of the
+        others.
+    joint : Joint
+        The joint to the parent.
+    wrench : tuple of Wrench
+        What acts on the body beside gravity and its joints; one table or a list of them.
+
+    Raises
+    ------
+    InputError
+        A value is not allowed; the message names the body, the key and the remedy.
+    """
+
+    __init__ = Table.__init__
+
+    name: Name = Field(description="a unique name of the body")
+    parent: Annotated[str, Field(strict=True)] | None = None
+    mass: Number = Field(description="the mass in kg")
+    center_of_mass: Vector = (0.0, 0.0, 0.0)
+    inertia: Annotated[tuple[float, ...], PlainValidator(_inertia)] = Field(
+        description="xx yy zz xy xz yz about the center of mass in kg m^2"
+    )
+    joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
+    wrench: Annotated[tuple[Wrench, ...], BeforeValidator(_as_list)] = ()
+
+    @property
+    def massless(self) -> bool:
+        """Whether the body has neither mass nor inertia."""
+        return self.mass == 0 and not any(self.inertia)
+
+    @model_validator(mode="after")
+    def _check_physics(self) -> Body:
+        if self.massless:
+            return self
+        if self.mass <= 0:
+            raise ValueError(f"mass must be positive, got {self.mass:g}; give the mass in kg")
+        xx, yy, zz, xy, xz, yz = self.inertia
+        low, middle, high = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        moments = f"principal moments {low:.6g}, {middle:.6g}, {high:.6g} kg m^2"
+        if low <= _SINGULAR * high:
+            raise ValueError(
+                f"inertia must be positive definite, got {list(self.inertia)} with {moments}; give "
+                "xx yy zz xy xz yz about the center of mass, small positive moments for a thin body"
+            )
+        if low + middle < high * (1 - _SLACK):
+            raise ValueError(
+                f"inertia is of no rigid body, got {list(self.inertia)} with {moments}: the largest exceeds "
+                "the sum of the others; check the order xx yy zz xy xz yz and the units"
+            )
+        return self
+
+
+class Loop(_Jointed):
+    """A joint that closes a loop between two bodies that are already in the system.
+
+    Attributes
+    ----------
+    name : str
+        Unique among the loops.
+    type, axis, pitch
+        As for `Joint`; the axis lies in the joint frame. A free joint would close nothing and is refused.
+    bodies : tuple of 2 str
+        Names of the two bodies; either may be "world".
+    positions : tuple of 2 tuples of 3 floats
+        Origin of the joint frame in the frame of each body, m.
+    rotations : tuple of 2 tuples of 4 floats
+        Unit quaternions: the joint frame in the frame of each body; default none.
+    """
+
+    __init__ = Table.__init__
+
+    name: Name = Field(description="a unique name of the loop")
+    bodies: tuple[str, str] = Field(description="the names of the two bodies")
+    positions: Annotated[tuple[tuple[float, ...], ...], PlainValidator(table.pair(table.vector))] = Field(
+        description="the position of the joint in the frame of each of the two bodies, in m"
+    )
+    rotations: Annotated[tuple[tuple[float, ...], ...], PlainValidator(table.pair(table.unit_quaternion))] = (
+        _IDENTITY,
+        _IDENTITY,
+    )
+
+    @model_validator(mode="after")
+    def _check_closure(self) -> Loop:
+        if self.type == "free":
+            raise ValueError("type free closes no loop; leave the loop out or choose a type that constrains")
+        if self.bodies[0] == self.bodies[1]:
+            raise ValueError(f"bodies must be two different ones, got {self.bodies[0]!r} twice")
+        return self

@@ -1,0 +1,217 @@
+"""Model files: a system as TOML, read with every message naming the file and the table, and written.
+
+Model files hold data only: loads that are functions of time belong to the Python interface.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, PlainValidator
+
+from mpimbs.errors import InputError
+from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.names import DIGITS
+from mpimbs.model.system import Heading, System
+from mpimbs.model.table import Table, suggest
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ValueError("must be a list of tables; write its name in double brackets, [[ ]]")
+    return value
+
+
+Row = TypeVar("Row", bound=Table)
+Tables = Annotated[list[dict[str, Any]], PlainValidator(_tables)]
+
+
+class Model(Heading):
+    """The top level of a model file."""
+
+    body: Tables = Field(default=[])
+    repeat: Tables = Field(default=[])
+    loop: Tables = Field(default=[])
+
+
+class Repeat(Table):
+    """The bodies of a [[repeat]] and how often they follow one another."""
+
+    count: Annotated[int, Field(strict=True, ge=1, description="how often to repeat")]
+    body: Tables
+
+
+def read_system(path: str | Path) -> System:
+    """Read a system from a TOML file and validate it.
+
+    Raises
+    ------
+    InputError
+        The file can't be read, is no TOML, or describes no valid system; the message names the file, the table
+        with its number, and the remedy.
+    """
+    with _at(f"{path}: "):
+        model = Model(**_parse(Path(path)))
+    places = [f"{path}: [[body]] {number}" for number in range(1, len(model.body) + 1)]
+    bodies = [_read(Body, fields, where) for fields, where in zip(model.body, places, strict=True)]
+    repeats = [_read_repeat(fields, f"{path}: [[repeat]] {k}") for k, fields in enumerate(model.repeat, 1)]
+    loops = [_read(Loop, fields, f"{path}: [[loop]] {k}") for k, fields in enumerate(model.loop, 1)]
+
+    system = System(model.name, model.gravity)
+    repeated = {body.name for _, templates in repeats for body in templates}
+    last_place = {body.name: k for k, body in enumerate(bodies)}
+    for k, body in enumerate(bodies):
+        with _at(places[k]):
+            _check_parent(body, last_place.get(body.parent or "", -1), k, repeated)
+            system.add(body)
+    for k, (count, templates) in enumerate(repeats, 1):
+        with _at(f"{path}: [[repeat]] {k}"):
+            system.repeat(count, *templates)
+    for k, loop in enumerate(loops, 1):
+        with _at(f"{path}: [[loop]] {k}"):
+            system.add_loop(loop)
+    with _at(f"{path}: "):
+        system.validate()
+    return system
+
+
+def _read(kind: type[Row], fields: dict[str, Any], where: str) -> Row:
+    with _at(where):
+        return kind(**fields)
+
+
+def _read_repeat(fields: dict[str, Any], where: str) -> tuple[int, list[Body]]:
+    """Read a [[repeat]] that holds the keys of its one body, or a list of bodies."""
+    if "body" in fields:
+        repeat = _read(Repeat, fields, where)
+        inner = [f"{where} [[repeat.body]] {k}" for k in range(1, len(repeat.body) + 1)]
+    else:
+        body = {key: value for key, value in fields.items() if key != "count"}
+        repeat = _read(
+            Repeat, {key: fields[key] for key in fields if key == "count"} | {"body": [body]}, where
+        )
+        inner = [where]
+    return repeat.count, [_read(Body, body, place) for body, place in zip(repeat.body, inner, strict=True)]
+
+
+def _check_parent(body: Body, place: int, own_place: int, repeated: set[str]) -> None:
+    """Refuse a parent that is in the file, but comes too late in it: at `place`, -1 if it is no [[body]]."""
+    parent = body.parent or ""
+    if place > own_place:
+        raise InputError(f"body {body.name!r}: parent {parent!r} comes below; move [[body]] {place + 1} up")
+    if place < 0 and parent.rstrip(DIGITS) in repeated:
+        raise InputError(
+            f"body {body.name!r}: parent {parent!r} is of a [[repeat]], which comes after every [[body]]; "
+            "make this body a [[repeat]] with count = 1"
+        )
+
+
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Put a place in front of an InputError; the number of a table replaces the kind that the message names."""
+    try:
+        yield
+    except InputError as error:
+        message = str(error)
+        for kind in ("body", "repeat", "loop") if where.endswith(tuple(DIGITS)) else ():
+            message = message.removeprefix(kind)
+        raise InputError(where + message) from None
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    """Return the contents of a TOML file; InputError without its name, which the caller adds."""
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        names = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        raise InputError(f"there is no such file{suggest(path.name, names)}") from None
+    except IsADirectoryError:
+        raise InputError("is a folder; name the model file in it") from None
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"is not UTF-8 text (byte {error.start}); save the model as a UTF-8 text file"
+        ) from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: TOMLDecodeError, and integers of thousands of digits
+        raise InputError(f"is not valid TOML: {error}; correct or complete the file there") from None
+
+
+def write_system(system: System, path: str | Path) -> None:
+    """Write a system as a TOML file that `read_system` reads back to the same bodies, to the last bit.
+
+    Repeated bodies stay [[repeat]] tables if nothing but repeats follows them and none has loads of its own;
+    otherwise every body is written out.
+
+    Raises
+    ------
+    InputError
+        A load is a function of time, or the file can't be written.
+    """
+    lines = [f"name = {_value(system.name)}", f"gravity = {_value(system.gravity)}"]
+    segments = list(system.segments)
+    order = [segment.numbered for segment in segments]
+    if order == sorted(order) and not system.wrenches and not system.torque_functions:
+        for segment in segments:
+            parent = system.body(segment.first).parent
+            first, *others = segment.bodies
+            bodies = [first.model_copy(update={"parent": parent}), *others]
+            if not segment.numbered:
+                lines += ["", "[[body]]", *_table("body", bodies[0])]
+                continue
+            lines += ["", "[[repeat]]", f"count = {segment.count}"]
+            if others:
+                for body in bodies:
+                    lines += ["", "[[repeat.body]]", *_table("repeat.body", body)]
+            else:
+                lines += _table("repeat", bodies[0])
+    else:
+        for body in system.bodies():
+            lines += ["", "[[body]]", *_table("body", body)]
+    for loop in system.loops:
+        lines += ["", "[[loop]]", *_table("loop", loop)]
+    try:
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: can't be written: {error.strerror}") from None
+
+
+def _table(header: str, table: Table) -> list[str]:
+    """Return the lines of a table without its header: keys that are not at their default, then subtables."""
+    fields = type(table).model_fields
+    needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
+    default = type(table)(
+        **{k: v for k, v in table if fields[k].is_required() or (needs_pitch and k == "pitch")}
+    )
+    keys: list[str] = []
+    subtables: list[str] = []
+    for key, value in table:
+        if isinstance(value, Table):
+            subtables += ["", f"[{header}.{key}]", *_table(f"{header}.{key}", value)]
+        elif isinstance(value, tuple) and value and isinstance(value[0], Table):
+            for item in value:
+                subtables += ["", f"[[{header}.{key}]]", *_table(f"{header}.{key}", item)]
+        elif callable(value):
+            raise InputError(
+                f"[[{header}]]: {key} is a function of time, and a model file holds data only; leave it out"
+            )
+        elif fields[key].is_required() or (needs_pitch and key == "pitch") or value != getattr(default, key):
+            keys.append(f"{key} = {_value(value)}")
+    return keys + subtables
+
+
+def _value(value: Any) -> str:
+    """Return a text, a number or a tuple as TOML; a tuple of one number as the number."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return _value(value[0]) if len(value) == 1 else f"[{', '.join(map(_value, value))}]"
+    return repr(value)

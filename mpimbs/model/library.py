@@ -1,0 +1,184 @@
+"""Standard systems, by a short text such as "chain:1024": the examples of the papers and of the studies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpimbs.errors import InputError
+from mpimbs.model.body import Body, Joint
+from mpimbs.model.files import read_system
+from mpimbs.model.system import System
+from mpimbs.model.table import suggest
+
+BEND = 0.1745  # rad, initial angle of the joints of a chain (10 degrees)
+MOST_TREE_BODIES = 1_000_000  # every body of a tree is an object of its own
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A standard system: the function that makes it, and what its arguments are called."""
+
+    make: Callable[..., System]
+    arguments: tuple[str, ...]
+    about: str
+
+
+def _link(name: str, axis: str = "z", first: bool = False, **joint: object) -> Body:
+    """Return a link of the chain of 16 bodies [Duan & Anderson, section 5]: 2 m long, along -y."""
+    axes = {"x": (1, 0, 0), "z": (0, 0, 1)}
+    fields = {
+        "type": "revolute",
+        "axis": axes[axis],
+        "q": BEND,
+        "position": (0, 0 if first else -2, 0),
+    } | joint
+    return Body(
+        name=name, mass=1, center_of_mass=(0, -1, 0), inertia=(1, 1, 1, 0, 0, 0), joint=Joint(**fields)
+    )
+
+
+def _repeat(system: System, count: int, *bodies: Body) -> None:
+    if count:
+        system.repeat(count, *bodies)
+
+
+def chain(n: int) -> System:
+    """Return the chain of equal bodies of Duan & Anderson, section 5, figure 8; there n is 16.
+
+    Mass 1 kg, unit inertia, 2 m from joint to joint, revolute about z; the first three quarters of the joints
+    begin at 0.1745 rad and the others at -0.1745 rad, at rest.
+    """
+    bent = 3 * n // 4
+    system = System(f"chain of {n} bodies")
+    system.repeat(1, _link("link", first=True, q=BEND if bent else -BEND))
+    _repeat(system, bent - 1 if bent else 0, _link("link"))
+    _repeat(system, n - max(bent, 1), _link("link", q=-BEND))
+    return system
+
+
+def spatial_chain(n: int) -> System:
+    """Return the same links on revolute joints whose axes alternate z, x, so that the motion is in space."""
+    system = System(f"spatial chain of {n} bodies")
+    system.repeat(1, _link("z_link", first=True))
+    _alternate(system, n - 1)
+    return system
+
+
+def free_chain(n: int) -> System:
+    """Return a chain that falls free: its first link on a free joint, then axes that alternate x, z."""
+    system = System(f"free chain of {n} bodies")
+    root = Joint(type="free", u=(0.1, 0.2, 0.3, 0, 0, 0))
+    system.add(_link("root").model_copy(update={"joint": root}))
+    _alternate(system, n - 1)
+    return system
+
+
+def _alternate(system: System, n: int) -> None:
+    """Append n links whose axes alternate x, z."""
+    _repeat(system, n // 2, _link("x_link", "x"), _link("z_link", "z"))
+    _repeat(system, n % 2, _link("x_link", "x"))
+
+
+def rope(n: int) -> System:
+    """Return a rope of n links of 0.1 m that is held at one end and let go from the horizontal.
+
+    10 mm thick, 65 g/m; spherical joints with bending stiffness and damping, straight at rest. It begins
+    along an arc of one radian in the horizontal plane, so that it moves in space.
+    """
+    length, radius, mass = 0.1, 0.005, 0.0065  # m, m, kg
+    along, across = mass * radius**2 / 2, mass * (3 * radius**2 + length**2) / 12  # solid cylinder along x
+    bend = 0.5 / n
+    system = System(f"rope of {n} links")
+    for count, position in ((1, 0.0), (n - 1, length)):
+        joint = Joint(
+            type="spherical",
+            position=(position, 0, 0),
+            q=(math.cos(bend), 0, math.sin(bend), 0),
+            stiffness=0.01,  # N m/rad
+            damping=2e-5,  # N m s/rad
+        )
+        inertia = (along, across, across, 0, 0, 0)
+        link = Body(name="link", mass=mass, center_of_mass=(length / 2, 0, 0), inertia=inertia, joint=joint)
+        _repeat(system, count, link)
+    return system
+
+
+def tree(depth: int, branching: int) -> System:
+    """Return a tree: `depth` levels below the root, `branching` children for each body, depth first.
+
+    Revolute joints; the axis differs from level to level and from child to child, and the children of a body
+    sit on a circle around its lower end.
+    """
+    n = 1
+    for _ in range(depth):
+        n = n * branching + 1
+        if n > MOST_TREE_BODIES:
+            raise InputError(
+                f"model tree:{depth}:{branching} has more than {MOST_TREE_BODIES} bodies; make it smaller"
+            )
+    templates = [
+        [_tree_body(level, child, branching) for child in range(branching if level else 1)]
+        for level in range(3)
+    ]
+    system = System(f"tree of depth {depth}, {branching} children each")
+    pending = [(0, 0, "world")]  # level, number of the child, name of the parent
+    while pending:
+        level, child, parent = pending.pop()
+        name = f"body{system.n_bodies + 1}"
+        body = templates[1 + level % 2 if level else 0][child]
+        system.add(body.model_copy(update={"name": name, "parent": parent}))
+        if level < depth:
+            pending.extend((level + 1, child, name) for child in reversed(range(branching)))
+    return system
+
+
+def _tree_body(level: int, child: int, branching: int) -> Body:
+    """Return the template of a body of a tree; the root, level 0, is at the world's origin."""
+    angle = 2 * math.pi * child / branching
+    joint = Joint(
+        type="revolute",
+        axis=(math.cos(angle + level), 0.25, math.sin(angle + level)),
+        position=(0.3 * math.cos(angle), -1, 0.3 * math.sin(angle)) if level else (0, 0, 0),
+        q=0.2 - 0.1 * (child % 3),
+    )
+    return Body(
+        name="body", mass=1, center_of_mass=(0, -0.5, 0), inertia=(0.1, 0.02, 0.1, 0, 0, 0), joint=joint
+    )
+
+
+GENERATORS: dict[str, Generator] = {
+    "chain": Generator(chain, ("N",), "N equal bodies on parallel axes, the chain of Duan & Anderson"),
+    "chain16": Generator(lambda: chain(16), (), "that chain with the paper's 16 bodies"),
+    "spatial_chain": Generator(spatial_chain, ("N",), "N equal bodies, axes alternating"),
+    "free_chain": Generator(free_chain, ("N",), "N equal bodies, the first of them free"),
+    "rope": Generator(rope, ("N",), "N links on spherical joints, held at one end"),
+    "tree": Generator(tree, ("DEPTH", "BRANCHING"), "DEPTH levels, every body with BRANCHING children"),
+}
+
+
+def system_from(spec: str) -> System:
+    """Return the system that a text names: a generator such as "chain:1024", or a TOML file.
+
+    Raises
+    ------
+    InputError
+        The arguments of a generator are bad (the message shows its usage), or the file is (see
+        `read_system`).
+    """
+    name, *arguments = spec.split(":")
+    if name in GENERATORS:
+        generator = GENERATORS[name]
+        usage = ":".join((name, *generator.arguments))
+        if len(arguments) != len(generator.arguments) or not all(map(_is_count, arguments)):
+            raise InputError(f"model {spec!r}: bad arguments; write {usage}, with whole numbers from 1 on")
+        return generator.make(*map(int, arguments))
+    if not spec.endswith(".toml") and not Path(spec).exists():
+        raise InputError(f"model {spec!r}: is neither a file nor a generator{suggest(name, GENERATORS)}")
+    return read_system(spec)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0

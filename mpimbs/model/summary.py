@@ -1,0 +1,97 @@
+"""Checks of a system as a whole, and what it is in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mpimbs.errors import InputError
+from mpimbs.model.body import Body
+from mpimbs.model.joints import JOINT_TYPES
+
+if TYPE_CHECKING:
+    from mpimbs.model.system import System
+
+_MASS_RATIO = 1e8  # beyond this ratio of masses a system counts as badly scaled
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a system is; `depth` is the most joints from the world to a body, `total_mass` is in kg."""
+
+    name: str
+    bodies: int
+    degrees_of_freedom: int
+    coordinates: int
+    joint_types: dict[str, int]
+    topology: str
+    loops: int
+    depth: int
+    total_mass: float
+    warnings: tuple[str, ...]
+
+
+def validate(system: System) -> None:
+    """Check a system as a whole; InputError if it has no bodies, or a body has neither mass nor inertia."""
+    title = f"system {system.name!r}"
+    if not system.n_bodies:
+        raise InputError(f"{title}: has no bodies; add at least one [[body]] or [[repeat]]")
+    carrying = {segment.parent for segment in system.segments}
+    for segment in system.segments:
+        if segment.bodies[-1].massless and segment.last not in carrying:
+            raise InputError(
+                f"{title}: the last body {system.name_of(segment.last)!r} of a branch has "
+                "no inertia, so its joint has nothing to accelerate; give it mass and inertia or remove it"
+            )
+        for k, body in enumerate(segment.bodies, segment.first):
+            if body.massless:
+                raise InputError(
+                    f"{title}: a body without inertia, {system.name_of(k)!r}, leaves nothing to accelerate "
+                    "where the system is cut; give it a small mass and inertia, or join it to the next body"
+                )
+
+
+def summarise(system: System) -> Summary:
+    """Return what the system is, with warnings about what is allowed but rarely meant."""
+    types: Counter[str] = Counter()
+    mass = 0.0
+    for segment in system.segments:
+        for body in segment.bodies:
+            types[body.joint.type] += segment.count
+            mass += body.mass * segment.count
+    return Summary(
+        name=system.name,
+        bodies=system.n_bodies,
+        degrees_of_freedom=system.nu,
+        coordinates=system.nq,
+        joint_types={kind.name: types[kind.name] for kind in JOINT_TYPES if types[kind.name]},
+        topology=("chain" if system.is_chain else "tree") + (" with loops" if system.loops else ""),
+        loops=len(system.loops),
+        depth=max((segment.depth + segment.size - 1 for segment in system.segments), default=0),
+        total_mass=mass,
+        warnings=tuple(_warnings(system)),
+    )
+
+
+def _warnings(system: System) -> Iterator[str]:
+    templates = [body for segment in system.segments for body in segment.bodies]
+    loaded = any(system.gravity) or system.torque_functions or system.wrenches
+    if not system.nu:
+        yield "no joint can move: the system has no degrees of freedom"
+    elif not loaded and not any(map(_moves, templates)):
+        yield "nothing moves: no gravity, no initial speeds and no loads"
+    masses = [body.mass for body in templates if body.mass]
+    if masses and max(masses) > _MASS_RATIO * min(masses):
+        yield f"masses from {min(masses):g} to {max(masses):g} kg: expect fewer correct digits"
+    trees = sum(segment.parent < 0 for segment in system.segments)
+    if trees > 1 and not system.loops:
+        yield f"{trees} bodies lie on the world: {trees} separate systems that do not feel one another"
+
+
+def _moves(body: Body) -> bool:
+    """Return whether a body has a speed or a load of its own."""
+    joint = body.joint
+    driven = callable(joint.torque) or any(joint.torque)
+    return bool(driven or body.wrench or any(joint.u) or (any(joint.stiffness) and joint.q != joint.rest))

@@ -1,0 +1,287 @@
+"""`System`: the bodies of a model in order, its loops and its loads; what the user makes and solvers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpimbs.errors import InputError
+from mpimbs.model import columns
+from mpimbs.model.body import Body, Loop, Name, Wrench
+from mpimbs.model.columns import Columns
+from mpimbs.model.joints import joint_index
+from mpimbs.model.names import DIGITS, WORLD, Names
+from mpimbs.model.segments import Integers, Segments
+from mpimbs.model.summary import Summary, summarise, validate
+from mpimbs.model.table import Table, TimeFunction, Vector, suggest
+
+
+class Heading(Table):
+    """What a system says of itself: its name, and the acceleration of gravity in the world frame, m/s^2."""
+
+    name: Name = "system"
+    gravity: Vector = (0.0, -9.81, 0.0)
+
+
+class System:
+    """An articulated system of rigid bodies.
+
+    Bodies are indexed in the order in which they were added, each after its parent; the coordinates q and the
+    speeds u of all joints follow the same order. Repeated bodies are kept as templates, so that a chain of
+    ten million equal bodies takes no memory and no time, and each rank expands only its own range
+    (`columns`).
+
+    Parameters
+    ----------
+    name : str
+        Title of the system.
+    gravity : sequence of 3 floats
+        Acceleration of gravity in the world frame, m/s^2.
+
+    Attributes
+    ----------
+    segments : Segments
+        The bodies, run-length coded.
+    loops : list of Loop
+        The joints that close loops.
+    torque_functions : dict of int to function
+        Functions of time that drive the joints of single bodies, in place of what their templates say.
+    wrenches : dict of int to list of Wrench
+        What acts on single bodies, in addition to what their templates say.
+    """
+
+    def __init__(self, name: str = "system", gravity: Any = (0.0, -9.81, 0.0)) -> None:
+        heading = Heading(name=name, gravity=gravity)
+        self.name: str = heading.name
+        self.gravity: tuple[float, ...] = heading.gravity
+        self.segments = Segments()
+        self.loops: list[Loop] = []
+        self.torque_functions: dict[int, TimeFunction] = {}
+        self.wrenches: dict[int, list[Wrench]] = {}
+        self._names = Names()
+
+    def __repr__(self) -> str:
+        return f"System({self.name!r}: {self.n_bodies} bodies, {self.nu} degrees of freedom)"
+
+    def add(self, body: Body | None = None, **fields: Any) -> Body:
+        """Add one body: a `Body`, the fields of one, or a `Body` with some fields replaced.
+
+        Raises
+        ------
+        InputError
+            A field is bad, the name is taken, the parent is not in the system, or the body is connected
+            twice.
+        """
+        if body is None or fields:
+            body = Body(**(dict(body or {}) | fields))
+        if self._names.find(body.name) is not None:
+            raise InputError(self._duplicate(body))
+        parent = self._parent_index(body.name, body.parent)
+        self._names.add_single(body.name, self.n_bodies)
+        self.segments.append((body,), parent)
+        return body
+
+    def repeat(self, count: int, *bodies: Body, parent: str | None = None) -> None:
+        """Add the bodies in sequence, `count` times, each on the last.
+
+        Body "link" becomes link1, link2, ...: every template counts its own, and a later `repeat` of the same
+        name counts on. The first body lies on `parent`; None is the parent that it names, or the last body
+        added.
+
+        Raises
+        ------
+        InputError
+            The count is no positive integer, a name ends with a digit or is taken, a body but the first names
+            a parent, or the parent is not in the system.
+        """
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+            raise InputError(
+                f"repeat: count must be a positive integer, got {count!r}; say how often to repeat"
+            )
+        if not bodies:
+            raise InputError("repeat: needs at least one body; give the body to repeat")
+        for position, body in enumerate(bodies):
+            self._check_repeated(body, int(count), bodies[:position])
+        index = self._parent_index(bodies[0].name, parent or bodies[0].parent)
+        for position, body in enumerate(bodies, self.n_bodies):
+            self._names.add_run(body.name, int(count), position, len(bodies))
+        self.segments.append(bodies, index, int(count), numbered=True)
+
+    def add_loop(self, loop: Loop | None = None, **fields: Any) -> Loop:
+        """Add a joint that closes a loop between two bodies of the system: a `Loop` or the fields of one.
+
+        Raises
+        ------
+        InputError
+            A field is bad, the name is taken, or a body is not in the system.
+        """
+        loop = loop or Loop(**fields)
+        if any(other.name == loop.name for other in self.loops):
+            raise InputError(f"loop {loop.name!r}: the name is taken by another loop; give each its own")
+        for name in loop.bodies:
+            if name != WORLD and self._names.find(name) is None:
+                raise InputError(
+                    f"loop {loop.name!r}: unknown body {name!r}{suggest(name, self._names.known())}"
+                )
+        self.loops.append(loop)
+        return loop
+
+    def set_torque(self, body_name: str, function: TimeFunction) -> None:
+        """Drive the joint of one body by a function of time t (s) that returns a number or nu (N m, N).
+
+        Raises
+        ------
+        InputError
+            The body is not in the system, its joint is fixed, or the function can't be called.
+        """
+        index = self.index_of(body_name)
+        if not callable(function):
+            raise InputError(f"body {body_name!r}: torque must be a function of time, got {function!r}")
+        if not self.segments.template(index).joint.kind.nu:
+            raise InputError(
+                f"body {body_name!r}: torque has nothing to act on in a fixed joint; drive another joint"
+            )
+        self.torque_functions[index] = function
+
+    def add_wrench(self, body_name: str, wrench: Wrench | None = None, **fields: Any) -> Wrench:
+        """Let a wrench act on one body, in addition to those that it has: a `Wrench` or the fields of one.
+
+        Raises
+        ------
+        InputError
+            The body is not in the system, or a field is bad.
+        """
+        index = self.index_of(body_name)
+        wrench = wrench or Wrench(**fields)
+        self.wrenches.setdefault(index, []).append(wrench)
+        return wrench
+
+    @property
+    def n_bodies(self) -> int:
+        """Number of bodies."""
+        return self.segments.n_bodies
+
+    @property
+    def nq(self) -> int:
+        """Number of coordinates q of all joints."""
+        return self.segments.nq
+
+    @property
+    def nu(self) -> int:
+        """Number of generalized speeds u of all joints: the degrees of freedom without loops."""
+        return self.segments.nu
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every body's parent is the body before it, the first on the world."""
+        return all(segment.parent == segment.first - 1 for segment in self.segments)
+
+    def name_of(self, k: int) -> str:
+        """Return the name of body k; IndexError if there is no such body."""
+        name = self.segments.template(k).name
+        return f"{name}{self._names.number(name, k)}" if self.segments.of(k).numbered else name
+
+    def index_of(self, name: str) -> int:
+        """Return the index of the body of that name; InputError with the close matches if there is none."""
+        index = self._names.find(name)
+        if index is None:
+            raise InputError(f"unknown body {name!r}{suggest(name, self._names.known())}")
+        return index
+
+    def body(self, k: int) -> Body:
+        """Return body k alone: with its own name, its parent's name and its own loads."""
+        body, parent = self.segments.template(k), self.segments.parent(k)
+        own: dict[str, Any] = {
+            "name": self.name_of(k),
+            "parent": self.name_of(parent) if parent >= 0 else WORLD,
+            "wrench": body.wrench + tuple(self.wrenches.get(k, ())),
+        }
+        if k in self.torque_functions:
+            own["joint"] = body.joint.model_copy(update={"torque": self.torque_functions[k]})
+        return body.model_copy(update=own)
+
+    def bodies(self) -> Iterator[Body]:
+        """Go through all bodies, each as `body` returns it."""
+        return map(self.body, range(self.n_bodies))
+
+    def parents(self) -> Integers:
+        """Return the index of each body's parent: int64 [n], -1 the world."""
+        return self.segments.expand(0, self.n_bodies)[0]
+
+    def joint_types(self) -> NDArray[np.int8]:
+        """Return the row in `JOINT_TYPES` of each body's joint: int8 [n]."""
+        _, bodies, rows = self.segments.expand(0, self.n_bodies)
+        return np.array([joint_index(body.joint.type) for body in bodies], np.int8)[rows]
+
+    def offsets(self) -> tuple[Integers, Integers]:
+        """Return where each body's coordinates q and speeds u begin: two int64 [n + 1], up to nq and nu."""
+        _, bodies, rows = self.segments.expand(0, self.n_bodies)
+        nq, nu = columns.counts(bodies)
+        return columns.offsets(nq[rows]), columns.offsets(nu[rows])
+
+    def columns(self, lo: int = 0, hi: int | None = None) -> Columns:
+        """Expand the bodies lo to hi - 1 (to the last) to columns; IndexError if there are no such bodies."""
+        hi = self.n_bodies if hi is None else hi
+        expanded = columns.expand(lo, *self.segments.expand(lo, hi))
+        driven = dict(expanded.torque_functions)
+        for k, function in self.torque_functions.items():
+            if lo <= k < hi:
+                driven[k - lo] = function
+                expanded.torque[expanded.u_offset[k - lo] : expanded.u_offset[k - lo + 1]] = 0.0
+        wrenches = [(k - lo, wrench) for k, own in self.wrenches.items() if lo <= k < hi for wrench in own]
+        return replace(
+            expanded,
+            torque_functions=sorted(driven.items(), key=lambda item: item[0]),
+            wrenches=sorted(expanded.wrenches + wrenches, key=lambda item: item[0]),
+        )
+
+    def validate(self) -> None:
+        """Check the system as a whole; InputError if it has no bodies, or one without mass and inertia."""
+        validate(self)
+
+    def summary(self) -> Summary:
+        """Return what the system is in numbers, with warnings about what is allowed but rarely meant."""
+        return summarise(self)
+
+    def _parent_index(self, name: str, parent: str | None) -> int:
+        """Return the index of the body that body `name` lies on: `parent`, or if None the last body added."""
+        if parent is None:
+            return self.n_bodies - 1
+        index = -1 if parent == WORLD else self._names.find(parent)
+        if parent == name:
+            raise InputError(f"body {name!r}: is its own parent; name 'world' or a body above")
+        if index is None:
+            hint = suggest(parent, self._names.known())
+            raise InputError(f"body {name!r}: parent {parent!r} is neither 'world' nor a body above{hint}")
+        return index
+
+    def _duplicate(self, body: Body) -> str:
+        """Say what is wrong with a body whose name is in the system."""
+        before = self.body(self.index_of(body.name)).parent
+        if body.parent is None or body.parent == before:
+            return f"body {body.name!r}: the name is taken by a body above; give each body its own"
+        return (
+            f"body {body.name!r} is connected twice: to {before!r} and to {body.parent!r}; "
+            "close the second connection with a [[loop]]"
+        )
+
+    def _check_repeated(self, body: Body, count: int, before: tuple[Body, ...]) -> None:
+        """Check one template of a repeat that comes after the templates `before`."""
+        title = f"body {body.name!r}"
+        if body.name[-1] in DIGITS:
+            raise InputError(
+                f"{title}: a repeated body's name gets a number, so it must not end with a digit; rename it"
+            )
+        if any(other.name == body.name for other in before):
+            raise InputError(f"{title}: stands twice in one repeat; give each body its own name")
+        if before and body.parent is not None:
+            raise InputError(f"{title}: each repeated body lies on the one before; leave its parent out")
+        taken = self._names.taken(body.name, count)
+        if taken:
+            raise InputError(
+                f"{title}: the number names would include {taken!r}, which is taken; rename one of them"
+            )

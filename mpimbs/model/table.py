@@ -1,0 +1,142 @@
+"""What all tables of a model have in common: one-line errors, checks of numbers, vectors, rotations.
+
+A table is a frozen pydantic model that refuses unknown keys and raises `InputError` for any bad value. The
+checks are plain functions from the value given (a number, list, tuple or array) to floats; each raises
+ValueError with a predicate ("needs 3 numbers, got 2"), to which the table adds the key that it is about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from numbers import Real
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
+from pydantic_core import ErrorDetails
+
+from mpimbs.errors import InputError
+
+TimeFunction = Callable[[float], Any]
+"""A function of time t (s) that returns a number or a sequence of numbers."""
+
+_UNIT_TOLERANCE = 1e-6  # how far a quaternion's norm may be from 1 before it counts as a mistake
+_ROUND_OFF = (
+    1e-15  # what is this close to unit length is left as it is, so that it survives a file bit by bit
+)
+
+
+class Table(BaseModel):
+    """A frozen table of a model: unknown keys, NaN and infinity are an InputError of one line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    def __init__(self, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            title = type(self).__name__.lower()
+            if isinstance(fields.get("name"), str):
+                title += f" {fields['name']!r}"
+            # An unknown key goes first: as a misspelt one it also explains the key that is missing.
+            first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+            raise InputError(f"{title}: {_sentence(first, type(self))}") from None
+
+
+def _sentence(error: ErrorDetails, table: type[Table]) -> str:
+    """Say one pydantic error in words: the key, what is wrong with it, the remedy."""
+    where = " ".join(str(part + 1) if isinstance(part, int) else part for part in error["loc"])
+    cause = error.get("ctx", {}).get("error")
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {where!r}{suggest(where, table.model_fields)}"
+    if error["type"] == "missing":
+        return f"{where} is missing; give {table.model_fields[where].description or 'it'}"
+    if isinstance(cause, InputError):  # a table inside this one: a sentence that begins with its own title
+        return f"{where}: " + str(cause).removeprefix(f"{error['loc'][0]}: ")
+    if cause is not None:
+        return f"{where} {cause}".lstrip()
+    return f"{where} {error['msg'].removeprefix('Input ')}, got {error['input']!r}"
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return the end of a message on an unknown word: close matches among the known ones, or all of them."""
+    names = list(known)
+    close = get_close_matches(word, names)
+    if close:
+        return f"; did you mean {' or '.join(repr(name) for name in close)}?"
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"; known are {shown}" if names else ""
+
+
+def number(value: Any) -> float:
+    """Return the value as a finite float; a bool, a string, NaN or infinity is a ValueError."""
+    try:
+        if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    except OverflowError:  # an integer beyond the largest double
+        pass
+    raise ValueError(f"must be a finite number, got {value!r}")
+
+
+def numbers(value: Any, count: int, what: str) -> tuple[float, ...]:
+    """Return exactly `count` finite numbers of a list, tuple or array; a message calls them `what`."""
+    items = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(items, list | tuple):
+        raise ValueError(f"needs a list of {count} numbers ({what}), got {items!r}")
+    if len(items) != count:
+        raise ValueError(f"needs {count} numbers ({what}), got {len(items)}: {list(items)}")
+    return tuple(number(item) for item in items)
+
+
+def vector(value: Any) -> tuple[float, ...]:
+    """Return three finite numbers x, y, z."""
+    return numbers(value, 3, "x y z")
+
+
+def direction(value: Any) -> tuple[float, ...]:
+    """Return a vector of unit length; the zero vector is a ValueError."""
+    values = vector(value)
+    length = math.hypot(*values)
+    if length == 0:
+        raise ValueError(f"must not be zero, got {list(values)}; give a direction such as [0, 0, 1]")
+    return _scaled(values, length)
+
+
+def unit_quaternion(value: Any) -> tuple[float, ...]:
+    """Return a quaternion w, x, y, z of norm 1; a norm further than 1e-6 from 1 is a ValueError."""
+    values = numbers(value, 4, "quaternion w x y z")
+    norm = math.hypot(*values)
+    if abs(norm - 1) > _UNIT_TOLERANCE:
+        unit = [float(f"{x:.9g}") for x in _scaled(values, norm)] if norm else [1.0, 0.0, 0.0, 0.0]
+        raise ValueError(
+            f"must be a unit quaternion w x y z, got {list(values)} of norm {norm:.7g}; write {unit}"
+        )
+    return _scaled(values, norm)
+
+
+def _scaled(values: tuple[float, ...], norm: float) -> tuple[float, ...]:
+    return values if abs(norm - 1) <= _ROUND_OFF else tuple(x / norm for x in values)
+
+
+def pair(check: Callable[[Any], tuple[float, ...]]) -> Callable[[Any], tuple[tuple[float, ...], ...]]:
+    """Make the check of a list of two values, each of which passes `check`."""
+
+    def checked(value: Any) -> tuple[tuple[float, ...], ...]:
+        items = value.tolist() if isinstance(value, np.ndarray) else value
+        if not isinstance(items, Sequence) or len(items) != 2:
+            raise ValueError(f"needs two values, one for each body, got {items!r}")
+        return tuple(check(item) for item in items)
+
+    return checked
+
+
+def _vector_or_function(value: Any) -> tuple[float, ...] | TimeFunction:
+    return value if callable(value) else vector(value)
+
+
+Number = Annotated[float, PlainValidator(number)]
+Vector = Annotated[tuple[float, ...], PlainValidator(vector)]
+Quaternion = Annotated[tuple[float, ...], PlainValidator(unit_quaternion)]
+VectorOrFunction = Annotated[tuple[float, ...] | TimeFunction, PlainValidator(_vector_or_function)]

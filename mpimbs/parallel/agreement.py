@@ -1,0 +1,76 @@
+"""How ranks fail together: bad input is agreed on before anything else; any other error ends the job, never hangs it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from mpi4py import MPI
+
+from mpimbs.errors import InputError
+
+T = TypeVar("T")
+
+
+def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
+    """Run an action that may find bad input, and raise on all ranks if any of them does.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        Every rank calls, with an action free of communication.
+    action : callable
+        Its result is returned.
+
+    Raises
+    ------
+    InputError
+        On all ranks, with the message of the lowest rank that found an error.
+    """
+    result, message = None, None
+    try:
+        result = action()
+    except InputError as error:
+        message = str(error)
+    messages = comm.allgather(message)
+    found = next((text for text in messages if text is not None), None)
+    if found is not None:
+        raise InputError(found)
+    return result  # type: ignore[return-value]
+
+
+def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:
+    """Run an action on rank 0 only; bad input found there is raised on all ranks. Other ranks get None."""
+    return together(comm, lambda: action() if comm.rank == 0 else None)
+
+
+@contextmanager
+def abort_on_error(comm: MPI.Comm) -> Iterator[None]:
+    """End the whole job if an exception leaves this block on any rank, with a traceback that names the rank."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException:
+        sys.stdout.flush()
+        sys.stderr.write(f"[rank {comm.rank} of {comm.size}] {traceback.format_exc()}")
+        sys.stderr.flush()
+        if comm.size == 1:
+            sys.exit(1)
+        comm.Abort(1)
+
+
+def first_on_node(comm: MPI.Comm, action: Callable[[], None]) -> None:
+    """Run an action on the first rank of every node, then on the others: compile once, then load."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    try:
+        if node.rank == 0:
+            action()
+        node.Barrier()
+        if node.rank > 0:
+            action()
+    finally:
+        node.Free()

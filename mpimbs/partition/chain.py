@@ -1,0 +1,63 @@
+"""Cuts of a chain into subchains of equal cost, one a rank."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.errors import InputError
+from mpimbs.model import JOINT_TYPES
+
+# Cost of a body's evaluation: its step, and each degree of freedom eliminated, in the same unit.
+STEP_COST = 1.0
+AXIS_COST = 0.6
+# Cost of a body inside a subchain with neighbours outboard, over that of one on the tip's, whose sweep carries no handle 2.
+TIP_RATIO = 2.0
+
+_COST = np.array([STEP_COST * len(kind.steps) + AXIS_COST * kind.nu for kind in JOINT_TYPES])
+
+
+def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
+    """Relative cost of each body's sweep.
+
+    Parameters
+    ----------
+    joint_types : array [n]
+        Index of each body's joint type.
+    """
+    return _COST[joint_types]
+
+
+def split_chain(costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TIP_RATIO) -> npt.NDArray[np.int64]:
+    """Cut a chain into one subchain a rank, of equal cost.
+
+    Parameters
+    ----------
+    costs : array [n]
+        Relative cost of each body.
+    size : int
+        Number of ranks P, any number from 1 to n.
+    tip_ratio : float
+        How many times the tip rank's share a body costs elsewhere: so many more bodies the tip rank gets.
+
+    Returns
+    -------
+    array [P + 1]
+        Rank r owns bodies cuts[r] to cuts[r + 1] - 1, at least one.
+
+    Raises
+    ------
+    InputError
+        More ranks than bodies, or a ratio that is not positive.
+    """
+    n = len(costs)
+    if size > n:
+        raise InputError(f"{size} ranks for {n} bodies: every rank owns one body at least; start at most {n} ranks")
+    if not tip_ratio > 0.0 or not np.isfinite(tip_ratio):
+        raise InputError(f"tip ratio must be a positive number, got {tip_ratio:g}")
+    share = np.concatenate([[0.0], np.cumsum(costs)])
+    targets = share[-1] * np.arange(size) / (size - 1 + tip_ratio)
+    cuts = np.concatenate([np.searchsorted(share, targets - 0.5 * costs.min()), [n]])
+    ranks = np.arange(size + 1)
+    cuts = np.maximum.accumulate(cuts - ranks) + ranks  # at least one body each, from the left ...
+    return np.minimum(cuts, n - size + ranks)  # ... and from the right

@@ -1,0 +1,101 @@
+"""How a kernel is compiled, cached and, for tests, run uncompiled. No mathematics.
+
+A kernel is a plain Python function of numbers of one type T, tuples of T and arrays. `kernel` compiles it with numba;
+`interpreted` gives back its uncompiled twin, which takes any Python number (an mpmath number, a counting number).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from llvmlite import binding
+from numba.core.dispatcher import Dispatcher
+
+# Contraction to fused multiply-add, no signed zeros, division by multiplication with the reciprocal: each keeps
+# NaN and infinity, so that a broken state is still seen.
+FASTMATH = {"contract", "nsz", "arcp"}
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Folder of the compiled code, one for every state of the package's sources, numba, and processor.
+
+    numba's own cache looks only at the file that holds a kernel; a change in another file that the kernel calls would
+    leave stale code, so the folder's name is a hash over all of them. `MPIMBS_CACHE_DIR` moves it.
+    """
+    digest = hashlib.sha256()
+    package = Path(__file__).resolve().parents[1]
+    for source in sorted(package.rglob("*.py")):
+        digest.update(str(source.relative_to(package)).encode())
+        digest.update(source.read_bytes())
+    host = (numba.__version__, llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    digest.update(repr(host).encode())
+    name = digest.hexdigest()[:16]
+    root = os.environ.get("MPIMBS_CACHE_DIR")
+    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpimbs" / "kernels"
+    for folder in (base / name, Path(tempfile.gettempdir()) / f"mpimbs-{os.getuid()}" / name):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return folder
+
+
+def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Any:
+    """Compile a kernel with numba, cached on disk in `cache_folder`.
+
+    Parameters
+    ----------
+    function : callable
+        The kernel.
+    inline : bool
+        Ask LLVM to inline it wherever it is called: for the small pieces of algebra.
+    """
+    if function is None:
+        return functools.partial(kernel, inline=inline)
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_folder())
+    try:
+        return numba.njit(cache=True, fastmath=FASTMATH, forceinline=inline, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def interpreted(compiled: Dispatcher) -> Callable[..., Any]:
+    """Give the uncompiled twin of a kernel, and of all that it calls, for numbers that numba does not know.
+
+    Parameters
+    ----------
+    compiled : numba dispatcher
+        A function made by `kernel`.
+
+    Returns
+    -------
+    callable
+        Same arguments; arrays may be of dtype object.
+    """
+    return _interpreted(compiled, {})
+
+
+def _interpreted(compiled: Dispatcher, done: dict[Dispatcher, Callable[..., Any]]) -> Callable[..., Any]:
+    if compiled in done:
+        return done[compiled]
+    source = compiled.py_func
+    scope = dict(source.__globals__)
+    twin = types.FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
+    done[compiled] = twin
+    for name in source.__code__.co_names:
+        if isinstance(scope.get(name), Dispatcher):
+            scope[name] = _interpreted(scope[name], done)
+    return twin

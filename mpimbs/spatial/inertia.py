@@ -1,0 +1,171 @@
+"""Rigid-body and articulated-body inertias as tuples, and what the sweeps do with them.
+
+A spatial inertia about a frame's origin is a 21-tuple: the upper triangle, row by row, of the symmetric 6x6 matrix
+[[A, B], [B^T, C]], A (3x3) the rotational part, B the coupling, C the mass part. A rigid body is given by ten numbers,
+in its frame: A (00 01 02 11 12 22, kg m^2, about the origin), h = m c (kg m), m (kg).
+"""
+
+from __future__ import annotations
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.vectors import add3, cross, dot6, rotate_back, scale3, sub3
+
+#   index of (row, column) in the 21-tuple
+#    0  1  2 |  3  4  5
+#       6  7 |  8  9 10
+#         11 | 12 13 14
+#            | 15 16 17
+#            |    18 19
+#            |       20
+
+
+@kernel(inline=True)
+def momentum(a, h, m, v):
+    """Momentum I v about the frame's origin of a rigid body with the twist v: (A w + h x v, m v - h x w)."""
+    w = v[0:3]
+    u = v[3:6]
+    angular = (
+        a[0] * w[0] + a[1] * w[1] + a[2] * w[2],
+        a[1] * w[0] + a[3] * w[1] + a[4] * w[2],
+        a[2] * w[0] + a[4] * w[1] + a[5] * w[2],
+    )
+    return add3(angular, cross(h, u)) + sub3(scale3(m, u), cross(h, w))
+
+
+@kernel(inline=True)
+def add_body(i, a, h, m):
+    """Articulated inertia plus that of a rigid body."""
+    return (
+        (i[0] + a[0], i[1] + a[1], i[2] + a[2], i[3], i[4] - h[2], i[5] + h[1])
+        + (i[6] + a[3], i[7] + a[4], i[8] + h[2], i[9], i[10] - h[0])
+        + (i[11] + a[5], i[12] - h[1], i[13] + h[0], i[14])
+        + (i[15] + m, i[16], i[17], i[18] + m, i[19], i[20] + m)
+    )
+
+
+@kernel(inline=True)
+def row(i, axis):
+    """Row (and column) of a symmetric 6x6 matrix."""
+    if axis == 2:
+        return (i[2], i[7], i[11], i[12], i[13], i[14])
+    if axis == 0:
+        return (i[0], i[1], i[2], i[3], i[4], i[5])
+    if axis == 1:
+        return (i[1], i[6], i[7], i[8], i[9], i[10])
+    if axis == 5:
+        return (i[5], i[10], i[14], i[17], i[19], i[20])
+    if axis == 3:
+        return (i[3], i[8], i[12], i[15], i[16], i[17])
+    return (i[4], i[9], i[13], i[16], i[18], i[19])
+
+
+@kernel(inline=True)
+def apply(i, v):
+    """Symmetric 6x6 matrix times spatial vector."""
+    return (
+        dot6(i[0:6], v),
+        dot6((i[1], i[6], i[7], i[8], i[9], i[10]), v),
+        dot6((i[2], i[7], i[11], i[12], i[13], i[14]), v),
+        dot6((i[3], i[8], i[12], i[15], i[16], i[17]), v),
+        dot6((i[4], i[9], i[13], i[16], i[18], i[19]), v),
+        dot6((i[5], i[10], i[14], i[17], i[19], i[20]), v),
+    )
+
+
+@kernel(inline=True)
+def add_outer(i, x, s):
+    """Symmetric 6x6 matrix plus x s s^T."""
+    a, b, c, d, e, f = x * s[0], x * s[1], x * s[2], x * s[3], x * s[4], x * s[5]
+    return (
+        i[0] + a * s[0],
+        i[1] + a * s[1],
+        i[2] + a * s[2],
+        i[3] + a * s[3],
+        i[4] + a * s[4],
+        i[5] + a * s[5],
+        i[6] + b * s[1],
+        i[7] + b * s[2],
+        i[8] + b * s[3],
+        i[9] + b * s[4],
+        i[10] + b * s[5],
+        i[11] + c * s[2],
+        i[12] + c * s[3],
+        i[13] + c * s[4],
+        i[14] + c * s[5],
+        i[15] + d * s[3],
+        i[16] + d * s[4],
+        i[17] + d * s[5],
+        i[18] + e * s[4],
+        i[19] + e * s[5],
+        i[20] + f * s[5],
+    )
+
+
+@kernel(inline=True)
+def add_symmetric(i, j):
+    """Sum of two symmetric 6x6 matrices."""
+    return (
+        (i[0] + j[0], i[1] + j[1], i[2] + j[2], i[3] + j[3], i[4] + j[4], i[5] + j[5], i[6] + j[6])
+        + (i[7] + j[7], i[8] + j[8], i[9] + j[9], i[10] + j[10], i[11] + j[11], i[12] + j[12], i[13] + j[13])
+        + (i[14] + j[14], i[15] + j[15], i[16] + j[16], i[17] + j[17], i[18] + j[18], i[19] + j[19], i[20] + j[20])
+    )
+
+
+@kernel(inline=True)
+def _rotate_symmetric(r, a):
+    """R^T A R of a symmetric 3x3 matrix (00 01 02 11 12 22)."""
+    # columns of A R, row by row: T = A R
+    t0 = rotate_back(r, (a[0], a[1], a[2]))
+    t1 = rotate_back(r, (a[1], a[3], a[4]))
+    t2 = rotate_back(r, (a[2], a[4], a[5]))
+    return (
+        r[0] * t0[0] + r[3] * t1[0] + r[6] * t2[0],
+        r[0] * t0[1] + r[3] * t1[1] + r[6] * t2[1],
+        r[0] * t0[2] + r[3] * t1[2] + r[6] * t2[2],
+        r[1] * t0[1] + r[4] * t1[1] + r[7] * t2[1],
+        r[1] * t0[2] + r[4] * t1[2] + r[7] * t2[2],
+        r[2] * t0[2] + r[5] * t1[2] + r[8] * t2[2],
+    )
+
+
+@kernel(inline=True)
+def _rotate_general(r, b0, b1, b2):
+    """R^T B R of a 3x3 matrix given and returned by its rows."""
+    t0 = rotate_back(r, b0)
+    t1 = rotate_back(r, b1)
+    t2 = rotate_back(r, b2)
+    return (
+        (r[0] * t0[0] + r[3] * t1[0] + r[6] * t2[0], r[0] * t0[1] + r[3] * t1[1] + r[6] * t2[1], r[0] * t0[2] + r[3] * t1[2] + r[6] * t2[2]),
+        (r[1] * t0[0] + r[4] * t1[0] + r[7] * t2[0], r[1] * t0[1] + r[4] * t1[1] + r[7] * t2[1], r[1] * t0[2] + r[4] * t1[2] + r[7] * t2[2]),
+        (r[2] * t0[0] + r[5] * t1[0] + r[8] * t2[0], r[2] * t0[1] + r[5] * t1[1] + r[8] * t2[1], r[2] * t0[2] + r[5] * t1[2] + r[8] * t2[2]),
+    )
+
+
+@kernel(inline=True)
+def inertia_inward(r, p, i):
+    """Inertia X^T I X about the parent frame's origin, of one about the child frame's: a rotation, then a shift."""
+    a = _rotate_symmetric(r, (i[0], i[1], i[2], i[6], i[7], i[11]))
+    b0, b1, b2 = _rotate_general(r, (i[3], i[4], i[5]), (i[8], i[9], i[10]), (i[12], i[13], i[14]))
+    c = _rotate_symmetric(r, (i[15], i[16], i[17], i[18], i[19], i[20]))
+    # with P = [p]x:  B' = B + P C,   A' = A + P B^T - B' P
+    k0 = cross(p, (c[0], c[1], c[2]))
+    k1 = cross(p, (c[1], c[3], c[4]))
+    k2 = cross(p, (c[2], c[4], c[5]))
+    d0 = (b0[0] + k0[0], b0[1] + k1[0], b0[2] + k2[0])
+    d1 = (b1[0] + k0[1], b1[1] + k1[1], b1[2] + k2[1])
+    d2 = (b2[0] + k0[2], b2[1] + k1[2], b2[2] + k2[2])
+    # columns of P B^T are p x (rows of B); rows of -B' P are p x (rows of B')
+    e0 = cross(p, b0)
+    e1 = cross(p, b1)
+    e2 = cross(p, b2)
+    f0 = cross(p, d0)
+    f1 = cross(p, d1)
+    f2 = cross(p, d2)
+    return (
+        (a[0] + e0[0] + f0[0], a[1] + e1[0] + f0[1], a[2] + e2[0] + f0[2], d0[0], d0[1], d0[2])
+        + (a[3] + e1[1] + f1[1], a[4] + e2[1] + f1[2], d1[0], d1[1], d1[2])
+        + (a[5] + e2[2] + f2[2], d2[0], d2[1], d2[2])
+        + c
+    )
+
+

@@ -1,0 +1,278 @@
+"""The number types of the kernels: a double, or `Lanes`, W doubles side by side in one SIMD register.
+
+A kernel never names its type: it is given a `zero` of it, loads and stores through `load` and `store`, and computes with
+the ordinary operators. Arrays for W lanes are interleaved, [item, lane], so the stride of an item is `width(zero)`.
+Called uncompiled, the functions here take any Python number.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, overload, register_model
+from numba.np.arrayobj import make_array
+
+from mpimbs.spatial.compiler import FASTMATH
+
+_FLAGS = tuple(sorted(FASTMATH))
+WIDTHS = (2, 4, 8)
+
+
+class Lanes(types.Type):
+    """The numba type of W doubles in one register."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.vector = ir.VectorType(ir.DoubleType(), width)
+        super().__init__(name=f"Lanes({width})")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Lanes) -> None:
+        super().__init__(dmm, fe_type, fe_type.vector)
+
+
+LANES = {width: Lanes(width) for width in WIDTHS}
+
+
+def native_width() -> int:
+    """Number of doubles in a SIMD register of this processor: 8 with AVX-512, 4 with AVX2, 2 otherwise."""
+    features = binding.get_host_cpu_features()
+    return 8 if features.get("avx512f") else 4 if features.get("avx2") else 2
+
+
+# --- lowering -------------------------------------------------------------------------------------------------------
+
+
+def _broadcast(builder: Any, vector: Any, value: Any) -> Any:
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
+def _as_vector(builder: Any, lanes: Lanes, kind: Any, value: Any) -> Any:
+    return value if isinstance(kind, Lanes) else _broadcast(builder, lanes.vector, value)
+
+
+def _lower_binary(op: Any, instruction: str) -> None:
+    operands = [pair for w in LANES.values() for pair in ((w, w), (w, types.float64), (types.float64, w))]
+    result = {pair: next(kind for kind in pair if isinstance(kind, Lanes)) for pair in operands}
+
+    @infer_global(op)
+    class _Template(ConcreteTemplate):
+        cases = [signature(result[pair], *pair) for pair in operands]
+
+    for pair in operands:
+
+        def implementation(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            left, right = (_as_vector(builder, sig.return_type, kind, value) for kind, value in zip(sig.args, args, strict=True))
+            return getattr(builder, instruction)(left, right, flags=_FLAGS)
+
+        lower_builtin(op, *pair)(implementation)
+
+
+for _op, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv")):
+    _lower_binary(_op, _instruction)
+
+
+@infer_global(operator.neg)
+class _Negation(ConcreteTemplate):
+    cases = [signature(w, w) for w in LANES.values()]
+
+
+for _lanes in LANES.values():
+
+    @lower_builtin(operator.neg, _lanes)
+    def _negate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.fneg(args[0], flags=_FLAGS)
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any) -> Any:
+    data = make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+
+@intrinsic
+def _load_lanes(typing_context: Any, like: Any, array: Any, index: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = builder.load(_pointer(context, builder, sig.args[1], args[1], args[2], like.vector))
+        value.align = 8
+        return value
+
+    return like(like, array, types.intp), lower
+
+
+@intrinsic
+def _store_lanes(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(args[2], _pointer(context, builder, sig.args[0], args[0], args[1], value.vector)).align = 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), lower
+
+
+@intrinsic
+def _zero_lanes(typing_context: Any, width: Any) -> Any:
+    lanes = LANES[width.literal_value]
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return ir.Constant(lanes.vector, [0.0] * lanes.width)
+
+    return lanes(width), lower
+
+
+@intrinsic
+def _extract(typing_context: Any, value: Any, lane: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.extract_element(args[0], builder.trunc(args[1], ir.IntType(32)))
+
+    return types.float64(value, types.intp), lower
+
+
+@intrinsic
+def _insert(typing_context: Any, value: Any, lane: Any, number: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.insert_element(args[0], args[2], builder.trunc(args[1], ir.IntType(32)))
+
+    return value(value, types.intp, types.float64), lower
+
+
+# --- what kernels call ----------------------------------------------------------------------------------------------
+
+
+def zero_lanes(width: int) -> Any:
+    """Zero in every one of `width` lanes; compiled code only, `width` a literal 2, 4 or 8."""
+    raise TypeError("lanes exist in compiled code only")
+
+
+def load(zero: Any, array: Any, index: int) -> Any:
+    """Load a number of the type of `zero`, whose first double is at `index` of a flat contiguous array."""
+    return array[index]
+
+
+def store(array: Any, index: int, value: Any) -> None:
+    """Store a number of type T with its first double at `index` of a flat contiguous array."""
+    array[index] = value
+
+
+def width(zero: Any) -> int:
+    """Number of doubles in a number of the type of `zero`: 1, or W for lanes."""
+    return 1
+
+
+@functools.singledispatch
+def sine_cosine(angle: Any) -> tuple[Any, Any]:
+    """Sine and cosine of an angle (rad) of type T. Other number types register their own for uncompiled use."""
+    return math.sin(angle), math.cos(angle)
+
+
+@functools.singledispatch
+def square_root(value: Any) -> Any:
+    """Square root of a number of type T. Other number types register their own for uncompiled use."""
+    return math.sqrt(value)
+
+
+@functools.singledispatch
+def arc_tangent(y: Any, x: Any) -> Any:
+    """Angle (rad) of the point (x, y), both of type T. Other number types register their own for uncompiled use."""
+    return math.atan2(y, x)
+
+
+# `singledispatch` objects are not plain functions, which is what numba resolves: kernels call these.
+def sincos(angle: Any) -> tuple[Any, Any]:
+    """Sine and cosine of an angle (rad) of type T."""
+    return sine_cosine(angle)
+
+
+def sqrt(value: Any) -> Any:
+    """Square root of a number of type T."""
+    return square_root(value)
+
+
+def atan2(y: Any, x: Any) -> Any:
+    """Angle (rad) of the point (x, y), both of type T."""
+    return arc_tangent(y, x)
+
+
+@overload(zero_lanes, prefer_literal=True)
+def _overload_zero_lanes_literal(width):  # type: ignore[no-untyped-def]
+    if isinstance(width, types.IntegerLiteral):
+        return lambda width: _zero_lanes(width)
+    return None
+
+
+@overload(load)
+def _overload_load(zero, array, index):  # type: ignore[no-untyped-def]
+    if isinstance(zero, Lanes):
+        return lambda zero, array, index: _load_lanes(zero, array, index)
+    return lambda zero, array, index: array[index]
+
+
+@overload(store)
+def _overload_store(array, index, value):  # type: ignore[no-untyped-def]
+    if isinstance(value, Lanes):
+        return lambda array, index, value: _store_lanes(array, index, value)
+
+    def plain(array, index, value):  # type: ignore[no-untyped-def]
+        array[index] = value
+
+    return plain
+
+
+@overload(width)
+def _overload_width(zero):  # type: ignore[no-untyped-def]
+    count = zero.width if isinstance(zero, Lanes) else 1
+    return lambda zero: count
+
+
+@overload(sincos)
+def _overload_sincos(angle):  # type: ignore[no-untyped-def]
+    if isinstance(angle, Lanes):
+
+        def lanes(angle):  # type: ignore[no-untyped-def]
+            sine = angle
+            cosine = angle
+            for lane in range(width(angle)):
+                x = _extract(angle, lane)
+                sine = _insert(sine, lane, np.sin(x))
+                cosine = _insert(cosine, lane, np.cos(x))
+            return sine, cosine
+
+        return lanes
+    return lambda angle: (np.sin(angle), np.cos(angle))
+
+
+@overload(sqrt)
+def _overload_sqrt(value):  # type: ignore[no-untyped-def]
+    if isinstance(value, Lanes):
+
+        def lanes(value):  # type: ignore[no-untyped-def]
+            root = value
+            for lane in range(width(value)):
+                root = _insert(root, lane, np.sqrt(_extract(value, lane)))
+            return root
+
+        return lanes
+    return lambda value: np.sqrt(value)
+
+
+@overload(atan2)
+def _overload_atan2(y, x):  # type: ignore[no-untyped-def]
+    if isinstance(y, Lanes):
+
+        def lanes(y, x):  # type: ignore[no-untyped-def]
+            angle = y
+            for lane in range(width(y)):
+                angle = _insert(angle, lane, np.arctan2(_extract(y, lane), _extract(x, lane)))
+            return angle
+
+        return lanes
+    return lambda y, x: np.arctan2(y, x)

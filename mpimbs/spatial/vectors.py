@@ -1,0 +1,211 @@
+"""Tuples of numbers as 3-vectors, 3x3 matrices and spatial 6-vectors, and their algebra in compiled kernels.
+
+A 3x3 matrix is a 9-tuple, row by row. A spatial vector is a 6-tuple, angular part first. A frame change from a frame P to
+a frame C is (rotation, position): `rotation` takes components in P to components in C, `position` is the origin of C
+in P.
+"""
+
+from __future__ import annotations
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.lanes import load, sqrt, store, width
+
+
+@kernel(inline=True)
+def load3(zero, array, base):
+    """Load three numbers from item `base` of a flat array on."""
+    w = width(zero)
+    i = base * w
+    return (load(zero, array, i), load(zero, array, i + w), load(zero, array, i + 2 * w))
+
+
+@kernel(inline=True)
+def load6(zero, array, base):
+    """Load six numbers from item `base` of a flat array on."""
+    return load3(zero, array, base) + load3(zero, array, base + 3)
+
+
+@kernel(inline=True)
+def load9(zero, array, base):
+    """Load nine numbers from item `base` of a flat array on."""
+    return load3(zero, array, base) + load3(zero, array, base + 3) + load3(zero, array, base + 6)
+
+
+@kernel(inline=True)
+def store3(zero, array, base, v):
+    """Store three numbers from item `base` of a flat array on."""
+    w = width(zero)
+    i = base * w
+    store(array, i, v[0])
+    store(array, i + w, v[1])
+    store(array, i + 2 * w, v[2])
+
+
+@kernel(inline=True)
+def store6(zero, array, base, v):
+    """Store six numbers from item `base` of a flat array on."""
+    store3(zero, array, base, v[0:3])
+    store3(zero, array, base + 3, v[3:6])
+
+
+@kernel(inline=True)
+def store9(zero, array, base, v):
+    """Store nine numbers from item `base` of a flat array on."""
+    store3(zero, array, base, v[0:3])
+    store3(zero, array, base + 3, v[3:6])
+    store3(zero, array, base + 6, v[6:9])
+
+
+@kernel(inline=True)
+def add3(a, b):
+    """Sum of two 3-vectors."""
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
+@kernel(inline=True)
+def sub3(a, b):
+    """Difference of two 3-vectors."""
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+@kernel(inline=True)
+def scale3(x, a):
+    """Number times 3-vector."""
+    return (x * a[0], x * a[1], x * a[2])
+
+
+@kernel(inline=True)
+def dot3(a, b):
+    """Scalar product of two 3-vectors."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+@kernel(inline=True)
+def cross(a, b):
+    """Vector product a x b."""
+    return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
+
+
+@kernel(inline=True)
+def rotate(r, v):
+    """Matrix times vector, R v: components in the new frame."""
+    return (dot3(r[0:3], v), dot3(r[3:6], v), dot3(r[6:9], v))
+
+
+@kernel(inline=True)
+def rotate_back(r, v):
+    """Transposed matrix times vector, R^T v: components in the old frame."""
+    return (
+        r[0] * v[0] + r[3] * v[1] + r[6] * v[2],
+        r[1] * v[0] + r[4] * v[1] + r[7] * v[2],
+        r[2] * v[0] + r[5] * v[1] + r[8] * v[2],
+    )
+
+
+@kernel(inline=True)
+def transpose(a):
+    """Transposed 3x3 matrix."""
+    return (a[0], a[3], a[6], a[1], a[4], a[7], a[2], a[5], a[8])
+
+
+@kernel(inline=True)
+def multiply(a, b):
+    """Product A B of two 3x3 matrices."""
+    c = transpose(b)
+    return rotate(c, a[0:3]) + rotate(c, a[3:6]) + rotate(c, a[6:9])
+
+
+@kernel(inline=True)
+def turn_z(s, c, r):
+    """Rotation Rz(angle)^T R: the frame R turned further about its own z axis by an angle with sine s, cosine c."""
+    return (
+        c * r[0] + s * r[3],
+        c * r[1] + s * r[4],
+        c * r[2] + s * r[5],
+        c * r[3] - s * r[0],
+        c * r[4] - s * r[1],
+        c * r[5] - s * r[2],
+        r[6],
+        r[7],
+        r[8],
+    )
+
+
+@kernel(inline=True)
+def normalised(q):
+    """Quaternion of unit length."""
+    f = 1.0 / sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
+    return (f * q[0], f * q[1], f * q[2], f * q[3])
+
+
+@kernel(inline=True)
+def quaternion_matrix(q):
+    """Rotation matrix of a unit quaternion w x y z: body components to components in the frame it is measured in."""
+    w, x, y, z = q
+    return (
+        1.0 - 2.0 * (y * y + z * z),
+        2.0 * (x * y - w * z),
+        2.0 * (x * z + w * y),
+        2.0 * (x * y + w * z),
+        1.0 - 2.0 * (x * x + z * z),
+        2.0 * (y * z - w * x),
+        2.0 * (x * z - w * y),
+        2.0 * (y * z + w * x),
+        1.0 - 2.0 * (x * x + y * y),
+    )
+
+
+@kernel(inline=True)
+def quaternion_product(a, b):
+    """Product a b of two quaternions w x y z: the rotation b, then a."""
+    return (
+        a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
+        a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
+        a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1],
+        a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0],
+    )
+
+
+@kernel(inline=True)
+def add6(a, b):
+    """Sum of two spatial vectors."""
+    return add3(a[0:3], b[0:3]) + add3(a[3:6], b[3:6])
+
+
+@kernel(inline=True)
+def scale6(x, a):
+    """Number times spatial vector."""
+    return scale3(x, a[0:3]) + scale3(x, a[3:6])
+
+
+@kernel(inline=True)
+def dot6(a, b):
+    """Scalar product of a motion and a force vector, in either order."""
+    return dot3(a[0:3], b[0:3]) + dot3(a[3:6], b[3:6])
+
+
+@kernel(inline=True)
+def motion_outward(r, p, m):
+    """Motion vector in the child frame, X m = (R w, R (v - p x w)), of one given in the parent frame."""
+    return rotate(r, m[0:3]) + rotate(r, sub3(m[3:6], cross(p, m[0:3])))
+
+
+@kernel(inline=True)
+def force_inward(r, p, f):
+    """Force vector in the parent frame, X^T f = (R^T n + p x R^T f, R^T f), of one given in the child frame."""
+    linear = rotate_back(r, f[3:6])
+    return add3(rotate_back(r, f[0:3]), cross(p, linear)) + linear
+
+
+@kernel(inline=True)
+def motion_cross(a, b):
+    """Rate of the motion vector b that moves with the motion a: (w x b_w, w x b_v + v x b_w)."""
+    w = a[0:3]
+    return cross(w, b[0:3]) + add3(cross(w, b[3:6]), cross(a[3:6], b[0:3]))
+
+
+@kernel(inline=True)
+def force_cross(a, f):
+    """Rate of the force vector f that moves with the motion a: (w x n + v x f, w x f)."""
+    w = a[0:3]
+    return add3(cross(w, f[0:3]), cross(a[3:6], f[3:6])) + cross(w, f[3:6])

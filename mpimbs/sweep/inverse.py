@@ -1,0 +1,65 @@
+"""Inverse dynamics: the generalized forces that a given acceleration needs, and the loads that every joint carries."""
+
+from __future__ import annotations
+
+from mpimbs.spatial.axes import add_along, along
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.inertia import momentum
+from mpimbs.spatial.lanes import load, store, width
+from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, motion_outward, store6
+from mpimbs.sweep.motion import MOTION
+from mpimbs.sweep.structure import BIAS, FIRST_U, FIXED, JUNCTION, LAST_U, PLACE, SINK, SOURCE
+
+
+@kernel
+def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
+    """Write tau = S^T f with f = I A + p + sum over children of X^T f: the recursive Newton-Euler algorithm.
+
+    Parameters
+    ----------
+    udot : array [nu]
+        Generalized accelerations (rad/s^2, m/s^2).
+    acceleration : 6-tuple
+        Spatial acceleration of handle 1, gravity included as -g at the root.
+    loads : array [m * 6]
+        Written: load that each step receives through its joint, at its origin, in its frame (N m, N).
+    tau : array [nu]
+        Written: generalized forces (N m, N).
+    """
+    n = width(zero)
+    steps = structure.steps
+    none = (zero, zero, zero, zero, zero, zero)
+    store6(zero, work.junction, MOTION, acceleration)
+    store6(zero, work.junction, 0, none)
+    a = acceleration
+    for step in range(steps.shape[0]):
+        source = steps[step, SOURCE]
+        if source >= 0:
+            a = load6(zero, work.junction, source * JUNCTION + MOTION)
+        r = load9(zero, work.place, step * PLACE)
+        p = load3(zero, work.place, step * PLACE + 9)
+        a = add6(motion_outward(r, p, a), load6(zero, work.bias, step * BIAS))
+        for d in range(steps[step, FIRST_U], steps[step, LAST_U]):
+            a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), load(zero, udot, d * n))
+        inertia = load6(zero, structure.fixed, step * FIXED + 12)
+        h = load3(zero, structure.fixed, step * FIXED + 18)
+        m = load(zero, structure.fixed, (step * FIXED + 21) * n)
+        store6(zero, loads, step * 6, add6(momentum(inertia, h, m, a), load6(zero, work.bias, step * BIAS + 6)))
+        sink = steps[step, SINK]
+        if sink >= 0:
+            store6(zero, work.junction, sink * JUNCTION + MOTION, a)
+            store6(zero, work.junction, sink * JUNCTION, none)
+    f = none
+    for step in range(steps.shape[0] - 1, -1, -1):
+        sink = steps[step, SINK]
+        if sink >= 0:
+            f = add6(f, load6(zero, work.junction, sink * JUNCTION))
+        f = add6(f, load6(zero, loads, step * 6))
+        store6(zero, loads, step * 6, f)
+        for d in range(steps[step, FIRST_U], steps[step, LAST_U]):
+            store(tau, d * n, along(f, structure.axes[d], load(zero, structure.pitch, d * n)))
+        f = force_inward(load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9), f)
+        source = steps[step, SOURCE]
+        if source >= 0:
+            store6(zero, work.junction, source * JUNCTION, add6(f, load6(zero, work.junction, source * JUNCTION)))
+            f = none

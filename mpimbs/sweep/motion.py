@@ -1,0 +1,216 @@
+"""Kinematics: joint frames, twists, velocity-dependent terms, poses, the rates of the coordinates. Outward sweeps."""
+
+from __future__ import annotations
+
+from mpimbs.spatial.axes import add_along
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.inertia import momentum
+from mpimbs.spatial.lanes import load, sincos, store, width
+from mpimbs.spatial.vectors import (
+    add3,
+    add6,
+    force_cross,
+    load3,
+    load6,
+    load9,
+    motion_cross,
+    motion_outward,
+    multiply,
+    normalised,
+    quaternion_matrix,
+    rotate,
+    rotate_back,
+    scale6,
+    store3,
+    store6,
+    store9,
+    transpose,
+    turn_z,
+)
+from mpimbs.sweep.structure import BIAS, FIRST_Q, FIRST_U, FIXED, JUNCTION, LAST_U, PLACE, SINK, SLIDES, SOURCE, TURN
+
+MOTION = 27  # offset of the motion in a junction's numbers
+POSE = 33  # offset of the pose
+
+
+@kernel(inline=True)
+def load_quaternion(zero, q, first):
+    """Load a quaternion, made of unit length: the state may carry its rounding, the kinematics may not."""
+    return normalised((load(zero, q, first * width(zero)),) + load3(zero, q, first + 1))
+
+
+@kernel(inline=True)
+def slide(zero, structure, step, q):
+    """Translation of a joint (m), in the joint frame: its linear coordinates, and the pitch of its angle."""
+    first = structure.steps[step, FIRST_U]
+    last = structure.steps[step, LAST_U]
+    item = structure.steps[step, FIRST_Q] + structure.steps[step, TURN]
+    r = (zero, zero, zero, zero, zero, zero)
+    for d in range(first, last):
+        axis = structure.axes[d]
+        if axis >= 3:
+            r = add_along(r, axis, zero, load(zero, q, item * width(zero)))
+            item += 1
+        elif structure.steps[step, TURN] == 1:
+            angle = load(zero, q, structure.steps[step, FIRST_Q] * width(zero))
+            r = add_along(r, axis, load(zero, structure.pitch, d * width(zero)), angle)
+    return r[3:6]
+
+
+@kernel
+def joint_places(zero, structure, q, place):
+    """Write the frame change from each step's parent to the step, from the joint coordinates."""
+    for step in range(structure.steps.shape[0]):
+        turn = structure.steps[step, TURN]
+        first = structure.steps[step, FIRST_Q]
+        joint = load9(zero, structure.fixed, step * FIXED)
+        position = load3(zero, structure.fixed, step * FIXED + 9)
+        rotation = joint
+        if turn == 1:
+            s, c = sincos(load(zero, q, first * width(zero)))
+            rotation = turn_z(s, c, joint)
+        elif turn == 4:
+            rotation = multiply(transpose(quaternion_matrix(load_quaternion(zero, q, first))), joint)
+        if structure.steps[step, SLIDES]:
+            position = add3(position, rotate_back(joint, slide(zero, structure, step, q)))
+        store9(zero, place, step * PLACE, rotation)
+        store3(zero, place, step * PLACE + 9, position)
+
+
+@kernel(inline=True)
+def joint_twist(zero, structure, step, u):
+    """Relative twist S u of a step's joint, in the step's frame."""
+    v = (zero, zero, zero, zero, zero, zero)
+    for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+        pitch = load(zero, structure.pitch, d * width(zero))
+        v = add_along(v, structure.axes[d], pitch, load(zero, u, d * width(zero)))
+    return v
+
+
+@kernel(inline=True)
+def chain_frame_change(first_rotation, first_position, rotation, position):
+    """Frame change made of a first and a second one."""
+    return multiply(rotation, first_rotation), add3(first_position, rotate_back(first_rotation, position))
+
+
+@kernel
+def relative_motion(zero, structure, work, u, out):
+    """Write a chain's boundary motion: the frame change from handle 1 to handle 2, and the twist of handle 2, in its
+    frame, while handle 1 is held. `out` has BOUNDARY numbers."""
+    o = zero
+    e = zero + 1.0
+    rotation = (e, o, o, o, e, o, o, o, e)
+    position = (o, o, o)
+    twist = (o, o, o, o, o, o)
+    for step in range(structure.steps.shape[0]):
+        r = load9(zero, work.place, step * PLACE)
+        p = load3(zero, work.place, step * PLACE + 9)
+        rotation, position = chain_frame_change(rotation, position, r, p)
+        twist = add6(motion_outward(r, p, twist), joint_twist(zero, structure, step, u))
+    store9(zero, out, 0, rotation)
+    store3(zero, out, 9, position)
+    store6(zero, out, 12, twist)
+
+
+@kernel
+def join_motion(zero, left, right, out):
+    """Write the boundary motion of two chains in sequence. Arrays of BOUNDARY numbers; `out` may be one of them."""
+    r = load9(zero, right, 0)
+    p = load3(zero, right, 9)
+    twist = add6(motion_outward(r, p, load6(zero, left, 12)), load6(zero, right, 12))
+    rotation, position = chain_frame_change(load9(zero, left, 0), load3(zero, left, 9), r, p)
+    store9(zero, out, 0, rotation)
+    store3(zero, out, 9, position)
+    store6(zero, out, 12, twist)
+
+
+@kernel
+def twists(zero, structure, work, u, boundary):
+    """Write each step's velocity-dependent acceleration and bias force, given the twist of handle 1.
+
+    c = v x S u and p = v x* I v - f_external, in the step's frame.
+
+    Parameters
+    ----------
+    boundary : 6-tuple
+        Twist of handle 1 in its own frame (rad/s, m/s).
+    """
+    store6(zero, work.junction, MOTION, boundary)
+    v = boundary
+    for step in range(structure.steps.shape[0]):
+        source = structure.steps[step, SOURCE]
+        if source >= 0:
+            v = load6(zero, work.junction, source * JUNCTION + MOTION)
+        r = load9(zero, work.place, step * PLACE)
+        p = load3(zero, work.place, step * PLACE + 9)
+        joint = joint_twist(zero, structure, step, u)
+        v = add6(motion_outward(r, p, v), joint)
+        store6(zero, work.bias, step * BIAS, motion_cross(v, joint))
+        a = load6(zero, structure.fixed, step * FIXED + 12)
+        h = load3(zero, structure.fixed, step * FIXED + 18)
+        m = load(zero, structure.fixed, (step * FIXED + 21) * width(zero))
+        bias = force_cross(v, momentum(a, h, m, v))
+        store6(zero, work.bias, step * BIAS + 6, add6(bias, scale6(-1.0, load6(zero, work.wrench, step * 6))))
+        sink = structure.steps[step, SINK]
+        if sink >= 0:
+            store6(zero, work.junction, sink * JUNCTION + MOTION, v)
+
+
+@kernel
+def poses(zero, structure, work, boundary, out):
+    """Write each step's pose: the frame change from the inertial frame to the step's.
+
+    Parameters
+    ----------
+    boundary : array [>= 12]
+        Pose of handle 1: rotation 9, position 3 (m).
+    out : array [m * PLACE]
+        Rotation from inertial to step components, position of the step's origin in the inertial frame.
+    """
+    rotation = load9(zero, boundary, 0)
+    position = load3(zero, boundary, 9)
+    store9(zero, work.junction, POSE, rotation)
+    store3(zero, work.junction, POSE + 9, position)
+    for step in range(structure.steps.shape[0]):
+        source = structure.steps[step, SOURCE]
+        if source >= 0:
+            rotation = load9(zero, work.junction, source * JUNCTION + POSE)
+            position = load3(zero, work.junction, source * JUNCTION + POSE + 9)
+        r = load9(zero, work.place, step * PLACE)
+        p = load3(zero, work.place, step * PLACE + 9)
+        rotation, position = chain_frame_change(rotation, position, r, p)
+        store9(zero, out, step * PLACE, rotation)
+        store3(zero, out, step * PLACE + 9, position)
+        sink = structure.steps[step, SINK]
+        if sink >= 0:
+            store9(zero, work.junction, sink * JUNCTION + POSE, rotation)
+            store3(zero, work.junction, sink * JUNCTION + POSE + 9, position)
+
+
+@kernel
+def coordinate_rates(zero, structure, q, u, rates):
+    """Write the rates of the joint coordinates.
+
+    An angle or displacement moves with its generalized speed; a quaternion by qdot = q (0, w) / 2, whose length is a
+    constant of the exact motion; a free joint's position by R(q) v.
+    """
+    w = width(zero)
+    for step in range(structure.steps.shape[0]):
+        turn = structure.steps[step, TURN]
+        item = structure.steps[step, FIRST_Q]
+        first = structure.steps[step, FIRST_U]
+        last = structure.steps[step, LAST_U]
+        if turn == 4:
+            omega = load3(zero, u, first)
+            r = load(zero, q, item * w)
+            v = load3(zero, q, item + 1)
+            store(rates, item * w, -0.5 * (v[0] * omega[0] + v[1] * omega[1] + v[2] * omega[2]))
+            store(rates, (item + 1) * w, 0.5 * (r * omega[0] + v[1] * omega[2] - v[2] * omega[1]))
+            store(rates, (item + 2) * w, 0.5 * (r * omega[1] + v[2] * omega[0] - v[0] * omega[2]))
+            store(rates, (item + 3) * w, 0.5 * (r * omega[2] + v[0] * omega[1] - v[1] * omega[0]))
+            if last == first + 6:
+                rotation = quaternion_matrix(load_quaternion(zero, q, item))
+                store3(zero, rates, item + 4, rotate(rotation, load3(zero, u, first + 3)))
+        else:
+            for d in range(first, last):
+                store(rates, (item + d - first) * w, load(zero, u, d * w))

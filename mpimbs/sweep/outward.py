@@ -1,0 +1,53 @@
+"""The outward sweep: generalized accelerations from the acceleration of handle 1 and the load on handle 2."""
+
+from __future__ import annotations
+
+from mpimbs.spatial.axes import add_along
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.lanes import load, store, width
+from mpimbs.spatial.vectors import add6, dot6, load3, load6, load9, motion_outward, store6
+from mpimbs.sweep.motion import MOTION
+from mpimbs.sweep.structure import BIAS, FIRST_U, JUNCTION, LAST_U, PIVOT, PLACE, SINK, SOURCE
+
+
+@kernel(inline=True)
+def _far_part(zero, pivot, base, load2):
+    """s^T f2: what the load on handle 2 adds to a pivot's right-hand side."""
+    if load2 is None:
+        return zero
+    return dot6(load6(zero, pivot, base + 8), load2)
+
+
+@kernel
+def outward(zero, structure, work, acceleration, load2, udot):
+    """Sweep outward: qdd = (u + s^T f2 - U^T A) / D, one axis after the other [design, section 3].
+
+    Parameters
+    ----------
+    acceleration : 6-tuple
+        Spatial acceleration A1 of handle 1, gravity included as -g at the root (rad/s^2, m/s^2).
+    load2 : None or 6-tuple
+        Load f2 on handle 2, in its frame (N m, N).
+    udot : array [nu]
+        Written: generalized accelerations (rad/s^2, m/s^2).
+    """
+    n = width(zero)
+    store6(zero, work.junction, MOTION, acceleration)
+    a = acceleration
+    for step in range(structure.steps.shape[0]):
+        source = structure.steps[step, SOURCE]
+        if source >= 0:
+            a = load6(zero, work.junction, source * JUNCTION + MOTION)
+        r = load9(zero, work.place, step * PLACE)
+        p = load3(zero, work.place, step * PLACE + 9)
+        a = add6(motion_outward(r, p, a), load6(zero, work.bias, step * BIAS))
+        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+            base = d * PIVOT
+            column = load6(zero, work.pivot, base)
+            u = load(zero, work.pivot, (base + 7) * n) + _far_part(zero, work.pivot, base, load2)
+            x = (u - dot6(column, a)) * load(zero, work.pivot, (base + 6) * n)
+            store(udot, d * n, x)
+            a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), x)
+        sink = structure.steps[step, SINK]
+        if sink >= 0:
+            store6(zero, work.junction, sink * JUNCTION + MOTION, a)

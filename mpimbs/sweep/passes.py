@@ -1,0 +1,80 @@
+"""The scalar sweeps as a process calls them: a few compiled functions of arrays, each one call from Python."""
+
+from __future__ import annotations
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import ACCELERATION, COMPLIANCE, FORCE, INERTIA, SIZE, TRANSFER
+from mpimbs.spatial.vectors import load6, store6
+from mpimbs.sweep.forces import joint_forces
+from mpimbs.sweep.inward import inward, store_symmetric
+from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_motion, twists
+from mpimbs.sweep.outward import outward
+from mpimbs.sweep.structure import PLACE
+
+
+@kernel
+def start(structure, work, q):
+    """Pass 1: the joint frames."""
+    joint_places(0.0, structure, q, work.place)
+
+
+@kernel
+def start_chain(structure, work, q, u, out):
+    """Pass 1 of a chain with neighbours outboard: the joint frames, and the boundary motion [BOUNDARY]."""
+    joint_places(0.0, structure, q, work.place)
+    relative_motion(0.0, structure, work, u, out)
+
+
+@kernel
+def move(structure, work, u, boundary):
+    """The twists and what depends on them, given the motion of handle 1 [BOUNDARY]."""
+    twists(0.0, structure, work, u, load6(0.0, boundary, PLACE))
+
+
+@kernel
+def _write_near(inertia, force, block):
+    store_symmetric(0.0, block, INERTIA, inertia)
+    store6(0.0, block, FORCE, force)
+
+
+@kernel
+def inward_tip(structure, springs, work, q, u, tau, total, boundary, block):
+    """Pass 2 of a subchain or tree with nothing outboard: twists, joint forces, I and p of `block` [SIZE]."""
+    twists(0.0, structure, work, u, load6(0.0, boundary, PLACE))
+    joint_forces(0.0, structure, springs, q, u, tau, total)
+    inertia, force, _ = inward(0.0, structure, work, total, None)
+    for i in range(SIZE):
+        block[i] = 0.0
+    _write_near(inertia, force, block)
+
+
+@kernel
+def inward_chain(structure, springs, work, q, u, tau, total, boundary, block):
+    """Pass 2 of a chain with neighbours outboard: twists, joint forces, all of `block` [SIZE]."""
+    twists(0.0, structure, work, u, load6(0.0, boundary, PLACE))
+    joint_forces(0.0, structure, springs, q, u, tau, total)
+    o = 0.0
+    e = 1.0
+    n = (o, o, o, o, o, o)
+    rows = ((e, o, o, o, o, o), (o, e, o, o, o, o), (o, o, e, o, o, o), (o, o, o, e, o, o), (o, o, o, o, e, o), (o, o, o, o, o, e))
+    inertia, force, far = inward(0.0, structure, work, total, (rows, n + n + n + (o, o, o), n))
+    _write_near(inertia, force, block)
+    rows, compliance, acceleration = far
+    for i in range(6):
+        store6(0.0, block, TRANSFER + 6 * i, rows[i])
+    store_symmetric(0.0, block, COMPLIANCE, compliance)
+    store6(0.0, block, ACCELERATION, acceleration)
+
+
+@kernel
+def outward_tip(structure, work, q, u, loads, udot, rates):
+    """Pass 3 of a subchain or tree with nothing outboard: accelerations [nu] and rates of the coordinates [nq]."""
+    outward(0.0, structure, work, load6(0.0, loads, 0), None, udot)
+    coordinate_rates(0.0, structure, q, u, rates)
+
+
+@kernel
+def outward_chain(structure, work, q, u, loads, udot, rates):
+    """Pass 3 of a chain with neighbours outboard; `loads` [12] holds A1 and f2."""
+    outward(0.0, structure, work, load6(0.0, loads, 0), load6(0.0, loads, 6), udot)
+    coordinate_rates(0.0, structure, q, u, rates)

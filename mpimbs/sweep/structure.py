@@ -1,0 +1,74 @@
+"""The arrays that the sweeps run over: what is fixed of a subchain, and what an evaluation writes.
+
+A body is one step, or several where its joint turns about axes of more than one frame (a universal joint: x, then y). A
+step is a frame, the unit axes freed in it, and the body that it carries (none, for all but the last step of a joint).
+Steps are in depth-first order: a step's parent is the step before it, or else a junction: the boundary (junction 0,
+handle 1 of the subchain) or a step with several children, whose motion and gathered loads are kept in a slot.
+Arrays are flat; for W lanes every number is W doubles, [item, lane].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# Numbers per step or degree of freedom in the flat arrays.
+FIXED = 22  # rotation 9 and position 3 of the joint frame in the parent's; A 6, h 3, m 1 of the body
+PLACE = 12  # rotation 9, position 3: the frame change from the parent's frame to the step's
+BIAS = 12  # velocity-dependent acceleration 6, bias force 6
+PIVOT = 14  # U 6, 1 / D, u, s 6
+JUNCTION = 45  # articulated inertia 21 and bias force 6 of the children; motion 6; pose 12
+BOUNDARY = 18  # rotation 9, position 3: frame change; twist 6
+
+# Columns of `Structure.steps`.
+TURN, SLIDES, FIRST_Q, FIRST_U, LAST_U, SOURCE, SINK = range(7)
+CARRIED = -1  # SOURCE: the parent is the step before
+
+
+class Structure(NamedTuple):
+    """What never changes during a run: the joints and bodies of a subchain of m steps and nu degrees of freedom."""
+
+    steps: Integers  # [m, 7]: the columns above
+    axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
+    fixed: Floats  # [m * FIXED]
+    pitch: Floats  # [nu]: m/rad
+
+
+class Springs(NamedTuple):
+    """Joint forces of the model, per generalized speed; zero where there are none."""
+
+    stiffness: Floats  # [nu]: N m/rad or N/m
+    damping: Floats  # [nu]: N m s/rad or N s/m
+    torque: Floats  # [nu]: N m or N
+    rest: Floats  # [nq]: the coordinates at which the springs are at ease
+
+
+class Workspace(NamedTuple):
+    """What an evaluation writes, allocated once."""
+
+    place: Floats  # [m * PLACE]
+    bias: Floats  # [m * BIAS]
+    pivot: Floats  # [nu * PIVOT]
+    wrench: Floats  # [m * 6]: external wrench at the step's origin, in its frame (N m, N)
+    junction: Floats  # [junctions * JUNCTION]
+
+
+def workspace(steps: int, speeds: int, junctions: int, width: int = 1, dtype: npt.DTypeLike = np.float64) -> Workspace:
+    """Allocate the arrays that an evaluation writes.
+
+    Parameters
+    ----------
+    steps, speeds, junctions : int
+        Sizes of the structure.
+    width : int
+        Doubles per number: 1, or the number of lanes.
+    dtype : numpy dtype
+        float64, or object for uncompiled kernels with other numbers.
+    """
+    sizes = (steps * PLACE, steps * BIAS, speeds * PIVOT, steps * 6, junctions * JUNCTION)
+    return Workspace(*(np.zeros(size * width, dtype) for size in sizes))

@@ -1,0 +1,214 @@
+"""The tables of a body: what they accept, what they refuse and what the refusal says."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from mpimbs.errors import InputError
+from mpimbs.model import Body, Joint, Loop, Wrench
+
+SOLID = {"name": "link", "mass": 2.0, "inertia": [1, 1, 1, 0, 0, 0], "joint": {"type": "revolute"}}
+LOOP = {"name": "l", "type": "revolute", "bodies": ["a", "b"], "positions": [[0, 0, 0], [1, 0, 0]]}
+
+
+def joint(kind, **fields):
+    return Joint(type=kind, **fields)
+
+
+def test_a_joint_is_complete_after_construction():
+    j = joint("cylindrical", axis=[0, 3, 4], u=[1, 2])
+    assert j.axis == (0, 0.6, 0.8)
+    assert j.q == j.rest == j.stiffness == j.damping == j.torque == (0, 0)
+    assert j.u == (1, 2)
+    assert j.position == (0, 0, 0)
+    assert j.rotation == (1, 0, 0, 0)
+    assert j.pitch == 0
+    free = joint("free")
+    assert free.q == free.rest == (1, 0, 0, 0, 0, 0, 0)
+    assert free.u == (0,) * 6
+
+
+def test_a_single_number_stands_for_speeds_of_one_unit():
+    assert joint("revolute", q=0.5, rest=0.1).q == (0.5,)
+    assert joint("spherical", stiffness=2, damping=0.1).stiffness == (2, 2, 2)
+    assert joint("universal", u=3, torque=1).u == (3, 3)
+    assert joint("free", stiffness=0.0).stiffness == (0,) * 6
+    assert joint("fixed", damping=0).damping == ()
+
+
+def test_the_rest_is_the_zero_position_whatever_q_is():
+    assert joint("revolute", q=1).rest == (0,)
+
+
+def test_arrays_and_numpy_numbers_are_numbers():
+    j = joint("free", q=np.array([1.0, 0, 0, 0, 1, 2, 3]), u=np.arange(6))
+    assert j.q[4:] == (1, 2, 3)
+    assert Body(**(SOLID | {"mass": np.float32(2)})).mass == 2
+
+
+def test_quaternions_are_normalised_when_close():
+    q = (1 + 5e-7, 0, 0, 0)
+    assert joint("revolute", rotation=q).rotation == (1, 0, 0, 0)
+    assert joint("spherical", q=q).q == (1, 0, 0, 0)
+    assert joint("free", rest=[*q, 1, 2, 3]).rest == (1, 0, 0, 0, 1, 2, 3)
+
+
+def test_a_normalised_value_stays_as_it_is_to_the_last_bit():
+    once = joint("revolute", axis=[1, 2, 3], rotation=[0.1 / math.sqrt(0.3), *[0.1 / math.sqrt(0.3)] * 2, 0])
+    again = joint("revolute", axis=once.axis, rotation=once.rotation)
+    assert (again.axis, again.rotation) == (once.axis, once.rotation)
+
+
+REFUSED_JOINTS = [
+    ({"type": "revolut"}, "type: unknown joint type 'revolut'; did you mean 'revolute'"),
+    ({"type": 3}, "type should be a valid string, got 3"),
+    ({}, "type is missing; give the type of joint"),
+    ({"type": "revolute", "axis": [0, 0, 0]}, "axis must not be zero.*give a direction such as"),
+    ({"type": "revolute", "axis": [0, 1]}, "axis needs 3 numbers (x y z), got 2"),
+    ({"type": "spherical", "axis": [0, 0, 1]}, "axis has no meaning for a spherical joint; leave it out"),
+    ({"type": "revolute", "pitch": 1}, "pitch has no meaning for a revolute joint; leave it out"),
+    ({"type": "helical"}, "pitch is missing; give the pitch of the helical joint in m/rad"),
+    ({"type": "revolute", "q": math.nan}, "q must be a finite number, got nan"),
+    ({"type": "revolute", "u": math.inf}, "u must be a finite number, got inf"),
+    ({"type": "revolute", "u": -math.inf}, "u must be a finite number, got -inf"),
+    ({"type": "revolute", "u": 10**400}, "u must be a finite number"),
+    ({"type": "revolute", "u": True}, "u must be a finite number, got True"),
+    ({"type": "revolute", "q": "0.1"}, "q must be a finite number, got '0.1'"),
+    ({"type": "revolute", "position": [0, math.nan, 0]}, "position must be a finite number, got nan"),
+    ({"type": "revolute", "position": "origin"}, "position needs a list of 3 numbers (x y z), got 'origin'"),
+    (
+        {"type": "spherical", "q": 0.1},
+        "q needs a list of 4 numbers (spherical joint: quaternion w x y z first",
+    ),
+    (
+        {"type": "universal", "q": 0.1},
+        "q needs a list of 2 numbers (universal joint: units rad rad), got 0.1",
+    ),
+    (
+        {"type": "cylindrical", "u": 1},
+        "u needs a list of 2 numbers (cylindrical joint: units rad/s m/s), got 1",
+    ),
+    ({"type": "planar", "torque": 1}, "torque needs a list of 3 numbers (planar joint: units m/s m/s rad/s)"),
+    ({"type": "free", "damping": 1}, "damping needs a list of 6 numbers (free joint"),
+    (
+        {"type": "fixed", "u": 1},
+        "u needs a list of 0 numbers (fixed joint: units none, it has no coordinates)",
+    ),
+    ({"type": "revolute", "u": [1, 2]}, "u needs 1 numbers (revolute joint: units rad/s), got 2: [1, 2]"),
+    ({"type": "revolute", "stiffness": -1}, "stiffness must not be negative, got [-1.0]; give 0 for none"),
+    ({"type": "revolute", "damping": -1}, "damping must not be negative"),
+    ({"type": "spherical", "stiffness": [1, 1, 2]}, "stiffness of a spherical joint is isotropic only"),
+    ({"type": "free", "stiffness": [1, 2, 1, 0, 0, 0]}, "stiffness of a free joint is isotropic only"),
+    (
+        {"type": "revolute", "rotation": [1, 1, 0, 0]},
+        "norm 1.414214; write [0.707106781, 0.707106781, 0.0, 0.0]",
+    ),
+    (
+        {"type": "spherical", "q": [2, 0, 0, 0]},
+        "q must be a unit quaternion.* of norm 2; write [1.0, 0.0, 0.0, 0.0]",
+    ),
+    (
+        {"type": "free", "rest": [0] * 7},
+        "rest must be a unit quaternion.* of norm 0; write [1.0, 0.0, 0.0, 0.0]",
+    ),
+    ({"type": "revolute", "stifness": 1}, "unknown key 'stifness'; did you mean 'stiffness'"),
+    ({"type": "fixed", "torque": math.sin}, "torque has nothing to act on in a fixed joint"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED_JOINTS, ids=lambda x: str(x)[:50])
+def test_a_joint_refuses(fields, message):
+    pattern = re.escape(message).replace(re.escape(".*"), ".*")
+    with pytest.raises(InputError, match=pattern):
+        Joint(**fields)
+    with pytest.raises(
+        InputError, match=f"^body 'link': joint: .*{pattern}"
+    ) as error:
+        Body(**(SOLID | {"joint": fields}))
+    assert "\n" not in str(error.value)
+
+
+REFUSED_BODIES = [
+    ({"mass": -1}, "mass must be positive, got -1; give the mass in kg"),
+    ({"mass": 0}, "mass must be positive, got 0; give the mass in kg"),
+    ({"mass": math.nan}, "mass must be a finite number, got nan"),
+    ({"mass": "1"}, "mass must be a finite number, got '1'"),
+    ({"inertia": [1, 1, 1]}, "inertia needs 6 numbers (xx yy zz xy xz yz), got 3"),
+    ({"inertia": [0] * 6}, "inertia must be positive definite, got [0.0, 0.0, 0.0"),
+    (
+        {"inertia": [1, 1, 1, 2, 0, 0]},
+        "inertia must be positive definite.* principal moments -1, 1, 3 kg m^2",
+    ),
+    ({"inertia": [1, 1, 2.1, 0, 0, 0]}, "the largest exceeds the sum of the others; check the order"),
+    ({"inertia": [1, 1, math.inf, 0, 0, 0]}, "inertia must be a finite number, got inf"),
+    ({"center_of_mass": [0, 0]}, "center_of_mass needs 3 numbers"),
+    ({"name": "world"}, "name 'world' is reserved for the inertial frame; give another name"),
+    ({"name": ""}, "name must be a printable, non-empty text, got ''"),
+    ({"name": "a\nb"}, "name must be a printable, non-empty text"),
+    ({"parent": 3}, "parent should be a valid string, got 3"),
+    ({"joint": "revolute"}, "joint should be a valid dictionary or instance of Joint, got 'revolute'"),
+    ({"mas": 1}, "unknown key 'mas'; did you mean 'mass'"),
+    ({"wrench": {"force": [1, 2]}}, "wrench 1: force needs 3 numbers (x y z), got 2"),
+    ({"wrench": [{}, {"frame": "earth"}]}, "wrench 2: frame should be 'body' or 'world', got 'earth'"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED_BODIES, ids=lambda x: str(x)[:50])
+def test_a_body_refuses(fields, message):
+    with pytest.raises(InputError, match=re.escape(message).replace(re.escape(".*"), ".*")) as error:
+        Body(**(SOLID | fields))
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"body {(SOLID | fields)['name']!r}: ")
+
+
+@pytest.mark.parametrize("key", ["name", "mass", "inertia", "joint"])
+def test_a_missing_key_is_asked_for(key):
+    with pytest.raises(InputError, match=f"{key} is missing; give (a|the|xx) "):
+        Body(**{k: v for k, v in SOLID.items() if k != key})
+
+
+def test_limits_of_the_inertia_that_are_allowed():
+    Body(**(SOLID | {"inertia": [1, 1, 2, 0, 0, 0]}))  # a flat disc
+    Body(**(SOLID | {"inertia": [1e-9, 1, 1, 0, 0, 0]}))  # a thin rod
+    assert Body(**(SOLID | {"mass": 0, "inertia": [0] * 6})).massless
+
+
+def test_one_wrench_needs_no_list():
+    body = Body(**(SOLID | {"wrench": {"force": [1, 0, 0], "frame": "world"}}))
+    assert body.wrench == (Wrench(force=(1, 0, 0), frame="world"),)
+
+
+def test_functions_of_time_stand_for_torque_moment_and_force():
+    assert joint("free", torque=math.sin).torque is math.sin
+    assert Wrench(moment=math.sin).moment is math.sin
+
+
+def test_tables_are_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        Body(**SOLID).mass = 3
+
+
+REFUSED_LOOPS = [
+    ({"type": "free"}, "loop 'l': type free closes no loop; leave the loop out"),
+    ({"bodies": ["a", "a"]}, "bodies must be two different ones, got 'a' twice"),
+    ({"positions": [[0, 0, 0]]}, "positions needs two values, one for each body"),
+    ({"rotations": [[1, 0, 0, 0], [2, 0, 0, 0]]}, "rotations must be a unit quaternion"),
+    ({"axis": [0, 0, 0]}, "axis must not be zero"),
+    ({"pitch": 1}, "pitch has no meaning for a revolute joint"),
+    ({"q": 1}, "unknown key 'q'"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED_LOOPS)
+def test_a_loop_refuses(fields, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        Loop(**(LOOP | fields))
+
+
+def test_a_loop_is_complete_after_construction():
+    loop = Loop(**LOOP)
+    assert loop.axis == (0, 0, 1)
+    assert loop.positions == ((0, 0, 0), (1, 0, 0))
+    assert loop.rotations == ((1, 0, 0, 0), (1, 0, 0, 0))

@@ -1,0 +1,101 @@
+"""The standard systems against hand values, and the texts that name them."""
+
+import re
+
+import numpy as np
+import pytest
+
+from mpimbs.errors import InputError
+from mpimbs.model import GENERATORS, system_from
+
+
+@pytest.mark.parametrize("spec", ["chain16", "chain:16"])
+def test_the_chain_of_the_paper(spec):
+    system = system_from(spec)
+    table = system.columns()
+    assert system.gravity == (0, -9.81, 0)
+    assert system.is_chain
+    assert set(table.joint_type) == {1}
+    np.testing.assert_array_equal(table.mass, np.ones(16))
+    np.testing.assert_array_equal(table.center_of_mass, np.tile([0, -1, 0], (16, 1)))
+    np.testing.assert_array_equal(table.inertia, np.tile([1, 1, 1, 0, 0, 0], (16, 1)))
+    np.testing.assert_array_equal(table.position, [[0, 0, 0]] + [[0, -2, 0]] * 15)
+    np.testing.assert_array_equal(table.axis, np.tile([0, 0, 1], (16, 1)))
+    np.testing.assert_array_equal(table.q, [0.1745] * 12 + [-0.1745] * 4)
+    np.testing.assert_array_equal(table.u, np.zeros(16))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 1000])
+def test_three_quarters_of_a_chain_bend_one_way(n):
+    q = system_from(f"chain:{n}").columns().q
+    assert len(q) == n
+    assert np.count_nonzero(q > 0) == 3 * n // 4
+    assert np.all(np.diff(np.sign(q)) <= 0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6])
+def test_the_axes_of_a_spatial_chain_alternate(n):
+    table = system_from(f"spatial_chain:{n}").columns()
+    np.testing.assert_array_equal(table.axis, [[0, 0, 1], [1, 0, 0]] * (n // 2) + [[0, 0, 1]] * (n % 2))
+    np.testing.assert_array_equal(table.position[:, 1], [0] + [-2] * (n - 1))
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_free_chain_is_free_at_its_root(n):
+    system = system_from(f"free_chain:{n}")
+    assert system.is_chain
+    assert system.joint_types().tolist() == [8] + [1] * (n - 1)
+    assert (system.nq, system.nu) == (6 + n, 5 + n)
+    assert system.columns().axis[1:].tolist() == ([[1, 0, 0], [0, 0, 1]] * n)[: n - 1]
+
+
+@pytest.mark.parametrize("n", [1, 50])
+def test_a_rope_lies_on_an_arc_of_one_radian(n):
+    system = system_from(f"rope:{n}")
+    table = system.columns()
+    assert set(table.joint_type) == {6}
+    half_angles = np.arccos(table.q.reshape(n, 4)[:, 0])
+    np.testing.assert_allclose(2 * half_angles.sum(), 1, rtol=1e-10)
+    np.testing.assert_array_equal(table.position[:, 0], [0] + [0.1] * (n - 1))
+    assert table.stiffness.min() > 0
+    assert table.damping.min() > 0
+
+
+@pytest.mark.parametrize(("depth", "branching", "n"), [(1, 1, 2), (3, 2, 15), (2, 3, 13), (40, 1, 41)])
+def test_a_tree_has_its_levels_and_branches(depth, branching, n):
+    system = system_from(f"tree:{depth}:{branching}")
+    assert system.n_bodies == n
+    assert system.summary().depth == depth + 1
+    parents = system.parents()
+    assert np.all(parents < np.arange(n))
+    children = np.bincount(parents[1:], minlength=n)
+    assert set(children) == {0, branching}
+    assert len({tuple(row) for row in system.columns().axis.round(6)}) >= 2
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_every_generator_gives_a_valid_system(name):
+    system = system_from(":".join([name, *"3" * len(GENERATORS[name].arguments)]))
+    system.validate()
+    assert system.summary().warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("chain", "model 'chain': bad arguments; write chain:N, with whole numbers from 1 on"),
+        ("chain:0", "write chain:N"),
+        ("chain:-4", "write chain:N"),
+        ("chain:1e3", "write chain:N"),
+        ("chain:1:2", "write chain:N"),
+        ("chain16:4", "write chain16"),
+        ("tree:3", "write tree:DEPTH:BRANCHING"),
+        ("tree:30:3", "model tree:30:3 has more than 1000000 bodies; make it smaller"),
+        ("tree:999999999999999:999999999999999", "has more than 1000000 bodies"),
+        ("chian:16", "model 'chian:16': is neither a file nor a generator; did you mean 'chain'"),
+        ("chian.toml", "chian.toml: there is no such file"),
+    ],
+)
+def test_a_bad_text_is_refused_with_the_usage(spec, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        system_from(spec)

@@ -1,0 +1,280 @@
+"""`System`: order, names, parents, columns against the plain loop, loads of single bodies, whole-system checks."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from mpimbs.errors import InputError
+from mpimbs.model import JOINT_TYPES, Body, Joint, Loop, System, Wrench, system_from
+from mpimbs.model.columns import Columns
+
+
+def body(name, kind="revolute", parent=None, **fields):
+    given = {"mass": 1, "inertia": (1, 1, 1, 0, 0, 0), "joint": Joint(type=kind)} | fields
+    return Body(name=name, parent=parent, **given)
+
+
+def mixed_system():
+    """Return single bodies, a repeat of three templates, a branch, and another repeat of a name used before."""
+    system = System("mixed", gravity=(0, 0, -9.81))
+    system.add(body("base", "free", joint=Joint(type="free", q=[1, 0, 0, 0, 1, 2, 3], u=[1, 2, 3, 4, 5, 6])))
+    system.add(body("plate", "fixed"))
+    slider = Joint(type="helical", pitch=0.1, stiffness=3, torque=math.sin)
+    system.repeat(
+        3,
+        body("ball", joint=Joint(type="spherical", q=[0, 1, 0, 0], stiffness=2, position=[1, 0, 0])),
+        body("slider", joint=slider, wrench=[Wrench(force=[1, 0, 0]), Wrench(moment=[0, 1, 0])]),
+        body("frame", "fixed", mass=3),
+    )
+    system.add(body("branch", "planar", parent="slider2"))
+    system.repeat(2, body("ball", "cylindrical", parent="plate"))
+    system.set_torque("slider3", math.cos)
+    system.add_wrench("slider1", force=(0, 0, 1), frame="world")
+    return system
+
+
+def loop_expansion(system):
+    """Expand a system body by body: what `Columns` must equal."""
+    bodies = list(system.bodies())
+    joints = [b.joint for b in bodies]
+    constant = [(0.0,) * j.kind.nu if callable(j.torque) else j.torque for j in joints]
+    blocks = {
+        name: sum((getattr(j, name) for j in joints), ())
+        for name in ("q", "rest", "u", "stiffness", "damping")
+    }
+    return {
+        "parent": [-1 if b.parent == "world" else system.index_of(b.parent) for b in bodies],
+        "joint_type": [[kind.name for kind in JOINT_TYPES].index(j.type) for j in joints],
+        **{name: [getattr(j, name) for j in joints] for name in ("axis", "pitch", "position", "rotation")},
+        **{name: [getattr(b, name) for b in bodies] for name in ("mass", "center_of_mass", "inertia")},
+        "q_offset": np.cumsum([0] + [len(j.q) for j in joints]),
+        "u_offset": np.cumsum([0] + [len(j.u) for j in joints]),
+        "torque": sum(constant, ()),
+        **blocks,
+        "torque_functions": [(k, j.torque) for k, j in enumerate(joints) if callable(j.torque)],
+        "wrenches": [(k, w) for k, b in enumerate(bodies) for w in b.wrench],
+    }
+
+
+def test_the_order_of_names_and_parents():
+    system = mixed_system()
+    names = ["base", "plate"]
+    names += [f"{name}{k}" for k in (1, 2, 3) for name in ("ball", "slider", "frame")] + [
+        "branch",
+        "ball4",
+        "ball5",
+    ]
+    assert [system.name_of(k) for k in range(system.n_bodies)] == names
+    assert [system.index_of(name) for name in names] == list(range(len(names)))
+    assert system.parents().tolist() == [-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 6, 1, 12]
+    assert system.parents().dtype == np.int64
+    assert system.joint_types().dtype == np.int8
+    assert not system.is_chain
+    q_offset, u_offset = system.offsets()
+    assert (q_offset[-1], u_offset[-1]) == (system.nq, system.nu) == (7 + 15 + 3 + 4, 6 + 12 + 3 + 4)
+
+
+@pytest.mark.parametrize("system", [mixed_system(), system_from("spatial_chain:7"), system_from("tree:2:3")])
+def test_columns_equal_the_loop_over_bodies(system):
+    table = system.columns()
+    for name, expected in loop_expansion(system).items():
+        value = getattr(table, name)
+        assert value == expected if isinstance(expected, list) and isinstance(value, list) else True
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(value, np.array(expected).reshape(value.shape), err_msg=name)
+
+
+def test_a_range_of_columns_is_that_part_of_all():
+    system = mixed_system()
+    whole = system.columns()
+    for lo in range(system.n_bodies + 1):
+        for hi in range(lo, system.n_bodies + 1):
+            assert_part(system.columns(lo, hi), whole, lo, hi)
+
+
+def assert_part(part: Columns, whole: Columns, lo: int, hi: int):
+    assert (part.first, part.n) == (lo, hi - lo)
+    q, u = (slice(offset[lo], offset[hi]) for offset in (whole.q_offset, whole.u_offset))
+    for name in ("parent", "joint_type", "axis", "pitch", "position", "rotation", "mass", "inertia"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[lo:hi])
+    for name, own in {"q": q, "rest": q, "u": u, "stiffness": u, "damping": u, "torque": u}.items():
+        np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[own])
+    np.testing.assert_array_equal(part.q_offset, whole.q_offset[lo : hi + 1] - whole.q_offset[lo])
+    np.testing.assert_array_equal(part.u_offset, whole.u_offset[lo : hi + 1] - whole.u_offset[lo])
+    assert part.torque_functions == [(k - lo, f) for k, f in whole.torque_functions if lo <= k < hi]
+    assert part.wrenches == [(k - lo, w) for k, w in whole.wrenches if lo <= k < hi]
+
+
+def test_a_million_bodies_expand_quickly_and_ten_million_take_no_time():
+    start = time.perf_counter()
+    system = system_from("spatial_chain:10000000")
+    part = system.columns(9_000_000, 9_000_010)
+    assert system.name_of(9_999_999) == "x_link5000000"
+    assert system.index_of("z_link5000000") == 9_999_998
+    assert part.parent[0] == 8_999_999
+    assert time.perf_counter() - start < 0.5
+    start = time.perf_counter()
+    assert system.columns(0, 1_000_000).n == 1_000_000
+    assert time.perf_counter() - start < 3
+
+
+def test_no_such_bodies():
+    system = mixed_system()
+    with pytest.raises(IndexError):
+        system.columns(0, 100)
+    with pytest.raises(IndexError):
+        system.name_of(-1)
+
+
+def test_a_body_stands_alone_with_its_own_loads():
+    system = mixed_system()
+    alone = system.body(system.index_of("slider1"))
+    assert (alone.name, alone.parent, len(alone.wrench)) == ("slider1", "ball1", 3)
+    assert system.body(system.index_of("slider3")).joint.torque is math.cos
+    assert system.body(0).parent == "world"
+
+
+def test_fields_replace_those_of_a_body():
+    system = System()
+    link = body("a")
+    system.add(link)
+    assert system.add(link, name="b", mass=5).mass == 5
+    assert system.is_chain
+
+
+def filled():
+    system = System()
+    system.add(body("torso"))
+    system.add(body("arm"))
+    system.repeat(3, body("link"))
+    return system
+
+
+REFUSED = [
+    (
+        lambda s: s.add(body("x", parent="trso")),
+        "body 'x': parent 'trso' is neither 'world' nor a body above; did you",
+    ),
+    (lambda s: s.add(body("x", parent="link4")), "body 'x': parent 'link4' .* did you mean 'link3'"),
+    (lambda s: s.add(body("x", parent="x")), "body 'x': is its own parent; name 'world' or a body above"),
+    (lambda s: s.add(body("arm")), "body 'arm': the name is taken by a body above; give each body its own"),
+    (lambda s: s.add(body("arm", parent="torso")), "body 'arm': the name is taken"),
+    (
+        lambda s: s.add(body("arm", parent="link3")),
+        r"body 'arm' is connected twice: to 'torso' and to 'link3'; close the second connection with a \[\[loop\]\]",
+    ),
+    (lambda s: s.add(body("link2")), "body 'link2': the name is taken"),
+    (
+        lambda s: s.add(name="x", mass=-1, inertia=[1, 1, 1, 0, 0, 0], joint=Joint(type="fixed")),
+        "body 'x': mass must",
+    ),
+    (lambda s: s.repeat(0, body("y")), "repeat: count must be a positive integer, got 0; say how often"),
+    (lambda s: s.repeat(1.5, body("y")), "repeat: count must be a positive integer, got 1.5"),
+    (lambda s: s.repeat(2), "repeat: needs at least one body"),
+    (
+        lambda s: s.repeat(2, body("y1")),
+        "body 'y1': a repeated body's name gets a number, so it must not end with",
+    ),
+    (lambda s: s.repeat(2, body("y"), body("y")), "body 'y': stands twice in one repeat"),
+    (
+        lambda s: s.repeat(2, body("y"), body("z", parent="arm")),
+        "body 'z': each repeated body lies on the one before",
+    ),
+    (lambda s: s.repeat(2, body("y"), parent="leg"), "body 'y': parent 'leg' is neither"),
+    (lambda s: (s.add(body("y2")), s.repeat(2, body("y"))), "body 'y': the number names would include 'y2'"),
+    (lambda s: s.index_of("amr"), "unknown body 'amr'; did you mean 'arm'"),
+    (lambda s: s.set_torque("leg", math.sin), "unknown body 'leg'"),
+    (lambda s: s.set_torque("arm", 3.0), "body 'arm': torque must be a function of time, got 3.0"),
+    (
+        lambda s: (s.add(body("f", "fixed")), s.set_torque("f", math.sin)),
+        "body 'f': torque has nothing to act on",
+    ),
+    (lambda s: s.add_wrench("arm", force=[1]), "wrench: force needs 3 numbers"),
+    (
+        lambda s: s.add_loop(name="l", type="fixed", bodies=("arm", "leg"), positions=ZEROS),
+        "loop 'l': unknown body 'leg'",
+    ),
+    (lambda s: [s.add_loop(GROUND), s.add_loop(GROUND)], "loop 'g': the name is taken by another loop"),
+    (
+        lambda s: System(gravity=9.81),
+        r"heading 'system': gravity needs a list of 3 numbers \(x y z\), got 9.81",
+    ),
+]
+ZEROS = ((0, 0, 0), (0, 0, 0))
+GROUND = Loop(name="g", type="spherical", bodies=("arm", "world"), positions=ZEROS)
+
+
+@pytest.mark.parametrize(("action", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
+def test_a_system_refuses(action, message):
+    with pytest.raises(InputError, match=message):
+        action(filled())
+
+
+def test_a_refused_body_leaves_the_system_as_it_was():
+    system = filled()
+    for bad in (body("x", parent="nobody"), body("arm")):
+        with pytest.raises(InputError):
+            system.add(bad)
+    with pytest.raises(InputError):
+        system.repeat(2, body("y"), body("z"), parent="nobody")
+    assert system.n_bodies == 5
+    system.add(body("x"))
+    system.repeat(1, body("y"), body("z"))
+    assert [system.name_of(k) for k in (5, 6, 7)] == ["x", "y1", "z1"]
+
+
+def test_names_that_only_look_numbered_are_found():
+    system = System()
+    for name in ("a01", "a1", "7", "b" + "9" * 40):
+        system.add(body(name))
+    system.repeat(12, body("c"))
+    assert [system.index_of(name) for name in ("a01", "a1", "7", "b" + "9" * 40, "c12")] == [0, 1, 2, 3, 15]
+    for name in ("c0", "c012", "c13", "c"):
+        with pytest.raises(InputError):
+            system.index_of(name)
+
+
+def test_an_empty_system_is_not_valid():
+    with pytest.raises(InputError, match=r"system 'void': has no bodies; add at least one \[\[body\]\]"):
+        System("void").validate()
+    assert System().columns().n == 0
+
+
+def test_a_body_without_inertia_is_not_valid():
+    system = filled()
+    system.add(body("tip", mass=0, inertia=[0] * 6))
+    with pytest.raises(
+        InputError, match="the last body 'tip' of a branch has no inertia, so its joint has nothing to"
+    ):
+        system.validate()
+    system.add(body("load"))
+    with pytest.raises(InputError, match="a body without inertia, 'tip', leaves nothing to accelerate"):
+        system.validate()
+
+
+def test_summary():
+    summary = mixed_system().summary()
+    assert (summary.bodies, summary.coordinates, summary.degrees_of_freedom) == (14, 29, 25)
+    assert summary.joint_types == {
+        "fixed": 4, "helical": 3, "cylindrical": 2, "spherical": 3, "planar": 1, "free": 1
+    }  # fmt: skip
+    assert (summary.topology, summary.depth, summary.total_mass) == ("tree", 11, 20)
+    assert summary.warnings == ()
+    looped = filled()
+    looped.add_loop(GROUND)
+    assert (looped.summary().topology, looped.summary().loops) == ("chain with loops", 1)
+
+
+def test_summary_warns_of_what_is_rarely_meant():
+    still = System(gravity=(0, 0, 0))
+    still.add(body("a", "fixed"))
+    assert "no degrees of freedom" in still.summary().warnings[0]
+    still.add(body("b", mass=1e-9, parent="world"))
+    nothing, masses, trees = still.summary().warnings
+    assert "nothing moves" in nothing
+    assert "masses from 1e-09 to 1 kg" in masses
+    assert "2 separate systems" in trees
+    still.add_wrench("b", force=(1, 0, 0))
+    assert len(still.summary().warnings) == 2

@@ -1,0 +1,1 @@
+"""Independent oracles that tests compare the package with; none shares code with its algorithms."""

@@ -15,6 +15,8 @@ from mpimbs.model import table
 from mpimbs.model.joints import JointType, joint_type
 from mpimbs.model.table import Number, Quaternion, Table, TimeFunction, Vector, VectorOrFunction
 
+Floats = tuple[float, ...]
+
 _IDENTITY = (1.0, 0.0, 0.0, 0.0)
 _SLACK = 1e-9  # relative slack of the triangle inequality of principal moments
 _SINGULAR = 1e-14  # ratio of principal moments below which an inertia counts as singular
@@ -22,9 +24,14 @@ _SINGULAR = 1e-14  # ratio of principal moments below which an inertia counts as
 _BY_TYPE: Any = None  # a default that depends on the type of the joint; the check of the field fills it in
 
 
-def _name(value: Any) -> str:
+def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError(f"must be a printable, non-empty text, got {value!r}")
+    return value
+
+
+def _name(value: Any) -> str:
+    value = _text(value)
     if value == "world":
         raise ValueError("'world' is reserved for the inertial frame; give another name")
     return value
@@ -37,7 +44,7 @@ class _Jointed(Table):
     """What `Joint` and `Loop` share: the type, with the axis and the pitch that only some types take."""
 
     type: str = Field(description="the type of joint, such as 'revolute'")
-    axis: tuple[float, ...] = _BY_TYPE
+    axis: Floats = _BY_TYPE
     pitch: float = _BY_TYPE
 
     @property
@@ -52,7 +59,7 @@ class _Jointed(Table):
 
     @field_validator("axis", mode="plain")
     @classmethod
-    def _check_axis(cls, value: Any, info: ValidationInfo) -> tuple[float, ...]:
+    def _check_axis(cls, value: Any, info: ValidationInfo) -> Floats:
         if value is None:
             return (0.0, 0.0, 1.0)
         if not _kind(info).takes_axis:
@@ -92,7 +99,7 @@ class Joint(_Jointed):
     axis : tuple of 3 floats
         Unit vector in the joint frame; only for types that take an axis, default z.
     pitch : float
-        Displacement per turn of a helical joint, m/rad; 0 for every other type.
+        Displacement per angle of a helical joint, m/rad; 0 for every other type.
     position : tuple of 3 floats
         Origin of the joint frame in the parent's frame, m.
     rotation : tuple of 4 floats
@@ -119,16 +126,16 @@ class Joint(_Jointed):
 
     position: Vector = (0.0, 0.0, 0.0)
     rotation: Quaternion = _IDENTITY
-    q: tuple[float, ...] = _BY_TYPE
-    u: tuple[float, ...] = _BY_TYPE
-    stiffness: tuple[float, ...] = _BY_TYPE
-    damping: tuple[float, ...] = _BY_TYPE
-    rest: tuple[float, ...] = _BY_TYPE
-    torque: tuple[float, ...] | TimeFunction = _BY_TYPE
+    q: Floats = _BY_TYPE
+    u: Floats = _BY_TYPE
+    stiffness: Floats = _BY_TYPE
+    damping: Floats = _BY_TYPE
+    rest: Floats = _BY_TYPE
+    torque: Floats | TimeFunction = _BY_TYPE
 
     @field_validator("q", "rest", mode="plain")
     @classmethod
-    def _check_coordinates(cls, value: Any, info: ValidationInfo) -> tuple[float, ...]:
+    def _check_coordinates(cls, value: Any, info: ValidationInfo) -> Floats:
         kind = _kind(info)
         if value is None:
             return kind.zero
@@ -139,7 +146,7 @@ class Joint(_Jointed):
 
     @field_validator("u", "stiffness", "damping", mode="plain")
     @classmethod
-    def _check_speeds(cls, value: Any, info: ValidationInfo) -> tuple[float, ...]:
+    def _check_speeds(cls, value: Any, info: ValidationInfo) -> Floats:
         kind = _kind(info)
         if isinstance(value, list | tuple | np.ndarray):
             return table.numbers(value, kind.nu, _meaning(kind, kind.u_units))
@@ -153,7 +160,7 @@ class Joint(_Jointed):
 
     @field_validator("torque", mode="plain")
     @classmethod
-    def _check_torque(cls, value: Any, info: ValidationInfo) -> tuple[float, ...] | TimeFunction:
+    def _check_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
         if not callable(value):
             return cls._check_speeds(value, info)
         if not _kind(info).nu:
@@ -162,14 +169,14 @@ class Joint(_Jointed):
 
     @field_validator("stiffness", "damping", mode="after")
     @classmethod
-    def _check_sign(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+    def _check_sign(cls, value: Floats) -> Floats:
         if any(x < 0 for x in value):
             raise ValueError(f"must not be negative, got {list(value)}; give 0 for none")
         return value
 
     @field_validator("stiffness", mode="after")
     @classmethod
-    def _check_isotropy(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+    def _check_isotropy(cls, value: Floats, info: ValidationInfo) -> Floats:
         if _kind(info).quaternion and len(set(value[:3])) > 1:
             raise ValueError(
                 f"of a {_kind(info).name} joint is isotropic only: its three rotational values must be "
@@ -179,8 +186,12 @@ class Joint(_Jointed):
 
 
 def _meaning(kind: JointType, units: tuple[str, ...]) -> str:
+    """Say what the numbers of a joint belong to: its coordinates or its speeds, by their units."""
+    if not units:
+        return f"a {kind.name} joint has no coordinates"
+    what = "speeds" if units is kind.u_units else "coordinates"
     quaternion = "quaternion w x y z first, " if kind.quaternion and units is kind.q_units else ""
-    return f"{kind.name} joint: {quaternion}units {' '.join(units) or 'none, it has no coordinates'}"
+    return f"{kind.name} joint: {quaternion}{what} in {' '.join(units)}"
 
 
 class Wrench(Table):
@@ -204,7 +215,7 @@ class Wrench(Table):
     frame: Literal["body", "world"] = "body"
 
 
-def _inertia(value: Any) -> tuple[float, ...]:
+def _inertia(value: Any) -> Floats:
     return table.numbers(value, 6, "xx yy zz xy xz yz")
 
 
@@ -243,10 +254,10 @@ class Body(Table):
     __init__ = Table.__init__
 
     name: Name = Field(description="a unique name of the body")
-    parent: Annotated[str, Field(strict=True)] | None = None
+    parent: str | None = None
     mass: Number = Field(description="the mass in kg")
     center_of_mass: Vector = (0.0, 0.0, 0.0)
-    inertia: Annotated[tuple[float, ...], PlainValidator(_inertia)] = Field(
+    inertia: Annotated[Floats, PlainValidator(_inertia)] = Field(
         description="xx yy zz xy xz yz about the center of mass in kg m^2"
     )
     joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
@@ -299,11 +310,13 @@ class Loop(_Jointed):
     __init__ = Table.__init__
 
     name: Name = Field(description="a unique name of the loop")
-    bodies: tuple[str, str] = Field(description="the names of the two bodies")
-    positions: Annotated[tuple[tuple[float, ...], ...], PlainValidator(table.pair(table.vector))] = Field(
+    bodies: Annotated[tuple[str, str], PlainValidator(table.pair(_text))] = Field(
+        description="the names of the two bodies"
+    )
+    positions: Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vector))] = Field(
         description="the position of the joint in the frame of each of the two bodies, in m"
     )
-    rotations: Annotated[tuple[tuple[float, ...], ...], PlainValidator(table.pair(table.unit_quaternion))] = (
+    rotations: Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.unit_quaternion))] = (
         _IDENTITY,
         _IDENTITY,
     )

@@ -52,8 +52,8 @@ def read_system(path: str | Path) -> System:
     Raises
     ------
     InputError
-        The file can't be read, is no TOML, or describes no valid system; the message names the file, the table
-        with its number, and the remedy.
+        The file can't be read, is no TOML, or describes no valid system; the message names the file, the
+        table with its number, and the remedy.
     """
     with _at(f"{path}: "):
         model = Model(**_parse(Path(path)))
@@ -64,10 +64,10 @@ def read_system(path: str | Path) -> System:
 
     system = System(model.name, model.gravity)
     repeated = {body.name for _, templates in repeats for body in templates}
-    last_place = {body.name: k for k, body in enumerate(bodies)}
+    first_place = {body.name: k for k, body in reversed(list(enumerate(bodies)))}
     for k, body in enumerate(bodies):
         with _at(places[k]):
-            _check_parent(body, last_place.get(body.parent or "", -1), k, repeated)
+            _check_parent(body, first_place.get(body.parent or "", -1), k, repeated)
             system.add(body)
     for k, (count, templates) in enumerate(repeats, 1):
         with _at(f"{path}: [[repeat]] {k}"):
@@ -113,7 +113,7 @@ def _check_parent(body: Body, place: int, own_place: int, repeated: set[str]) ->
 
 @contextmanager
 def _at(where: str) -> Iterator[None]:
-    """Put a place in front of an InputError; the number of a table replaces the kind that the message names."""
+    """Put a place in front of an InputError; a numbered table replaces the kind that the message names."""
     try:
         yield
     except InputError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict
 
 from mpimbs.errors import InputError
 from mpimbs.model import columns
@@ -22,6 +23,8 @@ from mpimbs.model.table import Table, TimeFunction, Vector, suggest
 
 class Heading(Table):
     """What a system says of itself: its name, and the acceleration of gravity in the world frame, m/s^2."""
+
+    model_config = ConfigDict(title="system")
 
     name: Name = "system"
     gravity: Vector = (0.0, -9.81, 0.0)

@@ -8,10 +8,10 @@ ValueError with a predicate ("needs 3 numbers, got 2"), to which the table adds 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Real
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from mpimbs.errors import InputError
 
+Item = TypeVar("Item")
 TimeFunction = Callable[[float], Any]
 """A function of time t (s) that returns a number or a sequence of numbers."""
 
@@ -29,7 +30,10 @@ _ROUND_OFF = (
 
 
 class Table(BaseModel):
-    """A frozen table of a model: unknown keys, NaN and infinity are an InputError of one line."""
+    """A frozen table of a model: unknown keys, NaN and infinity are an InputError of one line.
+
+    Tables that users make repeat `__init__`, so that a type checker accepts all that the checks convert.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
@@ -37,7 +41,7 @@ class Table(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            title = type(self).__name__.lower()
+            title = self.model_config.get("title") or type(self).__name__.lower()
             if isinstance(fields.get("name"), str):
                 title += f" {fields['name']!r}"
             # An unknown key goes first: as a misspelt one it also explains the key that is missing.
@@ -120,14 +124,14 @@ def _scaled(values: tuple[float, ...], norm: float) -> tuple[float, ...]:
     return values if abs(norm - 1) <= _ROUND_OFF else tuple(x / norm for x in values)
 
 
-def pair(check: Callable[[Any], tuple[float, ...]]) -> Callable[[Any], tuple[tuple[float, ...], ...]]:
-    """Make the check of a list of two values, each of which passes `check`."""
+def pair(check: Callable[[Any], Item]) -> Callable[[Any], tuple[Item, Item]]:
+    """Make the check of a list of two values, one for each body of a loop, each of which passes `check`."""
 
-    def checked(value: Any) -> tuple[tuple[float, ...], ...]:
+    def checked(value: Any) -> tuple[Item, Item]:
         items = value.tolist() if isinstance(value, np.ndarray) else value
-        if not isinstance(items, Sequence) or len(items) != 2:
-            raise ValueError(f"needs two values, one for each body, got {items!r}")
-        return tuple(check(item) for item in items)
+        if not isinstance(items, list | tuple) or len(items) != 2:
+            raise ValueError(f"needs a list of two values, one for each body, got {items!r}")
+        return check(items[0]), check(items[1])
 
     return checked
 

@@ -2,9 +2,9 @@
 
     f1 = I A1 - E f2 + p,    A2 = E^T A1 + W f2 + c
 
-Joint axes are eliminated one at a time in the frame of their step. Without an outboard handle this is the
-articulated-body algorithm. Where handle 2 is wanted, `far` carries (E, W, c): E as six rows, W as the upper triangle of a
-symmetric matrix, c a 6-vector; where not, `far` is None and its lines fall away when the kernel is compiled.
+Joint axes are eliminated one at a time in the frame of their step. `far` carries (E, W, c): E as six rows, W as the upper
+triangle of a symmetric matrix, c a 6-vector. Without an outboard handle this is the articulated-body algorithm: the
+caller says so by the constant `two_handles`, and the lines about `far` fall away when the kernel is compiled.
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ def load_rows(zero, array, base):
 @kernel(inline=True)
 def _far_row(far, axis, pitch):
     """s = E^T S of the axis about to be eliminated."""
-    if far is None:
-        return None
     s = component(far[0], axis)
     if axis < 3:
         return add6(s, scale6(pitch, component(far[0], axis + 3)))
@@ -60,8 +58,6 @@ def _far_row(far, axis, pitch):
 @kernel
 def _eliminate_far(far, column, reciprocal, u, s):
     """E <- E - U s^T / D,  W <- W + s s^T / D,  c <- c + s u / D  [design, section 3]."""
-    if far is None:
-        return None
     e, w, c = far
     z = scale6(-reciprocal, s)
     rows = (
@@ -84,8 +80,6 @@ def _mix(a, x, b, y, c, z):
 @kernel
 def _far_inward(far, r, p, bias):
     """Add the velocity terms, c <- c + E^T c_joint, and move E to the parent's frame, E <- X^T E."""
-    if far is None:
-        return None
     e, w, c = far
     c = add6(c, add6(_mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]), _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5])))
     l0 = _mix(r[0], e[3], r[3], e[4], r[6], e[5])
@@ -95,13 +89,6 @@ def _far_inward(far, r, p, bias):
     a1 = add6(_mix(r[1], e[0], r[4], e[1], r[7], e[2]), add6(scale6(p[2], l0), scale6(-p[0], l2)))
     a2 = add6(_mix(r[2], e[0], r[5], e[1], r[8], e[2]), add6(scale6(p[0], l1), scale6(-p[1], l0)))
     return (a0, a1, a2, l0, l1, l2), w, c
-
-
-@kernel(inline=True)
-def _store_far_row(zero, array, base, s):
-    if s is None:
-        return
-    store6(zero, array, base, s)
 
 
 @kernel
@@ -117,13 +104,23 @@ def _inertia_inward(inertia, force, r, p, bias):
 
 
 @kernel(inline=True)
+def no_far(zero):
+    """Equations of handle 2 at the outboard end itself: E = 1, W = 0, c = 0."""
+    o = zero
+    e = zero + 1.0
+    n = (o, o, o, o, o, o)
+    low = ((e, o, o, o, o, o), (o, e, o, o, o, o), (o, o, e, o, o, o))
+    return low + ((o, o, o, e, o, o), (o, o, o, o, e, o), (o, o, o, o, o, e)), n + n + n + (o, o, o), n
+
+
+@kernel(inline=True)
 def _clear_junction(zero, junction, slot):
     for i in range(27):
         store(junction, (slot * JUNCTION + i) * width(zero), zero)
 
 
-@kernel
-def inward(zero, structure, work, tau, far):
+@kernel(inline=True)
+def inward(zero, structure, work, tau, two_handles):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 
     Leaves U, 1 / D, u and s of every degree of freedom in the workspace, for the outward sweep.
@@ -136,14 +133,14 @@ def inward(zero, structure, work, tau, far):
         `joint_places` and `twists` have written the places and the bias.
     tau : array [nu]
         Generalized forces (N m, N).
-    far : None or (rows, symmetric, 6-tuple)
-        None for a subchain without handle 2; else the equations of handle 2 outboard of the last body, (1, 0, 0) at
-        its own frame.
+    two_handles : bool
+        False for a subchain or tree with nothing outboard; a constant of the caller.
 
     Returns
     -------
     (I, p, far)
-        In the frame of handle 1: 21-tuple (kg m^2, kg m, kg), 6-tuple (N m, N), and (E, W, c) or None.
+        In the frame of handle 1: 21-tuple (kg m^2, kg m, kg), 6-tuple (N m, N), and (E, W, c), which has a meaning with
+        two handles only.
     """
     n = width(zero)
     _clear_junction(zero, work.junction, 0)
@@ -154,6 +151,7 @@ def inward(zero, structure, work, tau, far):
     inertia = force + force + force + (zero, zero, zero)
     no_force = force
     no_inertia = inertia
+    far = no_far(zero)
     for step in range(structure.steps.shape[0] - 1, -1, -1):
         sink = structure.steps[step, SINK]
         if sink >= 0:
@@ -172,18 +170,20 @@ def inward(zero, structure, work, tau, far):
                 column = add6(column, scale6(pitch, row(inertia, axis + 3)))
             reciprocal = 1.0 / along(column, axis, pitch)
             u = load(zero, tau, d * n) - along(force, axis, pitch)
-            s = _far_row(far, axis, pitch)
             store6(zero, work.pivot, d * PIVOT, column)
             store(work.pivot, (d * PIVOT + 6) * n, reciprocal)
             store(work.pivot, (d * PIVOT + 7) * n, u)
-            _store_far_row(zero, work.pivot, d * PIVOT + 8, s)
             inertia, force = _eliminate(inertia, force, column, reciprocal, u)
-            far = _eliminate_far(far, column, reciprocal, u, s)
+            if two_handles:
+                s = _far_row(far, axis, pitch)
+                store6(zero, work.pivot, d * PIVOT + 8, s)
+                far = _eliminate_far(far, column, reciprocal, u, s)
         r = load9(zero, work.place, step * PLACE)
         p = load3(zero, work.place, step * PLACE + 9)
         bias = load6(zero, work.bias, step * BIAS)
         inertia, force = _inertia_inward(inertia, force, r, p, bias)
-        far = _far_inward(far, r, p, bias)
+        if two_handles:
+            far = _far_inward(far, r, p, bias)
         source = structure.steps[step, SOURCE]
         if source >= 0:
             total = add_symmetric(inertia, load_symmetric(zero, work.junction, source * JUNCTION))

@@ -11,23 +11,17 @@ from mpimbs.sweep.structure import BIAS, FIRST_U, JUNCTION, LAST_U, PIVOT, PLACE
 
 
 @kernel(inline=True)
-def _far_part(zero, pivot, base, load2):
-    """s^T f2: what the load on handle 2 adds to a pivot's right-hand side."""
-    if load2 is None:
-        return zero
-    return dot6(load6(zero, pivot, base + 8), load2)
-
-
-@kernel
-def outward(zero, structure, work, acceleration, load2, udot):
+def outward(zero, structure, work, acceleration, load2, two_handles, udot):
     """Sweep outward: qdd = (u + s^T f2 - U^T A) / D, one axis after the other [design, section 3].
 
     Parameters
     ----------
     acceleration : 6-tuple
         Spatial acceleration A1 of handle 1, gravity included as -g at the root (rad/s^2, m/s^2).
-    load2 : None or 6-tuple
+    load2 : 6-tuple
         Load f2 on handle 2, in its frame (N m, N).
+    two_handles : bool
+        False where nothing is outboard, so that f2 = 0; a constant of the caller.
     udot : array [nu]
         Written: generalized accelerations (rad/s^2, m/s^2).
     """
@@ -44,7 +38,9 @@ def outward(zero, structure, work, acceleration, load2, udot):
         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
             base = d * PIVOT
             column = load6(zero, work.pivot, base)
-            u = load(zero, work.pivot, (base + 7) * n) + _far_part(zero, work.pivot, base, load2)
+            u = load(zero, work.pivot, (base + 7) * n)
+            if two_handles:
+                u = u + dot6(load6(zero, work.pivot, base + 8), load2)
             x = (u - dot6(column, a)) * load(zero, work.pivot, (base + 6) * n)
             store(udot, d * n, x)
             a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), x)

@@ -42,7 +42,7 @@ def inward_tip(structure, springs, work, q, u, tau, total, boundary, block):
     """Pass 2 of a subchain or tree with nothing outboard: twists, joint forces, I and p of `block` [SIZE]."""
     twists(0.0, structure, work, u, load6(0.0, boundary, PLACE))
     joint_forces(0.0, structure, springs, q, u, tau, total)
-    inertia, force, _ = inward(0.0, structure, work, total, None)
+    inertia, force, _ = inward(0.0, structure, work, total, False)
     for i in range(SIZE):
         block[i] = 0.0
     _write_near(inertia, force, block)
@@ -53,11 +53,7 @@ def inward_chain(structure, springs, work, q, u, tau, total, boundary, block):
     """Pass 2 of a chain with neighbours outboard: twists, joint forces, all of `block` [SIZE]."""
     twists(0.0, structure, work, u, load6(0.0, boundary, PLACE))
     joint_forces(0.0, structure, springs, q, u, tau, total)
-    o = 0.0
-    e = 1.0
-    n = (o, o, o, o, o, o)
-    rows = ((e, o, o, o, o, o), (o, e, o, o, o, o), (o, o, e, o, o, o), (o, o, o, e, o, o), (o, o, o, o, e, o), (o, o, o, o, o, e))
-    inertia, force, far = inward(0.0, structure, work, total, (rows, n + n + n + (o, o, o), n))
+    inertia, force, far = inward(0.0, structure, work, total, True)
     _write_near(inertia, force, block)
     rows, compliance, acceleration = far
     for i in range(6):
@@ -69,12 +65,12 @@ def inward_chain(structure, springs, work, q, u, tau, total, boundary, block):
 @kernel
 def outward_tip(structure, work, q, u, loads, udot, rates):
     """Pass 3 of a subchain or tree with nothing outboard: accelerations [nu] and rates of the coordinates [nq]."""
-    outward(0.0, structure, work, load6(0.0, loads, 0), None, udot)
+    outward(0.0, structure, work, load6(0.0, loads, 0), load6(0.0, loads, 6), False, udot)
     coordinate_rates(0.0, structure, q, u, rates)
 
 
 @kernel
 def outward_chain(structure, work, q, u, loads, udot, rates):
     """Pass 3 of a chain with neighbours outboard; `loads` [12] holds A1 and f2."""
-    outward(0.0, structure, work, load6(0.0, loads, 0), load6(0.0, loads, 6), udot)
+    outward(0.0, structure, work, load6(0.0, loads, 0), load6(0.0, loads, 6), True, udot)
     coordinate_rates(0.0, structure, q, u, rates)

@@ -56,7 +56,7 @@ def test_quaternions_are_normalised_when_close():
 
 
 def test_a_normalised_value_stays_as_it_is_to_the_last_bit():
-    once = joint("revolute", axis=[1, 2, 3], rotation=[0.1 / math.sqrt(0.3), *[0.1 / math.sqrt(0.3)] * 2, 0])
+    once = joint("revolute", axis=[1, 2, 3], rotation=[*[math.sqrt(1 / 3)] * 3, 0])
     again = joint("revolute", axis=once.axis, rotation=once.rotation)
     assert (again.axis, again.rotation) == (once.axis, once.rotation)
 
@@ -84,19 +84,22 @@ REFUSED_JOINTS = [
     ),
     (
         {"type": "universal", "q": 0.1},
-        "q needs a list of 2 numbers (universal joint: units rad rad), got 0.1",
+        "q needs a list of 2 numbers (universal joint: coordinates in rad rad), got 0.1",
     ),
     (
         {"type": "cylindrical", "u": 1},
-        "u needs a list of 2 numbers (cylindrical joint: units rad/s m/s), got 1",
+        "u needs a list of 2 numbers (cylindrical joint: speeds in rad/s m/s), got 1",
     ),
-    ({"type": "planar", "torque": 1}, "torque needs a list of 3 numbers (planar joint: units m/s m/s rad/s)"),
+    (
+        {"type": "planar", "torque": 1},
+        "torque needs a list of 3 numbers (planar joint: speeds in m/s m/s rad/s)",
+    ),
     ({"type": "free", "damping": 1}, "damping needs a list of 6 numbers (free joint"),
     (
         {"type": "fixed", "u": 1},
-        "u needs a list of 0 numbers (fixed joint: units none, it has no coordinates)",
+        "u needs a list of 0 numbers (a fixed joint has no coordinates)",
     ),
-    ({"type": "revolute", "u": [1, 2]}, "u needs 1 numbers (revolute joint: units rad/s), got 2: [1, 2]"),
+    ({"type": "revolute", "u": [1, 2]}, "u needs 1 numbers (revolute joint: speeds in rad/s), got 2: [1, 2]"),
     ({"type": "revolute", "stiffness": -1}, "stiffness must not be negative, got [-1.0]; give 0 for none"),
     ({"type": "revolute", "damping": -1}, "damping must not be negative"),
     ({"type": "spherical", "stiffness": [1, 1, 2]}, "stiffness of a spherical joint is isotropic only"),
@@ -123,9 +126,7 @@ def test_a_joint_refuses(fields, message):
     pattern = re.escape(message).replace(re.escape(".*"), ".*")
     with pytest.raises(InputError, match=pattern):
         Joint(**fields)
-    with pytest.raises(
-        InputError, match=f"^body 'link': joint: .*{pattern}"
-    ) as error:
+    with pytest.raises(InputError, match=f"^body 'link': joint: .*{pattern}") as error:
         Body(**(SOLID | {"joint": fields}))
     assert "\n" not in str(error.value)
 
@@ -193,7 +194,10 @@ def test_tables_are_frozen():
 REFUSED_LOOPS = [
     ({"type": "free"}, "loop 'l': type free closes no loop; leave the loop out"),
     ({"bodies": ["a", "a"]}, "bodies must be two different ones, got 'a' twice"),
-    ({"positions": [[0, 0, 0]]}, "positions needs two values, one for each body"),
+    ({"bodies": ["a"]}, "bodies needs a list of two values, one for each body, got ['a']"),
+    ({"bodies": "ab"}, "bodies needs a list of two values, one for each body, got 'ab'"),
+    ({"bodies": ["a", 3]}, "bodies must be a printable, non-empty text, got 3"),
+    ({"positions": [[0, 0, 0]]}, "positions needs a list of two values, one for each body"),
     ({"rotations": [[1, 0, 0, 0], [2, 0, 0, 0]]}, "rotations must be a unit quaternion"),
     ({"axis": [0, 0, 0]}, "axis must not be zero"),
     ({"pitch": 1}, "pitch has no meaning for a revolute joint"),

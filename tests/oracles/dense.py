@@ -23,8 +23,7 @@ Array = NDArray[np.floating]
 REAL = np.longdouble
 ONE = np.eye(3, dtype=REAL)
 X, Y, Z = ONE
-O3 = np.zeros(3, dtype=REAL)
-O33 = np.zeros((3, 3), dtype=REAL)
+O3, O33 = np.zeros(3, dtype=REAL), np.zeros((3, 3), dtype=REAL)
 
 
 def cross_matrix(v: Array) -> Array:
@@ -210,7 +209,7 @@ class Snapshot:
         self.n = n = len(c.parent)
         self.joints = [
             FORMULAS[JOINT_TYPES[c.joint_type[k]].name](
-                self.q[self.q_of(k)], self.u[self.u_of(k)], c.axis[k], c.pitch[k]
+                self.q[slice(*c.q_offset[k : k + 2])], self.u[self.u_of(k)], c.axis[k], c.pitch[k]
             )
             for k in range(n)
         ]
@@ -220,9 +219,6 @@ class Snapshot:
         )
         for k in range(n):
             self._place(k)
-
-    def q_of(self, k: int) -> slice:
-        return slice(*self.columns.q_offset[k : k + 2])
 
     def u_of(self, k: int) -> slice:
         return slice(*self.columns.u_offset[k : k + 2])
@@ -320,12 +316,9 @@ def refined_solution(a: Array, b: Array) -> Array:
     """The solution of a x = b as doubles: factors in doubles, residuals in REAL."""
     factors = lu_factor(a.astype(float))
     x = np.zeros_like(b)
-    for _ in range(20):
-        step = lu_solve(factors, (b - a @ x).astype(float))
-        x += step
-        if np.max(np.abs(step), initial=0) <= 1e-18 * np.max(np.abs(x), initial=0):
-            break
-    if np.max(np.abs(step), initial=0) > 1e-13 * np.max(np.abs(x), initial=0):
+    for _ in range(6):
+        x += (step := lu_solve(factors, (b - a @ x).astype(float)))
+    if np.linalg.norm(step) > 1e-15 * np.linalg.norm(x):
         raise np.linalg.LinAlgError("the equations of motion are too near to singular for the dense oracle")
     return x.astype(float)
 
@@ -352,8 +345,8 @@ def joint_wrenches(
     state = Snapshot(system, q, u)
     wrenches = state.solve(tau, t)[1].reshape(-1, 2, 3)
     if frame == "body":
-        wrenches = np.einsum("nij,nai->naj", state.kinematics.rotation, wrenches).astype(float)
-    return wrenches.reshape(-1, 6)
+        wrenches = np.einsum("nij,nai->naj", state.kinematics.rotation, wrenches)
+    return wrenches.reshape(-1, 6).astype(float)
 
 
 def kinematics(system: System, q: Array, u: Array) -> Kinematics:
@@ -378,8 +371,7 @@ def momentum(system: System, q: Array, u: Array) -> tuple[Array, Array]:
     m = state.kinematics
     linear = state.columns.mass[:, None] * m.com_velocity
     spin = sum((state.inertia(k) @ m.omega[k] for k in range(state.n)), start=O3)
-    angular = np.cross(m.com, linear).sum(axis=0) + spin
-    return linear.sum(axis=0).astype(float), angular.astype(float)
+    return linear.sum(axis=0).astype(float), (np.cross(m.com, linear).sum(axis=0) + spin).astype(float)
 
 
 def coordinate_rates(system: System, q: Array, u: Array) -> Array:
@@ -389,11 +381,10 @@ def coordinate_rates(system: System, q: Array, u: Array) -> Array:
 
 def mass_matrix(system: System, q: Array) -> Array:
     """Joint-space inertia matrix [nu, nu] from the bodies' velocities under unit speeds."""
-    c: Columns = system.columns()
-    nu = int(c.u_offset[-1])
-    states = [Snapshot(system, q, unit) for unit in np.eye(nu)]
-    if not states:
+    c = system.columns()
+    if not (nu := int(c.u_offset[-1])):
         return np.zeros((0, 0))
+    states = [Snapshot(system, q, unit) for unit in np.eye(nu)]
     turning = np.array([state.kinematics.omega for state in states])  # [nu, n, 3]
     moving = np.array([state.kinematics.com_velocity for state in states])
     inertia = np.array([states[0].inertia(k) for k in range(states[0].n)])

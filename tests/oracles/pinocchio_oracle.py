@@ -3,9 +3,9 @@
 Joint springs, dampers and torques, which Pinocchio doesn't know, are added by the plain formulas of `dense`.
 Cylindrical and planar joints are Pinocchio's composite joints; a fixed body is appended to its parent.
 
-Where joints have several axes (universal, spherical, planar) the accelerations lose digits exponentially along
-a chain: of spherical joints they are right to 1e-12 for 8 to 16 bodies, 1e-8 for 32 and not at all for 64.
-So `dense` is the reference for long chains.
+Where joints have several axes (universal, spherical, planar) the accelerations lose digits exponentially
+along a chain: of spherical joints they are right to 1e-12 for 8 to 16 bodies, 1e-8 for 32 and not for 64.
+So `dense` is the reference for long chains; a test by Pinocchio keeps to a dozen bodies.
 """
 
 from collections.abc import Callable, Sequence

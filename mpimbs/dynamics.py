@@ -13,10 +13,11 @@ from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.motion_scan import MotionScan
+from mpimbs.parallel.turn_scan import TurnScan
 from mpimbs.partition.chain import TIP_RATIO, body_costs, split_chain
 from mpimbs.sweep.external import ExternalLoads
-from mpimbs.sweep.subchain import Subchain
+from mpimbs.sweep.motion import join_motion
+from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
 PHASES = ("motion", "inward", "coupling", "outward")
@@ -64,7 +65,7 @@ class Dynamics:
         first, last = self.cuts[self.comm.rank : self.comm.rank + 2]
         self.subchain = Subchain(system, int(first), int(last))
         self.coupling_name = coupling
-        self._scan = MotionScan(self.comm)
+        self._scan = TurnScan(self.comm)
         self._coupling = make_coupling(self.comm)
         self._external = ExternalLoads(self.subchain, system.name_of)
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
@@ -96,10 +97,10 @@ class Dynamics:
         """
         clock = time.perf_counter
         t0 = clock()
-        boundary = self._scan(self.subchain.start(q, u))
-        forces = self._forces(t, q, boundary, tau)
+        turn = self._scan(self.subchain.start(q, u))
+        forces = self._forces(t, q, turn, tau)
         t1 = clock()
-        equations = self.subchain.inward(q, u, forces, boundary)
+        equations = self.subchain.inward(q, u, forces, turn)
         t2 = clock()
         loads = self._coupling.solve(equations, self._root)
         t3 = clock()
@@ -113,12 +114,12 @@ class Dynamics:
         self.derivative(t, q, u, udot, rates, tau)
         return udot
 
-    def _forces(self, t: float, q: Floats, boundary: Floats, tau: Floats | None) -> Floats:
+    def _forces(self, t: float, q: Floats, turn: Floats, tau: Floats | None) -> Floats:
         """The generalized forces that come on top of springs and dampers."""
         if tau is None and not self._external.any:
             return self._tau  # zeros, never written
         forces = np.zeros(self.subchain.nu) if tau is None else tau.copy()
-        self._external.apply(t, q, boundary, forces)
+        self._external.apply(t, q, turn, forces)
         return forces
 
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
@@ -126,19 +127,26 @@ class Dynamics:
 
         The same on every rank; see `Subchain.energy_and_momentum`.
         """
-        boundary = self._scan(self.subchain.start(q, u))
+        boundary = self._boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
         self.comm.Allreduce(MPI.IN_PLACE, mine)
         return mine
 
     def poses(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give the poses of this rank's bodies: rotations [n, 3, 3], positions [n, 3] (m); see `Subchain.body_poses`."""
-        return self.subchain.body_poses(q, self._scan(self.subchain.start(q, u)))
+        return self.subchain.body_poses(q, self._boundary_motion(q, u))
+
+    def _boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """Motion of this rank's handle 1 [BOUNDARY], for output."""
+        motion = AT_REST.copy()
+        for inboard in self.comm.allgather(self.subchain.boundary_motion(q, u))[: self.comm.rank]:
+            join_motion(0.0, motion, inboard, motion)
+        return motion
 
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
         motion, inward, coupling, outward = (float(lap) for lap in self._laps)
-        scan = self._scan.butterfly.seconds
+        scan = self._scan.seconds
         messages = scan + self._coupling.seconds
         return {
             "sweep": motion - scan + inward + outward,

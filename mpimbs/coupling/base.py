@@ -27,7 +27,7 @@ class Coupling(Protocol):
         block : array [SIZE]
             Handle equations of the subchain, flat, as in `spatial.handles`.
         root : array [6]
-            Spatial acceleration of the root: -g, in the inertial frame (m/s^2).
+            Acceleration of the root: -g, in the inertial frame (m/s^2).
 
         Returns
         -------

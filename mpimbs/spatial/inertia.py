@@ -20,16 +20,21 @@ from mpimbs.spatial.vectors import add3, cross, dot6, rotate_back, scale3, sub3
 
 
 @kernel(inline=True)
-def momentum(a, h, m, v):
-    """Momentum I v about the frame's origin of a rigid body with the twist v: (A w + h x v, m v - h x w)."""
-    w = v[0:3]
-    u = v[3:6]
-    angular = (
+def symmetric_times(a, w):
+    """Symmetric 3x3 matrix (00 01 02 11 12 22) times 3-vector."""
+    return (
         a[0] * w[0] + a[1] * w[1] + a[2] * w[2],
         a[1] * w[0] + a[3] * w[1] + a[4] * w[2],
         a[2] * w[0] + a[4] * w[1] + a[5] * w[2],
     )
-    return add3(angular, cross(h, u)) + sub3(scale3(m, u), cross(h, w))
+
+
+@kernel(inline=True)
+def momentum(a, h, m, v):
+    """Momentum I v about the frame's origin of a rigid body with the twist v: (A w + h x v, m v - h x w)."""
+    w = v[0:3]
+    u = v[3:6]
+    return add3(symmetric_times(a, w), cross(h, u)) + sub3(scale3(m, u), cross(h, w))
 
 
 @kernel(inline=True)

@@ -195,17 +195,3 @@ def force_inward(r, p, f):
     """Force vector in the parent frame, X^T f = (R^T n + p x R^T f, R^T f), of one given in the child frame."""
     linear = rotate_back(r, f[3:6])
     return add3(rotate_back(r, f[0:3]), cross(p, linear)) + linear
-
-
-@kernel(inline=True)
-def motion_cross(a, b):
-    """Rate of the motion vector b that moves with the motion a: (w x b_w, w x b_v + v x b_w)."""
-    w = a[0:3]
-    return cross(w, b[0:3]) + add3(cross(w, b[3:6]), cross(a[3:6], b[0:3]))
-
-
-@kernel(inline=True)
-def force_cross(a, f):
-    """Rate of the force vector f that moves with the motion a: (w x n + v x f, w x f)."""
-    w = a[0:3]
-    return add3(cross(w, f[0:3]), cross(a[3:6], f[3:6])) + cross(w, f[3:6])

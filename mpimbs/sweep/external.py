@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.errors import SimulationError
 from mpimbs.model import Wrench
-from mpimbs.sweep.subchain import Subchain
+from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,8 +39,8 @@ class ExternalLoads:
         self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
         self.any = bool(self._torques or self._wrenches)
 
-    def apply(self, t: float, q: Floats, boundary: Floats, tau: Floats) -> None:
-        """Add the prescribed torques to `tau` [nu] and set the wrenches, at time `t` (s).
+    def apply(self, t: float, q: Floats, turn: Floats, tau: Floats) -> None:
+        """Add the prescribed torques to `tau` [nu] and set the wrenches, at time `t` (s); `turn` [TURNING] is that of handle 1.
 
         Raises
         ------
@@ -51,7 +51,7 @@ class ExternalLoads:
         for body, function in self._torques:
             count = int(offset[body + 1] - offset[body])
             tau[offset[body] : offset[body + 1]] += self._value(function, t, body, "torque", count)
-        rotations = self._subchain.body_poses(q, boundary)[0] if self._in_world else None
+        rotations = self._rotations(q, turn) if self._in_world else None
         for body, group in self._wrenches.items():
             total = np.zeros(6)
             for wrench in group:
@@ -62,6 +62,11 @@ class ExternalLoads:
                 total[:3] += moment + np.cross(wrench.point, force)
                 total[3:] += force
             self._subchain.set_wrench(body, total)
+
+    def _rotations(self, q: Floats, turn: Floats) -> Floats:
+        boundary = AT_REST.copy()
+        boundary[:9] = turn[:9]
+        return self._subchain.body_poses(q, boundary)[0]
 
     def _value(self, given: object, t: float, body: int, what: str, count: int) -> Floats:
         name = self._name_of(self._subchain.first + body)

@@ -20,7 +20,7 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
     udot : array [nu]
         Generalized accelerations (rad/s^2, m/s^2).
     acceleration : 6-tuple
-        Spatial acceleration of handle 1, gravity included as -g at the root.
+        Acceleration of handle 1, gravity included as -g at the root.
     loads : array [m * 6]
         Written: load that each step receives through its joint, at its origin, in its frame (N m, N).
     tau : array [nu]

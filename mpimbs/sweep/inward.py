@@ -130,7 +130,7 @@ def inward(zero, structure, work, tau, two_handles):
     zero : T
         A zero of the number type.
     structure, work : Structure, Workspace
-        `joint_places` and `twists` have written the places and the bias.
+        `joint_places` and `velocity_terms` have written the places and the bias.
     tau : array [nu]
         Generalized forces (N m, N).
     two_handles : bool

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from mpimbs.spatial.axes import add_along
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.inertia import momentum
+from mpimbs.spatial.inertia import symmetric_times
 from mpimbs.spatial.lanes import load, sincos, store, width
 from mpimbs.spatial.vectors import (
     add3,
     add6,
-    force_cross,
+    cross,
     load3,
     load6,
     load9,
-    motion_cross,
     motion_outward,
     multiply,
     normalised,
@@ -125,35 +124,66 @@ def join_motion(zero, left, right, out):
 
 
 @kernel
-def twists(zero, structure, work, u, boundary):
-    """Write each step's velocity-dependent acceleration and bias force, given the twist of handle 1.
+def relative_turn(zero, structure, work, u, out):
+    """Write a chain's boundary turn: the rotation from handle 1 to handle 2, and the angular velocity of handle 2, in its
+    frame, while handle 1 is held. `out` has TURNING numbers."""
+    o = zero
+    e = zero + 1.0
+    rotation = (e, o, o, o, e, o, o, o, e)
+    omega = (o, o, o)
+    for step in range(structure.steps.shape[0]):
+        r = load9(zero, work.place, step * PLACE)
+        rotation = multiply(r, rotation)
+        omega = add3(rotate(r, omega), joint_twist(zero, structure, step, u)[0:3])
+    store9(zero, out, 0, rotation)
+    store3(zero, out, 9, omega)
 
-    c = v x S u and p = v x* I v - f_external, in the step's frame.
+
+@kernel
+def join_turn(zero, left, right, out):
+    """Write the boundary turn of two chains in sequence. Arrays of TURNING numbers; `out` may be one of them."""
+    r = load9(zero, right, 0)
+    omega = add3(rotate(r, load3(zero, left, 9)), load3(zero, right, 9))
+    store9(zero, out, 0, multiply(r, load9(zero, left, 0)))
+    store3(zero, out, 9, omega)
+
+
+@kernel
+def velocity_terms(zero, structure, work, u, omega):
+    """Write each step's velocity-dependent acceleration and bias force, given the angular velocity of handle 1.
+
+    Accelerations are those of the frame's origin (not "spatial" ones), so no linear velocity enters: what a part
+    of a system feels doesn't depend on how fast the whole of it moves, in rounding neither. With the parent's w, the
+    joint's relative angular velocity j and sliding velocity s, all in the step's frame, and the position r of its origin,
+
+        c = (w x j,  w x (w x r) + (2 w + j) x s)         p = (w' x A w',  w' x (w' x h)) - f_external,   w' = w + j
 
     Parameters
     ----------
-    boundary : 6-tuple
-        Twist of handle 1 in its own frame (rad/s, m/s).
+    omega : 3-tuple
+        Angular velocity of handle 1 in its own frame (rad/s).
     """
-    store6(zero, work.junction, MOTION, boundary)
-    v = boundary
+    store3(zero, work.junction, MOTION, omega)
     for step in range(structure.steps.shape[0]):
         source = structure.steps[step, SOURCE]
         if source >= 0:
-            v = load6(zero, work.junction, source * JUNCTION + MOTION)
+            omega = load3(zero, work.junction, source * JUNCTION + MOTION)
         r = load9(zero, work.place, step * PLACE)
-        p = load3(zero, work.place, step * PLACE + 9)
+        position = load3(zero, work.place, step * PLACE + 9)
+        centripetal = rotate(r, cross(omega, cross(omega, position)))
         joint = joint_twist(zero, structure, step, u)
-        v = add6(motion_outward(r, p, v), joint)
-        store6(zero, work.bias, step * BIAS, motion_cross(v, joint))
+        turn = joint[0:3]
+        carried = rotate(r, omega)
+        coriolis = cross(add3(add3(carried, carried), turn), joint[3:6])
+        store6(zero, work.bias, step * BIAS, cross(carried, turn) + add3(centripetal, coriolis))
+        omega = add3(carried, turn)
         a = load6(zero, structure.fixed, step * FIXED + 12)
         h = load3(zero, structure.fixed, step * FIXED + 18)
-        m = load(zero, structure.fixed, (step * FIXED + 21) * width(zero))
-        bias = force_cross(v, momentum(a, h, m, v))
+        bias = cross(omega, symmetric_times(a, omega)) + cross(omega, cross(omega, h))
         store6(zero, work.bias, step * BIAS + 6, add6(bias, scale6(-1.0, load6(zero, work.wrench, step * 6))))
         sink = structure.steps[step, SINK]
         if sink >= 0:
-            store6(zero, work.junction, sink * JUNCTION + MOTION, v)
+            store3(zero, work.junction, sink * JUNCTION + MOTION, omega)
 
 
 @kernel

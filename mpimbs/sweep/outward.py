@@ -17,7 +17,7 @@ def outward(zero, structure, work, acceleration, load2, two_handles, udot):
     Parameters
     ----------
     acceleration : 6-tuple
-        Spatial acceleration A1 of handle 1, gravity included as -g at the root (rad/s^2, m/s^2).
+        Acceleration A1 of handle 1, gravity included as -g at the root (rad/s^2, m/s^2).
     load2 : 6-tuple
         Load f2 on handle 2, in its frame (N m, N).
     two_handles : bool

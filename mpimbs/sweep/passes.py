@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import ACCELERATION, COMPLIANCE, FORCE, INERTIA, SIZE, TRANSFER
-from mpimbs.spatial.vectors import load6, store6
+from mpimbs.spatial.vectors import load3, load6, store6
 from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inward import inward, store_symmetric
-from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_motion, twists
+from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.outward import outward
-from mpimbs.sweep.structure import PLACE
 
 
 @kernel
@@ -20,15 +19,15 @@ def start(structure, work, q):
 
 @kernel
 def start_chain(structure, work, q, u, out):
-    """Pass 1 of a chain with neighbours outboard: the joint frames, and the boundary motion [BOUNDARY]."""
+    """Pass 1 of a chain with neighbours outboard: the joint frames, and the boundary turn [TURNING]."""
     joint_places(0.0, structure, q, work.place)
-    relative_motion(0.0, structure, work, u, out)
+    relative_turn(0.0, structure, work, u, out)
 
 
 @kernel
-def move(structure, work, u, boundary):
-    """The twists and what depends on them, given the motion of handle 1 [BOUNDARY]."""
-    twists(0.0, structure, work, u, load6(0.0, boundary, PLACE))
+def move(structure, work, u, turn):
+    """The velocity terms alone, given the turn of handle 1 [TURNING]."""
+    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
 
 
 @kernel
@@ -38,9 +37,9 @@ def _write_near(inertia, force, block):
 
 
 @kernel
-def inward_tip(structure, springs, work, q, u, tau, total, boundary, block):
-    """Pass 2 of a subchain or tree with nothing outboard: twists, joint forces, I and p of `block` [SIZE]."""
-    twists(0.0, structure, work, u, load6(0.0, boundary, PLACE))
+def inward_tip(structure, springs, work, q, u, tau, total, turn, block):
+    """Pass 2 of a subchain or tree with nothing outboard: velocity terms, joint forces, I and p of `block` [SIZE]."""
+    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
     joint_forces(0.0, structure, springs, q, u, tau, total)
     inertia, force, _ = inward(0.0, structure, work, total, False)
     for i in range(SIZE):
@@ -49,9 +48,9 @@ def inward_tip(structure, springs, work, q, u, tau, total, boundary, block):
 
 
 @kernel
-def inward_chain(structure, springs, work, q, u, tau, total, boundary, block):
-    """Pass 2 of a chain with neighbours outboard: twists, joint forces, all of `block` [SIZE]."""
-    twists(0.0, structure, work, u, load6(0.0, boundary, PLACE))
+def inward_chain(structure, springs, work, q, u, tau, total, turn, block):
+    """Pass 2 of a chain with neighbours outboard: velocity terms, joint forces, all of `block` [SIZE]."""
+    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
     joint_forces(0.0, structure, springs, q, u, tau, total)
     inertia, force, far = inward(0.0, structure, work, total, True)
     _write_near(inertia, force, block)

@@ -23,7 +23,8 @@ PLACE = 12  # rotation 9, position 3: the frame change from the parent's frame t
 BIAS = 12  # velocity-dependent acceleration 6, bias force 6
 PIVOT = 14  # U 6, 1 / D, u, s 6
 JUNCTION = 45  # articulated inertia 21 and bias force 6 of the children; motion 6; pose 12
-BOUNDARY = 18  # rotation 9, position 3: frame change; twist 6
+TURNING = 12  # boundary turn: rotation 9, angular velocity 3
+BOUNDARY = 18  # boundary motion, for output: rotation 9, position 3, twist 6
 
 # Columns of `Structure.steps`.
 TURN, SLIDES, FIRST_Q, FIRST_U, LAST_U, SOURCE, SINK = range(7)

@@ -11,13 +11,13 @@ from mpimbs.sweep import passes
 from mpimbs.sweep.build import build
 from mpimbs.sweep.forces import spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
-from mpimbs.sweep.motion import poses
-from mpimbs.sweep.structure import BOUNDARY, PLACE, workspace
+from mpimbs.sweep.motion import poses, relative_motion
+from mpimbs.sweep.structure import BOUNDARY, PLACE, TURNING, workspace
 from mpimbs.sweep.totals import totals
 
 Floats = npt.NDArray[np.float64]
 
-IDENTITY_POSE = np.array([1.0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+AT_REST = np.array([1.0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])  # the world's boundary motion
 
 
 class Subchain:
@@ -53,7 +53,7 @@ class Subchain:
         self.q, self.u = self.columns.q.copy(), self.columns.u.copy()
         self.work = workspace(len(self.structure.steps), self.nu, junctions)
         self._tau = np.zeros(self.nu)
-        self._motion = IDENTITY_POSE.copy()
+        self._turn = AT_REST[:TURNING].copy()
         self._block = np.zeros(SIZE)
         self._inward = passes.inward_tip if self.tip else passes.inward_chain
         self._outward = passes.outward_tip if self.tip else passes.outward_chain
@@ -64,7 +64,7 @@ class Subchain:
         return self.last - self.first
 
     def start(self, q: Floats, u: Floats) -> Floats:
-        """Write the joint frames; give the boundary motion.
+        """Write the joint frames; give the boundary turn.
 
         Parameters
         ----------
@@ -73,22 +73,22 @@ class Subchain:
 
         Returns
         -------
-        array [BOUNDARY]
-            Rotation 9 and position 3 from handle 1 to handle 2, and the twist of handle 2, in its frame, while
-            handle 1 is held. At the tip, where nobody asks, the identity.
+        array [TURNING]
+            Rotation 9 from handle 1 to handle 2, and the angular velocity 3 of handle 2, in its frame, while handle
+            1 is held. At the tip, where nobody asks, the identity.
         """
         if self.tip:
             passes.start(self.structure, self.work, q)
         else:
-            passes.start_chain(self.structure, self.work, q, u, self._motion)
-        return self._motion
+            passes.start_chain(self.structure, self.work, q, u, self._turn)
+        return self._turn
 
-    def inward(self, q: Floats, u: Floats, tau: Floats, boundary: Floats) -> Floats:
-        """Sweep inward: the handle equations, flat [SIZE], given the motion of handle 1 [BOUNDARY].
+    def inward(self, q: Floats, u: Floats, tau: Floats, turn: Floats) -> Floats:
+        """Sweep inward: the handle equations, flat [SIZE], given the turn of handle 1 [TURNING].
 
         `tau` [nu] (N m, N) comes on top of the model's own joint forces.
         """
-        self._inward(self.structure, self.springs, self.work, q, u, tau, self._tau, boundary, self._block)
+        self._inward(self.structure, self.springs, self.work, q, u, tau, self._tau, turn, self._block)
         return self._block
 
     def outward(self, q: Floats, u: Floats, loads: Floats, udot: Floats, rates: Floats) -> None:
@@ -101,12 +101,20 @@ class Subchain:
         self.work.wrench[6 * step : 6 * step + 3] = wrench[:3] @ turn
         self.work.wrench[6 * step + 3 : 6 * step + 6] = wrench[3:] @ turn
 
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """Give the boundary motion [BOUNDARY], for output: rotation 9 and position 3 (m) from handle 1 to handle 2, and
+        the twist 6 of handle 2, in its frame, while handle 1 is held."""
+        passes.start(self.structure, self.work, q)
+        motion = np.empty(BOUNDARY)
+        relative_motion(0.0, self.structure, self.work, u, motion)
+        return motion
+
     def _step_poses(self, boundary: Floats) -> Floats:
         pose = np.empty(len(self.structure.steps) * PLACE)
         poses(0.0, self.structure, self.work, boundary, pose)
         return pose
 
-    def body_poses(self, q: Floats, boundary: Floats = IDENTITY_POSE) -> tuple[Floats, Floats]:
+    def body_poses(self, q: Floats, boundary: Floats = AT_REST) -> tuple[Floats, Floats]:
         """Poses of the bodies.
 
         Parameters
@@ -125,7 +133,7 @@ class Subchain:
         to_step = pose[:, :9].reshape(-1, 3, 3)
         return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._body_frame, 1, 2), pose[:, 9:].copy()
 
-    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = IDENTITY_POSE) -> Floats:
+    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
 
         Potential energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
@@ -146,7 +154,7 @@ class Subchain:
         Springs, dampers and constant torques of the model are not part of them; external wrenches are applied.
         """
         passes.start(self.structure, self.work, q)
-        passes.move(self.structure, self.work, u, IDENTITY_POSE)
+        passes.move(self.structure, self.work, u, AT_REST[:TURNING])
         tau = np.empty(self.nu)
         loads = np.empty(len(self.structure.steps) * 6)
         root = (0.0, 0.0, 0.0, *(-float(g) for g in gravity))

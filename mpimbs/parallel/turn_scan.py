@@ -1,0 +1,66 @@
+"""The boundary turn of every rank: an exclusive scan of (rotation, relative angular velocity) over the ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange
+from mpimbs.spatial.compiler import kernel
+from mpimbs.sweep.motion import join_turn
+from mpimbs.sweep.structure import TURNING
+
+
+@kernel
+def _scan(schedule, channel, mine, theirs, total, prefix):
+    prefix[:] = 0.0
+    prefix[0] = prefix[4] = prefix[8] = 1.0
+    levels = schedule.shape[0]
+    for level in range(levels):
+        if level == 0:
+            mine[0, :] = total
+        exchange(schedule, channel, level, mine[level], theirs[level])
+        if schedule[level, IS_LEFT]:
+            if level + 1 < levels:
+                join_turn(0.0, mine[level], theirs[level], mine[level + 1])
+        else:
+            join_turn(0.0, theirs[level], prefix, prefix)
+            if level + 1 < levels:
+                join_turn(0.0, theirs[level], mine[level], mine[level + 1])
+
+
+class TurnScan:
+    """Exclusive scan of boundary turns over the ranks of a chain [Critchley 2007, eq. 6-11].
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The caller's own communicator; it must outlive the plan.
+    """
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._butterfly = Butterfly(comm, TURNING)
+        self.boundary = np.zeros(TURNING)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in messages so far (s)."""
+        return self._butterfly.seconds
+
+    def __call__(self, turn: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Give the turn of this rank's handle 1.
+
+        Parameters
+        ----------
+        turn : array [TURNING]
+            Boundary turn of this rank's subchain: rotation from handle 1 to 2, relative angular velocity. All ranks call.
+
+        Returns
+        -------
+        array [TURNING]
+            Rotation from the inertial frame to handle 1, and its angular velocity, in its own frame (rad/s). Reused.
+        """
+        b = self._butterfly
+        _scan(b.schedule, b.channel, b.mine, b.theirs, turn, self.boundary)
+        return self.boundary

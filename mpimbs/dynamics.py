@@ -56,10 +56,16 @@ class Dynamics:
     """
 
     def __init__(
-        self, system: System, comm: MPI.Comm | None = None, coupling: str = "dcae", tip_ratio: float = TIP_RATIO
+        self,
+        system: System,
+        comm: MPI.Comm | None = None,
+        coupling: str = "dcae",
+        tip_ratio: float = TIP_RATIO,
     ) -> None:
         given = MPI.COMM_SELF if comm is None else comm
-        make_coupling, self.cuts = together(given, lambda: (coupling_named(coupling), _cut(system, given.size, tip_ratio)))
+        make_coupling, self.cuts = together(
+            given, lambda: (coupling_named(coupling), _cut(system, given.size, tip_ratio))
+        )
         self.system = system
         self.comm = given.Dup()
         first, last = self.cuts[self.comm.rank : self.comm.rank + 2]
@@ -76,7 +82,9 @@ class Dynamics:
         self.evaluations = 0
         self._laps = np.zeros(len(PHASES))
 
-    def derivative(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
+    def derivative(
+        self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None
+    ) -> None:
         """Evaluate the state derivative [design, section 2].
 
         Parameters

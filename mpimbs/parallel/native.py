@@ -17,7 +17,9 @@ from numba import types
 from mpimbs.spatial.compiler import kernel
 
 PROC_NULL = int(MPI.PROC_NULL)
-_WIDE = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)  # Open MPI's handles are pointers, MPICH's are ints
+_WIDE = MPI._sizeof(MPI.Comm) == ctypes.sizeof(
+    ctypes.c_void_p
+)  # Open MPI's handles are pointers, MPICH's are ints
 _C_HANDLE = ctypes.c_void_p if _WIDE else ctypes.c_int
 _HANDLE = types.int64 if _WIDE else types.int32
 
@@ -31,7 +33,9 @@ def _library() -> ctypes.CDLL:
         library = ctypes.CDLL(name)
         if hasattr(library, "MPI_Sendrecv"):
             return library
-    raise ImportError("the MPI library that mpi4py uses was not found in this process; is mpi4py linked to it statically?")
+    raise ImportError(
+        "the MPI library that mpi4py uses was not found in this process; is mpi4py linked to it statically?"
+    )
 
 
 def _declare(name: str, result: types.Type, *arguments: types.Type) -> types.ExternalFunction:
@@ -77,7 +81,9 @@ def send_receive(channel, send, target, receive, source, tag):
     t = np.int32(tag)
     a = send.ctypes.data
     b = receive.ctypes.data
-    _SENDRECV(a, n, double, np.int32(target), t, b, n, double, np.int32(source), t, comm, channel.status.ctypes.data)
+    _SENDRECV(
+        a, n, double, np.int32(target), t, b, n, double, np.int32(source), t, comm, channel.status.ctypes.data
+    )
     channel.seconds[0] += _WTIME() - began
 
 

@@ -37,11 +37,20 @@ def cache_folder() -> Path:
     for source in sorted(package.rglob("*.py")):
         digest.update(str(source.relative_to(package)).encode())
         digest.update(source.read_bytes())
-    host = (numba.__version__, llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    host = (
+        numba.__version__,
+        llvmlite.__version__,
+        binding.get_host_cpu_name(),
+        binding.get_host_cpu_features().flatten(),
+    )
     digest.update(repr(host).encode())
     name = digest.hexdigest()[:16]
     root = os.environ.get("MPIMBS_CACHE_DIR")
-    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpimbs" / "kernels"
+    base = (
+        Path(root)
+        if root
+        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpimbs" / "kernels"
+    )
     for folder in (base / name, Path(tempfile.gettempdir()) / f"mpimbs-{os.getuid()}" / name):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +102,9 @@ def _interpreted(compiled: Dispatcher, done: dict[Dispatcher, Callable[..., Any]
         return done[compiled]
     source = compiled.py_func
     scope = dict(source.__globals__)
-    twin = types.FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
+    twin = types.FunctionType(
+        source.__code__, scope, source.__name__, source.__defaults__, source.__closure__
+    )
     done[compiled] = twin
     for name in source.__code__.co_names:
         if isinstance(scope.get(name), Dispatcher):

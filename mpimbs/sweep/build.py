@@ -9,7 +9,19 @@ import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
 from mpimbs.model import JOINT_TYPES, Columns
-from mpimbs.sweep.structure import CARRIED, FIRST_Q, FIRST_U, FIXED, LAST_U, SINK, SLIDES, SOURCE, TURN, Springs, Structure
+from mpimbs.sweep.structure import (
+    CARRIED,
+    FIRST_Q,
+    FIRST_U,
+    FIXED,
+    LAST_U,
+    SINK,
+    SLIDES,
+    SOURCE,
+    TURN,
+    Springs,
+    Structure,
+)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -118,11 +130,15 @@ def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
     axis = np.where(np.isnan(align), columns.axis[body], align)
     frame = turned_to(axis)
     body_frame = frame[body_step]
-    above = np.concatenate([body_frame, np.eye(3)[None] if boundary_frame is None else boundary_frame[None]])[parent]
+    above = np.concatenate([body_frame, np.eye(3)[None] if boundary_frame is None else boundary_frame[None]])[
+        parent
+    ]
     previous = np.concatenate([np.eye(3)[None], frame[:-1]])
     position = np.zeros((len(body), 3))
     rotation = np.swapaxes(frame, 1, 2) @ previous
-    rotation[first_step] = np.swapaxes(frame[first_step], 1, 2) @ np.swapaxes(matrices_of(columns.rotation), 1, 2) @ above
+    rotation[first_step] = (
+        np.swapaxes(frame[first_step], 1, 2) @ np.swapaxes(matrices_of(columns.rotation), 1, 2) @ above
+    )
     position[first_step] = np.einsum("nji,nj->ni", above, columns.position)
 
     # Bodies, in the frame of the last step of their joint, about its origin.
@@ -169,6 +185,8 @@ def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
     steps[first_step[~carried], SOURCE] = junction[parent[~carried]]
     steps[body_step[branching], SINK] = junction[branching]
 
-    springs = Springs(columns.stiffness.copy(), columns.damping.copy(), columns.torque.copy(), columns.rest.copy())
+    springs = Springs(
+        columns.stiffness.copy(), columns.damping.copy(), columns.torque.copy(), columns.rest.copy()
+    )
     structure = Structure(steps, axes, np.ascontiguousarray(fixed).ravel(), pitch)
     return Build(structure, springs, len(branching) + 1, body_step, body_frame)

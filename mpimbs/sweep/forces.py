@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import atan2, load, sqrt, store, width
-from mpimbs.spatial.vectors import dot3, load3, quaternion_matrix, quaternion_product, rotate_back, scale3, sub3
+from mpimbs.spatial.vectors import (
+    dot3,
+    load3,
+    quaternion_matrix,
+    quaternion_product,
+    rotate_back,
+    scale3,
+    sub3,
+)
 from mpimbs.sweep.motion import load_quaternion
 from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
 
@@ -35,7 +43,9 @@ def deflection(zero, structure, step, q, rest):
     linear = (zero, zero, zero)
     if turn == 4:
         r = load_quaternion(zero, rest, item)
-        angular = rotation_vector(quaternion_product((r[0], -r[1], -r[2], -r[3]), load_quaternion(zero, q, item)))
+        angular = rotation_vector(
+            quaternion_product((r[0], -r[1], -r[2], -r[3]), load_quaternion(zero, q, item))
+        )
         if count == 6:
             linear = sub3(load3(zero, q, item + 4), load3(zero, rest, item + 4))
         return angular + linear

@@ -81,7 +81,13 @@ def _mix(a, x, b, y, c, z):
 def _far_inward(far, r, p, bias):
     """Add the velocity terms, c <- c + E^T c_joint, and move E to the parent's frame, E <- X^T E."""
     e, w, c = far
-    c = add6(c, add6(_mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]), _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5])))
+    c = add6(
+        c,
+        add6(
+            _mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]),
+            _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]),
+        ),
+    )
     l0 = _mix(r[0], e[3], r[3], e[4], r[6], e[5])
     l1 = _mix(r[1], e[3], r[4], e[4], r[7], e[5])
     l2 = _mix(r[2], e[3], r[5], e[4], r[8], e[5])

@@ -26,7 +26,19 @@ from mpimbs.spatial.vectors import (
     transpose,
     turn_z,
 )
-from mpimbs.sweep.structure import BIAS, FIRST_Q, FIRST_U, FIXED, JUNCTION, LAST_U, PLACE, SINK, SLIDES, SOURCE, TURN
+from mpimbs.sweep.structure import (
+    BIAS,
+    FIRST_Q,
+    FIRST_U,
+    FIXED,
+    JUNCTION,
+    LAST_U,
+    PLACE,
+    SINK,
+    SLIDES,
+    SOURCE,
+    TURN,
+)
 
 MOTION = 27  # offset of the motion in a junction's numbers
 POSE = 33  # offset of the pose

@@ -10,13 +10,15 @@ from mpi4py import MPI
 
 from mpimbs.coupling import coupling_named
 from mpimbs.errors import InputError
-from mpimbs.model import System
+from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.turn_scan import TurnScan
 from mpimbs.partition.chain import TIP_RATIO, body_costs, split_chain
 from mpimbs.sweep.external import ExternalLoads
 from mpimbs.sweep.motion import join_motion
+from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -37,8 +39,8 @@ class Dynamics:
         Duplicated once; this process alone by default.
     coupling : str
         How the subchains are joined: a name in `mpimbs.coupling.COUPLINGS`.
-    tip_ratio : float
-        How many times more bodies the last rank gets, whose sweep is cheaper.
+    tip_ratio : float, optional
+        How many times more bodies the last rank gets, whose sweep is cheaper; a measured ratio by default.
 
     Attributes
     ----------
@@ -60,7 +62,7 @@ class Dynamics:
         system: System,
         comm: MPI.Comm | None = None,
         coupling: str = "dcae",
-        tip_ratio: float = TIP_RATIO,
+        tip_ratio: float | None = None,
     ) -> None:
         given = MPI.COMM_SELF if comm is None else comm
         make_coupling, self.cuts = together(
@@ -167,7 +169,7 @@ class Dynamics:
         self.comm.Free()
 
 
-def _cut(system: System, size: int, tip_ratio: float) -> npt.NDArray[np.int64]:
+def _cut(system: System, size: int, tip_ratio: float | None) -> npt.NDArray[np.int64]:
     """Check that this version solves the system on so many ranks, and cut it."""
     system.validate()
     if system.loops:
@@ -180,4 +182,22 @@ def _cut(system: System, size: int, tip_ratio: float) -> npt.NDArray[np.int64]:
             f"system '{system.name}' is a tree: this version solves a tree on one rank and a chain on any number; "
             f"start 1 rank instead of {size}"
         )
-    return split_chain(body_costs(system.joint_types()), size, tip_ratio)
+    return split_chain(body_costs(system.joint_types()), size, TIP_RATIO if tip_ratio is None else tip_ratio)
+
+
+def compile_kernels() -> None:
+    """Compile, or load from the cache, every kernel that a run calls; no communication."""
+    system = system_from("rope:2")
+    alone = Dynamics(system)
+    q, u = alone.subchain.q, alone.subchain.u
+    alone.accelerations(q, u)
+    alone.energy_and_momentum(q, u)
+    make_quaternions_unit(0.0, alone.subchain.structure, q)
+    inboard = Subchain(system, 0, 1)
+    q, u = inboard.q, inboard.u
+    inboard.start(q, u)
+    inboard.inward(q, u, u, AT_REST[:TURNING])
+    inboard.outward(q, u, np.zeros(12), u.copy(), q.copy())
+    motion = inboard.boundary_motion(q, u)
+    join_motion(0.0, motion, motion, motion)
+    alone.close()

@@ -5,7 +5,7 @@ Serial and plain: no MPI and no compiled code here. SI units, right-handed frame
 
 from mpimbs.model.body import Body, Joint, Loop, Wrench
 from mpimbs.model.columns import Columns
-from mpimbs.model.files import read_system, write_system
+from mpimbs.model.files import read_system, system_text, write_system
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.library import GENERATORS, system_from
 from mpimbs.model.summary import Summary
@@ -26,5 +26,6 @@ __all__ = [
     "joint_type",
     "read_system",
     "system_from",
+    "system_text",
     "write_system",
 ]

@@ -148,13 +148,34 @@ def _parse(path: Path) -> dict[str, Any]:
 def write_system(system: System, path: str | Path) -> None:
     """Write a system as a TOML file that `read_system` reads back to the same bodies, to the last bit.
 
-    Repeated bodies stay [[repeat]] tables if nothing but repeats follows them and none has loads of its own;
-    otherwise every body is written out.
-
     Raises
     ------
     InputError
         A load is a function of time, or the file can't be written.
+    """
+    text = system_text(system)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: can't be written: {error.strerror}") from None
+
+
+def system_text(system: System, functions: bool = False) -> str:
+    """Return a system as the text of a model file.
+
+    Repeated bodies stay [[repeat]] tables if nothing but repeats follows them and none has loads of its own;
+    otherwise every body is written out.
+
+    Parameters
+    ----------
+    system : System
+    functions : bool
+        Name loads that are functions of time in a comment, for the record, rather than refuse them.
+
+    Raises
+    ------
+    InputError
+        A load is a function of time (without `functions`).
     """
     lines = [f"name = {_value(system.name)}", f"gravity = {_value(system.gravity)}"]
     segments = list(system.segments)
@@ -165,26 +186,23 @@ def write_system(system: System, path: str | Path) -> None:
             first, *others = segment.bodies
             bodies = [first.model_copy(update={"parent": parent}), *others]
             if not segment.numbered:
-                lines += ["", "[[body]]", *_table("body", bodies[0])]
+                lines += ["", "[[body]]", *_table("body", bodies[0], functions)]
                 continue
             lines += ["", "[[repeat]]", f"count = {segment.count}"]
             if others:
                 for body in bodies:
-                    lines += ["", "[[repeat.body]]", *_table("repeat.body", body)]
+                    lines += ["", "[[repeat.body]]", *_table("repeat.body", body, functions)]
             else:
-                lines += _table("repeat", bodies[0])
+                lines += _table("repeat", bodies[0], functions)
     else:
         for body in system.bodies():
-            lines += ["", "[[body]]", *_table("body", body)]
+            lines += ["", "[[body]]", *_table("body", body, functions)]
     for loop in system.loops:
-        lines += ["", "[[loop]]", *_table("loop", loop)]
-    try:
-        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: can't be written: {error.strerror}") from None
+        lines += ["", "[[loop]]", *_table("loop", loop, functions)]
+    return "\n".join(lines) + "\n"
 
 
-def _table(header: str, table: Table) -> list[str]:
+def _table(header: str, table: Table, functions: bool) -> list[str]:
     """Return the lines of a table without its header: keys that are not at their default, then subtables."""
     fields = type(table).model_fields
     needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
@@ -195,10 +213,12 @@ def _table(header: str, table: Table) -> list[str]:
     subtables: list[str] = []
     for key, value in table:
         if isinstance(value, Table):
-            subtables += ["", f"[{header}.{key}]", *_table(f"{header}.{key}", value)]
+            subtables += ["", f"[{header}.{key}]", *_table(f"{header}.{key}", value, functions)]
         elif isinstance(value, tuple) and value and isinstance(value[0], Table):
             for item in value:
-                subtables += ["", f"[[{header}.{key}]]", *_table(f"{header}.{key}", item)]
+                subtables += ["", f"[[{header}.{key}]]", *_table(f"{header}.{key}", item, functions)]
+        elif callable(value) and functions:
+            keys.append(f"# {key} is a function of time")
         elif callable(value):
             raise InputError(
                 f"[[{header}]]: {key} is a function of time, and a model file holds data only; leave it out"

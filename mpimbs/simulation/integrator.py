@@ -1,0 +1,303 @@
+"""Time integration of a distributed system by PETSc TS: one step at a time, samples hit exactly, quaternions kept unit.
+
+How quaternions stay unit without spoiling the order: the kinematics use q / |q|, and qdot = q (0, w) / 2 is linear in q, so
+the equations of motion do not change when a quaternion is scaled, and no more does a Runge-Kutta step, which commutes with
+a linear change of variables. Scaling every quaternion back to unit length after a step therefore changes nothing in the
+motion but rounding: it takes away the length, in which alone the error of the length lives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.structure import TURN
+
+try:
+    import petsc4py
+
+    petsc4py.init([])
+    from petsc4py import PETSc
+except ImportError as error:
+    raise InputError(
+        "time integration needs petsc4py, built against your PETSc; the README says how to install both"
+    ) from error
+
+Floats = npt.NDArray[np.float64]
+PREFIX = "mpimbs_"  # of PETSc's options
+NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
+
+
+class Scheme(NamedTuple):
+    """An explicit integrator of PETSc: its type, the type's option and value, and whether it estimates its error."""
+
+    type: str
+    option: str
+    value: str
+    adaptive: bool
+
+
+_EMBEDDED = ("2a", "3bs", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
+INTEGRATORS: dict[str, Scheme] = {
+    name: Scheme("rk", "ts_rk_type", name, name in _EMBEDDED)
+    for name in ("1fe", "2a", "2b", "3", "3bs", "4", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
+}
+INTEGRATORS |= {name: Scheme("ssp", "ts_ssp_type", name, False) for name in ("rks2", "rks3", "rk104")}
+INTEGRATORS |= {
+    f"glee-{name}": Scheme("glee", "ts_glee_type", name, False)
+    for name in ("23", "24", "25I", "35", "EXRK2A", "RK32G1", "RK285EX")
+}
+INTEGRATORS["euler"] = Scheme("euler", "", "", False)
+
+
+class Accuracy(NamedTuple):
+    """What the step size follows: tolerances of the error estimate, or a fixed step."""
+
+    rtol: float = 1e-8
+    atol: float = 1e-8
+    dt: float | None = None  # s; None: adaptive
+
+    def check(self, integrator: str) -> None:
+        """Refuse what makes no sense, with the remedy.
+
+        Raises
+        ------
+        InputError
+        """
+        if integrator not in INTEGRATORS:
+            raise InputError(f"unknown integrator '{integrator}'; choose one of: {', '.join(INTEGRATORS)}")
+        if self.dt is not None:
+            if not (np.isfinite(self.dt) and self.dt > 0.0):
+                raise InputError(f"the fixed step must be a positive time in seconds, got --dt {self.dt:g}")
+            return
+        if not INTEGRATORS[integrator].adaptive:
+            adaptive = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.adaptive)
+            raise InputError(
+                f"integrator '{integrator}' has no error estimate: give a fixed step with --dt, or choose one of {adaptive}"
+            )
+        if not (0.0 < self.rtol < 1.0 and 0.0 < self.atol < np.inf):
+            raise InputError(f"tolerances must be positive, rtol below 1; got rtol {self.rtol:g}, atol {self.atol:g}")
+
+
+class Integrator:
+    """Steps a system through time; the state is distributed as the system is. All ranks call its methods together.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    q, u : array [nq], [nu]
+        This rank's part of the initial state.
+    integrator : str
+        A name in `INTEGRATORS`.
+    accuracy : Accuracy
+    time : float
+        Initial time (s).
+
+    Attributes
+    ----------
+    norm_error : float
+        Largest | |quaternion| - 1 | on this rank that a step left before it was made unit again.
+    """
+
+    def __init__(
+        self, dynamics: Dynamics, q: Floats, u: Floats, integrator: str, accuracy: Accuracy, time: float = 0.0
+    ) -> None:
+        self._dynamics = dynamics
+        self._nq = len(q)
+        self._state = np.concatenate([q, u])  # a copy whose address and type never change, for the compiled code
+        self._failure = ""  # of a function of the model, on this rank
+        self._broken = ""  # the body whose derivative is not finite, on this rank
+        self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
+        self.norm_error = 0.0
+        comm = dynamics.comm
+        self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=comm)
+        self._vector.setArray(self._state)
+        self._ts = PETSc.TS().create(comm=comm)
+        self._ts.setOptionsPrefix(PREFIX)
+        self._ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
+        self._ts.setRHSFunction(self._derivative)
+        self._choose(INTEGRATORS[integrator], accuracy)
+        self._fixed = accuracy.dt
+        self._retried = 0
+        self._ts.setTolerances(accuracy.atol, accuracy.rtol)
+        self._ts.setTime(time)
+        self._ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
+        self._ts.setMaxSteps(np.iinfo(np.int32).max)
+        self._ts.setMaxStepRejections(40)
+        self._ts.setErrorIfStepFails(False)
+        self._ts.setExactFinalTime(PETSc.TS.ExactFinalTime.STEPOVER)
+        self._ts.setSolution(self._vector)
+        self._step = accuracy.dt or self._first_step(accuracy)
+        self._ts.setTimeStep(self._step)
+        self._ts.setUp()
+
+    def _choose(self, scheme: Scheme, accuracy: Accuracy) -> None:
+        """Set type and step control, through options where petsc4py has no call; the user's own options win."""
+        options = PETSc.Options(PREFIX)
+        ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if accuracy.dt else "basic"}
+        if scheme.option:
+            ours[scheme.option] = scheme.value
+        ours = {name: value for name, value in ours.items() if not options.hasName(name)}
+        for name, value in ours.items():
+            options[name] = value
+        self._ts.setFromOptions()
+        for name in ours:
+            options.delValue(name)
+
+    def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
+        """PETSc's right-hand side: rates of q, then udot. What breaks is kept for `_examine`: PETSc must go on."""
+        self._state[:] = x.array_r
+        out = f.array
+        n = self._nq
+        try:
+            self._dynamics.derivative(t, self._state[:n], self._state[n:], out[n:], out[:n])
+        except SimulationError as error:
+            self._failure = str(error)
+            out[:] = np.nan
+        finite = np.isfinite(out)
+        if not self._broken and not finite.all():
+            self._broken = self._body_of(int(np.argmin(finite)))
+
+    def _first_step(self, accuracy: Accuracy) -> float:
+        """A first step (s) from the sizes of state and derivative, as in Hairer, Norsett, Wanner, section II.4."""
+        derivative = self._vector.duplicate()
+        self._derivative(None, self.time, self._vector, derivative)
+        scale = accuracy.atol + accuracy.rtol * np.abs(self._vector.array_r)
+        sums = np.array([np.sum((v.array_r / scale) ** 2) for v in (self._vector, derivative)])
+        self._dynamics.comm.Allreduce(MPI.IN_PLACE, sums)
+        self._examine(bool(np.isnan(sums[1])), self.time, np.inf)
+        derivative.destroy()
+        size, rate = np.sqrt(sums)
+        return 1e-6 if size == 0.0 or rate == 0.0 else float(np.clip(0.01 * size / rate, 1e-9, 1e-1))
+
+    @property
+    def time(self) -> float:
+        """Time reached (s)."""
+        return float(self._ts.getTime())
+
+    @property
+    def q(self) -> Floats:
+        """This rank's coordinates at the time reached [nq]."""
+        return self._vector.array_r[: self._nq].copy()
+
+    @property
+    def u(self) -> Floats:
+        """This rank's generalized speeds at the time reached [nu]."""
+        return self._vector.array_r[self._nq :].copy()
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return int(self._ts.getStepNumber())
+
+    @property
+    def rejected(self) -> int:
+        """Steps rejected: by the error estimate, or because they left the range of numbers."""
+        return int(self._ts.getStepRejections()) + self._retried
+
+    def step_towards(self, target: float) -> bool:
+        """Take one step, not beyond a time, and say whether that time is reached.
+
+        The last steps before the time are shortened so that it is hit; afterwards the step goes on at its old size.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: the step size underflows, the state is no longer finite, or a function of the model failed.
+            The state of the last good step is kept.
+        """
+        left = target - self.time
+        step = self._fixed or self._step
+        last = left <= step * (1.0 + 1e-6)
+        size = left if last else step if self._fixed or left > 2.0 * step else 0.5 * left
+        before, began = self._vector.array_r.copy(), self.time
+        self._failure = self._broken = ""
+        self._ts.setTimeStep(size)
+        try:
+            self._ts.step()
+            broken = self._ts.getConvergedReason() < 0
+        except PETSc.Error as error:
+            if error.ierr != NOT_FINITE:
+                raise
+            broken = True
+        broken |= self.time <= began
+        if broken or self._any_not_finite():
+            self._restore(before, began)
+            if self._fixed is None and size > 1e-14 * max(abs(began), 1e-3) and not self._any(self._failure):
+                self._step = 0.1 * size  # a trial step has left the range of numbers: a smaller one may not
+                self._retried += 1
+                return False
+            self._examine(True, began, size)
+        if self._fixed is None:
+            cut = size < self._step and self.time - began == size  # by the target, not by the error
+            self._step = max(self._step, self._ts.getTimeStep()) if cut else self._ts.getTimeStep()
+        if self._has_quaternions:
+            self._state[:] = self._vector.array_r
+            quaternions = self._state[: self._nq]
+            error = make_quaternions_unit(0.0, self._dynamics.subchain.structure, quaternions)
+            self.norm_error = max(self.norm_error, error)
+            self._vector.setArray(self._state)
+        reached = last and abs(target - self.time) <= 1e-6 * step
+        if reached:
+            self._ts.setTime(target)
+        return reached
+
+    def _any(self, fact: object) -> bool:
+        return self._dynamics.comm.allreduce(bool(fact), MPI.LOR)
+
+    def _any_not_finite(self) -> bool:
+        return self._any(not np.isfinite(self._vector.array_r).all())
+
+    def _restore(self, state: Floats, time: float) -> None:
+        self._vector.setArray(state)
+        self._ts.setTime(time)
+        self._ts.setConvergedReason(PETSc.TS.ConvergedReason.ITERATING)
+        self._ts.restartStep()
+
+    def _examine(self, broken: bool, t: float, size: float) -> None:
+        """Raise the same error on all ranks if a step broke: a function failed, not finite, or the step underflows."""
+        if not broken and not self._any(self._failure):
+            return
+        reports = self._dynamics.comm.allgather((self._failure, self._broken))
+        failure = next((failure for failure, _ in reports if failure), None)
+        body = next((body for _, body in reports if body), None)
+        cause = "likely cause: too large a step, too stiff a spring or damper, or a load that grows without bound"
+        if failure:
+            raise SimulationError(failure)
+        if body:
+            raise SimulationError(
+                f"the acceleration of body '{body}' is no longer finite at t = {t:g} s (step {size:.3g} s); {cause}"
+            )
+        rate, body = max(self._dynamics.comm.allgather(self._most_accelerated()))
+        raise SimulationError(
+            f"the step size underflows at t = {t:g} s (step {size:.3g} s); body '{body}' is accelerated most "
+            f"({rate:.3g} rad/s^2 or m/s^2); {cause}"
+        )
+
+    def _most_accelerated(self) -> tuple[float, str]:
+        n = self._nq
+        udot, rates = np.empty(len(self._state) - n), np.empty(n)
+        self._state[:] = self._vector.array_r
+        self._dynamics.derivative(self.time, self._state[:n], self._state[n:], udot, rates)
+        size = np.append(np.abs(udot), 0.0)
+        worst = int(np.argmax(size))
+        return float(size[worst]), self._body_of(n + min(worst, len(udot) - 1)) if len(udot) else ""
+
+    def _body_of(self, index: int) -> str:
+        """Name of the body that an index of this rank's state (q, then u) belongs to."""
+        subchain = self._dynamics.subchain
+        n = self._nq
+        offset, item = (subchain.columns.q_offset, index) if index < n else (subchain.columns.u_offset, index - n)
+        body = int(np.searchsorted(offset, item, side="right")) - 1
+        return self._dynamics.system.name_of(subchain.first + body)
+
+    def close(self) -> None:
+        """Free what PETSc holds; all ranks call."""
+        self._ts.destroy()
+        self._vector.destroy()

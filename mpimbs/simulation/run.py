@@ -1,0 +1,240 @@
+"""A simulation from end to end: integrate, sample, write, watch, summarise."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+from scipy.spatial.transform import Rotation
+
+from mpimbs.dynamics import Dynamics, compile_kernels
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import System
+from mpimbs.parallel.agreement import first_on_node, on_root, together
+from mpimbs.parallel.gather import Gather
+from mpimbs.simulation.integrator import Accuracy, Integrator
+from mpimbs.simulation.output import OutputFile, Sample
+from mpimbs.simulation.progress import Progress
+
+Floats = npt.NDArray[np.float64]
+SAMPLES = 200  # by default
+
+
+@dataclass
+class Result:
+    """Outcome of a simulation: the same on every rank, but for the samples, which rank 0 has.
+
+    Attributes
+    ----------
+    status : str
+        "complete", or why the run stopped.
+    time : float
+        Simulated time reached (s).
+    steps, rejected, evaluations : int
+        Steps taken and rejected, evaluations of the state derivative.
+    seconds : dict of str to float
+        Wall time of this rank by phase (s).
+    energy_change : float
+        Largest change of the total energy from its first value, over the largest kinetic energy: the drift, where
+        nothing drives or damps the system.
+    samples : list of Sample
+        On rank 0, where no output file was asked for.
+    """
+
+    status: str = "complete"
+    time: float = 0.0
+    steps: int = 0
+    rejected: int = 0
+    evaluations: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    energy_change: float = 0.0
+    samples: list[Sample] = field(default_factory=list)
+
+    def statistics(self) -> dict[str, Any]:
+        """What the output file keeps of the run."""
+        names = ("time", "steps", "rejected", "evaluations", "seconds", "energy_change")
+        return {name: getattr(self, name) for name in names}
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
+        return (
+            f"{self.status}: t = {self.time:g} s, {self.steps} steps, {self.rejected} rejected, "
+            f"{self.evaluations} evaluations\n"
+            f"seconds: {phases}\n"
+            f"energy: largest change {self.energy_change:.2e} of the largest kinetic energy"
+        )
+
+
+def simulate(
+    system: System,
+    t_end: float,
+    comm: MPI.Comm | None = None,
+    *,
+    coupling: str = "dcae",
+    integrator: str = "5dp",
+    rtol: float = 1e-8,
+    atol: float = 1e-8,
+    dt: float | None = None,
+    every: float | None = None,
+    output: str | Path | None = None,
+    force: bool = False,
+    poses: bool = False,
+    progress: bool = False,
+    tip_ratio: float | None = None,
+) -> Result:
+    """Simulate a system from its initial state; all ranks call together.
+
+    Parameters
+    ----------
+    system : System
+        The same on every rank.
+    t_end : float
+        Simulated time (s).
+    comm : MPI.Comm, optional
+        This process alone by default.
+    coupling, integrator : str
+        Names in `mpimbs.coupling.COUPLINGS` and `mpimbs.simulation.integrator.INTEGRATORS`.
+    rtol, atol : float
+        Tolerances of the adaptive step, relative and absolute (rad, m, rad/s, m/s).
+    dt : float, optional
+        A fixed step (s) in place of an adaptive one.
+    every : float, optional
+        Time between samples (s); a 200th of `t_end` by default. With a fixed step a multiple of it.
+    output : path, optional
+        HDF5 file to write; without it the samples are in the result.
+    force : bool
+        Replace an existing file.
+    poses : bool
+        Keep the poses of the bodies too.
+    progress : bool
+        Show progress on rank 0.
+    tip_ratio : float, optional
+        See `Dynamics`.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    InputError
+        On all ranks, before anything is computed.
+    SimulationError
+        On all ranks: the run had to stop; the output so far is safe.
+    """
+    began = time.perf_counter()
+    world = MPI.COMM_SELF if comm is None else comm
+    accuracy = Accuracy(rtol, atol, dt)
+    times = together(world, lambda: _checked_times(t_end, every, accuracy, integrator))
+    dynamics = Dynamics(system, world, coupling, tip_ratio)
+    path = None if output is None else Path(output)
+    settings = {
+        "t_end": t_end, "coupling": coupling, "integrator": integrator, "rtol": rtol, "atol": atol, "dt": dt,
+        "every": every, "ranks": world.size, "cuts": dynamics.cuts.tolist() if world.size <= 1024 else world.size,
+    }  # fmt: skip
+    file = on_root(world, lambda: OutputFile(path, system, settings, poses, force) if path else None)
+    ready = time.perf_counter()
+    first_on_node(dynamics.comm, compile_kernels)
+    compiled = time.perf_counter()
+    result = Result()
+    recorder = _Recorder(dynamics, poses, file, result)
+    stepper = None
+    error: SimulationError | None = None
+    try:
+        stepper = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, integrator, accuracy)
+        recorder.record(0.0, dynamics.subchain.q, dynamics.subchain.u, 0.0)
+        with Progress(t_end, progress and world.rank == 0) as shown:
+            for target in times[1:]:
+                while not stepper.step_towards(target):
+                    shown.show(stepper.time, stepper.steps)
+                shown.show(stepper.time, stepper.steps)
+                recorder.record(target, stepper.q, stepper.u, stepper.norm_error)
+    except SimulationError as stopped:
+        error = stopped
+        result.status = f"stopped: {stopped}"
+    result.evaluations = dynamics.evaluations
+    if stepper is not None:
+        result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
+        stepper.close()
+    phases = dynamics.seconds()
+    rest = time.perf_counter() - compiled - sum(phases.values()) - recorder.seconds
+    result.seconds = {
+        "set-up": ready - began, "compile": compiled - ready, **phases, "integration": rest, "output": recorder.seconds,
+    }  # fmt: skip
+    if file is not None:
+        file.finish(result.status, result.statistics())
+    dynamics.close()
+    if error is not None:
+        raise error
+    return result
+
+
+def _checked_times(t_end: float, every: float | None, accuracy: Accuracy, integrator: str) -> Floats:
+    """Sample times, first 0 and last `t_end`, after a check of all that has to do with time."""
+    if not (np.isfinite(t_end) and t_end > 0.0):
+        raise InputError(f"the end of the simulation must be a positive time in seconds, got {t_end:g}")
+    accuracy.check(integrator)
+    if every is None:
+        every = t_end / SAMPLES
+        if accuracy.dt is not None:
+            every = accuracy.dt * max(1, round(every / accuracy.dt))
+    if not (np.isfinite(every) and every > 0.0):
+        raise InputError(f"the time between samples must be a positive time in seconds, got {every:g}")
+    if accuracy.dt is not None:
+        ratio = every / accuracy.dt
+        if ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio:
+            raise InputError(
+                f"the time between samples ({every:g} s) must be a multiple of the fixed step ({accuracy.dt:g} s); "
+                "change --every or --dt"
+            )
+    count = int(np.ceil(t_end / every * (1.0 - 1e-9)))
+    return np.append(every * np.arange(count), t_end)
+
+
+class _Recorder:
+    """Takes samples of the running system, and keeps them or writes them."""
+
+    def __init__(self, dynamics: Dynamics, poses: bool, file: OutputFile | None, result: Result) -> None:
+        self._dynamics = dynamics
+        self._file = file
+        self._result = result
+        self._gather_poses = Gather(dynamics.comm, 7 * np.diff(dynamics.cuts)) if poses else None
+        self._first_energy: float | None = None
+        self._kinetic = 0.0
+        self._change = 0.0
+        self.seconds = 0.0
+
+    def record(self, t: float, q: Floats, u: Floats, norm_error: float) -> None:
+        """Take the sample of time `t` (s); all ranks call with their parts of the state."""
+        began = time.perf_counter()
+        dynamics = self._dynamics
+        energy = dynamics.energy_and_momentum(q, u)[:2]
+        total = float(energy.sum())
+        if self._first_energy is None:
+            self._first_energy = total
+        self._kinetic = max(self._kinetic, float(energy[0]))
+        self._change = max(self._change, abs(total - self._first_energy))
+        self._result.energy_change = self._change / self._kinetic if self._kinetic > 0.0 else 0.0
+        violation = dynamics.comm.reduce(norm_error, MPI.MAX)
+        whole_q, whole_u = dynamics.gather_q(q), dynamics.gather_u(u)
+        poses = self._poses(q, u) if self._gather_poses is not None else None
+        if whole_q is not None and whole_u is not None:
+            sample = Sample(t, whole_q.copy(), whole_u.copy(), energy, violation, poses)
+            if self._file is not None:
+                self._file.write(sample)
+            else:
+                self._result.samples.append(sample)
+        self.seconds += time.perf_counter() - began
+
+    def _poses(self, q: Floats, u: Floats) -> Floats | None:
+        assert self._gather_poses is not None
+        rotations, positions = self._dynamics.poses(q, u)
+        quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
+        whole = self._gather_poses(np.hstack([positions, quaternions]).ravel())
+        return None if whole is None else whole.reshape(-1, 7).copy()

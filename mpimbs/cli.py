@@ -1,0 +1,193 @@
+"""The command line: `mpimbs run | acceleration | bench | check`, alone or under mpiexec.
+
+Exit codes: 0 done; 2 bad input, one message and no traceback; 1 anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.dynamics import Dynamics, compile_kernels
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import GENERATORS, System, system_from
+from mpimbs.parallel.agreement import abort_on_error, first_on_node, on_root, together
+
+_GENERATED = ", ".join(f"{name}{maker.arguments}" for name, maker in GENERATORS.items())
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    epilog=f"MODEL is a TOML file or one of: {_GENERATED}.",
+)
+@click.version_option(package_name="mpimbs")
+def cli() -> None:
+    """Dynamics of articulated rigid-body systems on distributed memory."""
+
+
+def _coupling_options(command: Any) -> Any:
+    command = click.option("--tip-ratio", type=float, help="How many times more bodies the last rank gets.")(command)
+    return click.option("--coupling", default="dcae", help="How subchains are joined.")(command)
+
+
+@cli.command()
+@click.argument("model")
+@click.option("--t-end", type=float, required=True, help="Simulated time, s.")
+@click.option("-o", "--output", type=Path, required=True, help="HDF5 file to write.")
+@_coupling_options
+@click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
+@click.option("--rtol", type=float, default=1e-8, help="Relative tolerance of the adaptive step.")
+@click.option("--atol", type=float, default=1e-8, help="Absolute tolerance of the adaptive step.")
+@click.option("--dt", type=float, help="A fixed step, s, in place of the adaptive one.")
+@click.option("--every", type=float, help="Time between samples, s.  [default: a 200th of --t-end]")
+@click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
+@click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@click.pass_obj
+def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, poses: bool, **settings: Any) -> None:
+    """Simulate MODEL and write its motion."""
+    from mpimbs.simulation.run import simulate
+
+    system = _read(comm, model)
+    result = simulate(
+        system, t_end, comm, output=output, poses=poses or pictures, progress=True, **settings
+    )
+    if comm.rank == 0:
+        click.echo(f"{result.summary()}\nwrote {output}")
+        if pictures:
+            from mpimbs.study.pictures import draw_run
+
+            for picture in draw_run(output):
+                click.echo(f"drew {picture}")
+
+
+@cli.command()
+@click.argument("model")
+@click.option("--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]")
+@click.option("-o", "--output", type=Path, required=True, help=".npz file to write: udot, in the model's joint order.")
+@_coupling_options
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@click.pass_obj
+def acceleration(
+    comm: MPI.Comm, model: str, state: Path | None, output: Path, coupling: str, tip_ratio: float | None, force: bool
+) -> None:
+    """Evaluate forward dynamics of MODEL once."""
+    from mpimbs.simulation.state import initial_state, read_state
+
+    system = _read(comm, model)
+    whole = together(comm, lambda: read_state(state, system) if state else initial_state(system))
+    dynamics = Dynamics(system, comm, coupling, tip_ratio)
+    on_root(comm, lambda: _check_npz(output, force))
+    first_on_node(comm, compile_kernels)
+    mine_u = dynamics.gather_u.part
+    udot = dynamics.accelerations(whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u])
+    gathered = dynamics.gather_u(udot)
+    if gathered is not None:
+        part = output.with_name(output.name + ".part")
+        with part.open("wb") as file:
+            np.savez(file, udot=gathered)
+        part.replace(output)
+        click.echo(f"wrote {output}")
+    dynamics.close()
+
+
+@cli.command()
+@click.argument("model")
+@_coupling_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
+@click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
+@click.pass_obj
+def bench(
+    comm: MPI.Comm, model: str, coupling: str, tip_ratio: float | None, as_json: bool, seconds: float
+) -> None:
+    """Time one evaluation of forward dynamics of MODEL."""
+    from mpimbs.study.bench import bench as measure
+
+    figures = measure(_read(comm, model), comm, coupling, seconds, tip_ratio)
+    if comm.rank > 0:
+        return
+    if as_json:
+        click.echo(json.dumps(figures))
+        return
+    click.echo(
+        f"{figures['system']}: {figures['n']} bodies, {figures['ranks']} ranks, {figures['coupling']}: "
+        f"{figures['us_min']:.4g} us (median {figures['us_median']:.4g}), {figures['ns_per_body_min']:.4g} ns per body"
+    )
+    click.echo("mean us by phase: " + ", ".join(f"{name} {value:.4g}" for name, value in figures["phases"].items()))
+    if comm.size > (os.cpu_count() or 1):
+        click.echo(f"{comm.size} ranks share {os.cpu_count()} cores: these times say nothing about speed-up")
+
+
+@cli.command()
+@click.argument("model")
+@click.pass_obj
+def check(comm: MPI.Comm, model: str) -> None:
+    """Validate MODEL, and say what it is."""
+    system = _read(comm, model)
+    together(comm, system.validate)
+    if comm.rank == 0:
+        found = system.summary()
+        kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
+        click.echo(f"{found.name}: {found.topology} of {found.bodies} bodies, {found.degrees_of_freedom} degrees of freedom")
+        click.echo(f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg")
+        for warning in found.warnings:
+            click.echo(f"note: {warning}")
+
+
+def _read(comm: MPI.Comm, model: str) -> System:
+    return together(comm, lambda: system_from(model))
+
+
+def _check_npz(path: Path, force: bool) -> None:
+    from mpimbs.simulation.output import check_output
+
+    check_output(path, force)
+
+
+def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> None:
+    """Run the command line on all ranks of a communicator, and exit.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+    comm : MPI.Comm, optional
+        All ranks that were started, by default.
+    """
+    comm = MPI.COMM_WORLD if comm is None else comm
+    with abort_on_error(comm):
+        code, message = _run(comm, list(sys.argv[1:] if arguments is None else arguments))
+        if comm.rank == 0 and message:
+            print(message, file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        comm.Barrier()  # the launcher ends the job at the first exit code: the message must be out by then
+        sys.exit(code)
+
+
+def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
+    """Exit code and message."""
+    try:
+        if comm.rank > 0 and (not arguments or {"-h", "--help", "--version"} & set(arguments)):
+            return 0, ""
+        cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)
+    except InputError as error:
+        return 2, f"mpimbs: {error}"
+    except click.exceptions.NoArgsIsHelpError as error:
+        return 0, error.format_message()
+    except click.ClickException as error:
+        return 2, f"mpimbs: {error.format_message()}; see mpimbs --help"
+    except SimulationError as error:
+        return 1, f"mpimbs: {error}"
+    return 0, ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""State files (.npz): coordinates, generalized speeds and forces of a whole system, in the model's joint order."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.errors import InputError
+from mpimbs.model import JOINT_TYPES, System
+
+Floats = npt.NDArray[np.float64]
+NORM_SLACK = 1e-6  # a quaternion farther from unit length is not one that was rounded
+
+
+class State(NamedTuple):
+    """State of a whole system and the generalized forces on it; SI units, quaternions w x y z."""
+
+    q: Floats  # [nq]
+    u: Floats  # [nu]
+    tau: Floats  # [nu]
+
+
+def initial_state(system: System) -> State:
+    """State that the model gives, without forces on top of the model's."""
+    columns = system.columns()
+    return State(columns.q.copy(), columns.u.copy(), np.zeros(system.nu))
+
+
+def read_state(path: str | Path, system: System) -> State:
+    """Read a state file for a system.
+
+    Raises
+    ------
+    InputError
+        The file can't be read, lacks q or u, has other sizes than the system, or holds what is no state.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise InputError(f"{path}: holds a single array; give an .npz file with q, u and optionally tau")
+            arrays = {name: np.asarray(file[name]) for name in file.files}
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; give an .npz file with q and u") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: is not a readable .npz file ({error}); write it with numpy.savez") from None
+    sizes = {"q": system.nq, "u": system.nu, "tau": system.nu}
+    unknown = sorted(set(arrays) - set(sizes))
+    if unknown:
+        raise InputError(f"{path}: unknown array '{unknown[0]}'; a state holds q, u and optionally tau")
+    arrays.setdefault("tau", np.zeros(system.nu))
+    return State(**{name: _checked(path, system, name, arrays.get(name), size) for name, size in sizes.items()})
+
+
+def _checked(path: str | Path, system: System, name: str, value: Any, size: int) -> Floats:
+    if value is None:
+        raise InputError(f"{path}: array '{name}' is missing; a state holds q, u and optionally tau")
+    if value.dtype.kind not in "fiu" or value.shape != (size,):
+        raise InputError(
+            f"{path}: '{name}' has shape {value.shape} and type {value.dtype}; "
+            f"system '{system.name}' needs {size} numbers in its joint order"
+        )
+    value = value.astype(np.float64)
+    bad = ~np.isfinite(value)
+    if bad.any():
+        raise InputError(f"{path}: '{name}' is not finite at index {int(np.argmax(bad))}; give finite numbers")
+    return _unit_quaternions(path, system, value) if name == "q" else value
+
+
+def _unit_quaternions(path: str | Path, system: System, q: Floats) -> Floats:
+    quaternion = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
+    first = system.offsets()[0][:-1][quaternion]
+    index = first[:, None] + np.arange(4)
+    length = np.linalg.norm(q[index], axis=1)
+    bad = np.abs(length - 1.0) > NORM_SLACK
+    if bad.any():
+        k = int(np.argmax(bad))
+        name = system.name_of(int(np.flatnonzero(quaternion)[k]))
+        raise InputError(f"{path}: the quaternion of body '{name}' has length {length[k]:.6g}; give unit quaternions")
+    q[index] /= length[:, None]
+    return q

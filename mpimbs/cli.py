@@ -21,7 +21,7 @@ from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import GENERATORS, System, system_from
 from mpimbs.parallel.agreement import abort_on_error, first_on_node, on_root, together
 
-_GENERATED = ", ".join(f"{name}{maker.arguments}" for name, maker in GENERATORS.items())
+_GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
 @click.group(
@@ -57,9 +57,7 @@ def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, 
     from mpimbs.simulation.run import simulate
 
     system = _read(comm, model)
-    result = simulate(
-        system, t_end, comm, output=output, poses=poses or pictures, progress=True, **settings
-    )
+    result = simulate(system, t_end, comm, output=output, poses=poses or pictures, progress=True, **settings)
     if comm.rank == 0:
         click.echo(f"{result.summary()}\nwrote {output}")
         if pictures:
@@ -71,7 +69,9 @@ def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, 
 
 @cli.command()
 @click.argument("model")
-@click.option("--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]")
+@click.option(
+    "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
+)
 @click.option("-o", "--output", type=Path, required=True, help=".npz file to write: udot, in the model's joint order.")
 @_coupling_options
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
@@ -105,9 +105,7 @@ def acceleration(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.pass_obj
-def bench(
-    comm: MPI.Comm, model: str, coupling: str, tip_ratio: float | None, as_json: bool, seconds: float
-) -> None:
+def bench(comm: MPI.Comm, model: str, coupling: str, tip_ratio: float | None, as_json: bool, seconds: float) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
     from mpimbs.study.bench import bench as measure
 
@@ -136,7 +134,9 @@ def check(comm: MPI.Comm, model: str) -> None:
     if comm.rank == 0:
         found = system.summary()
         kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
-        click.echo(f"{found.name}: {found.topology} of {found.bodies} bodies, {found.degrees_of_freedom} degrees of freedom")
+        click.echo(
+            f"{found.name}: {found.topology} of {found.bodies} bodies, {found.degrees_of_freedom} degrees of freedom"
+        )
         click.echo(f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg")
         for warning in found.warnings:
             click.echo(f"note: {warning}")
@@ -183,7 +183,7 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     except click.exceptions.NoArgsIsHelpError as error:
         return 0, error.format_message()
     except click.ClickException as error:
-        return 2, f"mpimbs: {error.format_message()}; see mpimbs --help"
+        return 2, f"mpimbs: {error.format_message().rstrip('.')}; see mpimbs --help"
     except SimulationError as error:
         return 1, f"mpimbs: {error}"
     return 0, ""

@@ -71,9 +71,7 @@ class _Jointed(Table):
     def _check_pitch(cls, value: Any, info: ValidationInfo) -> float:
         takes_pitch = _kind(info).takes_pitch
         if value is not None and not takes_pitch:
-            raise ValueError(
-                f"has no meaning for a {_kind(info).name} joint; leave it out or make it helical"
-            )
+            raise ValueError(f"has no meaning for a {_kind(info).name} joint; leave it out or make it helical")
         if value is None and takes_pitch:
             raise ValueError("is missing; give the pitch of the helical joint in m/rad")
         return table.number(value) if takes_pitch else 0.0
@@ -153,9 +151,7 @@ class Joint(_Jointed):
         single = table.number(0 if value is None else value)
         # One number serves every axis of the same unit; zero serves any.
         if single and len(set(kind.u_units)) != 1:
-            raise ValueError(
-                f"needs a list of {kind.nu} numbers ({_meaning(kind, kind.u_units)}), got {value!r}"
-            )
+            raise ValueError(f"needs a list of {kind.nu} numbers ({_meaning(kind, kind.u_units)}), got {value!r}")
         return (single,) * kind.nu
 
     @field_validator("torque", mode="plain")

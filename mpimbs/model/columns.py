@@ -139,9 +139,7 @@ def expand(first: int, parent: Integers, bodies: Sequence[Body], rows: Integers)
         damping=_joined([joint.damping for joint in joints])[u_index],
         torque=_joined(constant)[u_index],
         torque_functions=[(k, joints[rows[k]].torque) for k in _where(driven, rows)],
-        wrenches=[
-            (k, w) for k in _where([bool(b.wrench) for b in bodies], rows) for w in bodies[rows[k]].wrench
-        ],
+        wrenches=[(k, w) for k in _where([bool(b.wrench) for b in bodies], rows) for w in bodies[rows[k]].wrench],
     )
 
 

@@ -92,9 +92,7 @@ def _read_repeat(fields: dict[str, Any], where: str) -> tuple[int, list[Body]]:
         inner = [f"{where} [[repeat.body]] {k}" for k in range(1, len(repeat.body) + 1)]
     else:
         body = {key: value for key, value in fields.items() if key != "count"}
-        repeat = _read(
-            Repeat, {key: fields[key] for key in fields if key == "count"} | {"body": [body]}, where
-        )
+        repeat = _read(Repeat, {key: fields[key] for key in fields if key == "count"} | {"body": [body]}, where)
         inner = [where]
     return repeat.count, [_read(Body, body, place) for body, place in zip(repeat.body, inner, strict=True)]
 
@@ -135,9 +133,7 @@ def _parse(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"is not UTF-8 text (byte {error.start}); save the model as a UTF-8 text file"
-        ) from None
+        raise InputError(f"is not UTF-8 text (byte {error.start}); save the model as a UTF-8 text file") from None
     except (
         ValueError,
         RecursionError,
@@ -206,9 +202,7 @@ def _table(header: str, table: Table, functions: bool) -> list[str]:
     """Return the lines of a table without its header: keys that are not at their default, then subtables."""
     fields = type(table).model_fields
     needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
-    default = type(table)(
-        **{k: v for k, v in table if fields[k].is_required() or (needs_pitch and k == "pitch")}
-    )
+    default = type(table)(**{k: v for k, v in table if fields[k].is_required() or (needs_pitch and k == "pitch")})
     keys: list[str] = []
     subtables: list[str] = []
     for key, value in table:

@@ -35,9 +35,7 @@ def _link(name: str, axis: str = "z", first: bool = False, **joint: object) -> B
         "q": BEND,
         "position": (0, 0 if first else -2, 0),
     } | joint
-    return Body(
-        name=name, mass=1, center_of_mass=(0, -1, 0), inertia=(1, 1, 1, 0, 0, 0), joint=Joint(**fields)
-    )
+    return Body(name=name, mass=1, center_of_mass=(0, -1, 0), inertia=(1, 1, 1, 0, 0, 0), joint=Joint(**fields))
 
 
 def _repeat(system: System, count: int, *bodies: Body) -> None:
@@ -116,12 +114,9 @@ def tree(depth: int, branching: int) -> System:
     for _ in range(depth):
         n = n * branching + 1
         if n > MOST_TREE_BODIES:
-            raise InputError(
-                f"model tree:{depth}:{branching} has more than {MOST_TREE_BODIES} bodies; make it smaller"
-            )
+            raise InputError(f"model tree:{depth}:{branching} has more than {MOST_TREE_BODIES} bodies; make it smaller")
     templates = [
-        [_tree_body(level, child, branching) for child in range(branching if level else 1)]
-        for level in range(3)
+        [_tree_body(level, child, branching) for child in range(branching if level else 1)] for level in range(3)
     ]
     system = System(f"tree of depth {depth}, {branching} children each")
     pending = [(0, 0, "world")]  # level, number of the child, name of the parent
@@ -144,9 +139,7 @@ def _tree_body(level: int, child: int, branching: int) -> Body:
         position=(0.3 * math.cos(angle), -1, 0.3 * math.sin(angle)) if level else (0, 0, 0),
         q=0.2 - 0.1 * (child % 3),
     )
-    return Body(
-        name="body", mass=1, center_of_mass=(0, -0.5, 0), inertia=(0.1, 0.02, 0.1, 0, 0, 0), joint=joint
-    )
+    return Body(name="body", mass=1, center_of_mass=(0, -0.5, 0), inertia=(0.1, 0.02, 0.1, 0, 0, 0), joint=joint)
 
 
 GENERATORS: dict[str, Generator] = {

@@ -28,9 +28,7 @@ class Names:
 
     def __init__(self) -> None:
         self._singles: dict[str, int] = {}
-        self._numbered_singles: dict[
-            str, set[int]
-        ] = {}  # stem: numbers, of single names that look like numbered ones
+        self._numbered_singles: dict[str, set[int]] = {}  # stem: numbers, of single names that look like numbered ones
         self._runs: dict[str, list[Run]] = {}  # stem: runs, by rising number
 
     def add_single(self, name: str, index: int) -> None:

@@ -102,9 +102,7 @@ class System:
             a parent, or the parent is not in the system.
         """
         if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
-            raise InputError(
-                f"repeat: count must be a positive integer, got {count!r}; say how often to repeat"
-            )
+            raise InputError(f"repeat: count must be a positive integer, got {count!r}; say how often to repeat")
         if not bodies:
             raise InputError("repeat: needs at least one body; give the body to repeat")
         for position, body in enumerate(bodies):
@@ -127,9 +125,7 @@ class System:
             raise InputError(f"loop {loop.name!r}: the name is taken by another loop; give each its own")
         for name in loop.bodies:
             if name != WORLD and self._names.find(name) is None:
-                raise InputError(
-                    f"loop {loop.name!r}: unknown body {name!r}{suggest(name, self._names.known())}"
-                )
+                raise InputError(f"loop {loop.name!r}: unknown body {name!r}{suggest(name, self._names.known())}")
         self.loops.append(loop)
         return loop
 
@@ -145,9 +141,7 @@ class System:
         if not callable(function):
             raise InputError(f"body {body_name!r}: torque must be a function of time, got {function!r}")
         if not self.segments.template(index).joint.kind.nu:
-            raise InputError(
-                f"body {body_name!r}: torque has nothing to act on in a fixed joint; drive another joint"
-            )
+            raise InputError(f"body {body_name!r}: torque has nothing to act on in a fixed joint; drive another joint")
         self.torque_functions[index] = function
 
     def add_wrench(self, body_name: str, wrench: Wrench | None = None, **fields: Any) -> Wrench:
@@ -285,6 +279,4 @@ class System:
             raise InputError(f"{title}: each repeated body lies on the one before; leave its parent out")
         taken = self._names.taken(body.name, count)
         if taken:
-            raise InputError(
-                f"{title}: the number names would include {taken!r}, which is taken; rename one of them"
-            )
+            raise InputError(f"{title}: the number names would include {taken!r}, which is taken; rename one of them")

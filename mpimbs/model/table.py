@@ -24,9 +24,7 @@ TimeFunction = Callable[[float], Any]
 """A function of time t (s) that returns a number or a sequence of numbers."""
 
 _UNIT_TOLERANCE = 1e-6  # how far a quaternion's norm may be from 1 before it counts as a mistake
-_ROUND_OFF = (
-    1e-15  # what is this close to unit length is left as it is, so that it survives a file bit by bit
-)
+_ROUND_OFF = 1e-15  # what is this close to unit length is left as it is, so that it survives a file bit by bit
 
 
 class Table(BaseModel):
@@ -114,9 +112,7 @@ def unit_quaternion(value: Any) -> tuple[float, ...]:
     norm = math.hypot(*values)
     if abs(norm - 1) > _UNIT_TOLERANCE:
         unit = [float(f"{x:.9g}") for x in _scaled(values, norm)] if norm else [1.0, 0.0, 0.0, 0.0]
-        raise ValueError(
-            f"must be a unit quaternion w x y z, got {list(values)} of norm {norm:.7g}; write {unit}"
-        )
+        raise ValueError(f"must be a unit quaternion w x y z, got {list(values)} of norm {norm:.7g}; write {unit}")
     return _scaled(values, norm)
 
 

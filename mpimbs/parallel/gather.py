@@ -29,7 +29,5 @@ class Gather:
 
     def __call__(self, part: Floats) -> Floats | None:
         """Give the whole vector on rank 0 (a buffer that is used again), None elsewhere. All ranks call."""
-        self._comm.Gatherv(
-            np.ascontiguousarray(part), (self._whole, self._counts) if self._comm.rank == 0 else None
-        )
+        self._comm.Gatherv(np.ascontiguousarray(part), (self._whole, self._counts) if self._comm.rank == 0 else None)
         return self._whole

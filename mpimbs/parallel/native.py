@@ -17,9 +17,7 @@ from numba import types
 from mpimbs.spatial.compiler import kernel
 
 PROC_NULL = int(MPI.PROC_NULL)
-_WIDE = MPI._sizeof(MPI.Comm) == ctypes.sizeof(
-    ctypes.c_void_p
-)  # Open MPI's handles are pointers, MPICH's are ints
+_WIDE = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)  # Open MPI's handles are pointers, MPICH's are ints
 _C_HANDLE = ctypes.c_void_p if _WIDE else ctypes.c_int
 _HANDLE = types.int64 if _WIDE else types.int32
 
@@ -81,9 +79,7 @@ def send_receive(channel, send, target, receive, source, tag):
     t = np.int32(tag)
     a = send.ctypes.data
     b = receive.ctypes.data
-    _SENDRECV(
-        a, n, double, np.int32(target), t, b, n, double, np.int32(source), t, comm, channel.status.ctypes.data
-    )
+    _SENDRECV(a, n, double, np.int32(target), t, b, n, double, np.int32(source), t, comm, channel.status.ctypes.data)
     channel.seconds[0] += _WTIME() - began
 
 

@@ -28,9 +28,7 @@ def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
     return _COST[joint_types]
 
 
-def split_chain(
-    costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TIP_RATIO
-) -> npt.NDArray[np.int64]:
+def split_chain(costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TIP_RATIO) -> npt.NDArray[np.int64]:
     """Cut a chain into one subchain a rank, of equal cost.
 
     Parameters
@@ -54,9 +52,7 @@ def split_chain(
     """
     n = len(costs)
     if size > n:
-        raise InputError(
-            f"{size} ranks for {n} bodies: every rank owns one body at least; start at most {n} ranks"
-        )
+        raise InputError(f"{size} ranks for {n} bodies: every rank owns one body at least; start at most {n} ranks")
     if not tip_ratio > 0.0 or not np.isfinite(tip_ratio):
         raise InputError(f"tip ratio must be a positive number, got {tip_ratio:g}")
     share = np.concatenate([[0.0], np.cumsum(costs)])

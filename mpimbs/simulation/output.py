@@ -163,6 +163,7 @@ def _write_model(file: h5py.File, system: System) -> None:
     names = [system.name_of(k) for k in range(system.n_bodies)]
     group.create_dataset("body", data=names, dtype=h5py.string_dtype())
     group.create_dataset("parent", data=system.parents())
+    group.create_dataset("center_of_mass", data=system.columns().center_of_mass).attrs["units"] = "m, body frame"
     kinds = np.array([kind.name for kind in JOINT_TYPES], dtype=object)[system.joint_types()]
     group.create_dataset("joint_type", data=kinds, dtype=h5py.string_dtype())
     q_offset, u_offset = system.offsets()

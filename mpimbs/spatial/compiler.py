@@ -47,9 +47,7 @@ def cache_folder() -> Path:
     name = digest.hexdigest()[:16]
     root = os.environ.get("MPIMBS_CACHE_DIR")
     base = (
-        Path(root)
-        if root
-        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpimbs" / "kernels"
+        Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpimbs" / "kernels"
     )
     for folder in (base / name, Path(tempfile.gettempdir()) / f"mpimbs-{os.getuid()}" / name):
         try:
@@ -102,9 +100,7 @@ def _interpreted(compiled: Dispatcher, done: dict[Dispatcher, Callable[..., Any]
         return done[compiled]
     source = compiled.py_func
     scope = dict(source.__globals__)
-    twin = types.FunctionType(
-        source.__code__, scope, source.__name__, source.__defaults__, source.__closure__
-    )
+    twin = types.FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
     done[compiled] = twin
     for name in source.__code__.co_names:
         if isinstance(scope.get(name), Dispatcher):

@@ -74,8 +74,7 @@ def _lower_binary(op: Any, instruction: str) -> None:
 
         def implementation(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             left, right = (
-                _as_vector(builder, sig.return_type, kind, value)
-                for kind, value in zip(sig.args, args, strict=True)
+                _as_vector(builder, sig.return_type, kind, value) for kind, value in zip(sig.args, args, strict=True)
             )
             return getattr(builder, instruction)(left, right, flags=_FLAGS)
 
@@ -121,9 +120,7 @@ def _load_lanes(typing_context: Any, like: Any, array: Any, index: Any) -> Any:
 @intrinsic
 def _store_lanes(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(
-            args[2], _pointer(context, builder, sig.args[0], args[0], args[1], value.vector)
-        ).align = 8
+        builder.store(args[2], _pointer(context, builder, sig.args[0], args[0], args[1], value.vector)).align = 8
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), lower

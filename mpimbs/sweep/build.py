@@ -130,9 +130,7 @@ def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
     axis = np.where(np.isnan(align), columns.axis[body], align)
     frame = turned_to(axis)
     body_frame = frame[body_step]
-    above = np.concatenate([body_frame, np.eye(3)[None] if boundary_frame is None else boundary_frame[None]])[
-        parent
-    ]
+    above = np.concatenate([body_frame, np.eye(3)[None] if boundary_frame is None else boundary_frame[None]])[parent]
     previous = np.concatenate([np.eye(3)[None], frame[:-1]])
     position = np.zeros((len(body), 3))
     rotation = np.swapaxes(frame, 1, 2) @ previous
@@ -185,8 +183,6 @@ def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
     steps[first_step[~carried], SOURCE] = junction[parent[~carried]]
     steps[body_step[branching], SINK] = junction[branching]
 
-    springs = Springs(
-        columns.stiffness.copy(), columns.damping.copy(), columns.torque.copy(), columns.rest.copy()
-    )
+    springs = Springs(columns.stiffness.copy(), columns.damping.copy(), columns.torque.copy(), columns.rest.copy())
     structure = Structure(steps, axes, np.ascontiguousarray(fixed).ravel(), pitch)
     return Build(structure, springs, len(branching) + 1, body_step, body_frame)

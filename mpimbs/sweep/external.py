@@ -74,9 +74,7 @@ class ExternalLoads:
             raw = given(t) if callable(given) else given
             value = np.broadcast_to(np.asarray(raw, dtype=float), (count,))
         except Exception as error:
-            raise SimulationError(
-                f"the {what} function of body '{name}' failed at t = {t:g} s: {error!r}"
-            ) from error
+            raise SimulationError(f"the {what} function of body '{name}' failed at t = {t:g} s: {error!r}") from error
         if not np.all(np.isfinite(value)):
             raise SimulationError(f"the {what} of body '{name}' is not finite at t = {t:g} s: {value}")
         return value

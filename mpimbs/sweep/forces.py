@@ -43,9 +43,7 @@ def deflection(zero, structure, step, q, rest):
     linear = (zero, zero, zero)
     if turn == 4:
         r = load_quaternion(zero, rest, item)
-        angular = rotation_vector(
-            quaternion_product((r[0], -r[1], -r[2], -r[3]), load_quaternion(zero, q, item))
-        )
+        angular = rotation_vector(quaternion_product((r[0], -r[1], -r[2], -r[3]), load_quaternion(zero, q, item)))
         if count == 6:
             linear = sub3(load3(zero, q, item + 4), load3(zero, rest, item + 4))
         return angular + linear

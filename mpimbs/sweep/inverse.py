@@ -44,9 +44,7 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
         inertia = load6(zero, structure.fixed, step * FIXED + 12)
         h = load3(zero, structure.fixed, step * FIXED + 18)
         m = load(zero, structure.fixed, (step * FIXED + 21) * n)
-        store6(
-            zero, loads, step * 6, add6(momentum(inertia, h, m, a), load6(zero, work.bias, step * BIAS + 6))
-        )
+        store6(zero, loads, step * 6, add6(momentum(inertia, h, m, a), load6(zero, work.bias, step * BIAS + 6)))
         sink = steps[step, SINK]
         if sink >= 0:
             store6(zero, work.junction, sink * JUNCTION + MOTION, a)
@@ -63,7 +61,5 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
         f = force_inward(load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9), f)
         source = steps[step, SOURCE]
         if source >= 0:
-            store6(
-                zero, work.junction, source * JUNCTION, add6(f, load6(zero, work.junction, source * JUNCTION))
-            )
+            store6(zero, work.junction, source * JUNCTION, add6(f, load6(zero, work.junction, source * JUNCTION)))
             f = none

@@ -59,9 +59,7 @@ class Workspace(NamedTuple):
     junction: Floats  # [junctions * JUNCTION]
 
 
-def workspace(
-    steps: int, speeds: int, junctions: int, width: int = 1, dtype: npt.DTypeLike = np.float64
-) -> Workspace:
+def workspace(steps: int, speeds: int, junctions: int, width: int = 1, dtype: npt.DTypeLike = np.float64) -> Workspace:
     """Allocate the arrays that an evaluation writes.
 
     Parameters

@@ -46,9 +46,7 @@ class Subchain:
         last = system.n_bodies if last is None else last
         self.columns: Columns = system.columns(first, last)
         inboard = build(system.columns(first - 1, first)).body_frame[0] if first > 0 else None
-        self.structure, self.springs, junctions, self._body_step, self._body_frame = build(
-            self.columns, inboard
-        )
+        self.structure, self.springs, junctions, self._body_step, self._body_frame = build(self.columns, inboard)
         self.first, self.last = first, last
         self.tip = last == system.n_bodies
         self.nq, self.nu = int(self.columns.q_offset[-1]), int(self.columns.u_offset[-1])
@@ -135,9 +133,7 @@ class Subchain:
         to_step = pose[:, :9].reshape(-1, 3, 3)
         return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._body_frame, 1, 2), pose[:, 9:].copy()
 
-    def energy_and_momentum(
-        self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST
-    ) -> Floats:
+    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
 
         Potential energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
@@ -146,9 +142,7 @@ class Subchain:
         passes.start(self.structure, self.work, q)
         pose = self._step_poses(boundary)
         twist = tuple(boundary[PLACE:BOUNDARY])
-        kinetic, potential, linear, angular = totals(
-            0.0, self.structure, self.work, u, tuple(gravity), twist, pose
-        )
+        kinetic, potential, linear, angular = totals(0.0, self.structure, self.work, u, tuple(gravity), twist, pose)
         potential += spring_energy(0.0, self.structure, self.springs, q)
         return np.array([kinetic, potential, *linear, *angular])
 

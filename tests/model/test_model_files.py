@@ -175,13 +175,9 @@ def rich_system(functions=False):
     turn /= np.linalg.norm(turn)
     system = System('quoted "name" \\ é', gravity=random.normal(size=3))
     inertia = (1 + random.random(), 1.5, 2, *(0.1 * random.random(3)))
-    joint = Joint(
-        type="helical", pitch=0.0, axis=random.normal(size=3), rotation=turn, q=0.1, rest=1 / 3, u=1e-300
-    )
+    joint = Joint(type="helical", pitch=0.0, axis=random.normal(size=3), rotation=turn, q=0.1, rest=1 / 3, u=1e-300)
     system.add(Body(name="screw", mass=1 / 3, inertia=inertia, joint=joint))
-    free = Joint(
-        type="free", q=[*turn, *random.random(3)], u=random.normal(size=6), damping=[0, 1, 2, 3, 4, 5]
-    )
+    free = Joint(type="free", q=[*turn, *random.random(3)], u=random.normal(size=6), damping=[0, 1, 2, 3, 4, 5])
     wrenches = [Wrench(force=random.normal(size=3), frame="world"), Wrench(moment=(0, 0, 1), point=(1, 2, 3))]
     system.add(Body(name="float", parent="world", mass=1e22, inertia=inertia, joint=free, wrench=wrenches))
     spring = Joint(type="spherical", stiffness=0.1, torque=(1, 2, 3))

@@ -40,10 +40,7 @@ def loop_expansion(system):
     bodies = list(system.bodies())
     joints = [b.joint for b in bodies]
     constant = [(0.0,) * j.kind.nu if callable(j.torque) else j.torque for j in joints]
-    blocks = {
-        name: sum((getattr(j, name) for j in joints), ())
-        for name in ("q", "rest", "u", "stiffness", "damping")
-    }
+    blocks = {name: sum((getattr(j, name) for j in joints), ()) for name in ("q", "rest", "u", "stiffness", "damping")}
     return {
         "parent": [-1 if b.parent == "world" else system.index_of(b.parent) for b in bodies],
         "joint_type": [[kind.name for kind in JOINT_TYPES].index(j.type) for j in joints],
@@ -246,9 +243,7 @@ def test_an_empty_system_is_not_valid():
 def test_a_body_without_inertia_is_not_valid():
     system = filled()
     system.add(body("tip", mass=0, inertia=[0] * 6))
-    with pytest.raises(
-        InputError, match="the last body 'tip' of a branch has no inertia, so its joint has nothing to"
-    ):
+    with pytest.raises(InputError, match="the last body 'tip' of a branch has no inertia, so its joint has nothing to"):
         system.validate()
     system.add(body("load"))
     with pytest.raises(InputError, match="a body without inertia, 'tip', leaves nothing to accelerate"):

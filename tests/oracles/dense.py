@@ -45,9 +45,7 @@ def rotation_of(quaternion: Array) -> Array:
 
 def quaternion_product(a: Array, b: Array) -> Array:
     """The Hamilton product a b of quaternions w x y z."""
-    return np.concatenate(
-        ([a[0] * b[0] - a[1:] @ b[1:]], a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))
-    )
+    return np.concatenate(([a[0] * b[0] - a[1:] @ b[1:]], a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:])))
 
 
 def rotation_vector(quaternion: Array) -> Array:
@@ -94,9 +92,7 @@ def prismatic(q: Array, u: Array, axis: Array, pitch: np.floating) -> JointMotio
 
 
 def helical(q: Array, u: Array, axis: Array, pitch: np.floating) -> JointMotion:
-    return JointMotion(
-        turn(axis, q[0]), pitch * q[0] * axis, columns_of(axis), columns_of(pitch * axis), O3, O3, u
-    )
+    return JointMotion(turn(axis, q[0]), pitch * q[0] * axis, columns_of(axis), columns_of(pitch * axis), O3, O3, u)
 
 
 def cylindrical(q: Array, u: Array, axis: Array, pitch: np.floating) -> JointMotion:
@@ -122,9 +118,7 @@ def spherical(q: Array, u: Array, axis: Array, pitch: np.floating) -> JointMotio
 
 
 def planar(q: Array, u: Array, axis: Array, pitch: np.floating) -> JointMotion:
-    return JointMotion(
-        turn(Z, q[2]), q[0] * X + q[1] * Y, columns_of(O3, O3, Z), columns_of(X, Y, O3), O3, O3, u
-    )
+    return JointMotion(turn(Z, q[2]), q[0] * X + q[1] * Y, columns_of(O3, O3, Z), columns_of(X, Y, O3), O3, O3, u)
 
 
 def free(q: Array, u: Array, axis: Array, pitch: np.floating) -> JointMotion:
@@ -142,8 +136,7 @@ def free(q: Array, u: Array, axis: Array, pitch: np.floating) -> JointMotion:
 
 
 FORMULAS: dict[str, JointFormula] = {
-    f.__name__: f
-    for f in (fixed, revolute, prismatic, helical, cylindrical, universal, spherical, planar, free)
+    f.__name__: f for f in (fixed, revolute, prismatic, helical, cylindrical, universal, spherical, planar, free)
 }
 
 
@@ -214,9 +207,7 @@ class Snapshot:
             for k in range(n)
         ]
         self.joint_frame = np.zeros((n, 3, 3), dtype=REAL)  # joint-frame components into world components
-        self.kinematics = Kinematics(
-            np.zeros((n, 3, 3), dtype=REAL), *(np.zeros((n, 3), dtype=REAL) for _ in range(4))
-        )
+        self.kinematics = Kinematics(np.zeros((n, 3, 3), dtype=REAL), *(np.zeros((n, 3), dtype=REAL) for _ in range(4)))
         for k in range(n):
             self._place(k)
 
@@ -328,9 +319,7 @@ def at_time(value: object, t: float) -> Array:
     return np.asarray(value(t) if callable(value) else value, dtype=float)
 
 
-def dense_accelerations(
-    system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0
-) -> Array:
+def dense_accelerations(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
     """Generalized accelerations [nu] in the model's order; `tau` [nu] adds to the joints' own forces."""
     return Snapshot(system, q, u).solve(tau, t)[0]
 

@@ -134,9 +134,7 @@ def joint(source: Source, type_name: str, springs: bool) -> Joint:
     return Joint(**fields)
 
 
-def build_system(
-    source: Source, n: int, chain: bool, types: Sequence[str], springs: bool, wrenches: bool
-) -> System:
+def build_system(source: Source, n: int, chain: bool, types: Sequence[str], springs: bool, wrenches: bool) -> System:
     """n bodies, at least one movable if `types` allow; those of a tree hang on any body or on the world."""
     system = System(name="random", gravity=tuple(vector(source, 10)))
     movable = [name for name in types if TYPES[name].nu] or types

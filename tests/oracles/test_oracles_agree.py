@@ -22,9 +22,7 @@ def error(ours: Array | float, reference: Array | float) -> float:
     return float(np.max(np.abs(np.subtract(ours, reference))) / max(np.max(np.abs(reference)), 1e-300))
 
 
-def assert_agree(
-    system: System, q: Array, u: Array, tau: Array, t: float = 0.0, limit: float = 1e-10
-) -> None:
+def assert_agree(system: System, q: Array, u: Array, tau: Array, t: float = 0.0, limit: float = 1e-10) -> None:
     """Both oracles give the same accelerations, energies, inertia matrix and inverse dynamics."""
     other = PinocchioOracle(system)
     udot = dense.dense_accelerations(system, q, u, tau, t)
@@ -83,9 +81,7 @@ def test_repeated_bodies() -> None:
 def test_functions_of_time() -> None:
     """Torques, moments and forces given as functions of time are taken at t."""
     system = System()
-    push = Wrench(
-        force=lambda t: (3 * t, 0, 1), moment=lambda t: (0, t, -t), point=(0.1, 0.2, 0.3), frame="world"
-    )
+    push = Wrench(force=lambda t: (3 * t, 0, 1), moment=lambda t: (0, t, -t), point=(0.1, 0.2, 0.3), frame="world")
     for k in range(3):
         joint = Joint(type="spherical", position=(0, -1, 0), torque=lambda t, k=k: (k * t, 1, t**2))
         system.add(name=f"b{k}", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=joint, wrench=(push,))
@@ -97,9 +93,7 @@ def test_functions_of_time() -> None:
         assert_agree(system, q, u, tau + 1, t)
         forces = dense.generalized_forces(system.columns(), q, u, tau, t)
         np.testing.assert_allclose(forces, expected)
-    assert (
-        error(dense.dense_accelerations(system, q, u, t=2.0), dense.dense_accelerations(system, q, u)) > 0.1
-    )
+    assert error(dense.dense_accelerations(system, q, u, t=2.0), dense.dense_accelerations(system, q, u)) > 0.1
 
 
 def test_pendulum() -> None:
@@ -136,15 +130,11 @@ def test_springs() -> None:
     # -2 along the joint frame's y and 6 along z, seen from a body turned about z by 0.8
     expected = (0, 0, -4 * 0.5, -2 * np.sin(0.8), -2 * np.cos(0.8), 6)
     np.testing.assert_allclose(force, expected, atol=1e-14)
-    _, same = dense.spring(
-        "spherical", -turned[1], turned[0], np.array([4.0, 4, 4])
-    )  # -q is the same rotation
+    _, same = dense.spring("spherical", -turned[1], turned[0], np.array([4.0, 4, 4]))  # -q is the same rotation
     np.testing.assert_allclose(same, expected[:3], atol=1e-14)
 
 
-def flow_rate(
-    function: Callable[..., Any], system: System, q: Array, u: Array, udot: Array, h: float = 1e-5
-) -> Array:
+def flow_rate(function: Callable[..., Any], system: System, q: Array, u: Array, udot: Array, h: float = 1e-5) -> Array:
     """Central difference of function(system, q, u) along the motion."""
     qdot = dense.coordinate_rates(system, q, u)
     ahead, behind = (np.array(function(system, q + s * qdot, u + s * udot)) for s in (h, -h))

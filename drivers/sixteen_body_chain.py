@@ -1,0 +1,184 @@
+"""The sixteen-body chain of Duan & Anderson, section 5: five cases of cuts, checked against an independent reference.
+
+    mpiexec -n 16 python drivers/sixteen_body_chain.py --folder results
+
+A case with K cuts runs on the first K + 1 ranks; all cases that the number of ranks allows are run: 0, 1, 3, 7 and 15 cuts on
+1, 2, 4, 8 and 16 ranks. The reference is Pinocchio's articulated-body algorithm integrated by scipy's DOP853, twice, with
+tolerances 1e-12 and 1e-13: the chain is chaotic, and where the two part the reference has nothing more to say.
+Figures 9 and 10 of the paper are drawn from the case with most cuts.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import h5py
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.model import system_from
+from mpimbs.parallel.agreement import abort_on_error
+from mpimbs.simulation.run import simulate
+from mpimbs.study.pictures import draw_coordinates, draw_energy, draw_motion, new_figure, save, trace_motion
+
+Floats = npt.NDArray[np.float64]
+CASES = {1: 0, 2: 1, 4: 3, 8: 7, 16: 15}  # ranks: cuts
+AGREEMENT = 1e-7  # rad: what a case must keep while the reference is converged
+CONVERGED = 1e-8  # rad: the references agree so far
+
+
+def reference(times: Floats, tolerance: float) -> Floats:
+    """Joint angles [times, 16] (rad) of the chain by Pinocchio and DOP853; nothing of this package is used."""
+    import pinocchio as pin
+    from scipy.integrate import solve_ivp
+
+    model = pin.Model()
+    model.gravity.linear = np.array([0.0, -9.81, 0.0])
+    body = pin.Inertia(1.0, np.array([0.0, -1.0, 0.0]), np.eye(3))
+    joint = 0
+    for k in range(16):
+        place = pin.SE3(np.eye(3), np.array([0.0, -2.0 if k else 0.0, 0.0]))
+        joint = model.addJoint(joint, pin.JointModelRZ(), place, f"joint{k + 1}")
+        model.appendBodyToJoint(joint, body, pin.SE3.Identity())
+    data = model.createData()
+    start = np.concatenate([np.full(12, 0.1745), np.full(4, -0.1745), np.zeros(16)])
+
+    def rate(t: float, y: Floats) -> Floats:
+        return np.concatenate([y[16:], pin.aba(model, data, y[:16], y[16:], np.zeros(16))])
+
+    solution = solve_ivp(rate, (0.0, times[-1]), start, "DOP853", times, rtol=tolerance, atol=tolerance)
+    return solution.y[:16].T
+
+
+def main(
+    folder: Path = Path("results"),
+    t_end: float = 10.0,
+    tolerance: float = 1e-11,
+    integrator: str = "8vr",
+    comm: MPI.Comm = MPI.COMM_WORLD,
+) -> dict[str, Any] | None:
+    """Run the cases and compare them with the reference.
+
+    Parameters
+    ----------
+    folder : Path
+        Where outputs, pictures and the table go.
+    t_end : float
+        Simulated time (s).
+    tolerance : float
+        Relative and absolute tolerance of the runs.
+    integrator : str
+        An adaptive integrator of `mpimbs run`.
+    comm : MPI.Comm
+        Its ranks; the cases use the first of them.
+
+    Returns
+    -------
+    dict or None
+        The table, on rank 0.
+    """
+    if comm.rank == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+    comm.Barrier()
+    ranks = [count for count in CASES if count <= comm.size]
+    for count in ranks:
+        part = comm.Split(0 if comm.rank < count else MPI.UNDEFINED)
+        if part != MPI.COMM_NULL:
+            simulate(
+                system_from("chain16"), t_end, part, integrator=integrator, rtol=tolerance, atol=tolerance,
+                every=t_end / 500, output=case_file(folder, count), force=True, poses=True, tip_ratio=1.0, progress=True,
+            )  # fmt: skip
+            part.Free()
+        comm.Barrier()
+    if comm.rank > 0:
+        return None
+    table = compare(folder, ranks)
+    (folder / "sixteen_body_chain.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    draw(folder, ranks[-1])
+    report(table)
+    return table
+
+
+def case_file(folder: Path, ranks: int) -> Path:
+    """Output file of a case."""
+    return folder / f"chain16_{CASES[ranks]}_cuts.h5"
+
+
+def compare(folder: Path, ranks: list[int]) -> dict[str, Any]:
+    """Largest differences of the joint angles from the reference while it is converged, case by case."""
+    with h5py.File(case_file(folder, ranks[0]), "r") as run:
+        times = run["time"][:]
+    best, other = reference(times, 1e-13), reference(times, 1e-12)
+    spread = np.abs(best - other).max(axis=1)
+    converged = int(np.argmax(np.append(spread, np.inf) > CONVERGED))
+    figure, axes = new_figure("Sixteen-body chain: differences of joint angles", "time (s)", "largest difference (rad)")
+    axes.semilogy(times[1:], spread[1:], "k--", label="reference, tolerance 1e-12 against 1e-13")
+    cases = []
+    for count in ranks:
+        with h5py.File(case_file(folder, count), "r") as run:
+            difference = np.abs(run["q"][:] - best).max(axis=1)
+            statistics = json.loads(run.attrs["statistics"])
+        axes.semilogy(times[1:], difference[1:], label=f"{CASES[count]} cuts, {count} ranks", lw=1.0)
+        worst = float(difference[:converged].max())
+        names = ("steps", "rejected", "evaluations", "energy_change", "seconds")
+        row = {"cuts": CASES[count], "ranks": count, "difference": worst, "agrees": worst <= AGREEMENT}
+        cases.append(row | {name: statistics[name] for name in names})
+    axes.axhline(AGREEMENT, color="tab:red", lw=0.8)
+    axes.legend()
+    save(figure, folder / "sixteen_body_chain_differences.png")
+    return {"t_end": float(times[-1]), "reference_converged_until": float(times[converged - 1]), "cases": cases}
+
+
+def draw(folder: Path, ranks: int) -> None:
+    """Draw figures 9 and 10 of the paper and the energy, from the case with most cuts."""
+    with h5py.File(case_file(folder, ranks), "r") as run:
+        save(draw_coordinates(run), folder / "figure9_coordinates.png")
+        save(draw_energy(run), folder / "sixteen_body_chain_energy.png")
+        figure = draw_motion(run)
+        save(figure, folder / "figure10_motion.png")
+        cuts = json.loads(run.attrs["settings"])["cuts"]
+        if len(cuts) > 2:
+            from matplotlib.figure import Figure
+
+            rows = int(np.ceil((len(cuts) - 1) / 4))
+            figure = Figure(figsize=(16, 4 * rows), layout="constrained")
+            for k, axes in enumerate(np.ravel(figure.subplots(rows, min(4, len(cuts) - 1)))):
+                if k + 1 < len(cuts):
+                    trace_motion(axes, run, np.arange(cuts[k], cuts[k + 1]))
+                    axes.set_title(f"subchain {k + 1}: bodies {cuts[k] + 1} to {cuts[k + 1]}")
+            save(figure, folder / "figure10_subchains.png")
+
+
+def report(table: dict[str, Any]) -> None:
+    """Print the table."""
+    print(
+        f"reference converged to {CONVERGED:g} rad until t = {table['reference_converged_until']:g} s of {table['t_end']:g} s"
+    )
+    print("cuts  ranks  steps  evaluations  wall s  energy change  difference from reference (rad)")
+    for row in table["cases"]:
+        wall = sum(row["seconds"].values())
+        verdict = "agrees" if row["agrees"] else f"DIFFERS by more than {AGREEMENT:g}"
+        print(
+            f"{row['cuts']:4d}  {row['ranks']:5d}  {row['steps']:5d}  {row['evaluations']:11d}  {wall:6.2f}"
+            f"  {row['energy_change']:13.1e}  {row['difference']:.1e}  {verdict}"
+        )
+
+
+@click.command(help=__doc__)
+@click.option("--folder", type=Path, default=Path("results"), show_default=True)
+@click.option("--t-end", type=float, default=10.0, show_default=True, help="Simulated time, s.")
+@click.option("--tolerance", type=float, default=1e-11, show_default=True)
+@click.option("--integrator", default="8vr", show_default=True)
+def _command(folder: Path, t_end: float, tolerance: float, integrator: str) -> None:
+    with abort_on_error(MPI.COMM_WORLD):
+        table = main(folder, t_end, tolerance, integrator)
+        if table is not None and not all(row["agrees"] for row in table["cases"]):
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    _command()

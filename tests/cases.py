@@ -1,0 +1,103 @@
+"""Systems and states that several tests share, and the sweeps run piece by piece in one process."""
+
+import functools
+from collections.abc import Callable
+from contextlib import closing
+
+import numpy as np
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import JOINT_TYPES, Joint, System
+from mpimbs.spatial.handles import join, solve_between
+from mpimbs.sweep.motion import join_turn
+from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.subchain import AT_REST, Subchain
+from oracles.dense import Array
+from oracles.random_systems import State, random_system
+
+GENERATORS = ("chain", "spatial_chain", "rope", "free_chain")
+
+
+def moving_state(system: System, seed: int = 0, size: float = 1.0) -> State:
+    """A state (q, u, tau) around the initial one of a system: displaced, moving, driven."""
+    c = system.columns()
+    rng = np.random.default_rng(seed)
+    q = c.q + size * rng.uniform(-0.5, 0.5, system.nq)
+    for k in np.flatnonzero([JOINT_TYPES[kind].quaternion for kind in c.joint_type]):
+        where = slice(c.q_offset[k], c.q_offset[k] + 4)
+        q[where] /= np.linalg.norm(q[where])
+    torque = size * float(np.mean(c.inertia[:, :3]))  # of the order that gives the bodies 1 rad/s^2
+    return q, c.u + size * rng.uniform(-1, 1, system.nu), torque * rng.uniform(-1, 1, system.nu)
+
+
+@functools.cache
+def mixed_chain(n: int, seed: int = 0) -> tuple[System, Array, Array, Array]:
+    """A random chain of all nine joint types, with springs and wrenches, and a state; (system, q, u, tau)."""
+    return random_system(seed, n, True, wrenches=True)
+
+
+def typed_chain(types: tuple[str, ...], seed: int, **options: bool) -> System:
+    """A random chain whose joints are of the given types in order."""
+    system = System(gravity=(1.0, -9.0, 3.0))
+    for k, name in enumerate(types):
+        body = random_system(1000 * seed + k, 1, True, [name], **options)[0].body(0)
+        system.add(body.model_copy(update={"name": f"b{k}", "parent": None}))
+    return system
+
+
+def isolated(system: System) -> System:
+    """The same system set free: no gravity, no wrenches, the first joint free, without spring, damper and torque.
+
+    Of a tree, the other bodies on the world are moved to the first.
+    """
+    free = System(gravity=(0, 0, 0))
+    for body in system.bodies():
+        changes: dict[str, object] = {"wrench": ()}
+        if not free.n_bodies:
+            changes["joint"] = Joint(type="free")
+        elif body.parent == "world":
+            changes["parent"] = system.name_of(0)
+        free.add(body.model_copy(update=changes))
+    return free
+
+
+def accelerations(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
+    """Accelerations by the sweeps on this process alone."""
+    with closing(Dynamics(system)) as dynamics:
+        return dynamics.accelerations(q, u, tau, t)
+
+
+def along_motion(function: Callable[[Array, Array], Array], rates: Array, udot: Array, q: Array, u: Array) -> Array:
+    """Rate of a function of (q, u) along the motion: central difference, exact to about 1e-9 relative."""
+    h = 1e-5
+    ahead, behind = (np.asarray(function(q + s * rates, u + s * udot)) for s in (h, -h))
+    return (ahead - behind) / (2 * h)
+
+
+def in_pieces(system: System, cuts: list[int], q: Array, u: Array, tau: Array) -> Array:
+    """Accelerations [nu] by pieces of a chain one after the other in this process, joined from the right.
+
+    The plainest use of the handle equations: what a coupling over ranks has to agree with.
+    """
+    q_at, u_at = system.offsets()
+    pieces = [Subchain(system, a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [(slice(q_at[p.first], q_at[p.last]), slice(u_at[p.first], u_at[p.last])) for p in pieces]
+    turn, blocks = AT_REST[:TURNING].copy(), []
+    for piece, (mine, ours) in zip(pieces, parts, strict=True):
+        relative = piece.start(q[mine], u[ours])
+        blocks.append(piece.inward(q[mine], u[ours], tau[ours], turn).copy())
+        join_turn(0.0, turn, relative, turn)
+    outboard = [blocks[-1]]
+    for block in blocks[-2::-1]:
+        outboard.insert(0, np.empty_like(block))
+        join(block, outboard[1], outboard[0])
+    udot = np.empty(system.nu)
+    loads = np.zeros(12)
+    loads[3:6] = [-g for g in system.gravity]
+    for i, (piece, (mine, ours)) in enumerate(zip(pieces, parts, strict=True)):
+        shared = np.zeros(6)
+        if i + 1 < len(pieces):
+            solve_between(blocks[i], outboard[i + 1], loads[:6], np.zeros(6), shared, loads[6:])
+        piece.outward(q[mine], u[ours], loads, udot[ours], np.empty(piece.nq))
+        loads[:6], loads[6:] = shared, 0.0
+    return udot

@@ -1,0 +1,121 @@
+"""How tests run on several ranks: who prints, how a failure or a hang on one rank ends the job, compile once."""
+
+import faulthandler
+import os
+import sys
+import time
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+
+WORLD = MPI.COMM_WORLD
+TIME_LIMIT = float(os.environ.get("TEST_TIME_LIMIT", "120"))  # s for one test; a marker `time_limit(s)` overrides it
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "time_limit(seconds): ends the job if the test takes longer")
+    # The true stderr: while a test runs, pytest has another file in its place.
+    config.stash[STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Only rank 0 shows progress: the reporter of the others writes into nothing."""
+    reporter: Any = session.config.pluginmanager.getplugin("terminalreporter")
+    if WORLD.rank > 0 and reporter is not None:
+        reporter._tw._file = open(os.devnull, "w")  # noqa: SIM115 (closed with the process)
+
+
+# --- a failure on one rank ends the job, since the others may wait for it forever -------------------------------------
+
+
+def _end_job(config: pytest.Config, where: str, text: str) -> None:
+    if WORLD.size == 1:
+        return
+    sys.stdout.flush()
+    message = f"\n[rank {WORLD.rank} of {WORLD.size}] {where} failed; the job ends here\n{text}\n"
+    os.write(config.stash[STDERR], message.encode())
+    time.sleep(0.5)  # for mpiexec to forward it
+    WORLD.Abort(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        _end_job(item.config, f"{item.nodeid} ({report.when})", report.longreprtext)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.failed:
+        _end_job(collector.config, f"collection of {collector.nodeid}", report.longreprtext)
+    return report
+
+
+def pytest_internalerror(excrepr: object, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    if WORLD.size > 1:
+        os.write(2, f"\n[rank {WORLD.rank} of {WORLD.size}] pytest failed\n{excrepr}\n".encode())
+        time.sleep(0.5)
+        WORLD.Abort(1)
+
+
+# --- a hang ends the job too, even in C code ---------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    marker = item.get_closest_marker("time_limit")
+    limit = marker.args[0] if marker else TIME_LIMIT
+    faulthandler.dump_traceback_later(limit, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+# --- kernels are compiled by one rank of each node, before the first test, and loaded by all ---------------------------
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if not session.config.option.collectonly and "mpimbs.sweep.passes" in sys.modules:
+        from mpimbs.parallel.agreement import first_on_node
+
+        first_on_node(WORLD, _use_all_passes)
+
+
+def _use_all_passes() -> None:
+    import numpy as np
+
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.model import system_from
+    from mpimbs.spatial.handles import join, solve_between
+    from mpimbs.sweep.subchain import AT_REST, Subchain
+
+    system = system_from("chain:2")
+    dynamics = Dynamics(system)
+    dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
+    dynamics.energy_and_momentum(dynamics.subchain.q, dynamics.subchain.u)
+    dynamics.close()
+    piece = Subchain(system, 0, 1)
+    piece.start(piece.q, piece.u)
+    block = piece.inward(piece.q, piece.u, np.zeros(1), AT_REST[:12])
+    piece.outward(piece.q, piece.u, np.zeros(12), np.zeros(1), np.zeros(1))
+    piece.inverse_dynamics(piece.q, piece.u, np.zeros(1), np.zeros(3))
+    join(block, block, block.copy())
+    solve_between(block, block, np.zeros(6), np.zeros(6), np.zeros(6), np.zeros(6))
+
+
+@pytest.fixture(scope="session")
+def comm() -> Iterator[MPI.Comm]:
+    """A communicator of the tests' own over all ranks."""
+    duplicate = WORLD.Dup()
+    yield duplicate
+    duplicate.Free()

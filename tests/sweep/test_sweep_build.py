@@ -1,0 +1,75 @@
+"""The arrays that the sweeps run over: frames, order, junctions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpimbs.model import system_from
+from mpimbs.sweep.build import build, depth_first, turned_to
+from mpimbs.sweep.structure import CARRIED, SINK, SOURCE
+from oracles.random_systems import SETTINGS, random_system
+from tolerances import assert_close
+
+
+@SETTINGS
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=40))
+def test_depth_first(draws: list[int]) -> None:
+    """Every body once, each subtree in one stretch, and of several children the last added last."""
+    parent = np.array([draw % (k + 1) - 1 for k, draw in enumerate(draws)])
+    order = depth_first(parent)
+    assert sorted(order) == list(range(len(parent)))
+    rank = np.argsort(order)
+    assert all(parent[k] < 0 or rank[parent[k]] < rank[k] for k in range(len(parent)))
+    size = np.ones(len(parent), int)
+    for k in range(len(parent) - 1, 0, -1):
+        if parent[k] >= 0:
+            size[parent[k]] += size[k]
+    for k in range(len(parent)):
+        stretch = order[rank[k] : rank[k] + size[k]]
+        assert all(j == k or parent[j] in stretch for j in stretch), f"subtree of body {k} is torn: {order}"
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("axis", range(3))
+def test_frames_of_coordinate_axes_are_permutations(axis: int, sign: float) -> None:
+    frame = turned_to(sign * np.eye(3)[axis][None])[0]
+    assert set(np.abs(frame).ravel()) == {0.0, 1.0}
+    assert np.array_equal(frame[:, 2], sign * np.eye(3)[axis])
+    assert np.linalg.det(frame) == 1.0
+
+
+def test_frames_of_any_axis() -> None:
+    axes = np.random.default_rng(0).normal(size=(50, 3))
+    axes /= np.linalg.norm(axes, axis=1, keepdims=True)
+    frames = turned_to(axes)
+    assert_close("z columns", frames[:, :, 2], axes, "rounding")
+    assert_close("F^T F", np.swapaxes(frames, 1, 2) @ frames, np.broadcast_to(np.eye(3), frames.shape), "rounding")
+    assert_close("determinants", np.linalg.det(frames), np.ones(50), "rounding")
+
+
+def test_a_chain_has_no_junction_but_the_boundary() -> None:
+    built = build(system_from("spatial_chain:6").columns())
+    assert built.junctions == 1
+    assert built.structure.steps[:, SOURCE].tolist() == [0] + [CARRIED] * 5
+    assert built.structure.steps[:, SINK].tolist() == [-1] * 6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_junctions_of_a_tree(seed: int) -> None:
+    """A step takes its motion from the step before it or from a junction that its parent has filled before."""
+    system = random_system(seed, 20, False)[0]
+    built = build(system.columns())
+    steps, parent = built.structure.steps, system.columns().parent
+    carrier = {int(step): body for body, step in enumerate(built.body_step)}
+    filled = {0: -1}
+    first = 0
+    for body in np.argsort(built.body_step):
+        source = steps[first, SOURCE]
+        got = carrier[first - 1] if source == CARRIED else filled[source]
+        assert got == parent[body], f"body {body} hangs on {got} in place of {parent[body]}"
+        last = int(built.body_step[body])
+        if steps[last, SINK] >= 0:
+            filled[int(steps[last, SINK])] = int(body)
+        first = last + 1
+    assert len(filled) == built.junctions

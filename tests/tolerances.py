@@ -1,0 +1,57 @@
+"""The tolerances of all tests of numbers, each with its reason, and the one way to compare by them.
+
+Errors are the largest difference over the largest magnitude of the reference (or of a given scale).
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpi_helpers import parallel_assert
+from mpi4py import MPI
+
+TOLERANCE: dict[str, tuple[float, str]] = {
+    "exact": (0.0, "the same operations in the same order"),
+    "rounding": (1e-14, "a few operations on numbers of order one"),
+    "dense": (1e-12, "the oracle is right to the last digit; the sweeps lose some by the condition of the system"),
+    "long": (1e-12, "the sweeps are backward stable: their error does not grow with the length of a chain"),
+    "pinocchio": (1e-10, "Pinocchio itself loses up to six digits in chains of a dozen joints of several axes"),
+    "round trip": (1e-12, "forward and inverse dynamics share their velocity terms, relative to the largest force"),
+    "responses": (1e-11, "a 13x13 solution with responses of the dense oracle, each right to about 1e-15"),
+    "join": (1e-12, "6x6 solutions with a matrix whose eigenvalues are at least 1"),
+    "difference": (
+        1e-7,
+        "central differences with a step of 1e-5: 1e-10 of truncation and 1e-11 of rounding, amplified",
+    ),
+}
+
+
+def error(ours: ArrayLike, reference: ArrayLike, scale: float | None = None) -> float:
+    """Largest difference relative to the largest magnitude of the reference, or to `scale`; NaN counts as infinite."""
+    a, b = np.asarray(ours, float), np.asarray(reference, float)
+    if a.shape != b.shape:
+        return np.inf
+    if a.size == 0 or np.array_equal(a, b):
+        return 0.0
+    size = np.max(np.abs(b)) if scale is None else scale
+    value = float(np.max(np.abs(a - b)) / max(size, 1e-300))
+    return value if np.isfinite(value) else np.inf
+
+
+def assert_close(
+    what: str,
+    ours: ArrayLike,
+    reference: ArrayLike,
+    tolerance: str,
+    scale: float | None = None,
+    comm: MPI.Comm = MPI.COMM_SELF,
+) -> None:
+    """Assert that a quantity agrees with its reference on all ranks of `comm`, which all call."""
+    __tracebackhide__ = True
+    limit, reason = TOLERANCE[tolerance]
+    found = error(ours, reference, scale)
+    message = f"{what}: relative error {found:.2e} exceeds {limit:.0e} ({tolerance}: {reason})"
+    parallel_assert(found <= limit, f"{message}\nours {_short(ours)}\nreference {_short(reference)}", comm)
+
+
+def _short(values: ArrayLike) -> str:
+    return np.array2string(np.asarray(values, float), threshold=20, precision=9)

@@ -1,0 +1,43 @@
+"""Dynamics of articulated rigid-body systems on distributed memory.
+
+Examples
+--------
+>>> system = System("pendulum")
+>>> bob = system.add(name="bob", mass=1, inertia=(1, 1, 1, 0, 0, 0), center_of_mass=(0, -1, 0), joint={"q": 0.1})
+>>> result = simulate(system, t_end=10)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import Body, Joint, Loop, System, Wrench, read_system, system_from, write_system
+
+if TYPE_CHECKING:
+    from mpimbs.simulation.run import simulate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Body",
+    "Dynamics",
+    "InputError",
+    "Joint",
+    "Loop",
+    "SimulationError",
+    "System",
+    "Wrench",
+    "read_system",
+    "simulate",
+    "system_from",
+    "write_system",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `simulate` when it is asked for: only time integration needs PETSc."""
+    if name == "simulate":
+        from mpimbs.simulation.run import simulate
+
+        return simulate
+    raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")

@@ -67,7 +67,8 @@ def pytest_internalerror(excrepr: object, excinfo: pytest.ExceptionInfo[BaseExce
         WORLD.Abort(1)
 
 
-# --- a hang ends the job too, even in C code ---------------------------------------------------------------------------
+# --- a hang ends the job too, even in C code
+---------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
@@ -81,7 +82,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         faulthandler.cancel_dump_traceback_later()
 
 
-# --- kernels are compiled by one rank of each node, before the first test, and loaded by all ---------------------------
+# --- kernels are compiled by one rank of each node, before the first test, and loaded by all
+---------------------------
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

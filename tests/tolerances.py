@@ -18,6 +18,9 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "round trip": (1e-12, "forward and inverse dynamics share their velocity terms, relative to the largest force"),
     "responses": (1e-11, "a 13x13 solution with responses of the dense oracle, each right to about 1e-15"),
     "join": (1e-12, "6x6 solutions with a matrix whose eigenvalues are at least 1"),
+    "ranks": (1e-12, "all numbers of ranks solve the same equations: only roundings differ"),
+    "boundary": (1e-10, "random equations, worse conditioned than those of bodies; both sides by LU"),
+    "galilean": (1e-13, "linear velocity enters once, as w x v at the base, and not along the chain"),
     "difference": (
         1e-7,
         "central differences with a step of 1e-5: 1e-10 of truncation and 1e-11 of rounding, amplified",

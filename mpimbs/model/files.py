@@ -126,8 +126,8 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
-        names = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-        raise InputError(f"there is no such file{suggest(path.name, names)}") from None
+        names = [file.name for file in path.parent.glob("*.toml") if file.name != "pyproject.toml"]
+        raise InputError(f"there is no such file{suggest(path.name, names) or '; check its name'}") from None
     except IsADirectoryError:
         raise InputError("is a folder; name the model file in it") from None
     except OSError as error:

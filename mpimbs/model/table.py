@@ -69,7 +69,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {' or '.join(repr(name) for name in close)}?"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"; known are {shown}" if names else ""
+    return f"; choose one of {shown}" if names else ""
 
 
 def number(value: Any) -> float:

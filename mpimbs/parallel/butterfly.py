@@ -27,10 +27,10 @@ def schedule(rank: int, size: int) -> npt.NDArray[np.int64]:
     Returns
     -------
     array [levels, 5]
-        Rank to receive from; rank to send to; another one to send to; message tag; whether the rank is in the left group.
-        PROC_NULL stands where there is none.
+        Rank to receive from; rank to send to; another one to send to; message tag; whether the rank is in the left
+        group. PROC_NULL stands where there is none.
     """
-    rows = []
+    rows: list[tuple[int, ...]] = []
     low, high = 0, size
     while high - low > 1:
         middle = low + (high - low + 1) // 2

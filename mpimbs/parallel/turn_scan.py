@@ -54,7 +54,8 @@ class TurnScan:
         Parameters
         ----------
         turn : array [TURNING]
-            Boundary turn of this rank's subchain: rotation from handle 1 to 2, relative angular velocity. All ranks call.
+            Boundary turn of this rank's subchain: rotation from handle 1 to 2, relative angular velocity. All ranks
+            call.
 
         Returns
         -------

@@ -8,11 +8,9 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES
 
-# Cost of a body's evaluation: its step, and each degree of freedom eliminated, in the same unit.
-STEP_COST = 1.0
-AXIS_COST = 0.6
-# Cost of a body inside a subchain with neighbours outboard, over that of one on the tip's, whose sweep carries no handle 2.
-TIP_RATIO = 2.0
+# Cost of a body's evaluation: its step, and each degree of freedom eliminated, in the same unit. STEP_COST = 1.0
+AXIS_COST = 0.6 # Cost of a body inside a subchain with neighbours outboard, over that of one on the tip's, whose
+sweep carries no handle 2. TIP_RATIO = 2.0
 
 _COST = np.array([STEP_COST * len(kind.steps) + AXIS_COST * kind.nu for kind in JOINT_TYPES])
 

@@ -1,9 +1,9 @@
 """Time integration of a distributed system by PETSc TS: one step at a time, samples hit exactly, quaternions kept unit.
 
-How quaternions stay unit without spoiling the order: the kinematics use q / |q|, and qdot = q (0, w) / 2 is linear in q, so
-the equations of motion do not change when a quaternion is scaled, and no more does a Runge-Kutta step, which commutes with
-a linear change of variables. Scaling every quaternion back to unit length after a step therefore changes nothing in the
-motion but rounding: it takes away the length, in which alone the error of the length lives.
+How quaternions stay unit without spoiling the order: the kinematics use q / |q|, and qdot = q (0, w) / 2 is linear in
+q, so the equations of motion do not change when a quaternion is scaled, and no more does a Runge-Kutta step, which
+commutes with a linear change of variables. Scaling every quaternion back to unit length after a step therefore
+changes nothing in the motion but rounding: it takes away the length, in which alone the error of the length lives.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class Accuracy(NamedTuple):
         if not INTEGRATORS[integrator].adaptive:
             adaptive = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.adaptive)
             raise InputError(
-                f"integrator '{integrator}' has no error estimate: give a fixed step with --dt, or choose one of {adaptive}"
+                f"integrator '{integrator}' has no error estimate: give a fixed step with --dt, "
+                f"or choose one of {adaptive}"
             )
         if not (0.0 < self.rtol < 1.0 and 0.0 < self.atol < np.inf):
             raise InputError(f"tolerances must be positive, rtol below 1; got rtol {self.rtol:g}, atol {self.atol:g}")
@@ -240,8 +241,8 @@ class Integrator:
         if self._has_quaternions:
             self._state[:] = self._vector.array_r
             quaternions = self._state[: self._nq]
-            error = make_quaternions_unit(0.0, self._dynamics.subchain.structure, quaternions)
-            self.norm_error = max(self.norm_error, error)
+            left_by_step = make_quaternions_unit(0.0, self._dynamics.subchain.structure, quaternions)
+            self.norm_error = max(self.norm_error, left_by_step)
             self._vector.setArray(self._state)
         reached = last and abs(target - self.time) <= 1e-6 * step
         if reached:

@@ -59,7 +59,8 @@ class Progress:
             self._shown = now
             left = elapsed * (self._t_end - t) / max(t, 1e-300)
             print(
-                f"t = {t:.4g} of {self._t_end:g} s, {steps} steps, {t / elapsed:.3g} x real time, about {left:.0f} s left",
+                f"t = {t:.4g} of {self._t_end:g} s, {steps} steps, {t / elapsed:.3g} x real time, "
+                f"about {left:.0f} s left",
                 file=self._stream,
                 flush=True,
             )

@@ -221,7 +221,7 @@ class _Recorder:
         self._kinetic = max(self._kinetic, float(energy[0]))
         self._change = max(self._change, abs(total - self._first_energy))
         self._result.energy_change = self._change / self._kinetic if self._kinetic > 0.0 else 0.0
-        violation = dynamics.comm.reduce(norm_error, MPI.MAX)
+        violation = dynamics.comm.allreduce(norm_error, MPI.MAX)
         whole_q, whole_u = dynamics.gather_q(q), dynamics.gather_u(u)
         poses = self._poses(q, u) if self._gather_poses is not None else None
         if whole_q is not None and whole_u is not None:

@@ -1,7 +1,7 @@
 """The handle equations of a subchain, and their product: what every coupling works on.
 
-A subchain has an inboard handle 1, on the parent side of its first joint, and an outboard handle 2, the frame of its last
-body. Its equations in the mixed form, spatial vectors with the angular part first, loads acting on the subchain:
+A subchain has an inboard handle 1, on the parent side of its first joint, and an outboard handle 2, the frame of its
+last body. Its equations in the mixed form, spatial vectors with the angular part first, loads acting on the subchain:
 
     f1 = I A1 - E f2 + p            A2 = E^T A1 + W f2 + c
 

@@ -1,8 +1,8 @@
 """The number types of the kernels: a double, or `Lanes`, W doubles side by side in one SIMD register.
 
-A kernel never names its type: it is given a `zero` of it, loads and stores through `load` and `store`, and computes with
-the ordinary operators. Arrays for W lanes are interleaved, [item, lane], so the stride of an item is `width(zero)`.
-Called uncompiled, the functions here take any Python number.
+A kernel never names its type: it is given a `zero` of it, loads and stores through `load` and `store`, and computes
+with the ordinary operators. Arrays for W lanes are interleaved, [item, lane], so the stride of an item is
+`width(zero)`. Called uncompiled, the functions here take any Python number.
 """
 
 from __future__ import annotations
@@ -210,41 +210,41 @@ def atan2(y: Any, x: Any) -> Any:
 
 
 @overload(zero_lanes, prefer_literal=True)
-def _overload_zero_lanes_literal(width):  # type: ignore[no-untyped-def]
+def _overload_zero_lanes_literal(width):
     if isinstance(width, types.IntegerLiteral):
         return lambda width: _zero_lanes(width)
     return None
 
 
 @overload(load)
-def _overload_load(zero, array, index):  # type: ignore[no-untyped-def]
+def _overload_load(zero, array, index):
     if isinstance(zero, Lanes):
         return lambda zero, array, index: _load_lanes(zero, array, index)
     return lambda zero, array, index: array[index]
 
 
 @overload(store)
-def _overload_store(array, index, value):  # type: ignore[no-untyped-def]
+def _overload_store(array, index, value):
     if isinstance(value, Lanes):
         return lambda array, index, value: _store_lanes(array, index, value)
 
-    def plain(array, index, value):  # type: ignore[no-untyped-def]
+    def plain(array, index, value):
         array[index] = value
 
     return plain
 
 
 @overload(width)
-def _overload_width(zero):  # type: ignore[no-untyped-def]
+def _overload_width(zero):
     count = zero.width if isinstance(zero, Lanes) else 1
     return lambda zero: count
 
 
 @overload(sincos)
-def _overload_sincos(angle):  # type: ignore[no-untyped-def]
+def _overload_sincos(angle):
     if isinstance(angle, Lanes):
 
-        def lanes(angle):  # type: ignore[no-untyped-def]
+        def lanes(angle):
             sine = angle
             cosine = angle
             for lane in range(width(angle)):
@@ -258,10 +258,10 @@ def _overload_sincos(angle):  # type: ignore[no-untyped-def]
 
 
 @overload(sqrt)
-def _overload_sqrt(value):  # type: ignore[no-untyped-def]
+def _overload_sqrt(value):
     if isinstance(value, Lanes):
 
-        def lanes(value):  # type: ignore[no-untyped-def]
+        def lanes(value):
             root = value
             for lane in range(width(value)):
                 root = _insert(root, lane, np.sqrt(_extract(value, lane)))
@@ -272,10 +272,10 @@ def _overload_sqrt(value):  # type: ignore[no-untyped-def]
 
 
 @overload(atan2)
-def _overload_atan2(y, x):  # type: ignore[no-untyped-def]
+def _overload_atan2(y, x):
     if isinstance(y, Lanes):
 
-        def lanes(y, x):  # type: ignore[no-untyped-def]
+        def lanes(y, x):
             angle = y
             for lane in range(width(y)):
                 angle = _insert(angle, lane, np.arctan2(_extract(y, lane), _extract(x, lane)))

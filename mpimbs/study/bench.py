@@ -18,8 +18,8 @@ def bench(
 ) -> dict[str, Any]:
     """Time one evaluation of forward dynamics at a moving state; all ranks call together.
 
-    Speeds are u_k = 0.1 sin(k), so that the velocity terms are at work. An evaluation begins when the last rank is ready
-    and ends when the slowest one is done.
+    Speeds are u_k = 0.1 sin(k), so that the velocity terms are at work. An evaluation begins when the last rank is
+    ready and ends when the slowest one is done.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""From a model's columns to the arrays of the sweeps: frames turned so that joint axes are unit axes, depth-first order."""
+"""From a model's columns to the arrays of the sweeps: frames turned so that joint axes are unit axes, depth-first
+order."""
 
 from __future__ import annotations
 

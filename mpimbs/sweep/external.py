@@ -40,7 +40,9 @@ class ExternalLoads:
         self.any = bool(self._torques or self._wrenches)
 
     def apply(self, t: float, q: Floats, turn: Floats, tau: Floats) -> None:
-        """Add the prescribed torques to `tau` [nu] and set the wrenches, at time `t` (s); `turn` [TURNING] is that of handle 1.
+        """Add the prescribed torques to `tau` [nu] and set the wrenches, at time `t` (s).
+
+        `turn` [TURNING] is the boundary turn of handle 1.
 
         Raises
         ------

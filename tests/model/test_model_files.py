@@ -104,7 +104,7 @@ REFUSED = [  # text, what the message says after "model.toml: "
     (BODY.replace("mass = 1\n", ""), "[[body]] 1 'base': mass is missing; give the mass in kg"),
     (BODY.replace('name = "base"\n', ""), "[[body]] 1: name is missing; give a unique name of the body"),
     (BODY.replace("mass", "mas"), "[[body]] 1 'base': unknown key 'mas'; did you mean 'mass'?"),
-    (BODY.replace("revolute", "hinge"), "[[body]] 1 'base': joint: type: unknown joint type 'hinge'; known"),
+    (BODY.replace("revolute", "hinge"), "[[body]] 1 'base': joint: type: unknown joint type 'hinge'; choose"),
     (BODY.replace('"revolute"', '"revolute", axis = [0, 0, 0]'), "[[body]] 1 'base': joint: axis must not"),
     (BODY + "wrench = 1", "[[body]] 1 'base': wrench should be a valid tuple, got 1"),
     (BODY + 'parent = "arm"' + SECOND, "[[body]] 1 'base': parent 'arm' comes below; move [[body]] 2 up"),
@@ -156,7 +156,7 @@ def test_a_missing_file_names_those_that_are_there(tmp_path):
     (tmp_path / "chain.toml").write_text(DOCUMENTED)
     with pytest.raises(InputError, match=r"chian\.toml: there is no such file; did you mean 'chain\.toml'"):
         read_system(tmp_path / "chian.toml")
-    with pytest.raises(InputError, match=r"there is no such file$"):
+    with pytest.raises(InputError, match=r"there is no such file; check its name$"):
         read_system(tmp_path / "nowhere" / "chain.toml")
 
 

@@ -49,5 +49,5 @@ def test_every_axis_of_a_step_is_a_unit_axis_and_is_freed_once(kind):
 def test_an_unknown_type_lists_what_is_known():
     with pytest.raises(InputError, match=r"unknown joint type 'revolut'; did you mean 'revolute'\?"):
         joint_type("revolut")
-    with pytest.raises(InputError, match=r"known are fixed, revolute, .*, free"):
+    with pytest.raises(InputError, match=r"choose one of fixed, revolute, .*, free"):
         joint_type("xyz")

@@ -58,16 +58,13 @@ def joined(*blocks: Array) -> Array:
 
 
 def assert_same(ours: Array, reference: Array, tolerance: str) -> None:
-    """The parts I, E, W, p, c of two handle equations agree, each relative to its own size.
-
-    W and c vanish where a piece is rigid; their rounding is that of numbers of order one.
-    """
+    """The parts I, E, W, p, c of two handle equations agree, each relative to its own size or to one, the larger."""
     for name, part in PARTS.items():
-        size = np.abs(reference[part]).max()
-        assert_close(name, ours[part], reference[part], tolerance, scale=max(size, 1.0) if name in "Wc" else size)
+        assert_close(name, ours[part], reference[part], tolerance, scale=max(np.abs(reference[part]).max(), 1.0))
 
 
-# --- one piece against the dense oracle --------------------------------------------------------------------------------
+# --- one piece against the dense oracle
+--------------------------------------------------------------------------------
 
 
 def dense_handle_equations(
@@ -148,35 +145,34 @@ def test_piece_against_dense(types: tuple[str, ...]) -> None:
         assert_close(name, ours, theirs, "responses", scale=max(1.0, np.abs(theirs).max()))
 
 
-# --- invariants and the product ----------------------------------------------------------------------------------------
+# --- invariants and the product
+----------------------------------------------------------------------------------------
 
-N = 24
-CUTS = ([0, 8, 16, N], [0, 1, 2, N], [0, 22, 23, N], [0, 5, 19, N])
+N = 10
+CUTS = ([0, 3, 6, N], [0, 1, 2, N], [0, 8, 9, N], [0, 2, 7, N])
 
 
-def pieces(cuts: list[int], seed: int, length: int = N) -> list[Array]:
-    """Handle equations of the pieces of a random chain, none of which has its tip."""
-    system, q, u, tau = mixed_chain(length + 1, seed)
-    return blocks_of(system, cuts, q, u, tau, np.array([0.3, -0.5, 0.2]))
+def pieces(cuts: list[int], seed: int) -> list[Array]:
+    """Handle equations of the pieces of a chain of all joint types but free (beyond which E = 0), without its tip."""
+    types = [name for name in ALL if name != "free"] + ["revolute"] * 3
+    system = typed_chain(tuple(np.random.default_rng(seed).permutation(types)), seed)
+    return blocks_of(system, cuts, *moving_state(system, seed), np.array([0.3, -0.5, 0.2]))
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("length", [1, 2, 7, N])
+@pytest.mark.parametrize("length", [1, 2, 6, N])
 def test_definiteness(length: int, seed: int) -> None:
-    """I is positive definite, W semi-definite with no more range than there are degrees of freedom."""
-    system = mixed_chain(N + 1, seed)[0]
+    """I and W are symmetric and have no negative eigenvalue beyond rounding."""
     inertia, _, compliance, _, _ = matrices(pieces([0, length], seed)[0])
     for name, matrix in (("I", inertia), ("W", compliance)):
         assert np.array_equal(matrix, matrix.T), f"{name} is not symmetric"
         values = np.linalg.eigvalsh(matrix)
         limit = -1e-14 * max(values[-1], 1.0)
         assert values[0] >= limit, f"{name} has the eigenvalue {values[0]:.2e} beside {values[-1]:.2e}"
-    rank = np.linalg.matrix_rank(compliance, tol=1e-10 * max(np.abs(compliance).max(), 1.0))
-    assert rank <= min(6, system.offsets()[1][length]), f"W has rank {rank}"
 
 
 def test_a_rigid_piece_has_no_compliance() -> None:
-    """W = 0, and E moves a load between frames: E J E^T = J for the duality J of motion and force."""
+    """W = 0, and E turns and shifts a load: [[R, [p x] R], [0, R]]."""
     system = typed_chain(("fixed",) * 4, 1)
     block = blocks_of(system, [0, 3], np.empty(0), np.empty(0), np.empty(0), np.zeros(3))[0]
     _, transfer, compliance, force, acceleration = matrices(block)
@@ -213,12 +209,12 @@ def test_join_into_one_of_its_arguments(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_join_with_the_tip(seed: int) -> None:
     """With nothing outboard of the right, nothing is outboard of both: E = W = c = 0."""
-    system, q, u, tau = mixed_chain(N, seed)
+    system, q, u, tau = mixed_chain(24, seed)
     omega = np.zeros(3)
-    a, b = blocks_of(system, [0, 10, N], q, u, tau, omega)
+    a, b = blocks_of(system, [0, 10, 24], q, u, tau, omega)
     total = joined(a, b)
     assert not total[TRANSFER:FORCE].any() and not total[ACCELERATION:].any()
-    assert_same(total, blocks_of(system, [0, N], q, u, tau, omega)[0], "join")
+    assert_same(total, blocks_of(system, [0, 24], q, u, tau, omega)[0], "join")
 
 
 @pytest.mark.parametrize("tip", [False, True])
@@ -226,10 +222,10 @@ def test_join_with_the_tip(seed: int) -> None:
 def test_solve_between(seed: int, tip: bool) -> None:
     """The shared acceleration and load fulfil the equations of both sides and those of the whole."""
     if tip:
-        system, q, u, tau = mixed_chain(N, seed)
-        left, right = blocks_of(system, [0, 9, N], q, u, tau, np.zeros(3))
+        system, q, u, tau = mixed_chain(24, seed)
+        left, right = blocks_of(system, [0, 9, 24], q, u, tau, np.zeros(3))
     else:
-        left, right = pieces([0, 9, N], seed)
+        left, right = pieces([0, 4, N], seed)
     rng = np.random.default_rng(seed)
     a1, f2, a, f = rng.normal(size=6), rng.normal(size=6) * (not tip), np.empty(6), np.empty(6)
     solve_between(left, right, a1, f2, a, f)

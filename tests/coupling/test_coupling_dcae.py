@@ -1,0 +1,105 @@
+"""DCAe: boundary values of each rank's subchain against the same equations solved one after the other."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import accelerations, in_pieces, mixed_chain, moving_state
+from mpi_helpers import parallel_assert
+from mpimbs.coupling import COUPLINGS, coupling_named
+from mpimbs.errors import InputError
+from mpimbs.model import system_from
+from mpimbs.partition.chain import body_costs, split_chain
+from mpimbs.spatial.handles import SIZE, matrices, symmetric_matrix
+from oracles import dense
+from oracles.dense import Array
+from tolerances import assert_close
+
+
+def random_block(rng: np.random.Generator, tip: bool) -> Array:
+    """Handle equations with semi-definite I and W of low rank, and nothing outboard at the tip."""
+    upper = np.triu_indices(6)
+    low = [rng.normal(size=(6, rank)) for rank in rng.integers(1, 7, 2)]
+    inertia, compliance = ((factor @ factor.T)[upper] for factor in low)
+    parts = (inertia, rng.normal(size=36), compliance, rng.normal(size=6), rng.normal(size=6))
+    silent = (False, tip, tip, False, tip)
+    return np.concatenate([part * (not off) for part, off in zip(parts, silent, strict=True)])
+
+
+def plain_solution(blocks: list[Array], root: Array) -> tuple[Array, Array]:
+    """(A1, f2) [P, 6] of all subchains from one dense linear system of the shared accelerations and loads.
+
+    Between r and r + 1:  A_r = E^T A_(r-1) + W f_r + c  of the left,  -f_r = I A_r - E f_(r+1) + p  of the right.
+    """
+    p, one = len(blocks), np.eye(6)
+    m = 6 * (p - 1)
+    a, b = np.zeros((2 * m, 2 * m)), np.zeros(2 * m)
+    for r in range(p - 1):
+        (_, e_left, w_left, _, c_left), (i, e, _, f, _) = matrices(blocks[r]), matrices(blocks[r + 1])
+        at, load = slice(6 * r, 6 * r + 6), slice(m + 6 * r, m + 6 * r + 6)
+        a[at, at], a[at, load], b[at] = one, -w_left, c_left
+        a[load, load], a[load, at], b[load] = one, i, -f
+        if r > 0:
+            a[at, 6 * r - 6 : 6 * r] = -e_left.T
+        else:
+            b[at] += e_left.T @ root
+        if r + 2 < p:
+            a[load, m + 6 * r + 6 : m + 6 * r + 12] = -e
+    x = np.linalg.solve(a, b).reshape(2, p - 1, 6)
+    return np.vstack((root[None], x[0])), np.vstack((x[1], np.zeros((1, 6))))
+
+
+@pytest.mark.parametrize("coupling", sorted(COUPLINGS))
+@pytest.mark.parametrize("seed", range(5))
+def test_boundary_values(comm: MPI.Comm, seed: int, coupling: str) -> None:
+    """Every coupling solves the boundary equations of random subchains, also a second time."""
+    rng = np.random.default_rng(seed)
+    own = comm.Dup()
+    strategy = coupling_named(coupling)(own)
+    for _ in range(2):
+        blocks = [random_block(rng, tip=r == comm.size - 1) for r in range(comm.size)]
+        root = rng.normal(size=6)
+        a1, f2 = plain_solution(blocks, root)
+        given = blocks[comm.rank].copy()
+        loads = strategy.solve(given, root)
+        for name, got, reference in (("A1", loads[:6], a1), ("f2", loads[6:], f2)):
+            size = max(np.abs(reference).max(), 1.0)
+            assert_close(name, got, reference[comm.rank], "boundary", scale=size, comm=comm)
+        assert_close("the given block", given, blocks[comm.rank], "exact", comm=comm)
+    parallel_assert((strategy.seconds > 0) == (comm.size > 1), f"time in messages {strategy.seconds}", comm)
+    own.Free()
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 16, 33])
+@pytest.mark.parametrize("kind", ["rope", "free_chain", "mixed"])
+def test_any_number_of_pieces(kind: str, ranks: int) -> None:
+    """The pieces that so many ranks would own, joined in one process, give the accelerations of the whole."""
+    if kind == "mixed":
+        system, q, u, tau = mixed_chain(40, ranks)
+        system.wrenches.clear()
+    else:
+        system = system_from(f"{kind}:40")
+        q, u, tau = moving_state(system, ranks)
+    cuts = split_chain(body_costs(system.joint_types()), ranks).tolist()
+    got = in_pieces(system, cuts, q, u, tau)
+    assert_close("accelerations", got, accelerations(system, q, u, tau), "ranks")
+
+
+def test_every_body_a_piece_against_dense() -> None:
+    system, q, u, tau = system_from("spatial_chain:30"), *moving_state(system_from("spatial_chain:30"))
+    got = in_pieces(system, list(range(31)), q, u, tau)
+    assert_close("accelerations", got, dense.dense_accelerations(system, q, u, tau), "dense")
+
+
+def test_unknown_coupling() -> None:
+    with pytest.raises(InputError, match="choose one of"):
+        coupling_named("nothing")
+
+
+def test_packed_symmetric_matrix() -> None:
+    """The upper triangle is stored row by row."""
+    packed = np.arange(21.0)
+    full = symmetric_matrix(packed)
+    assert np.array_equal(full, full.T)
+    assert full[0].tolist() == [0, 1, 2, 3, 4, 5] and full[1, 1:].tolist() == [6, 7, 8, 9, 10] and full[5, 5] == 20
+    assert np.array_equal(matrices(np.concatenate((packed, np.zeros(SIZE - 21))))[0], full)

@@ -1,0 +1,99 @@
+"""The communication plans, on the ranks of the job: compiled messages, butterfly, scan, gather."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from scipy.spatial.transform import Rotation
+
+from mpi_helpers import parallel_assert
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange
+from mpimbs.parallel.gather import Gather
+from mpimbs.parallel.native import PROC_NULL, channel, send_only, send_receive
+from mpimbs.parallel.turn_scan import TurnScan
+from tolerances import assert_close
+
+
+@pytest.mark.parametrize("count", [1, 12, 90, 5000])
+def test_ring(comm: MPI.Comm, count: int) -> None:
+    """Each rank sends to the next; 5000 doubles are more than MPI sends without asking the receiver."""
+    plan = channel(comm)
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    mine = np.arange(count) + 1000.0 * comm.rank
+    got = np.full(count, np.nan)
+    send_receive(plan, mine, right, got, left, 3)
+    parallel_assert(np.array_equal(got, np.arange(count) + 1000.0 * left), f"got {got[:3]}... from {left}", comm)
+    parallel_assert(plan.seconds[0] > 0, f"time in messages {plan.seconds[0]}", comm)
+
+
+def test_ends_of_a_line(comm: MPI.Comm) -> None:
+    """PROC_NULL sends and receives nothing, and leaves the buffer as it was."""
+    plan, got = channel(comm), np.full(3, -1.0)
+    right = comm.rank + 1 if comm.rank + 1 < comm.size else PROC_NULL
+    left = comm.rank - 1 if comm.rank > 0 else PROC_NULL
+    send_receive(plan, np.full(3, float(comm.rank)), right, got, left, 0)
+    parallel_assert(np.all(got == comm.rank - 1), f"got {got} from {left}", comm)
+
+
+def test_tags_tell_messages_apart(comm: MPI.Comm) -> None:
+    """Two messages on their way to the same rank are received by tag, not in order."""
+    if comm.size == 1:
+        pytest.skip("needs two ranks")
+    plan, got = channel(comm), np.zeros((2, 4))
+    if comm.rank == 0:
+        send_only(plan, np.full(4, 5.0), 1, 5)
+        send_only(plan, np.full(4, 6.0), 1, 6)
+    elif comm.rank == 1:
+        for i, tag in enumerate((6, 5)):
+            send_receive(plan, np.zeros(4), PROC_NULL, got[i], 0, tag)
+    expected = np.array([[6.0], [5.0]]) * (comm.rank == 1)
+    parallel_assert(np.array_equal(got, np.broadcast_to(expected, (2, 4))), f"got {got}", comm)
+
+
+def test_butterfly(comm: MPI.Comm) -> None:
+    """Each rank ends with the list of all ranks in order: concatenation, kept in slots, does not commute."""
+    plan = Butterfly(comm, comm.size + 1)  # a number of entries, then the entries
+    value = np.full(comm.size + 1, np.nan)
+    value[:2] = 1, comm.rank
+    for level in range(len(plan.schedule)):
+        plan.mine[level] = value
+        exchange(plan.schedule, plan.channel, level, plan.mine[level], plan.theirs[level])
+        ours, theirs = (list(v[1 : 1 + int(v[0])]) for v in (value, plan.theirs[level]))
+        both = ours + theirs if plan.schedule[level, IS_LEFT] else theirs + ours
+        value[: 1 + len(both)] = len(both), *both
+    parallel_assert(value[1:].tolist() == list(range(comm.size)), f"got {value}", comm)
+    parallel_assert((plan.seconds > 0) == (comm.size > 1), f"time in messages {plan.seconds}", comm)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_turn_scan(comm: MPI.Comm, seed: int) -> None:
+    """The turn of a rank's handle 1 is that of all ranks before it, one after the other; the last's is not used."""
+    rng = np.random.default_rng(seed)
+    rotations = Rotation.random(comm.size, rng).as_matrix()
+    speeds = rng.normal(size=(comm.size, 3))
+    turn, omega = np.eye(3), np.zeros(3)
+    for r in range(comm.rank):
+        turn, omega = rotations[r] @ turn, rotations[r] @ omega + speeds[r]
+    scan = TurnScan(comm)
+    for _ in range(2):  # a second call has nothing left of the first
+        mine = np.concatenate((rotations[comm.rank].ravel(), speeds[comm.rank]))
+        found = scan(mine)
+        assert_close("rotation of handle 1", found[:9], turn.ravel(), "rounding", comm=comm)
+        assert_close("angular velocity of handle 1", found[9:], omega, "rounding", scale=1.0, comm=comm)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_gather(comm: MPI.Comm, empty: bool) -> None:
+    """Parts of different lengths, none at all among them, stand on rank 0 in the order of ranks."""
+    counts = np.array([r % 3 + (not empty) for r in range(comm.size)])
+    whole = np.arange(counts.sum()) + 0.5
+    plan = Gather(comm, counts)
+    part = whole[plan.part]
+    parallel_assert(len(part) == counts[comm.rank], f"own part is {plan.part}", comm)
+    for factor in (1.0, 2.0):
+        strided = np.repeat(factor * part, 2)[::2]  # not contiguous
+        got = plan(strided)
+        if comm.rank == 0:
+            right = got is not None and np.array_equal(got, factor * whole)
+        else:
+            right = got is None
+        parallel_assert(right, f"gathered {got}", comm)

@@ -1,0 +1,244 @@
+"""The pipeline over ranks: the same results as on one rank, bit for bit the same each time, errors on all ranks."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import GENERATORS, accelerations, mixed_chain, moving_state
+from mpi_helpers import parallel_assert, run_job, starts_mpiexec
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError
+from mpimbs.model import Joint, System, system_from
+from mpimbs.parallel.gather import Gather
+from oracles import dense
+from oracles.dense import Array
+from oracles.random_systems import random_system
+from tolerances import assert_close
+
+SIZES = (7, 16, 63, 256, 1024)
+
+
+def case(kind: str, n: int, seed: int = 0) -> tuple[System, Array, Array, Array]:
+    """A chain of a standard kind, or a random one of all joint types, and a moving state of it."""
+    if kind == "mixed":
+        return mixed_chain(n, seed)
+    system = system_from(f"{kind}:{n}")
+    return system, *moving_state(system, seed)
+
+
+@contextmanager
+def distributed(system: System, comm: MPI.Comm, **options: float) -> Iterator[tuple[Dynamics, slice, slice]]:
+    """Dynamics over the ranks, and this rank's parts of q and of u."""
+    with closing(Dynamics(system, comm, **options)) as dynamics:  # type: ignore[arg-type]
+        yield dynamics, dynamics.gather_q.part, dynamics.gather_u.part
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", [*GENERATORS, "mixed"])
+def test_ranks_agree_with_one(comm: MPI.Comm, kind: str, n: int) -> None:
+    """Accelerations, rates, energies, momenta and poses of a state are those of one rank alone."""
+    system, q, u, tau = case(kind, n)
+    with closing(Dynamics(system)) as alone:
+        udot, rates = np.empty(system.nu), np.empty(system.nq)
+        alone.derivative(0.0, q, u, udot, rates, tau)
+        totals, (rotations, positions) = alone.energy_and_momentum(q, u), alone.poses(q, u)
+    with distributed(system, comm) as (dynamics, mine, ours):
+        got, got_rates = np.full(ours.stop - ours.start, np.nan), np.full(mine.stop - mine.start, np.nan)
+        dynamics.derivative(0.0, q[mine], u[ours], got, got_rates, tau[ours])
+        got_totals, (got_rotations, got_positions) = (
+            dynamics.energy_and_momentum(q[mine], u[ours]),
+            dynamics.poses(q[mine], u[ours]),
+        )
+        bodies = slice(dynamics.subchain.first, dynamics.subchain.last)
+    size = np.abs(udot).max()
+    assert_close("accelerations", got, udot[ours], "ranks", scale=size, comm=comm)
+    assert_close("coordinate rates", got_rates, rates[mine], "exact", comm=comm)
+    for name, part in (("energies", slice(0, 2)), ("momentum", slice(2, 5)), ("angular momentum", slice(5, 8))):
+        assert_close(name, got_totals[part], totals[part], "ranks", comm=comm)
+    assert_close("rotations", got_rotations, rotations[bodies], "ranks", scale=1.0, comm=comm)
+    assert_close("positions", got_positions, positions[bodies], "ranks", scale=np.abs(positions).max(), comm=comm)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n", [4, 9, 30])
+def test_ranks_against_dense(comm: MPI.Comm, n: int, seed: int) -> None:
+    system, q, u, tau = case("mixed", n, seed)
+    reference = dense.dense_accelerations(system, q, u, tau)
+    with distributed(system, comm) as (dynamics, mine, ours):
+        got = dynamics.accelerations(q[mine], u[ours], tau[ours])
+    size = np.abs(reference).max()
+    assert_close("accelerations", got, reference[ours], "dense", scale=size, comm=comm)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0, 10.0])
+def test_cuts_do_not_matter(comm: MPI.Comm, ratio: float) -> None:
+    system, q, u, tau = case("mixed", 40, 1)
+    reference = accelerations(system, q, u, tau)
+    with distributed(system, comm, tip_ratio=ratio) as (dynamics, mine, ours):
+        got = dynamics.accelerations(q[mine], u[ours], tau[ours])
+        assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize("frame", ["body", "world"])
+def test_loads_from_outside(comm: MPI.Comm, frame: str) -> None:
+    """Wrenches, also in world components far from the root, and prescribed torques act on the rank that owns the
+    body."""
+    system, q, u, tau = random_system(4, 32, True, springs=False)
+    for k in range(0, 32, 5):
+        system.add_wrench(f"b{k}", force=lambda t, k=k: (30 * t, k, -2), moment=(1, -9, 4), frame=frame)
+        if system.body(k + 1).joint.kind.nu:
+            system.set_torque(f"b{k + 1}", lambda t, k=k: 20 * t - k)
+    reference = dense.dense_accelerations(system, q, u, tau, 0.7)
+    without = accelerations(random_system(4, 32, True, springs=False)[0], q, u, tau)
+    assert np.abs(without - reference).max() > 1e-3 * np.abs(reference).max(), "the loads have no effect"
+    with distributed(system, comm) as (dynamics, mine, ours):
+        got = dynamics.accelerations(q[mine], u[ours], tau[ours], 0.7)
+    assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize("kind", ["rope", "mixed"])
+def test_same_bits_each_time(comm: MPI.Comm, kind: str) -> None:
+    """Two evaluations, with another state between them, and two objects give the same bits."""
+    system, q, u, tau = case(kind, 100)
+    results = []
+    for _ in range(2):
+        with distributed(system, comm) as (dynamics, mine, ours):
+            for _ in range(2):
+                results.append(dynamics.accelerations(q[mine], u[ours], tau[ours]))
+                dynamics.accelerations(q[mine], 2 * u[ours])
+    for result in results[1:]:
+        assert_close("accelerations", result, results[0], "exact", comm=comm)
+
+
+@pytest.mark.parametrize("speed", [1.0, 100.0])
+@pytest.mark.parametrize("n", [16, 1024])
+def test_galilean_invariance(comm: MPI.Comm, n: int, speed: float) -> None:
+    """How fast a free chain moves as a whole has no effect on its joints, in rounding hardly either."""
+    system = system_from(f"free_chain:{n}")
+    system.gravity = (0.0, 0.0, 0.0)
+    q, u, tau = moving_state(system)
+    moved = u.copy()
+    moved[3:6] += speed * np.array([0.6, -0.48, 0.64])
+    with distributed(system, comm) as (dynamics, mine, ours):
+        rest, moving = (dynamics.accelerations(q[mine], v[ours], tau[ours]) for v in (u, moved))
+        energies = [dynamics.energy_and_momentum(q[mine], v[ours])[0] for v in (u, moved)]
+    joints = slice(max(0, 6 - ours.start), None)
+    size = comm.allreduce(np.abs(rest[joints]).max(initial=0.0), MPI.MAX)
+    assert_close("joint accelerations", moving[joints], rest[joints], "galilean", scale=size, comm=comm)
+    parallel_assert(energies[1] != energies[0], "the velocity has no effect at all", comm)
+
+
+def test_tau_is_only_read(comm: MPI.Comm) -> None:
+    """The given arrays stay as they are, and a call without tau after one with it is as if there had been none."""
+    system, q, u, tau = case("mixed", 20)
+    with distributed(system, comm) as (dynamics, mine, ours):
+        state = [q[mine].copy(), u[ours].copy(), tau[ours].copy()]
+        before = dynamics.accelerations(state[0], state[1])
+        driven = dynamics.accelerations(*state)
+        after = dynamics.accelerations(state[0], state[1])
+    for name, given, kept in zip(("q", "u", "tau"), state, (q[mine], u[ours], tau[ours]), strict=True):
+        assert_close(name, given, kept, "exact", comm=comm)
+    assert_close("accelerations without tau", after, before, "exact", comm=comm)
+    parallel_assert(comm.allreduce(int(np.any(driven != before))) > 0, "tau has no effect", comm)
+
+
+def test_bookkeeping(comm: MPI.Comm) -> None:
+    """Cuts, gathered vectors, number of evaluations and times."""
+    system, q, u, _ = case("mixed", 20)
+    with distributed(system, comm) as (dynamics, mine, ours):
+        for _ in range(3):
+            dynamics.accelerations(q[mine], u[ours])
+        whole_q, whole_u = dynamics.gather_q(q[mine]), dynamics.gather_u(u[ours])
+        seconds, evaluations, cuts = dynamics.seconds(), dynamics.evaluations, dynamics.cuts
+        assert isinstance(dynamics.gather_q, Gather)
+        own = (dynamics.subchain.first, dynamics.subchain.last)
+    parallel_assert(own == tuple(cuts[comm.rank : comm.rank + 2]), f"owns {own}, cuts {cuts}", comm)
+    parallel_assert(evaluations == 3, f"{evaluations} evaluations", comm)
+    parallel_assert(set(seconds) == {"sweep", "coupling", "communication"}, f"{seconds}", comm)
+    positive = seconds["sweep"] > 0 and seconds["coupling"] > 0 and (seconds["communication"] > 0) == (comm.size > 1)
+    parallel_assert(positive, f"{seconds}", comm)
+    if comm.rank == 0:
+        assert whole_q is not None and np.array_equal(whole_q, q)
+        assert whole_u is not None and np.array_equal(whole_u, u)
+
+
+def loop() -> System:
+    system = system_from("chain:4")
+    system.add_loop(name="closing", type="revolute", bodies=("world", "link4"), positions=((0, 0, 0), (0, -2, 0)))
+    return system
+
+
+def massless() -> System:
+    system = system_from("chain:4")
+    system.add(name="ghost", mass=0, inertia=(0,) * 6, joint=Joint(type="revolute"))
+    return system
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (loop, {}, "closes a loop .'closing'"),
+        (massless, {}, "ghost"),
+        (lambda: system_from("chain:4"), {"coupling": "none"}, "unknown coupling 'none'; choose one of: .*dcae"),
+        (lambda: system_from("chain:40"), {"tip_ratio": -1.0}, "tip ratio"),
+        (System, {}, "bod"),
+    ],
+    ids=["loop", "massless", "coupling", "ratio", "empty"],
+)
+def test_bad_input(comm: MPI.Comm, make: object, options: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Dynamics(make(), comm, **options)  # type: ignore[operator, arg-type]
+
+
+def test_more_ranks_than_bodies(comm: MPI.Comm) -> None:
+    if comm.size == 1:
+        pytest.skip("needs two ranks")
+    with pytest.raises(InputError, match=f"at most {comm.size - 1} ranks"):
+        Dynamics(system_from(f"chain:{comm.size - 1}"), comm)
+    with pytest.raises(InputError, match=f"1 rank instead of {comm.size}"):
+        Dynamics(system_from("tree:3:2"), comm)
+    with closing(Dynamics(system_from(f"chain:{comm.size}"), comm)) as dynamics:  # one body each
+        parallel_assert(dynamics.subchain.n_bodies == 1, f"{dynamics.subchain.n_bodies} bodies", comm)
+
+
+SEVEN = """
+import sys
+sys.path.insert(0, "tests")
+from contextlib import closing
+import numpy as np
+from mpi4py import MPI
+from cases import accelerations
+from mpimbs.dynamics import Dynamics
+from mpimbs.parallel.agreement import abort_on_error
+from test_dynamics import GENERATORS, case
+from tolerances import error
+comm = MPI.COMM_WORLD
+with abort_on_error(comm):
+    for n in (7, 8, 13, 14, 15, 31, 64):
+        for kind in (*GENERATORS, "mixed"):
+            system, q, u, tau = case(kind, n)
+            reference = accelerations(system, q, u, tau)
+            with closing(Dynamics(system, comm)) as dynamics:
+                mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
+                got = dynamics.accelerations(q[mine], u[ours], tau[ours])
+            worst = comm.allreduce(error(got, reference[ours], np.abs(reference).max()), MPI.MAX)
+            if comm.rank == 0:
+                print("error", worst, kind, n)
+"""
+
+
+@pytest.mark.parametrize("ranks", [5, 7])
+class TestManyRanks:
+    pytestmark = starts_mpiexec
+
+    def test_many_ranks_agree_with_one(self, ranks: int) -> None:
+        job = run_job(ranks, [sys.executable, "-c", SEVEN])
+        assert job.returncode == 0, job.stdout
+        lines = [line.split() for line in job.stdout.splitlines() if line.startswith("error")]
+        assert len(lines) == 35, job.stdout
+        for _, value, kind, n in lines:
+            assert_close(f"accelerations of {kind}:{n}", float(value), 0.0, "ranks", scale=1.0)

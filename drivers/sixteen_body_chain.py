@@ -160,9 +160,8 @@ def draw(folder: Path, ranks: int) -> None:
 
 def report(table: dict[str, Any]) -> None:
     """Print the table."""
-    print(
-        f"reference converged to {CONVERGED:g} rad until t = {table['reference_converged_until']:g} s of {table['t_end']:g} s"
-    )
+    until = table["reference_converged_until"]
+    print(f"reference converged to {CONVERGED:g} rad until t = {until:.4g} s; cases end at t = {table['t_end']:g} s")
     print("cuts  ranks  steps  evaluations  wall s  energy change  difference from reference (rad)")
     for row in table["cases"]:
         wall = sum(value for phase, value in row["seconds"].items() if phase not in ("set-up", "compile"))

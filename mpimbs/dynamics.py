@@ -143,7 +143,7 @@ class Dynamics:
         return mine
 
     def poses(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
-        """Give the poses of this rank's bodies: rotations [n, 3, 3], positions [n, 3] (m); see `Subchain.body_poses`."""
+        """Give the poses of this rank's bodies: rotations [n, 3, 3], positions [n, 3] (m); see `body_poses`."""
         return self.subchain.body_poses(q, self._boundary_motion(q, u))
 
     def _boundary_motion(self, q: Floats, u: Floats) -> Floats:

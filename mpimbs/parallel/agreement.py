@@ -1,4 +1,4 @@
-"""How ranks fail together: bad input is agreed on before anything else; any other error ends the job, never hangs it."""
+"""How ranks fail together: bad input is agreed on first; any other error ends the job, and never hangs it."""
 
 from __future__ import annotations
 

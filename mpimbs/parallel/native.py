@@ -71,7 +71,7 @@ def channel(comm: MPI.Comm) -> Channel:
 
 @kernel
 def send_receive(channel, send, target, receive, source, tag):
-    """Send an array of doubles to `target` and receive one of the same length from `source`; either may be PROC_NULL."""
+    """Send doubles to `target` and receive as many from `source`, either of which may be PROC_NULL."""
     began = _WTIME()
     comm = _HANDLE(channel.handles[0])
     double = _HANDLE(channel.handles[1])

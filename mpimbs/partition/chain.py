@@ -8,7 +8,13 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES
 
-# Cost of a body's evaluation: its step, and each degree of freedom eliminated, in the same unit. STEP_COST = 1.0
+# Cost of a body's evaluation: its step, and each degree of freedom eliminated, in the same unit.
+STEP_COST = 1.0
+AXIS_COST = 0.6
+# Cost of a body inside a subchain with neighbours outboard, whose sweep carries handle 2, over that of one at the tip.
+TIP_RATIO = 2.0
+
+_COST = 1.0
 AXIS_COST = 0.6 # Cost of a body inside a subchain with neighbours outboard, over that of one on the tip's, whose
 sweep carries no handle 2. TIP_RATIO = 2.0
 

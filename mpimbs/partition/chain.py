@@ -14,10 +14,6 @@ AXIS_COST = 0.6
 # Cost of a body inside a subchain with neighbours outboard, whose sweep carries handle 2, over that of one at the tip.
 TIP_RATIO = 2.0
 
-_COST = 1.0
-AXIS_COST = 0.6 # Cost of a body inside a subchain with neighbours outboard, over that of one on the tip's, whose
-sweep carries no handle 2. TIP_RATIO = 2.0
-
 _COST = np.array([STEP_COST * len(kind.steps) + AXIS_COST * kind.nu for kind in JOINT_TYPES])
 
 

@@ -3,7 +3,8 @@
 Examples
 --------
 >>> system = System("pendulum")
->>> bob = system.add(name="bob", mass=1, inertia=(1, 1, 1, 0, 0, 0), center_of_mass=(0, -1, 0), joint={"q": 0.1})
+>>> joint = Joint(type="revolute", axis=(0, 0, 1), q=0.1)
+>>> bob = system.add(name="bob", mass=1, inertia=(1, 1, 1, 0, 0, 0), center_of_mass=(0, -1, 0), joint=joint)
 >>> result = simulate(system, t_end=10)
 """
 

@@ -29,7 +29,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         reporter._tw._file = open(os.devnull, "w")  # noqa: SIM115 (closed with the process)
 
 
-# --- a failure on one rank ends the job, since the others may wait for it forever -------------------------------------
+# --- a failure on one rank ends the job, since the others may wait for it forever
 
 
 def _end_job(config: pytest.Config, where: str, text: str) -> None:
@@ -67,8 +67,7 @@ def pytest_internalerror(excrepr: object, excinfo: pytest.ExceptionInfo[BaseExce
         WORLD.Abort(1)
 
 
-# --- a hang ends the job too, even in C code
----------------------------------------------------------------------------
+# --- a hang ends the job too, even in C code -------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
@@ -82,8 +81,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         faulthandler.cancel_dump_traceback_later()
 
 
-# --- kernels are compiled by one rank of each node, before the first test, and loaded by all
----------------------------
+# --- kernels are compiled by one rank of each node, before the first test, and loaded by all ------------------------
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -21,6 +21,8 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "ranks": (1e-12, "all numbers of ranks solve the same equations: only roundings differ"),
     "boundary": (1e-10, "random equations, worse conditioned than those of bodies; both sides by LU"),
     "galilean": (1e-13, "linear velocity enters once, as w x v at the base, and not along the chain"),
+    "lanes": (1e-13, "the same operations; contraction to multiply-add may differ between a double and lanes"),
+    "extended": (1e-14, "the sweeps are backward stable, and the systems well conditioned"),
     "difference": (
         1e-7,
         "central differences with a step of 1e-5: 1e-10 of truncation and 1e-11 of rounding, amplified",

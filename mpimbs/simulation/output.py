@@ -159,7 +159,7 @@ def versions() -> dict[str, str]:
 def _write_model(file: h5py.File, system: System) -> None:
     file.attrs.update(name=system.name, format="mpimbs 1")
     group = file.create_group("model")
-    group.attrs["toml"] = system_text(system)
+    group.attrs["toml"] = system_text(system, functions=True)
     names = [system.name_of(k) for k in range(system.n_bodies)]
     group.create_dataset("body", data=names, dtype=h5py.string_dtype())
     group.create_dataset("parent", data=system.parents())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import binding, ir
@@ -68,7 +68,7 @@ def _lower_binary(op: Any, instruction: str) -> None:
 
     @infer_global(op)
     class _Template(ConcreteTemplate):
-        cases = [signature(result[pair], *pair) for pair in operands]
+        cases: ClassVar[list[Any]] = [signature(result[pair], *pair) for pair in operands]
 
     for pair in operands:
 
@@ -92,7 +92,7 @@ for _op, _instruction in (
 
 @infer_global(operator.neg)
 class _Negation(ConcreteTemplate):
-    cases = [signature(w, w) for w in LANES.values()]
+    cases: ClassVar[list[Any]] = [signature(w, w) for w in LANES.values()]
 
 
 for _lanes in LANES.values():

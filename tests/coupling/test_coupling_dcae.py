@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import accelerations, in_pieces, mixed_chain, moving_state
+from cases import accelerations, in_pieces, moving_state
 from mpi_helpers import parallel_assert
 from mpimbs.coupling import COUPLINGS, coupling_named
 from mpimbs.errors import InputError
@@ -13,6 +13,7 @@ from mpimbs.partition.chain import body_costs, split_chain
 from mpimbs.spatial.handles import SIZE, matrices, symmetric_matrix
 from oracles import dense
 from oracles.dense import Array
+from oracles.random_systems import random_system
 from tolerances import assert_close
 
 
@@ -74,19 +75,16 @@ def test_boundary_values(comm: MPI.Comm, seed: int, coupling: str) -> None:
 @pytest.mark.parametrize("kind", ["rope", "free_chain", "mixed"])
 def test_any_number_of_pieces(kind: str, ranks: int) -> None:
     """The pieces that so many ranks would own, joined in one process, give the accelerations of the whole."""
-    if kind == "mixed":
-        system, q, u, tau = mixed_chain(40, ranks)
-        system.wrenches.clear()
-    else:
-        system = system_from(f"{kind}:40")
-        q, u, tau = moving_state(system, ranks)
+    system = random_system(ranks, 40, True)[0] if kind == "mixed" else system_from(f"{kind}:40")
+    q, u, tau = moving_state(system, ranks)
     cuts = split_chain(body_costs(system.joint_types()), ranks).tolist()
     got = in_pieces(system, cuts, q, u, tau)
     assert_close("accelerations", got, accelerations(system, q, u, tau), "ranks")
 
 
 def test_every_body_a_piece_against_dense() -> None:
-    system, q, u, tau = system_from("spatial_chain:30"), *moving_state(system_from("spatial_chain:30"))
+    system = system_from("spatial_chain:30")
+    q, u, tau = moving_state(system)
     got = in_pieces(system, list(range(31)), q, u, tau)
     assert_close("accelerations", got, dense.dense_accelerations(system, q, u, tau), "dense")
 

@@ -64,7 +64,6 @@ def assert_same(ours: Array, reference: Array, tolerance: str) -> None:
 
 
 # --- one piece against the dense oracle
---------------------------------------------------------------------------------
 
 
 def dense_handle_equations(
@@ -146,7 +145,6 @@ def test_piece_against_dense(types: tuple[str, ...]) -> None:
 
 
 # --- invariants and the product
-----------------------------------------------------------------------------------------
 
 N = 10
 CUTS = ([0, 3, 6, N], [0, 1, 2, N], [0, 8, 9, N], [0, 2, 7, N])

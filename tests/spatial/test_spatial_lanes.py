@@ -1,0 +1,123 @@
+"""The lane type: each lane computes what a double would."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core.errors import TypingError
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.lanes import WIDTHS, atan2, load, native_width, sincos, sqrt, store, width, zero_lanes
+from mpimbs.spatial.vectors import load3, load6, load9, store3, store6, store9
+from tolerances import assert_close
+
+RESULTS = 16
+
+
+@kernel
+def _compute(zero, a, b, x, out):
+    """All operations on two numbers of type T and a double."""
+    w = width(zero)
+    p, q = load(zero, a, 0), load(zero, b, 0)
+    s, c = sincos(p)
+    store(out, 0 * w, p + q)
+    store(out, 1 * w, p - q)
+    store(out, 2 * w, p * q)
+    store(out, 3 * w, p / q)
+    store(out, 4 * w, p + x)
+    store(out, 5 * w, x - p)
+    store(out, 6 * w, p * x)
+    store(out, 7 * w, x / q)
+    store(out, 8 * w, -p)
+    store(out, 9 * w, s)
+    store(out, 10 * w, c)
+    store(out, 11 * w, sqrt(p * p))
+    store(out, 12 * w, atan2(p, q))
+    store(out, 13 * w, zero)
+    store(out, 14 * w, x * p - q)
+    store(out, 15 * w, p / x + 1.0)
+    return w
+
+
+@kernel
+def _compute2(a, b, x, out):
+    return _compute(zero_lanes(2), a, b, x, out)
+
+
+@kernel
+def _compute4(a, b, x, out):
+    return _compute(zero_lanes(4), a, b, x, out)
+
+
+@kernel
+def _compute8(a, b, x, out):
+    return _compute(zero_lanes(8), a, b, x, out)
+
+
+@kernel
+def _compute1(a, b, x, out):
+    return _compute(0.0, a, b, x, out)
+
+
+COMPUTE: dict[int, Callable[..., Any]] = {1: _compute1, 2: _compute2, 4: _compute4, 8: _compute8}
+
+
+@pytest.mark.parametrize("w", [1, *WIDTHS])
+def test_operations(w: int) -> None:
+    rng = np.random.default_rng(w)
+    a, b, x = rng.uniform(-3, 3, w), rng.uniform(0.5, 3, w) * rng.choice([-1, 1], w), 0.7
+    out = np.full(RESULTS * w + 3, np.nan)
+    assert COMPUTE[w](a, b, x, out) == w
+    rows = [a + b, a - b, a * b, a / b, a + x, x - a, a * x, x / b, -a, np.sin(a), np.cos(a), np.abs(a)]
+    rows += [np.arctan2(a, b), 0 * a, x * a - b, a / x + 1.0]
+    assert_close("results", out[: RESULTS * w].reshape(-1, w), rows, "rounding")
+    assert np.isnan(out[RESULTS * w :]).all(), "written beyond the end"
+
+
+def test_lanes_keep_what_is_not_finite() -> None:
+    """Division by zero and NaN stay in their lane, so that a broken state is seen."""
+    a, b = np.array([1.0, np.nan, -1.0, 2.0]), np.array([0.0, 1.0, 0.0, 4.0])
+    out = np.empty(RESULTS * 4)
+    _compute4(a, b, 1.0, out)
+    quotient = out[12:16]
+    assert np.isposinf(quotient[0]) and np.isnan(quotient[1]) and np.isneginf(quotient[2]) and quotient[3] == 0.5
+
+
+@kernel
+def _copy(zero, source, target):
+    store3(zero, target, 1, load3(zero, source, 0))
+    store6(zero, target, 4, load6(zero, source, 3))
+    store9(zero, target, 10, load9(zero, source, 9))
+
+
+@kernel
+def _copy_lanes(source, target):
+    _copy(zero_lanes(4), source, target)
+
+
+def test_vectors_of_lanes_are_interleaved() -> None:
+    """Item i of W lanes is at [i W, (i + 1) W), at no special alignment."""
+    room = np.arange(4 * 18 + 1.0)
+    source, target = room[1:], np.zeros(4 * 19)
+    _copy_lanes(source, target)
+    assert np.array_equal(target, np.concatenate((np.zeros(4), source)))
+
+
+def test_native_width() -> None:
+    assert native_width() in WIDTHS
+
+
+def test_lanes_are_for_compiled_code() -> None:
+    with pytest.raises(TypeError, match="compiled"):
+        zero_lanes(4)
+
+
+@kernel
+def _three_lanes():
+    return width(zero_lanes(3))
+
+
+def test_no_other_widths() -> None:
+    with pytest.raises((TypingError, KeyError)):
+        _three_lanes()

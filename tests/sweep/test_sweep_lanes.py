@@ -1,0 +1,137 @@
+"""The sweeps in lanes: W different chains of the same joint types at once, each as the scalar sweeps do it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import moving_state, typed_chain
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.lanes import WIDTHS, zero_lanes
+from mpimbs.spatial.vectors import load3, load6, store6
+from mpimbs.sweep.build import build
+from mpimbs.sweep.inverse import inverse_dynamics
+from mpimbs.sweep.inward import inward, store_symmetric
+from mpimbs.sweep.motion import coordinate_rates, joint_places, poses, relative_motion, velocity_terms
+from mpimbs.sweep.outward import outward
+from mpimbs.sweep.structure import BOUNDARY, PLACE, Structure, Workspace, workspace
+from oracles.dense import Array
+from oracles.random_systems import ALL
+from tolerances import assert_close
+
+BLOCK = 90  # I 21, p 6, E 36, W 21, c 6
+
+
+@kernel
+def _start(zero, structure, work, q, u, given, motion):
+    joint_places(zero, structure, q, work.place)
+    velocity_terms(zero, structure, work, u, load3(zero, given, 0))
+    relative_motion(zero, structure, work, u, motion)
+
+
+@kernel
+def _tip(zero, structure, work, tau, given, block, udot):
+    inertia, force, _ = inward(zero, structure, work, tau, False)
+    store_symmetric(zero, block, 0, inertia)
+    store6(zero, block, 21, force)
+    outward(zero, structure, work, load6(zero, given, 3), load6(zero, given, 9), False, udot)
+
+
+@kernel
+def _chain(zero, structure, work, tau, given, block, udot):
+    inertia, force, far = inward(zero, structure, work, tau, True)
+    rows, compliance, acceleration = far
+    store_symmetric(zero, block, 0, inertia)
+    store6(zero, block, 21, force)
+    for i in range(6):
+        store6(zero, block, 27 + 6 * i, rows[i])
+    store_symmetric(zero, block, 63, compliance)
+    store6(zero, block, 84, acceleration)
+    outward(zero, structure, work, load6(zero, given, 3), load6(zero, given, 9), True, udot)
+
+
+@kernel
+def _rest(zero, structure, work, q, u, given, motion, udot, rates, pose, loads, tau):
+    coordinate_rates(zero, structure, q, u, rates)
+    poses(zero, structure, work, motion, pose)
+    inverse_dynamics(zero, structure, work, udot, load6(zero, given, 3), loads, tau)
+
+
+@kernel
+def _all(zero, structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
+    _start(zero, structure, work, q, u, given, motion)
+    if two:
+        _chain(zero, structure, work, tau, given, block, udot)
+    else:
+        _tip(zero, structure, work, tau, given, block, udot)
+    _rest(zero, structure, work, q, u, given, motion, udot, rates, pose, loads, forces)
+
+
+@kernel
+def _all1(structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
+    _all(0.0, structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two)
+
+
+@kernel
+def _all2(structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
+    _all(zero_lanes(2), structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two)
+
+
+@kernel
+def _all4(structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
+    _all(zero_lanes(4), structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two)
+
+
+@kernel
+def _all8(structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
+    _all(zero_lanes(8), structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two)
+
+
+IN_LANES = {1: _all1, 2: _all2, 4: _all4, 8: _all8}
+
+
+def interleaved(arrays: list[Array]) -> Array:
+    """One flat array [item, lane] of those of the lanes."""
+    return np.ascontiguousarray(np.stack(arrays, axis=1)).ravel()
+
+
+def evaluate(
+    structures: list[Structure], junctions: int, states: list[list[Array]], wrenches: list[Array], two: bool
+) -> list[dict[str, Array]]:
+    """Run the sweeps with one lane for each of the structures; all results of each lane."""
+    w = len(structures)
+    first = structures[0]
+    structure = Structure(
+        first.steps,
+        first.axes,
+        interleaved([s.fixed for s in structures]),
+        interleaved([s.pitch for s in structures]),
+    )
+    q, u, tau, given = (interleaved(list(column)) for column in zip(*states, strict=True))
+    m, nu = len(first.steps), len(first.axes)
+    work = workspace(m, nu, junctions, w)
+    work.wrench[:] = interleaved(wrenches)
+    sizes = {"boundary motion": BOUNDARY, "handle equations": BLOCK, "accelerations": nu, "rates": len(q) // w}
+    sizes |= {"poses": m * PLACE, "joint loads": m * 6, "joint forces": nu}
+    out = {name: np.zeros(size * w) for name, size in sizes.items()}
+    IN_LANES[w](structure, work, q, u, tau, given, *out.values(), two)
+    found: dict[str, Any] = out | {name: getattr(work, name) for name in Workspace._fields}
+    return [{name: array.reshape(-1, w)[:, lane] for name, array in found.items()} for lane in range(w)]
+
+
+@pytest.mark.parametrize("two", [False, True], ids=["tip", "two-handles"])
+@pytest.mark.parametrize("w", WIDTHS)
+@pytest.mark.parametrize("types", [ALL, ("revolute",) * 12, ("spherical", "free", "universal", "helical") * 3])
+def test_lanes_are_scalar_sweeps(types: tuple[str, ...], w: int, two: bool) -> None:
+    systems = [typed_chain(types, seed, springs=False) for seed in range(w)]
+    built = [build(system.columns()) for system in systems]
+    structures = [b.structure for b in built]
+    assert all(np.array_equal(s.steps, structures[0].steps) for s in structures)
+    rng = np.random.default_rng(w)
+    states = [[*moving_state(system, seed), rng.normal(size=15)] for seed, system in enumerate(systems)]
+    wrenches = [rng.normal(size=6 * len(structures[0].steps)) for _ in systems]
+    lanes = evaluate(structures, built[0].junctions, states, wrenches, two)
+    for lane, (structure, state, wrench) in enumerate(zip(structures, states, wrenches, strict=True)):
+        scalar = evaluate([structure], built[0].junctions, [state], [wrench], two)[0]
+        for name, reference in scalar.items():
+            assert_close(f"{name} of lane {lane}", lanes[lane][name], reference, "lanes")

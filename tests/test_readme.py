@@ -1,0 +1,41 @@
+"""The README's model file and Python example, as they stand there."""
+
+import re
+from pathlib import Path
+
+import h5py
+from mpi4py import MPI
+
+from mpi_helpers import parallel_assert
+from mpimbs.model import read_system
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def block(heading: str) -> str:
+    """The first indented block below a heading."""
+    text = README.split(f"\n## {heading}\n", 1)[1]
+    match = re.search(r"(?:^(?:    .*)?\n)+", text[text.index("\n    ") + 1 :], re.MULTILINE)
+    assert match, f"no example below '{heading}'"
+    return re.sub(r"^    ", "", match.group(), flags=re.MULTILINE)
+
+
+def test_the_model_file_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "model.toml").write_text(block("Model file"), encoding="utf-8")
+    system = read_system(tmp_path / "model.toml")
+    assert (system.n_bodies, system.nu, system.name) == (101, 306, "a tethered platform")
+
+
+def test_the_python_example_runs(comm: MPI.Comm, tmp_path_factory, monkeypatch) -> None:
+    folder = comm.bcast(str(tmp_path_factory.mktemp("readme")) if comm.rank == 0 else None)
+    monkeypatch.chdir(folder)
+    code = block("Python").replace("t_end=2.0", "t_end=0.02")
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    result, dynamics, udot = (scope[name] for name in ("result", "dynamics", "udot"))
+    parallel_assert(result.status == "complete", f"status {result.status}", comm)
+    count = comm.allreduce(len(udot))
+    dynamics.close()
+    with h5py.File("crane.h5", "r") as run:
+        steps = len(run["time"])
+    parallel_assert(count == 103 and steps == 201, f"{count} accelerations, {steps} samples", comm)

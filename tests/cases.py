@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def in_pieces(system: System, cuts: list[int], q: Array, u: Array, tau: Array) -
     The plainest use of the handle equations: what a coupling over ranks has to agree with.
     """
     q_at, u_at = system.offsets()
-    pieces = [Subchain(system, a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    pieces = [Subchain(system, a, b) for a, b in pairwise(cuts)]
     parts = [(slice(q_at[p.first], q_at[p.last]), slice(u_at[p.first], u_at[p.last])) for p in pieces]
     turn, blocks = AT_REST[:TURNING].copy(), []
     for piece, (mine, ours) in zip(pieces, parts, strict=True):

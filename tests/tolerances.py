@@ -4,10 +4,10 @@ Errors are the largest difference over the largest magnitude of the reference (o
 """
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import ArrayLike
 
 from mpi_helpers import parallel_assert
-from mpi4py import MPI
 
 TOLERANCE: dict[str, tuple[float, str]] = {
     "exact": (0.0, "the same operations in the same order"),
@@ -22,7 +22,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "boundary": (1e-10, "random equations, worse conditioned than those of bodies; both sides by LU"),
     "galilean": (1e-13, "linear velocity enters once, as w x v at the base, and not along the chain"),
     "lanes": (1e-13, "the same operations; contraction to multiply-add may differ between a double and lanes"),
-    "extended": (1e-14, "the sweeps are backward stable, and the systems well conditioned"),
+    "extended": (1e-13, "the sweeps are backward stable; random systems amplify rounding up to a hundredfold"),
     "difference": (
         1e-7,
         "central differences with a step of 1e-5: 1e-10 of truncation and 1e-11 of rounding, amplified",

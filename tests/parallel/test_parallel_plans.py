@@ -92,8 +92,5 @@ def test_gather(comm: MPI.Comm, empty: bool) -> None:
     for factor in (1.0, 2.0):
         strided = np.repeat(factor * part, 2)[::2]  # not contiguous
         got = plan(strided)
-        if comm.rank == 0:
-            right = got is not None and np.array_equal(got, factor * whole)
-        else:
-            right = got is None
+        right = (got is None) if comm.rank else np.array_equal(got, factor * whole)
         parallel_assert(right, f"gathered {got}", comm)

@@ -1,5 +1,7 @@
 """The handle equations: of one piece against the dense oracle, and their product."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -40,7 +42,7 @@ def blocks_of(system: System, cuts: list[int], q: Array, u: Array, tau: Array, o
     q_at, u_at = system.offsets()
     turn, blocks = AT_REST[:TURNING].copy(), []
     turn[9:] = omega
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+    for first, last in pairwise(cuts):
         piece = Subchain(system, first, last)
         mine, ours = slice(q_at[first], q_at[last]), slice(u_at[first], u_at[last])
         relative = piece.start(q[mine], u[ours])

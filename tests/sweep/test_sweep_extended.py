@@ -12,7 +12,7 @@ from mpimbs.spatial.lanes import atan2, sincos, sqrt
 from mpimbs.spatial.vectors import quaternion_matrix
 from oracles import dense
 from oracles.dense import Array
-from oracles.extended import ExtendedSweeps
+from mpimbs.study.extended import ExtendedSweeps
 from oracles.random_systems import random_system
 from tolerances import assert_close
 

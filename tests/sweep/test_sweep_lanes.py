@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from cases import moving_state, typed_chain
+from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import WIDTHS, zero_lanes
 from mpimbs.spatial.vectors import load3, load6, store6
@@ -119,8 +121,17 @@ def evaluate(
     return [{name: array.reshape(-1, w)[:, lane] for name, array in found.items()} for lane in range(w)]
 
 
+@pytest.fixture(scope="module", params=WIDTHS)
+def w(request: pytest.FixtureRequest, comm: MPI.Comm) -> int:
+    """Number of lanes, of which the kernels are compiled by one rank and loaded by the others."""
+    structures = [build(typed_chain(("revolute",), 0).columns()).structure] * request.param
+    states = [[np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(15)]] * request.param
+    first_on_node(comm, lambda: evaluate(structures, 1, states, [np.zeros(6)] * request.param, True))
+    return request.param
+
+
+@pytest.mark.time_limit(400)  # the first to use a width compiles for it
 @pytest.mark.parametrize("two", [False, True], ids=["tip", "two-handles"])
-@pytest.mark.parametrize("w", WIDTHS)
 @pytest.mark.parametrize("types", [ALL, ("revolute",) * 12, ("spherical", "free", "universal", "helical") * 3])
 def test_lanes_are_scalar_sweeps(types: tuple[str, ...], w: int, two: bool) -> None:
     systems = [typed_chain(types, seed, springs=False) for seed in range(w)]

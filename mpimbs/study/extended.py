@@ -1,7 +1,9 @@
-"""Forward and inverse dynamics by the package's own kernels, uncompiled, in numbers of many digits.
+"""Forward and inverse dynamics by the package's own kernels, uncompiled, in numbers of many digits (mpmath).
 
-What it proves is not the equations but the rounding: the same recursions, whose error in doubles is to be known.
+What it shows is not the equations but the rounding: the same recursions, whose error in doubles is to be known.
 """
+
+from __future__ import annotations
 
 import numpy as np
 from mpmath import mp, mpf
@@ -17,8 +19,8 @@ from mpimbs.sweep.inward import inward
 from mpimbs.sweep.motion import joint_places, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import Springs, Structure, workspace
-from oracles.dense import Array
 
+Array = NDArray[np.float64]
 Numbers = NDArray[np.object_]  # of mpf
 
 sine_cosine.register(mpf, lambda angle: (mp.sin(angle), mp.cos(angle)))
@@ -27,14 +29,28 @@ arc_tangent.register(mpf, mp.atan2)
 
 
 def extended(values: Array) -> Numbers:
-    """The same numbers as mpf, exactly."""
+    """Give the same numbers as mpf, exactly."""
     return np.array([mpf(float(x)) for x in np.ravel(values)], dtype=object)
 
 
 class ExtendedSweeps:
-    """The sweeps over a whole system in one state; without wrenches and functions of time.
+    """The sweeps over a whole system in one state, in extended precision.
 
     The system's numbers, made ready for the sweeps in doubles, and q, u, tau are taken as exact.
+
+    Parameters
+    ----------
+    system : System
+        Without loops, wrenches and functions of time.
+    q, u : array [nq], [nu]
+        The state (rad, m, quaternions; rad/s, m/s).
+    digits : int
+        Decimal digits of the numbers.
+
+    Raises
+    ------
+    ValueError
+        The system has loops, wrenches or functions of time.
     """
 
     def __init__(self, system: System, q: Array, u: Array, digits: int = 40) -> None:
@@ -57,22 +73,20 @@ class ExtendedSweeps:
         interpreted(velocity_terms)(self.zero, self.structure, self.work, self.u, self.still[:3])
 
     def forces(self, tau: Array) -> Numbers:
-        """Generalized forces [nu]: tau with springs, dampers and constant torques."""
+        """Give the generalized forces [nu] (N m, N): tau with springs, dampers and constant torques."""
         total = np.empty(self.nu, dtype=object)
-        interpreted(joint_forces)(
-            self.zero, self.structure, self.springs, self.q, self.u, extended(tau), total
-        )
+        interpreted(joint_forces)(self.zero, self.structure, self.springs, self.q, self.u, extended(tau), total)
         return total
 
     def accelerations(self, tau: Array) -> Numbers:
-        """Generalized accelerations [nu]."""
+        """Give the generalized accelerations [nu] (rad/s^2, m/s^2) under the generalized forces `tau` [nu] (N m, N)."""
         udot = np.empty(self.nu, dtype=object)
         interpreted(inward)(self.zero, self.structure, self.work, self.forces(tau), False)
         interpreted(outward)(self.zero, self.structure, self.work, self.root, self.still, False, udot)
         return udot
 
     def inverse_dynamics(self, udot: Numbers) -> Numbers:
-        """Generalized forces [nu], those of springs and dampers among them."""
+        """Give the generalized forces [nu] (N m, N) that `udot` [nu] needs, those of springs and dampers among them."""
         tau = np.empty(self.nu, dtype=object)
         loads = np.empty(6 * len(self.structure.steps), dtype=object)
         interpreted(inverse_dynamics)(self.zero, self.structure, self.work, udot, self.root, loads, tau)

@@ -134,7 +134,9 @@ def test_galilean_invariance(comm: MPI.Comm, n: int, speed: float) -> None:
 
 def test_tau_is_only_read(comm: MPI.Comm) -> None:
     """The given arrays stay as they are, and a call without tau after one with it is as if there had been none."""
-    system, q, u, tau = case("mixed", 20)
+    system, q, u, tau = random_system(2, 20, True, ["revolute"])
+    for k in range(20):  # on each rank something is added to tau
+        system.set_torque(f"b{k}", lambda t: 3.0)
     with distributed(system, comm) as (dynamics, mine, ours):
         state = [q[mine].copy(), u[ours].copy(), tau[ours].copy()]
         before = dynamics.accelerations(state[0], state[1])

@@ -1,7 +1,8 @@
 """A joint's unit axes in its own frame: 0..2 rotation about x, y, z, 3..5 translation along x, y, z.
 
-The motion subspace column of an axis is s = e_axis, or for a rotation with a pitch (m/rad) s = e_axis + pitch e_(axis+3).
-Each function here picks by the number of the axis, so that an elimination is written once for every joint type.
+The motion subspace column of an axis is s = e_axis, or for a rotation with a pitch (m/rad) s = e_axis + pitch
+e_(axis+3). Each function here picks by the number of the axis, so that an elimination is written once for every joint
+type.
 """
 
 from __future__ import annotations

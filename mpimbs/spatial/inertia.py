@@ -142,36 +142,37 @@ def _rotate_symmetric(r, a):
 
 
 @kernel(inline=True)
-def _rotate_general(r, b0, b1, b2):
-    """R^T B R of a 3x3 matrix given and returned by its rows."""
-    t0 = rotate_back(r, b0)
-    t1 = rotate_back(r, b1)
-    t2 = rotate_back(r, b2)
+def _combine(x, a, y, b):
+    """Combination x a + y b of two 3-vectors."""
+    return (x * a[0] + y * b[0], x * a[1] + y * b[1], x * a[2] + y * b[2])
+
+
+@kernel(inline=True)
+def _rotate_corner(r, a00, a01, a11):
+    """R^T A R of a symmetric 3x3 matrix whose row and column 2 vanish."""
+    t0 = _combine(a00, r[0:3], a01, r[3:6])
+    t1 = _combine(a01, r[0:3], a11, r[3:6])
     return (
-        (
-            r[0] * t0[0] + r[3] * t1[0] + r[6] * t2[0],
-            r[0] * t0[1] + r[3] * t1[1] + r[6] * t2[1],
-            r[0] * t0[2] + r[3] * t1[2] + r[6] * t2[2],
-        ),
-        (
-            r[1] * t0[0] + r[4] * t1[0] + r[7] * t2[0],
-            r[1] * t0[1] + r[4] * t1[1] + r[7] * t2[1],
-            r[1] * t0[2] + r[4] * t1[2] + r[7] * t2[2],
-        ),
-        (
-            r[2] * t0[0] + r[5] * t1[0] + r[8] * t2[0],
-            r[2] * t0[1] + r[5] * t1[1] + r[8] * t2[1],
-            r[2] * t0[2] + r[5] * t1[2] + r[8] * t2[2],
-        ),
+        r[0] * t0[0] + r[3] * t1[0],
+        r[0] * t0[1] + r[3] * t1[1],
+        r[0] * t0[2] + r[3] * t1[2],
+        r[1] * t0[1] + r[4] * t1[1],
+        r[1] * t0[2] + r[4] * t1[2],
+        r[2] * t0[2] + r[5] * t1[2],
     )
 
 
 @kernel(inline=True)
-def inertia_inward(r, p, i):
-    """Inertia X^T I X about the parent frame's origin, of one about the child frame's: a rotation, then a shift."""
-    a = _rotate_symmetric(r, (i[0], i[1], i[2], i[6], i[7], i[11]))
-    b0, b1, b2 = _rotate_general(r, (i[3], i[4], i[5]), (i[8], i[9], i[10]), (i[12], i[13], i[14]))
-    c = _rotate_symmetric(r, (i[15], i[16], i[17], i[18], i[19], i[20]))
+def _rotate_two_rows(r, b0, b1):
+    """R^T B R, by its rows, of a 3x3 matrix whose row 2 vanishes."""
+    t0 = rotate_back(r, b0)
+    t1 = rotate_back(r, b1)
+    return _combine(r[0], t0, r[3], t1), _combine(r[1], t0, r[4], t1), _combine(r[2], t0, r[5], t1)
+
+
+@kernel(inline=True)
+def _shift(p, a, b0, b1, b2, c):
+    """Inertia about the parent's origin of one about the child's, turned already: A and C as six numbers, B by rows."""
     # with P = [p]x:  B' = B + P C,   A' = A + P B^T - B' P
     k0 = cross(p, (c[0], c[1], c[2]))
     k1 = cross(p, (c[1], c[3], c[4]))
@@ -192,3 +193,70 @@ def inertia_inward(r, p, i):
         + (a[5] + e2[2] + f2[2], d2[0], d2[1], d2[2])
         + c
     )
+
+
+@kernel(inline=True)
+def inertia_inward(r, p, i):
+    """Inertia X^T I X about the parent frame's origin, of one about the child frame's: a rotation, then a shift."""
+    a = _rotate_symmetric(r, (i[0], i[1], i[2], i[6], i[7], i[11]))
+    b0, b1, b2 = _rotate_two_rows(r, (i[3], i[4], i[5]), (i[8], i[9], i[10]))
+    t2 = rotate_back(r, (i[12], i[13], i[14]))
+    b0 = add3(b0, scale3(r[6], t2))
+    b1 = add3(b1, scale3(r[7], t2))
+    b2 = add3(b2, scale3(r[8], t2))
+    return _shift(p, a, b0, b1, b2, _rotate_symmetric(r, i[15:21]))
+
+
+# What an elimination leaves has zeros where the axis was: half of the work above after the commonest joints.
+
+
+@kernel(inline=True)
+def inertia_inward_from_hinge(r, p, i):
+    """`inertia_inward` where the row and column of the rotation about z vanish, as a hinge leaves them."""
+    a = _rotate_corner(r, i[0], i[1], i[6])
+    b0, b1, b2 = _rotate_two_rows(r, (i[3], i[4], i[5]), (i[8], i[9], i[10]))
+    return _shift(p, a, b0, b1, b2, _rotate_symmetric(r, i[15:21]))
+
+
+@kernel(inline=True)
+def inertia_inward_from_ball(r, p, i):
+    """`inertia_inward` where all but the mass part C vanishes, as a joint that frees all rotations leaves it."""
+    c = _rotate_symmetric(r, i[15:21])
+    # with P = [p]x:  B' = P C,   A' = -B' P
+    k0 = cross(p, (c[0], c[1], c[2]))
+    k1 = cross(p, (c[1], c[3], c[4]))
+    k2 = cross(p, (c[2], c[4], c[5]))
+    f0 = cross(p, (k0[0], k1[0], k2[0]))
+    f1 = cross(p, (k0[1], k1[1], k2[1]))
+    f2 = cross(p, (k0[2], k1[2], k2[2]))
+    return (
+        (f0[0], f0[1], f0[2], k0[0], k1[0], k2[0])
+        + (f1[1], f1[2], k0[1], k1[1], k2[1])
+        + (f2[2], k0[2], k1[2], k2[2])
+        + c
+    )
+
+
+@kernel(inline=True)
+def add_applied_from_hinge(f, i, v):
+    """Force vector f + I v, where the row and column of the rotation about z vanish."""
+    w = (v[0], v[1], v[3], v[4], v[5])
+    return (
+        f[0] + _dot5((i[0], i[1], i[3], i[4], i[5]), w),
+        f[1] + _dot5((i[1], i[6], i[8], i[9], i[10]), w),
+        f[2],
+        f[3] + _dot5((i[3], i[8], i[15], i[16], i[17]), w),
+        f[4] + _dot5((i[4], i[9], i[16], i[18], i[19]), w),
+        f[5] + _dot5((i[5], i[10], i[17], i[19], i[20]), w),
+    )
+
+
+@kernel(inline=True)
+def add_applied_from_ball(f, i, v):
+    """Force vector f + I v, where all but the mass part C vanishes."""
+    return f[0:3] + add3(f[3:6], symmetric_times(i[15:21], v[3:6]))
+
+
+@kernel(inline=True)
+def _dot5(a, b):
+    return a[0] * b[0] + a[1] * b[1] + (a[2] * b[2] + a[3] * b[3] + a[4] * b[4])

@@ -107,10 +107,15 @@ def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, vect
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
 
+def _machine_type(kind: Any) -> Any:
+    return kind.vector if isinstance(kind, Lanes) else ir.DoubleType()
+
+
+# A double, too, is loaded and stored without numba's treatment of negative indices.
 @intrinsic
-def _load_lanes(typing_context: Any, like: Any, array: Any, index: Any) -> Any:
+def _load(typing_context: Any, like: Any, array: Any, index: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.load(_pointer(context, builder, sig.args[1], args[1], args[2], like.vector))
+        value = builder.load(_pointer(context, builder, sig.args[1], args[1], args[2], _machine_type(like)))
         value.align = 8
         return value
 
@@ -118,15 +123,16 @@ def _load_lanes(typing_context: Any, like: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def _store_lanes(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+def _store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], _pointer(context, builder, sig.args[0], args[0], args[1], value.vector)).align = 8
+        pointer = _pointer(context, builder, sig.args[0], args[0], args[1], _machine_type(value))
+        builder.store(args[2], pointer).align = 8
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), lower
 
 
-@intrinsic
+@intrinsic(prefer_literal=True)
 def _zero_lanes(typing_context: Any, width: Any) -> Any:
     lanes = LANES[width.literal_value]
 
@@ -218,20 +224,12 @@ def _overload_zero_lanes_literal(width):
 
 @overload(load)
 def _overload_load(zero, array, index):
-    if isinstance(zero, Lanes):
-        return lambda zero, array, index: _load_lanes(zero, array, index)
-    return lambda zero, array, index: array[index]
+    return lambda zero, array, index: _load(zero, array, index)
 
 
 @overload(store)
 def _overload_store(array, index, value):
-    if isinstance(value, Lanes):
-        return lambda array, index, value: _store_lanes(array, index, value)
-
-    def plain(array, index, value):
-        array[index] = value
-
-    return plain
+    return lambda array, index, value: _store(array, index, value)
 
 
 @overload(width)

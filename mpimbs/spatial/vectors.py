@@ -1,7 +1,7 @@
 """Tuples of numbers as 3-vectors, 3x3 matrices and spatial 6-vectors, and their algebra in compiled kernels.
 
-A 3x3 matrix is a 9-tuple, row by row. A spatial vector is a 6-tuple, angular part first. A frame change from a frame P to
-a frame C is (rotation, position): `rotation` takes components in P to components in C, `position` is the origin of C
+A 3x3 matrix is a 9-tuple, row by row. A spatial vector is a 6-tuple, angular part first. A frame change from a frame P
+to a frame C is (rotation, position): `rotation` takes components in P to components in C, `position` is the origin of C
 in P.
 """
 

@@ -11,6 +11,7 @@ from mpimbs.spatial.vectors import (
     quaternion_product,
     rotate_back,
     scale3,
+    store3,
     sub3,
 )
 from mpimbs.sweep.motion import load_quaternion
@@ -19,14 +20,22 @@ from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
 
 @kernel(inline=True)
 def rotation_vector(q):
-    """Rotation vector (rad) of a unit quaternion, of length at most pi."""
+    """Rotation vector (rad), of length at most pi, of a quaternion of any length."""
     v = q[1:4]
     n = sqrt(dot3(v, v))
-    if n < 1e-12:
+    if n < 1e-12 * abs(q[0]):
         return scale3(2.0 / q[0], v)
-    if q[0] < 0.0:
-        return scale3(-2.0 * atan2(n, -q[0]) / n, v)
-    return scale3(2.0 * atan2(n, q[0]) / n, v)
+    sign = 1.0 if q[0] >= 0.0 else -1.0
+    return scale3(2.0 * sign * atan2(n, sign * q[0]) / n, v)
+
+
+@kernel(inline=True)
+def twisted(zero, q, rest, item):
+    """Rotation vector (rad) from rest of the quaternion that begins at `item`, in body components."""
+    w = width(zero)
+    r = load3(zero, rest, item + 1)
+    back = (load(zero, rest, item * w), -r[0], -r[1], -r[2])
+    return rotation_vector(quaternion_product(back, (load(zero, q, item * w),) + load3(zero, q, item + 1)))
 
 
 @kernel(inline=True)
@@ -37,16 +46,13 @@ def deflection(zero, structure, step, q, rest):
     components; a free joint's position: the difference in the joint frame.
     """
     w = width(zero)
-    turn = structure.steps[step, TURN]
     item = structure.steps[step, FIRST_Q]
     count = structure.steps[step, LAST_U] - structure.steps[step, FIRST_U]
     linear = (zero, zero, zero)
-    if turn == 4:
-        r = load_quaternion(zero, rest, item)
-        angular = rotation_vector(quaternion_product((r[0], -r[1], -r[2], -r[3]), load_quaternion(zero, q, item)))
+    if structure.steps[step, TURN] == 4:
         if count == 6:
             linear = sub3(load3(zero, q, item + 4), load3(zero, rest, item + 4))
-        return angular + linear
+        return twisted(zero, q, rest, item) + linear
     first = zero
     second = zero
     if count > 0:
@@ -54,6 +60,21 @@ def deflection(zero, structure, step, q, rest):
     if count > 1:
         second = load(zero, q, (item + 1) * w) - load(zero, rest, (item + 1) * w)
     return (first, second, zero) + linear
+
+
+@kernel(inline=True)
+def _sprung(zero, stiffness, first):
+    """Whether any of three degrees of freedom has a spring, in any lane."""
+    total = 0.0
+    for i in range(3 * width(zero)):
+        total = total + abs(stiffness[first * width(zero) + i])
+    return total != 0.0
+
+
+@kernel(inline=True)
+def _subtract(zero, total, first, pull):
+    """Subtract a spring's pull from three generalized forces."""
+    store3(zero, total, first, sub3(load3(zero, total, first), pull))
 
 
 @kernel
@@ -69,25 +90,28 @@ def joint_forces(zero, structure, springs, q, u, tau, total):
         Given and resulting generalized forces (N m, N); may be the same array.
     """
     w = width(zero)
+    for d in range(structure.axes.shape[0]):
+        x = load(zero, tau, d * w) + load(zero, springs.torque, d * w)
+        store(total, d * w, x - load(zero, springs.damping, d * w) * load(zero, u, d * w))
     for step in range(structure.steps.shape[0]):
         first = structure.steps[step, FIRST_U]
         last = structure.steps[step, LAST_U]
-        stretched = deflection(zero, structure, step, q, springs.rest)
-        force = stretched
-        if last - first == 6:
+        item = structure.steps[step, FIRST_Q]
+        if structure.steps[step, TURN] != 4:
+            for d in range(first, last):
+                j = (item + d - first) * w
+                stretched = load(zero, q, j) - load(zero, springs.rest, j)
+                store(total, d * w, load(zero, total, d * w) - load(zero, springs.stiffness, d * w) * stretched)
+            continue
+        if _sprung(zero, springs.stiffness, first):
+            k = load3(zero, springs.stiffness, first)
+            x = twisted(zero, q, springs.rest, item)
+            _subtract(zero, total, first, (k[0] * x[0], k[1] * x[1], k[2] * x[2]))
+        if last == first + 6 and _sprung(zero, springs.stiffness, first + 3):
             k = load3(zero, springs.stiffness, first + 3)
-            rotation = quaternion_matrix(load_quaternion(zero, q, structure.steps[step, FIRST_Q]))
-            pull = (k[0] * stretched[3], k[1] * stretched[4], k[2] * stretched[5])
-            force = stretched[0:3] + rotate_back(rotation, pull)
-        for d in range(first, last):
-            j = d - first
-            x = load(zero, tau, d * w) + load(zero, springs.torque, d * w)
-            x = x - load(zero, springs.damping, d * w) * load(zero, u, d * w)
-            if j >= 3:
-                x = x - force[j]
-            else:
-                x = x - load(zero, springs.stiffness, d * w) * force[j]
-            store(total, d * w, x)
+            x = sub3(load3(zero, q, item + 4), load3(zero, springs.rest, item + 4))
+            rotation = quaternion_matrix(load_quaternion(zero, q, item))
+            _subtract(zero, total, first + 3, rotate_back(rotation, (k[0] * x[0], k[1] * x[1], k[2] * x[2])))
 
 
 @kernel

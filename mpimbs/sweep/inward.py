@@ -2,19 +2,44 @@
 
     f1 = I A1 - E f2 + p,    A2 = E^T A1 + W f2 + c
 
-Joint axes are eliminated one at a time in the frame of their step. `far` carries (E, W, c): E as six rows, W as the upper
-triangle of a symmetric matrix, c a 6-vector. Without an outboard handle this is the articulated-body algorithm: the
-caller says so by the constant `two_handles`, and the lines about `far` fall away when the kernel is compiled.
+Joint axes are eliminated one at a time in the frame of their step: the articulated-body algorithm, for I and p. With
+an outboard handle, which the caller asks for by the constant `two_handles`, a second loop over the pivots that the
+first one kept gives `far` = (E, W, c): E as six rows, W as the upper triangle of a symmetric matrix, c a 6-vector. They
+need no inertia, and all columns of E and W are treated alike: that loop computes with whole rows (`spatial.rows`).
 """
 
 from __future__ import annotations
 
 from mpimbs.spatial.axes import along, component
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.inertia import add_body, add_outer, add_symmetric, apply, inertia_inward, row
+from mpimbs.spatial.inertia import (
+    add_applied_from_ball,
+    add_applied_from_hinge,
+    add_body,
+    add_outer,
+    add_symmetric,
+    apply,
+    inertia_inward,
+    inertia_inward_from_ball,
+    inertia_inward_from_hinge,
+    row,
+)
 from mpimbs.spatial.lanes import load, store, width
+from mpimbs.spatial.rows import add_row, entries, scale_row, store_row, unit_rows, zero_row
 from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, scale6, store3, store6
-from mpimbs.sweep.structure import BIAS, FIRST_U, FIXED, JUNCTION, LAST_U, PIVOT, PLACE, SINK, SOURCE
+from mpimbs.sweep.structure import (
+    BIAS,
+    FIRST_U,
+    FIXED,
+    JUNCTION,
+    LAST_U,
+    PIVOT,
+    PLACE,
+    SINK,
+    SLIDES,
+    SOURCE,
+    TURN,
+)
 
 
 @kernel(inline=True)
@@ -34,89 +59,93 @@ def store_symmetric(zero, array, base, i):
 
 
 @kernel(inline=True)
-def load_rows(zero, array, base):
-    """Load a 6x6 matrix as six rows, 36 numbers."""
-    return (
-        load6(zero, array, base),
-        load6(zero, array, base + 6),
-        load6(zero, array, base + 12),
-        load6(zero, array, base + 18),
-        load6(zero, array, base + 24),
-        load6(zero, array, base + 30),
-    )
-
-
-@kernel(inline=True)
-def _far_row(far, axis, pitch):
-    """s = E^T S of the axis about to be eliminated."""
-    s = component(far[0], axis)
-    if axis < 3:
-        return add6(s, scale6(pitch, component(far[0], axis + 3)))
-    return s
-
-
-@kernel
-def _eliminate_far(far, column, reciprocal, u, s):
-    """E <- E - U s^T / D,  W <- W + s s^T / D,  c <- c + s u / D  [design, section 3]."""
-    e, w, c = far
-    z = scale6(-reciprocal, s)
-    rows = (
-        add6(e[0], scale6(column[0], z)),
-        add6(e[1], scale6(column[1], z)),
-        add6(e[2], scale6(column[2], z)),
-        add6(e[3], scale6(column[3], z)),
-        add6(e[4], scale6(column[4], z)),
-        add6(e[5], scale6(column[5], z)),
-    )
-    return rows, add_outer(w, reciprocal, s), add6(c, scale6(u * reciprocal, s))
-
-
-@kernel(inline=True)
 def _mix(a, x, b, y, c, z):
     """Combination a x + b y + c z of three rows."""
-    return add6(add6(scale6(a, x), scale6(b, y)), scale6(c, z))
+    return add_row(add_row(scale_row(a, x), scale_row(b, y)), scale_row(c, z))
 
 
-@kernel
-def _far_inward(far, r, p, bias):
-    """Add the velocity terms, c <- c + E^T c_joint, and move E to the parent's frame, E <- X^T E."""
-    e, w, c = far
-    c = add6(
-        c,
-        add6(
-            _mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]),
-            _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]),
-        ),
+@kernel(inline=True)
+def _add_outer_rows(rows, x, z):
+    """Matrix plus x z^T, by rows."""
+    return (
+        add_row(rows[0], scale_row(x[0], z)),
+        add_row(rows[1], scale_row(x[1], z)),
+        add_row(rows[2], scale_row(x[2], z)),
+        add_row(rows[3], scale_row(x[3], z)),
+        add_row(rows[4], scale_row(x[4], z)),
+        add_row(rows[5], scale_row(x[5], z)),
     )
+
+
+@kernel(inline=True)
+def _rows_inward(r, p, e):
+    """Move a transfer to the parent's frame, X^T E: `force_inward` of every column."""
     l0 = _mix(r[0], e[3], r[3], e[4], r[6], e[5])
     l1 = _mix(r[1], e[3], r[4], e[4], r[7], e[5])
     l2 = _mix(r[2], e[3], r[5], e[4], r[8], e[5])
-    a0 = add6(_mix(r[0], e[0], r[3], e[1], r[6], e[2]), add6(scale6(p[1], l2), scale6(-p[2], l1)))
-    a1 = add6(_mix(r[1], e[0], r[4], e[1], r[7], e[2]), add6(scale6(p[2], l0), scale6(-p[0], l2)))
-    a2 = add6(_mix(r[2], e[0], r[5], e[1], r[8], e[2]), add6(scale6(p[0], l1), scale6(-p[1], l0)))
-    return (a0, a1, a2, l0, l1, l2), w, c
+    a0 = add_row(_mix(r[0], e[0], r[3], e[1], r[6], e[2]), add_row(scale_row(p[1], l2), scale_row(-p[2], l1)))
+    a1 = add_row(_mix(r[1], e[0], r[4], e[1], r[7], e[2]), add_row(scale_row(p[2], l0), scale_row(-p[0], l2)))
+    a2 = add_row(_mix(r[2], e[0], r[5], e[1], r[8], e[2]), add_row(scale_row(p[0], l1), scale_row(-p[1], l0)))
+    return (a0, a1, a2, l0, l1, l2)
 
 
 @kernel
-def _eliminate(inertia, force, column, reciprocal, u):
-    """I <- I - U U^T / D,  p <- p + U u / D  [articulated-body algorithm; Critchley 2007, eq. 44-47]."""
-    return add_outer(inertia, -reciprocal, column), add6(force, scale6(u * reciprocal, column))
-
-
-@kernel
-def _inertia_inward(inertia, force, r, p, bias):
-    """Add the velocity terms, p <- p + I c, and move I and p to the parent's frame."""
-    return inertia_inward(r, p, inertia), force_inward(r, p, add6(force, apply(inertia, bias)))
+def _far_rows(zero, structure, work):
+    """Sweep inward over a chain once more, over what `inward` left in the workspace: E and W as rows, c as a row."""
+    n = width(zero)
+    c = zero_row(zero)
+    w = (c, c, c, c, c, c)
+    e = unit_rows(zero)
+    for step in range(structure.steps.shape[0] - 1, -1, -1):
+        for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
+            base = d * PIVOT
+            axis = structure.axes[d]
+            # s = E^T S
+            s = component(e, axis)
+            if axis < 3 and structure.steps[step, SLIDES]:
+                s = add_row(s, scale_row(load(zero, structure.pitch, d * n), component(e, axis + 3)))
+            store_row(zero, work.pivot, base + 8, s)
+            # E <- E - U s^T / D,  W <- W + s s^T / D,  c <- c + s u / D  [design, section 3]
+            z = scale_row(load(zero, work.pivot, (base + 6) * n), s)
+            e = _add_outer_rows(e, scale6(-1.0, load6(zero, work.pivot, base)), z)
+            w = _add_outer_rows(w, load6(zero, work.pivot, base + 8), z)
+            c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
+        # c <- c + E^T c_joint,  E <- X^T E
+        bias = load6(zero, work.bias, step * BIAS)
+        c = add_row(c, _mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]))
+        c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
+        e = _rows_inward(load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9), e)
+    return e, w, c
 
 
 @kernel(inline=True)
-def no_far(zero):
+def _far(zero, structure, work):
+    """Equations of handle 2 of a chain (E, W, c)."""
+    e, w, c = _far_rows(zero, structure, work)
+    rows = (entries(e[0]), entries(e[1]), entries(e[2]), entries(e[3]), entries(e[4]), entries(e[5]))
+    high = entries(w[0]) + entries(w[1])[1:6] + entries(w[2])[2:6]
+    return rows, high + entries(w[3])[3:6] + entries(w[4])[4:6] + entries(w[5])[5:6], entries(c)
+
+
+@kernel(inline=True)
+def _no_far(zero):
     """Equations of handle 2 at the outboard end itself: E = 1, W = 0, c = 0."""
     o = zero
     e = zero + 1.0
     n = (o, o, o, o, o, o)
     low = ((e, o, o, o, o, o), (o, e, o, o, o, o), (o, o, e, o, o, o))
     return low + ((o, o, o, e, o, o), (o, o, o, o, e, o), (o, o, o, o, o, e)), n + n + n + (o, o, o), n
+
+
+@kernel(inline=True)
+def _eliminate(zero, work, d, column, diagonal, u, inertia, force):
+    """I <- I - U U^T / D,  p <- p + U u / D; keeps U, 1 / D, u [Critchley 2007, eq. 44-47]."""
+    n = width(zero)
+    reciprocal = 1.0 / diagonal
+    store6(zero, work.pivot, d * PIVOT, column)
+    store(work.pivot, (d * PIVOT + 6) * n, reciprocal)
+    store(work.pivot, (d * PIVOT + 7) * n, u)
+    return add_outer(inertia, -reciprocal, column), add6(force, scale6(u * reciprocal, column))
 
 
 @kernel(inline=True)
@@ -157,7 +186,6 @@ def inward(zero, structure, work, tau, two_handles):
     inertia = force + force + force + (zero, zero, zero)
     no_force = force
     no_inertia = inertia
-    far = no_far(zero)
     for step in range(structure.steps.shape[0] - 1, -1, -1):
         sink = structure.steps[step, SINK]
         if sink >= 0:
@@ -167,29 +195,35 @@ def inward(zero, structure, work, tau, two_handles):
         h = load3(zero, structure.fixed, step * FIXED + 18)
         inertia = add_body(inertia, a, h, load(zero, structure.fixed, (step * FIXED + 21) * n))
         force = add6(force, load6(zero, work.bias, step * BIAS + 6))
-        for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
-            axis = structure.axes[d]
-            pitch = load(zero, structure.pitch, d * n)
-            # U = I S,  D = S^T U,  u = tau - S^T p
-            column = row(inertia, axis)
-            if axis < 3:
-                column = add6(column, scale6(pitch, row(inertia, axis + 3)))
-            reciprocal = 1.0 / along(column, axis, pitch)
-            u = load(zero, tau, d * n) - along(force, axis, pitch)
-            store6(zero, work.pivot, d * PIVOT, column)
-            store(work.pivot, (d * PIVOT + 6) * n, reciprocal)
-            store(work.pivot, (d * PIVOT + 7) * n, u)
-            inertia, force = _eliminate(inertia, force, column, reciprocal, u)
-            if two_handles:
-                s = _far_row(far, axis, pitch)
-                store6(zero, work.pivot, d * PIVOT + 8, s)
-                far = _eliminate_far(far, column, reciprocal, u, s)
         r = load9(zero, work.place, step * PLACE)
         p = load3(zero, work.place, step * PLACE + 9)
         bias = load6(zero, work.bias, step * BIAS)
-        inertia, force = _inertia_inward(inertia, force, r, p, bias)
-        if two_handles:
-            far = _far_inward(far, r, p, bias)
+        turn = structure.steps[step, TURN]
+        first = structure.steps[step, FIRST_U]
+        # U = I S,  D = S^T U,  u = tau - S^T p;  then p <- p + I c, and I and p to the parent's frame
+        if turn == 1 and structure.steps[step, SLIDES] == 0:
+            # a hinge, the commonest joint: its axis is z alone
+            column = row(inertia, 2)
+            u = load(zero, tau, first * n) - force[2]
+            inertia, force = _eliminate(zero, work, first, column, column[2], u, inertia, force)
+            force = force_inward(r, p, add_applied_from_hinge(force, inertia, bias))
+            inertia = inertia_inward_from_hinge(r, p, inertia)
+        else:
+            for d in range(structure.steps[step, LAST_U] - 1, first - 1, -1):
+                axis = structure.axes[d]
+                pitch = load(zero, structure.pitch, d * n)
+                column = row(inertia, axis)
+                if axis < 3:
+                    column = add6(column, scale6(pitch, row(inertia, axis + 3)))
+                diagonal = along(column, axis, pitch)
+                u = load(zero, tau, d * n) - along(force, axis, pitch)
+                inertia, force = _eliminate(zero, work, d, column, diagonal, u, inertia, force)
+            if turn == 4:
+                force = force_inward(r, p, add_applied_from_ball(force, inertia, bias))
+                inertia = inertia_inward_from_ball(r, p, inertia)
+            else:
+                force = force_inward(r, p, add6(force, apply(inertia, bias)))
+                inertia = inertia_inward(r, p, inertia)
         source = structure.steps[step, SOURCE]
         if source >= 0:
             total = add_symmetric(inertia, load_symmetric(zero, work.junction, source * JUNCTION))
@@ -198,4 +232,7 @@ def inward(zero, structure, work, tau, two_handles):
             store6(zero, work.junction, source * JUNCTION + 21, load_total)
             inertia = no_inertia
             force = no_force
+    far = _no_far(zero)
+    if two_handles:
+        far = _far(zero, structure, work)
     return load_symmetric(zero, work.junction, 0), load6(zero, work.junction, 21), far

@@ -137,8 +137,8 @@ def join_motion(zero, left, right, out):
 
 @kernel
 def relative_turn(zero, structure, work, u, out):
-    """Write a chain's boundary turn: the rotation from handle 1 to handle 2, and the angular velocity of handle 2, in its
-    frame, while handle 1 is held. `out` has TURNING numbers."""
+    """Write a chain's boundary turn: the rotation from handle 1 to handle 2, and the angular velocity of handle 2, in
+    its frame, while handle 1 is held. `out` has TURNING numbers."""
     o = zero
     e = zero + 1.0
     rotation = (e, o, o, o, e, o, o, o, e)
@@ -166,7 +166,7 @@ def velocity_terms(zero, structure, work, u, omega):
 
     Accelerations are those of the frame's origin (not "spatial" ones), so no linear velocity enters: what a part
     of a system feels doesn't depend on how fast the whole of it moves, in rounding neither. With the parent's w, the
-    joint's relative angular velocity j and sliding velocity s, all in the step's frame, and the position r of its origin,
+    joint's relative angular velocity j and sliding velocity s, all in the step's frame, and its origin's position r,
 
         c = (w x j,  w x (w x r) + (2 w + j) x s)         p = (w' x A w',  w' x (w' x h)) - f_external,   w' = w + j
 
@@ -182,13 +182,14 @@ def velocity_terms(zero, structure, work, u, omega):
             omega = load3(zero, work.junction, source * JUNCTION + MOTION)
         r = load9(zero, work.place, step * PLACE)
         position = load3(zero, work.place, step * PLACE + 9)
-        centripetal = rotate(r, cross(omega, cross(omega, position)))
+        linear = rotate(r, cross(omega, cross(omega, position)))
         joint = joint_twist(zero, structure, step, u)
         turn = joint[0:3]
         carried = rotate(r, omega)
-        coriolis = cross(add3(add3(carried, carried), turn), joint[3:6])
-        store6(zero, work.bias, step * BIAS, cross(carried, turn) + add3(centripetal, coriolis))
         omega = add3(carried, turn)
+        if structure.steps[step, SLIDES]:
+            linear = add3(linear, cross(add3(carried, omega), joint[3:6]))
+        store6(zero, work.bias, step * BIAS, cross(carried, turn) + linear)
         a = load6(zero, structure.fixed, step * FIXED + 12)
         h = load3(zero, structure.fixed, step * FIXED + 18)
         bias = cross(omega, symmetric_times(a, omega)) + cross(omega, cross(omega, h))

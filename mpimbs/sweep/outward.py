@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpimbs.spatial.axes import add_along
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import load, store, width
-from mpimbs.spatial.vectors import add6, dot6, load3, load6, load9, motion_outward, store6
+from mpimbs.spatial.vectors import add6, dot6, force_inward, load3, load6, load9, motion_outward, store6
 from mpimbs.sweep.motion import MOTION
 from mpimbs.sweep.structure import BIAS, FIRST_U, JUNCTION, LAST_U, PIVOT, PLACE, SINK, SOURCE
 
@@ -34,14 +34,22 @@ def outward(zero, structure, work, acceleration, load2, two_handles, udot):
             a = load6(zero, work.junction, source * JUNCTION + MOTION)
         r = load9(zero, work.place, step * PLACE)
         p = load3(zero, work.place, step * PLACE + 9)
-        a = add6(motion_outward(r, p, a), load6(zero, work.bias, step * BIAS))
-        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+        bias = load6(zero, work.bias, step * BIAS)
+        inboard = a
+        a = add6(motion_outward(r, p, a), bias)
+        first = structure.steps[step, FIRST_U]
+        for d in range(first, structure.steps[step, LAST_U]):
             base = d * PIVOT
             column = load6(zero, work.pivot, base)
             u = load(zero, work.pivot, (base + 7) * n)
             if two_handles:
                 u = u + dot6(load6(zero, work.pivot, base + 8), load2)
-            x = (u - dot6(column, a)) * load(zero, work.pivot, (base + 6) * n)
+            if d == first:
+                # U^T A by U in the parent's frame: ready as soon as the parent's A is, and A is what all wait for
+                u = u - dot6(column, bias) - dot6(force_inward(r, p, column), inboard)
+            else:
+                u = u - dot6(column, a)
+            x = u * load(zero, work.pivot, (base + 6) * n)
             store(udot, d * n, x)
             a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), x)
         sink = structure.steps[step, SINK]

@@ -9,19 +9,19 @@ Arrays are flat; for W lanes every number is W doubles, [item, lane].
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[Any]  # float64; object where a kernel runs uncompiled
 Integers = npt.NDArray[np.int64]
 
 # Numbers per step or degree of freedom in the flat arrays.
 FIXED = 22  # rotation 9 and position 3 of the joint frame in the parent's; A 6, h 3, m 1 of the body
 PLACE = 12  # rotation 9, position 3: the frame change from the parent's frame to the step's
 BIAS = 12  # velocity-dependent acceleration 6, bias force 6
-PIVOT = 14  # U 6, 1 / D, u, s 6
+PIVOT = 16  # U 6, 1 / D, u, s 6 and the two spare numbers of a row
 JUNCTION = 45  # articulated inertia 21 and bias force 6 of the children; motion 6; pose 12
 TURNING = 12  # boundary turn: rotation 9, angular velocity 3
 BOUNDARY = 18  # boundary motion, for output: rotation 9, position 3, twist 6

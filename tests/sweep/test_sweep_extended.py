@@ -10,9 +10,9 @@ from mpimbs.spatial.compiler import interpreted
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import atan2, sincos, sqrt
 from mpimbs.spatial.vectors import quaternion_matrix
+from mpimbs.study.extended import ExtendedSweeps
 from oracles import dense
 from oracles.dense import Array
-from mpimbs.study.extended import ExtendedSweeps
 from oracles.random_systems import random_system
 from tolerances import assert_close
 

@@ -142,6 +142,7 @@ def test_lanes_are_scalar_sweeps(types: tuple[str, ...], w: int, two: bool) -> N
     states = [[*moving_state(system, seed), rng.normal(size=15)] for seed, system in enumerate(systems)]
     wrenches = [rng.normal(size=6 * len(structures[0].steps)) for _ in systems]
     lanes = evaluate(structures, built[0].junctions, states, wrenches, two)
+    assert not np.any(lanes[0]["accelerations"] == lanes[1]["accelerations"]), "the lanes hold the same chain"
     for lane, (structure, state, wrench) in enumerate(zip(structures, states, wrenches, strict=True)):
         scalar = evaluate([structure], built[0].junctions, [state], [wrench], two)[0]
         for name, reference in scalar.items():

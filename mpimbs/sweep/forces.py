@@ -17,16 +17,18 @@ from mpimbs.spatial.vectors import (
 from mpimbs.sweep.motion import load_quaternion
 from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
 
+TINY = 1e-300  # added to a square, against 0 / 0
+
 
 @kernel(inline=True)
 def rotation_vector(q):
-    """Rotation vector (rad), of length at most pi, of a quaternion of any length."""
+    """Rotation vector (rad), of length at most pi, of a quaternion of any length.
+
+    The angle is that of the squared quaternion, (w^2 - n^2, 2 w n), which is the same for q and -q; no branch.
+    """
     v = q[1:4]
-    n = sqrt(dot3(v, v))
-    if n < 1e-12 * abs(q[0]):
-        return scale3(2.0 / q[0], v)
-    sign = 1.0 if q[0] >= 0.0 else -1.0
-    return scale3(2.0 * sign * atan2(n, sign * q[0]) / n, v)
+    n = sqrt(dot3(v, v) + TINY)
+    return scale3(atan2(2.0 * q[0] * n, q[0] * q[0] - n * n) / n, v)
 
 
 @kernel(inline=True)

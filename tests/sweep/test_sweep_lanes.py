@@ -9,14 +9,15 @@ from mpi4py import MPI
 from cases import moving_state, typed_chain
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import WIDTHS, zero_lanes
+from mpimbs.spatial.lanes import WIDTHS, store, zero_lanes
 from mpimbs.spatial.vectors import load3, load6, store6
 from mpimbs.sweep.build import build
+from mpimbs.sweep.forces import joint_forces, spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.inward import inward, store_symmetric
 from mpimbs.sweep.motion import coordinate_rates, joint_places, poses, relative_motion, velocity_terms
 from mpimbs.sweep.outward import outward
-from mpimbs.sweep.structure import BOUNDARY, PLACE, Structure, Workspace, workspace
+from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
 from oracles.dense import Array
 from oracles.random_systems import ALL
 from tolerances import assert_close
@@ -147,3 +148,44 @@ def test_lanes_are_scalar_sweeps(types: tuple[str, ...], w: int, two: bool) -> N
         scalar = evaluate([structure], built[0].junctions, [state], [wrench], two)[0]
         for name, reference in scalar.items():
             assert_close(f"{name} of lane {lane}", lanes[lane][name], reference, "lanes")
+
+
+@kernel
+def _springs(zero, structure, springs, q, u, tau, total, energy):
+    joint_forces(zero, structure, springs, q, u, tau, total)
+    store(energy, 0, spring_energy(zero, structure, springs, q))
+
+
+@kernel
+def _springs1(structure, springs, q, u, tau, total, energy):
+    _springs(0.0, structure, springs, q, u, tau, total, energy)
+
+
+@kernel
+def _springs4(structure, springs, q, u, tau, total, energy):
+    _springs(zero_lanes(4), structure, springs, q, u, tau, total, energy)
+
+
+@pytest.mark.time_limit(400)
+def test_springs_in_lanes(comm: MPI.Comm) -> None:
+    """Springs and dampers of every joint type, four chains side by side."""
+    systems = [typed_chain(ALL, seed) for seed in range(4)]
+    built = [build(system.columns()) for system in systems]
+    states = [moving_state(system, seed) for seed, system in enumerate(systems)]
+    first = built[0].structure
+
+    def run(chosen: list[int]) -> tuple[Array, Array]:
+        structure = first._replace(pitch=interleaved([built[k].structure.pitch for k in chosen]))
+        springs = Springs(*(interleaved(list(a)) for a in zip(*(built[k].springs for k in chosen), strict=True)))
+        q, u, tau = (interleaved(list(column)) for column in zip(*(states[k] for k in chosen), strict=True))
+        total, energy = np.zeros(len(tau)), np.zeros(len(chosen))
+        (_springs4 if len(chosen) == 4 else _springs1)(structure, springs, q, u, tau, total, energy)
+        return total.reshape(-1, len(chosen)), energy
+
+    first_on_node(comm, lambda: (run([0]), run([0, 1, 2, 3])) and None)
+    total, energy = run([0, 1, 2, 3])
+    assert len(np.unique(energy)) == 4, "the lanes hold the same chain"
+    for lane in range(4):
+        scalar, held = run([lane])
+        assert_close(f"generalized forces of lane {lane}", total[:, lane], scalar[:, 0], "lanes")
+        assert_close(f"energy of lane {lane}", energy[lane : lane + 1], held, "lanes")

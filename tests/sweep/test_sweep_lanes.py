@@ -182,7 +182,7 @@ def test_springs_in_lanes(comm: MPI.Comm) -> None:
         (_springs4 if len(chosen) == 4 else _springs1)(structure, springs, q, u, tau, total, energy)
         return total.reshape(-1, len(chosen)), energy
 
-    first_on_node(comm, lambda: (run([0]), run([0, 1, 2, 3])) and None)
+    first_on_node(comm, lambda: [run([0]), run([0, 1, 2, 3])])
     total, energy = run([0, 1, 2, 3])
     assert len(np.unique(energy)) == 4, "the lanes hold the same chain"
     for lane in range(4):

@@ -5,6 +5,8 @@ Exit codes: 0 done; 2 bad input, one message and no traceback; 1 anything else.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import sys
@@ -89,6 +91,8 @@ def acceleration(
     first_on_node(comm, compile_kernels)
     mine_u = dynamics.gather_u.part
     udot = dynamics.accelerations(whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u])
+    if not comm.allreduce(bool(np.isfinite(udot).all()), MPI.LAND):
+        raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
     gathered = dynamics.gather_u(udot)
     if gathered is not None:
         part = output.with_name(output.name + ".part")
@@ -175,9 +179,9 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
 def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     """Exit code and message."""
     try:
-        if comm.rank > 0 and (not arguments or {"-h", "--help", "--version"} & set(arguments)):
-            return 0, ""
-        cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)
+        printed = contextlib.nullcontext() if comm.rank == 0 else contextlib.redirect_stdout(io.StringIO())
+        with printed:  # only rank 0 shows help and version
+            cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)
     except InputError as error:
         return 2, f"mpimbs: {error}"
     except click.exceptions.NoArgsIsHelpError as error:

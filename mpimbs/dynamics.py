@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import coupling_named
-from mpimbs.errors import InputError
+from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.gather import Gather
@@ -108,7 +108,7 @@ class Dynamics:
         clock = time.perf_counter
         t0 = clock()
         turn = self._scan(self.subchain.start(q, u))
-        forces = self._forces(t, q, turn, tau)
+        forces, failure = self._forces(t, q, turn, tau)
         t1 = clock()
         equations = self.subchain.inward(q, u, forces, turn)
         t2 = clock()
@@ -117,6 +117,8 @@ class Dynamics:
         self.subchain.outward(q, u, loads, udot, rates)
         self._laps += (t1 - t0, t2 - t1, t3 - t2, clock() - t3)
         self.evaluations += 1
+        if failure is not None:
+            raise failure
 
     def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
         """Give the generalized accelerations [nu]; arguments as in `derivative`."""
@@ -124,13 +126,19 @@ class Dynamics:
         self.derivative(t, q, u, udot, rates, tau)
         return udot
 
-    def _forces(self, t: float, q: Floats, turn: Floats, tau: Floats | None) -> Floats:
-        """The generalized forces that come on top of springs and dampers."""
+    def _forces(self, t: float, q: Floats, turn: Floats, tau: Floats | None) -> tuple[Floats, SimulationError | None]:
+        """Generalized forces beside springs and dampers; where a function fails, NaN and the error.
+
+        The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
+        """
         if tau is None and not self._external.any:
-            return self._tau  # zeros, never written
+            return self._tau, None  # zeros, never written
         forces = np.zeros(self.subchain.nu) if tau is None else tau.copy()
-        self._external.apply(t, q, turn, forces)
-        return forces
+        try:
+            self._external.apply(t, q, turn, forces)
+        except SimulationError as error:
+            return np.full(self.subchain.nu, np.nan), error
+        return forces, None
 
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].

@@ -60,3 +60,12 @@ def assert_close(
 
 def _short(values: ArrayLike) -> str:
     return np.array2string(np.asarray(values, float), threshold=20, precision=9)
+
+
+# Runs, of a second at most.
+TOLERANCE |= {
+    "unit": (1e-12, "every step ends with quaternions of unit length, and their length carries no meaning"),
+    "run": (1e-7, "runs with tolerances of 1e-8, or fixed steps as fine"),
+    "conserved": (1e-8, "runs with tolerances of 1e-10"),
+    "runs on ranks": (1e-11, "the same steps, but sums in another order: rounding, amplified by the motion"),
+}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint
@@ -168,7 +168,7 @@ def system_from(spec: str) -> System:
         if len(arguments) != len(generator.arguments) or not all(map(_is_count, arguments)):
             raise InputError(f"model {spec!r}: bad arguments; write {usage}, with whole numbers from 1 on")
         return generator.make(*map(int, arguments))
-    if not spec.endswith(".toml") and not Path(spec).exists():
+    if not spec.endswith(".toml") and not os.path.exists(spec):
         raise InputError(f"model {spec!r}: is neither a file nor a generator{suggest(name, GENERATORS)}")
     return read_system(spec)
 

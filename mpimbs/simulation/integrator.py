@@ -253,7 +253,7 @@ class Integrator:
         return self._dynamics.comm.allreduce(bool(fact), MPI.LOR)
 
     def _any_not_finite(self) -> bool:
-        return self._any(not np.isfinite(self._vector.array_r).all())
+        return self._any(self._failure or not np.isfinite(self._vector.array_r).all())
 
     def _restore(self, state: Floats, time: float) -> None:
         self._vector.setArray(state)

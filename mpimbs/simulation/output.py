@@ -58,8 +58,8 @@ class OutputFile:
 
     def __init__(self, path: Path, system: System, settings: dict[str, Any], poses: bool, force: bool) -> None:
         self.path = path
-        self._part = part_of(path)
         check_output(path, force)
+        self._part = part_of(path)
         try:
             self._file = h5py.File(self._part, "w", libver="latest")
         except OSError as error:
@@ -125,10 +125,10 @@ def check_output(path: Path, force: bool) -> None:
     InputError
         The file or its unfinished part exists (without `force`), or the folder can't be written.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; give the name of a file with -o")
     for file in (path, part_of(path)):
-        if file.exists() and not force:
+        if os.path.exists(file) and not force:
             left = "" if file == path else ", left by a run that did not end"
             raise InputError(f"{file}: exists{left}; move it, choose another name with -o, or replace it with --force")
     folder = path.parent

@@ -23,6 +23,7 @@ from mpimbs.simulation.progress import Progress
 
 Floats = npt.NDArray[np.float64]
 SAMPLES = 200  # by default
+MOST_SAMPLES = 1e8
 
 
 @dataclass
@@ -183,9 +184,16 @@ def _checked_times(t_end: float, every: float | None, accuracy: Accuracy, integr
     if every is None:
         every = t_end / SAMPLES
         if accuracy.dt is not None:
+            if t_end / accuracy.dt > 1e15:
+                raise InputError(f"--dt {accuracy.dt:g} is too short a step for {t_end:g} s; give a longer one")
             every = accuracy.dt * max(1, round(every / accuracy.dt))
     if not (np.isfinite(every) and every > 0.0):
         raise InputError(f"the time between samples must be a positive time in seconds, got {every:g}")
+    if t_end / every > MOST_SAMPLES:
+        raise InputError(
+            f"the time between samples ({every:g} s) gives more than {MOST_SAMPLES:g} samples in {t_end:g} s; "
+            "give a longer --every"
+        )
     if accuracy.dt is not None:
         ratio = every / accuracy.dt
         if ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,14 +40,16 @@ def read_state(path: str | Path, system: System) -> State:
         The file can't be read, lacks q or u, has other sizes than the system, or holds what is no state.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise InputError(f"{path}: holds a single array; give an .npz file with q, u and optionally tau")
-            arrays = {name: np.asarray(file[name]) for name in file.files}
+        file = np.load(path, allow_pickle=False)
+        single = not isinstance(file, np.lib.npyio.NpzFile)
+        with nullcontext() if single else file:
+            arrays = {} if single else {name: np.asarray(file[name]) for name in file.files}
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; give an .npz file with q and u") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: is not a readable .npz file ({error}); write it with numpy.savez") from None
+    if single:
+        raise InputError(f"{path}: holds a single array; give an .npz file with q, u and optionally tau")
     sizes = {"q": system.nq, "u": system.nu, "tau": system.nu}
     unknown = sorted(set(arrays) - set(sizes))
     if unknown:

@@ -9,6 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics, compile_kernels
+from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.parallel.agreement import first_on_node
 
@@ -42,6 +43,8 @@ def bench(
     InputError
         On all ranks, as `Dynamics`.
     """
+    if not 0.0 <= seconds < np.inf:
+        raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give --seconds")
     dynamics = Dynamics(system, comm, coupling, tip_ratio)
     first_on_node(dynamics.comm, compile_kernels)
     own = dynamics.comm

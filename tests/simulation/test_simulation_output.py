@@ -1,0 +1,214 @@
+"""The output file: what is in it, that it can be read at any time, and that a good file is not lost to a bad run."""
+
+import json
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpi_helpers import plain_environment
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import read_system, system_from
+from mpimbs.simulation import output as output_module
+from mpimbs.simulation.output import part_of
+from mpimbs.simulation.run import simulate
+from oracles.dense import energy, kinematics, rotation_of
+from simulation.motions import motion, tumbler
+from tolerances import assert_close
+
+PHASES = {"set-up", "compile", "sweep", "coupling", "communication", "integration", "output"}
+
+
+@pytest.fixture
+def path(comm: MPI.Comm, tmp_path: Path) -> Path:
+    """An output file in a folder that all ranks know."""
+    return comm.bcast(tmp_path) / "out.h5"
+
+
+def contents(path: Path, **options: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The datasets of an output file, and its attributes."""
+    with h5py.File(path, "r", **options) as file:
+        return {name: data[:] for name, data in file.items() if name != "model"}, dict(file.attrs)
+
+
+def test_an_output_file_has_everything(comm: MPI.Comm, path: Path) -> None:
+    system = tumbler(driven=False)
+    system.set_torque("part2", lambda t: 1.0 + t)
+    began = time.perf_counter()
+    settings: dict[str, Any] = {"integrator": "8vr", "rtol": 1e-7, "atol": 1e-6, "every": 0.1, "poses": True}
+    result = simulate(system, 0.25, comm, output=path, **settings)
+    wall = time.perf_counter() - began
+    comm.Barrier()
+    assert result.samples == [] and not part_of(path).exists()
+    data, attributes = contents(path)
+    expected, _ = motion(system, 0.25, comm, **settings)
+    assert set(data) == {"time", "q", "u", "energy", "constraint_violation", "poses"}
+    for name, values in zip(("time", "q", "u", "energy", "constraint_violation"), expected, strict=True):
+        assert np.array_equal(data[name], values), name
+
+    assert (attributes["status"], attributes["name"], attributes["format"]) == ("complete", "tumbler", "mpimbs 1")
+    kept = json.loads(attributes["settings"])
+    assert kept["t_end"] == 0.25 and kept["ranks"] == comm.size and len(kept["cuts"]) == comm.size + 1
+    assert {name: kept[name] for name in settings if name != "poses"} | {"poses": True} == settings
+    assert {"mpimbs", "numpy", "petsc4py", "numba", "python"} <= set(json.loads(attributes["versions"]))
+    statistics = json.loads(attributes["statistics"])
+    assert statistics["steps"] == result.steps > 0 and statistics["evaluations"] == result.evaluations > 0
+    assert statistics["time"] == 0.25 and statistics["energy_change"] == result.energy_change
+    seconds = statistics["seconds"]
+    assert set(seconds) == PHASES and min(seconds.values()) >= 0
+    if comm.rank == 0:
+        assert 0.7 * wall < sum(seconds.values()) <= wall
+    with h5py.File(path) as file:
+        units = {name: file[name].attrs["units"] for name in data}
+        assert all("description" in file[name].attrs for name in data)
+        assert units | {"q": "", "poses": ""} == {
+            "time": "s", "u": "rad/s or m/s", "energy": "J", "constraint_violation": "1", "q": "", "poses": "",
+        }  # fmt: skip
+        assert [name.decode() for name in file["model/body"]] == ["part0", "part1", "part2", "part3"]
+        assert [name.decode() for name in file["model/joint_type"]] == ["free", "spherical", "revolute", "universal"]
+        assert file["model/parent"][:].tolist() == [-1, 0, 1, 2]
+        assert file["model/q_offset"][:].tolist() == [0, 7, 11, 12, 14]
+        assert file["model/u_offset"][:].tolist() == [0, 6, 9, 10, 12]
+        assert "torque is a function of time" in file["model"].attrs["toml"]
+
+
+@pytest.mark.parametrize("spec", ["tumbler", "rope:7", "spatial_chain:5"])
+def test_the_model_inside_is_the_system(comm: MPI.Comm, path: Path, spec: str) -> None:
+    system = tumbler(driven=False) if spec == "tumbler" else system_from(spec)
+    simulate(system, 1e-3, comm, output=path, every=1e-3)
+    comm.Barrier()
+    with h5py.File(path) as file:
+        text = file["model"].attrs["toml"]
+    tomllib.loads(text)
+    copy = path.with_suffix(f".{comm.rank}.toml")
+    copy.write_text(text, encoding="utf-8")
+    again = read_system(copy)
+    assert [again.body(k) for k in range(again.n_bodies)] == [system.body(k) for k in range(system.n_bodies)]
+    assert (again.name, again.gravity) == (system.name, system.gravity)
+
+
+def test_poses_and_energies_are_those_of_the_coordinates(comm: MPI.Comm, path: Path) -> None:
+    system = tumbler()
+    simulate(system, 0.3, comm, output=path, every=0.1, poses=True)
+    comm.Barrier()
+    data, _ = contents(path)
+    for k, (q, u) in enumerate(zip(data["q"], data["u"], strict=True)):
+        state = kinematics(system, q, u)
+        assert_close("positions", data["poses"][k, :, :3], state.origin, "dense")
+        assert_close("rotations", [rotation_of(p) for p in data["poses"][k, :, 3:]], state.rotation, "dense")
+        assert_close("energies", data["energy"][k], energy(system, q, u), "dense")
+
+
+def test_samples_can_be_read_while_the_run_goes_on(comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_module, "FLUSH_SECONDS", 0.0)
+    system = system_from("chain:6")
+    seen: list[tuple[int, str]] = []
+
+    def spy(t: float) -> float:
+        if t > 0.25 and not seen:
+            data, attributes = contents(part_of(path), swmr=True)
+            assert len({len(values) for values in data.values()}) == 1 and np.isfinite(data["q"]).all()
+            seen.append((len(data["time"]), attributes["status"]))
+            assert not path.exists()
+        return 0.0
+
+    system.set_torque("link1", spy)  # rank 0 owns it and writes
+    simulate(system, 0.4, comm, output=path, every=0.1)
+    assert comm.bcast(seen) == [(3, "running")]
+
+
+def test_existing_files_are_kept_without_force(comm: MPI.Comm, path: Path) -> None:
+    for file in (path, part_of(path)):
+        if comm.rank == 0:
+            file.write_bytes(b"precious")
+        comm.Barrier()
+        with pytest.raises(InputError, match=r"exists.*--force"):
+            simulate(system_from("chain:4"), 0.1, comm, output=path)
+        assert file.read_bytes() == b"precious" and sorted(path.parent.iterdir()) == [file]
+        comm.Barrier()
+        if comm.rank == 0:
+            file.unlink()
+    if comm.rank == 0:
+        path.write_bytes(b"old")
+        part_of(path).write_bytes(b"left by a run that died")
+    comm.Barrier()
+    simulate(system_from("chain:4"), 0.1, comm, output=path, force=True)
+    comm.Barrier()
+    assert contents(path)[1]["status"] == "complete" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_bad_run_with_force_keeps_the_old_file(comm: MPI.Comm, path: Path) -> None:
+    if comm.rank == 0:
+        path.write_bytes(b"old")
+    comm.Barrier()
+    for settings in ({"rtol": 0.0}, {"coupling": "none"}, {"integrator": "none"}, {"every": -1.0}, {"tip_ratio": 0.0}):
+        with pytest.raises(InputError):
+            simulate(system_from("chain:4"), 0.1, comm, output=path, force=True, **settings)
+        assert path.read_bytes() == b"old" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_stopped_run_leaves_a_complete_file(comm: MPI.Comm, path: Path) -> None:
+    system = system_from("chain:6")
+
+    def fails(t: float) -> float:
+        if t > 0.25:
+            raise ValueError("no more data")
+        return 0.0
+
+    system.set_torque("link6", fails)
+    with pytest.raises(SimulationError, match="no more data") as stop:
+        simulate(system, 1.0, comm, output=path, every=0.1)
+    comm.Barrier()
+    assert list(path.parent.iterdir()) == [path]
+    data, attributes = contents(path)
+    assert np.allclose(data["time"], [0.0, 0.1, 0.2]) and {len(values) for values in data.values()} == {3}
+    assert attributes["status"] == f"stopped: {stop.value}"
+    assert 0.2 <= json.loads(attributes["statistics"])["time"] <= 0.25
+    intact, _ = motion(system_from("chain:6"), 0.2, comm, every=0.1)
+    assert_close("samples before the stop", data["q"], intact.q, "run")
+
+
+KILLED = """
+import sys, time
+from mpimbs.model import system_from
+from mpimbs.simulation import output
+from mpimbs.simulation.run import simulate
+output.FLUSH_SECONDS = 0.0
+system = system_from("chain:4")
+system.set_torque("link2", lambda t: time.sleep(0.05 * (t > 0.5)) or 0.0)
+simulate(system, 100.0, output=sys.argv[1], every=0.1, force=True)
+"""
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="starts a process itself")
+def test_a_killed_run_leaves_the_old_file_and_its_own_samples(comm: MPI.Comm, path: Path) -> None:
+    path.write_bytes(b"old")
+    job = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], env=plain_environment())
+    try:
+        waited = time.monotonic() + 60
+        count = 0
+        while count < 5 and time.monotonic() < waited and job.poll() is None:
+            time.sleep(0.05)
+            try:
+                count = len(contents(part_of(path), swmr=True)[0]["time"])
+            except (OSError, KeyError):
+                continue  # not laid out yet
+    finally:
+        job.kill()
+        job.wait()
+    assert count >= 5
+    assert path.read_bytes() == b"old"
+    data, attributes = contents(part_of(path), swmr=True)
+    assert attributes["status"] == "running" and np.isfinite(data["q"]).all() and len(data["q"]) >= count
+    path.unlink()
+    with pytest.raises(InputError, match=r"\.part: exists, left by a run that did not end"):
+        simulate(system_from("chain:4"), 0.1, comm, output=path)
+    simulate(system_from("chain:4"), 0.1, comm, output=path, force=True)
+    assert contents(path)[1]["status"] == "complete" and list(path.parent.iterdir()) == [path]

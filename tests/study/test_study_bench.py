@@ -1,0 +1,78 @@
+"""The figures of `bench`, and the pictures of a run."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from matplotlib import image
+from mpi4py import MPI
+
+from mpimbs.errors import InputError
+from mpimbs.model import system_from
+from mpimbs.simulation.run import simulate
+from mpimbs.study.bench import bench
+from mpimbs.study.pictures import draw_motion, draw_run
+
+
+@pytest.mark.parametrize("spec", ["chain:64", "rope:20"])
+def test_figures_of_bench(comm: MPI.Comm, spec: str) -> None:
+    system = system_from(spec)
+    figures = bench(system, comm, seconds=0.05)
+    assert comm.allgather(figures) == [figures] * comm.size
+    assert (figures["system"], figures["coupling"], figures["ranks"]) == (system.name, "dcae", comm.size)
+    assert (figures["n"], figures["dof"]) == (system.n_bodies, system.nu)
+    assert figures["repetitions"] >= 10
+    assert 1.0 < figures["us_min"] <= figures["us_median"] < 1e6
+    assert figures["ns_per_body_min"] == pytest.approx(1e3 * figures["us_min"] / system.n_bodies)
+    phases = figures["phases"]
+    assert set(phases) == {"sweep", "coupling", "communication"} and phases["sweep"] > 0.5
+    assert (phases["communication"] > 0) == (comm.size > 1)
+    if comm.size == 1:  # with more, each phase is of another rank
+        assert 0.5 * figures["us_min"] < sum(phases.values()) < 10 * figures["us_median"] + 100
+
+
+def test_longer_chains_take_longer(comm: MPI.Comm) -> None:
+    short, long = (bench(system_from(f"chain:{n}"), comm, seconds=0.05)["phases"]["sweep"] for n in (16, 4096))
+    assert long > 10 * short
+
+
+def test_bench_refuses_what_dynamics_refuses(comm: MPI.Comm) -> None:
+    with pytest.raises(InputError, match="unknown coupling 'pcgg'; choose one of: dcae"):
+        bench(system_from("chain:8"), comm, "pcgg")
+    with pytest.raises(InputError, match="seconds"):
+        bench(system_from("chain:8"), comm, seconds=float("nan"))
+
+
+def ink(path: Path) -> float:
+    """Share of a picture's pixels that are not white."""
+    picture = image.imread(path)
+    assert min(picture.shape[:2]) >= 500
+    return float(np.mean(np.any(picture[..., :3] < 0.99, axis=2)))
+
+
+@pytest.mark.parametrize(("spec", "poses"), [("spatial_chain:100", True), ("chain:4", False), ("rope:5", True)])
+def test_pictures_of_a_run(comm: MPI.Comm, tmp_path: Path, spec: str, poses: bool) -> None:
+    path = comm.bcast(tmp_path) / "run.h5"
+    simulate(system_from(spec), 0.05, comm, output=path, every=0.01, poses=poses)
+    if comm.rank == 0:
+        drawn = draw_run(path)
+        kinds = ["coordinates", "motion", "energy"] if poses else ["coordinates", "energy"]
+        assert drawn == [path.with_name(f"run_{kind}.png") for kind in kinds]
+        for picture in drawn:
+            assert ink(picture) > 0.01, f"{picture.name} is blank"
+        full = [ink(picture) for picture in drawn]
+        with h5py.File(path, "r+") as file:  # pictures whose curves are gone have less ink
+            file["q"][:] = file["energy"][:] = np.nan
+        again = [ink(picture) for picture in draw_run(path)]
+        assert again[0] < full[0] - 1e-3 and again[-1] < full[-1] - 1e-3
+    comm.Barrier()
+
+
+def test_the_motion_trace_shows_every_body(comm: MPI.Comm, tmp_path: Path) -> None:
+    path = comm.bcast(tmp_path) / "run.h5"
+    simulate(system_from("tree:2:2"), 0.05, MPI.COMM_SELF, output=path.with_suffix(f".{comm.rank}"), poses=True)
+    with h5py.File(path.with_suffix(f".{comm.rank}")) as run:
+        (lines,) = draw_motion(run).axes[0].collections
+    # Of 7 bodies 6 have a parent: a line from the parent's joint to theirs; and 4 have no child: a line to the center.
+    assert len(lines.get_segments()) == 40 * (6 + 4)

@@ -1,0 +1,506 @@
+"""The command line on all ranks of this job: one message on rank 0 for bad input, and what good input gives."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+import pytest
+from matplotlib import image
+from mpi4py import MPI
+
+import mpimbs.cli
+import mpimbs.simulation.state
+from mpi_helpers import parallel_assert
+from mpimbs.errors import InputError
+from mpimbs.model import read_system, system_from
+from mpimbs.simulation.state import read_state
+from oracles.dense import dense_accelerations
+from tolerances import assert_close
+
+# Four bodies, so that there is one for each of four ranks; every value that a case replaces stands here once.
+MODEL = """
+name = "four"
+gravity = [0.5, -9.81, 0.0]
+
+[[body]]
+name = "one"
+mass = 1.5
+inertia = [1, 2, 2.5, 0.1, 0, 0]
+joint = { type = "free", u = [0.1, 0.2, 0.3, 1, 2, 3] }
+
+[[body]]
+name = "two"
+parent = "one"
+mass = 2.5
+center_of_mass = [0, -1, 0]
+inertia = [1.5, 1.25, 1, 0, 0, 0]
+[body.joint]
+type = "revolute"
+axis = [0, 1, 1]
+position = [0, -2, 0]
+rotation = [0.6, 0.8, 0, 0]
+damping = 0.125
+stiffness = 3.5
+
+[[body]]
+name = "three"
+parent = "two"
+mass = 0.5
+inertia = [1, 1, 1, 0, 0, 0]
+joint = { type = "spherical", position = [0, -2, 0], q = [0.8, 0, 0.6, 0] }
+[[body.wrench]]
+force = [1, 2, 3]
+frame = "world"
+
+[[body]]
+name = "four"
+parent = "three"
+mass = 0.25
+inertia = [1, 1, 1, 0, 0, 0]
+joint = { type = "universal", position = [0, -2, 0] }
+wrench = { moment = [0, 1, 0], force = [0, 0, 2], point = [0, 1, 0] }
+"""
+LOOP = """
+[[loop]]
+name = "closure"
+type = "spherical"
+bodies = ["world", "four"]
+positions = [[0, 0, 0], [0, 1, 0]]
+"""
+TREE = MODEL.replace('parent = "three"', 'parent = "two"')
+NU, NQ = 12, 14
+
+
+class Call(NamedTuple):
+    """What a command left on this rank."""
+
+    code: Any
+    out: str
+    err: str
+
+
+@pytest.fixture
+def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
+    """A folder that all ranks know, with the model in it."""
+    path = comm.bcast(tmp_path)
+    if comm.rank == 0:
+        (path / "model.toml").write_text(MODEL)
+    comm.Barrier()
+    return path
+
+
+@pytest.fixture
+def call(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[str], Call]]:
+    """Runs a command on all ranks; `@` is the folder."""
+
+    def run(command: str) -> Call:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            mpimbs.cli.main([word.replace("@", str(folder)) for word in command.split()], comm)
+        comm.Barrier()
+        return Call(stop.value.code, *capsys.readouterr())
+
+    yield run
+    comm.Barrier()  # before rank 0 removes the folder
+
+
+def put(comm: MPI.Comm, path: Path, content: str | bytes | None) -> None:
+    """Write a file (None: make a folder) on rank 0; all ranks call."""
+    if comm.rank == 0:
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    comm.Barrier()
+
+
+def refuses(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, command: str, *words: str) -> None:
+    """A command ends with code 2 and one message that has the words, and leaves nothing behind."""
+    before = {file: file.read_bytes() if file.is_file() else b"" for file in folder.iterdir()}
+    comm.Barrier()
+    found = call(command)
+    after = {file: file.read_bytes() if file.is_file() else b"" for file in folder.iterdir()}
+    lines = found.err.splitlines()
+    good = (
+        len(lines) == 1
+        and lines[0].startswith("mpimbs: ")
+        and all(w.replace("@", str(folder)) in lines[0] for w in words)
+    )
+    parallel_assert(found.code == 2, f"{command}: exit code {found.code}\n{found.err}", comm)
+    parallel_assert(good if comm.rank == 0 else not lines, f"{command}: the message is\n{found.err}\nnot {words}", comm)
+    parallel_assert(found.out == "", f"{command}: prints {found.out}", comm)
+    parallel_assert(before == after, f"{command}: files were {sorted(before)}, are {sorted(after)}", comm)
+
+
+AT_TWO = "mpimbs: @/model.toml: [[body]] 2 'two'"
+BAD_MODELS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # text, what takes its place, words of the message
+    "mass": ("mass = 2.5", "mass = 0", (AT_TWO, "mass must be positive, got 0; give the mass in kg")),
+    "negative mass": ("mass = 2.5", "mass = -1", (AT_TWO, "mass must be positive, got -1")),
+    "inertia": ("[1.5, 1.25, 1, 0, 0, 0]", "[1, 1, 1, 2, 0, 0]", (AT_TWO, "positive definite", "give xx yy zz")),
+    "triangle": ("[1.5, 1.25, 1, 0, 0, 0]", "[1, 1, 3, 0, 0, 0]", (AT_TWO, "inertia is of no rigid body", "check the")),
+    "axis": ("[0, 1, 1]", "[0, 0, 0]", (AT_TWO, "joint: axis must not be zero", "give a direction")),
+    "quaternion": ("[0.6, 0.8, 0, 0]", "[0.6, 0.8, 0.1, 0]", (AT_TWO, "rotation must be a unit quaternion", "write [")),
+    "nan": ("mass = 2.5", "mass = nan", (AT_TWO, "mass must be a finite number, got nan")),
+    "infinity": ("[0, -2, 0]\nrotation", "[0, -inf, 0]\nrotation", (AT_TWO, "position must be a finite", "got -inf")),
+    "key": ("damping", "dampnig", (AT_TWO, "unknown key 'dampnig'; did you mean 'damping'?")),
+    "top key": ("gravity", "gravty", ("@/model.toml: ", "unknown key 'gravty'; did you mean 'gravity'?")),
+    "negative damping": ("damping = 0.125", "damping = -1", (AT_TWO, "damping must not be negative", "give 0")),
+    "parent": ('parent = "one"', 'parent = "oone"', (AT_TWO, "parent 'oone' is neither", "did you mean 'one'?")),
+    "late parent": ('parent = "one"', 'parent = "three"', (AT_TWO, "comes below; move [[body]] 3 up")),
+    "name": ('name = "three"\nparent = "two"', 'name = "two"\nparent = "one"',
+             ("@/model.toml: [[body]] 3 'two': the name is taken by a body above", "give each body its own")),
+    "twice": ('name = "three"\nparent = "two"', 'name = "two"\nparent = "world"',
+              ("[[body]] 3 'two' is connected twice: to 'one' and to 'world'", "[[loop]]")),
+    "no inertia": ("mass = 0.25\ninertia = [1, 1, 1, 0, 0, 0]", "mass = 0\ninertia = [0, 0, 0, 0, 0, 0]",
+                   ("@/model.toml: system 'four'", "the last body 'four'", "no inertia", "give it mass")),
+    "truncated": ("inertia = [1.5, 1.25, 1, 0, 0, 0]", "inertia = [1.5, 1.25",
+                  ("@/model.toml: is not valid TOML", "line")),
+    "half a file": (MODEL[MODEL.index("[body.joint]") + 9 :], "", ("@/model.toml: is not valid TOML", "complete")),
+    "empty": (MODEL, "", ("@/model.toml: system 'system': has no bodies; add at least one")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_MODELS)
+def test_a_bad_model(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+    old, new, words = BAD_MODELS[case]
+    assert MODEL.count(old) == 1
+    put(comm, folder / "model.toml", MODEL.replace(old, new))
+    refuses(comm, call, folder, "check @/model.toml", *words)
+    refuses(comm, call, folder, "run @/model.toml --t-end 1 -o @/out.h5", *words)
+
+
+BAD_FILES: dict[str, tuple[str | bytes | None, tuple[str, ...]]] = {
+    "folder": (None, ("@/bad.toml: is a folder; name the model file in it",)),
+    "latin-1": ("name = 'Gr\u00f6\u00dfe'".encode("latin-1"), ("@/bad.toml: is not UTF-8 text (byte 10); save",)),
+    "binary": (b"\x89HDF\r\n\x1a\n\x00\xff", ("@/bad.toml: is not UTF-8 text (byte 0)",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_an_unreadable_model(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+    content, words = BAD_FILES[case]
+    put(comm, folder / "bad.toml", content)
+    for command in ("check @/bad.toml", "bench @/bad.toml", "acceleration @/bad.toml -o @/out.npz"):
+        refuses(comm, call, folder, command, *words)
+
+
+RUN = "run @/model.toml -o @/out.h5 --t-end 1"
+BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
+    "check @/modle.toml": ("@/modle.toml: there is no such file; did you mean 'model.toml'?",),
+    "check chian:4": ("'chian:4'", "did you mean 'chain'",),
+    f"check {'x' * 300}": ("is neither a file nor a generator",),
+    "check chain:0": ("'chain:0'", "write chain:N",),
+    "check tree:9:9:9": ("write tree:DEPTH:BRANCHING",),
+    "walk chain:4": ("No such command 'walk'", "see mpimbs --help"),
+    "check": ("Missing argument 'MODEL'",),
+    "check chain:4 --colour": ("No such option", "--colour"),
+    "run chain:4 -o @/out.h5": ("Missing option '--t-end'",),
+    "run chain:4 --t-end 1": ("Missing option '-o'",),
+    "run chain:4 -o @/out.h5 --t-end soon": ("'--t-end': 'soon' is not a valid float",),
+    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae",),
+    f"{RUN} --integrator rk45": ("unknown integrator 'rk45'; choose one of: 1fe",),
+    f"{RUN} --integrator euler": ("'euler' has no error estimate: give a fixed step with --dt, or choose one of 2a",),
+    f"{RUN} --integrator glee-35": ("no error estimate",),
+    "run @/model.toml -o @/out.h5 --t-end 0": ("end of the simulation must be a positive time in seconds, got 0",),
+    "run @/model.toml -o @/out.h5 --t-end -1": ("positive time", "got -1"),
+    "run @/model.toml -o @/out.h5 --t-end nan": ("positive time", "got nan"),
+    "run @/model.toml -o @/out.h5 --t-end inf": ("positive time", "got inf"),
+    f"{RUN} --every 0": ("time between samples must be a positive time", "got 0"),
+    f"{RUN} --every -0.1": ("time between samples must be a positive time", "got -0.1"),
+    f"{RUN} --every nan": ("time between samples",),
+    f"{RUN} --every 1e-300": ("time between samples",),
+    f"{RUN} --dt 0": ("fixed step must be a positive time", "got --dt 0"),
+    f"{RUN} --dt -1e-3": ("fixed step must be a positive time", "--dt -0.001"),
+    f"{RUN} --dt nan": ("fixed step must be a positive time", "--dt nan"),
+    f"{RUN} --dt 1e-320": ("--dt",),
+    f"{RUN} --dt 0.01 --every 0.025": (
+        "(0.025 s) must be a multiple of the fixed step (0.01 s); change --every or --dt",
+    ),
+    f"{RUN} --dt 0.01 --every 0.001": ("must be a multiple of the fixed step",),
+    f"{RUN} --rtol 0": ("tolerances must be positive", "got rtol 0"),
+    f"{RUN} --rtol 1": ("rtol below 1",),
+    f"{RUN} --rtol nan": ("tolerances must be positive",),
+    f"{RUN} --atol -1e-8": ("tolerances must be positive", "atol -1e-08"),
+    f"{RUN} --tip-ratio 0": ("tip ratio must be a positive number, got 0",),
+    "run @/model.toml --t-end 1 -o @/none/out.h5": ("@/none/out.h5: there is no folder @/none; make it first",),
+    "run @/model.toml --t-end 1 -o @/model.toml/out.h5": ("@/model.toml/out.h5: there is no folder @/model.toml",),
+    "run @/model.toml --t-end 1 -o @": ("@: is a folder; give the name of a file with -o",),
+    "run @/model.toml --t-end 1 -o .": (".: is a folder; give the name of a file with -o",),
+    f"run @/model.toml --t-end 1 -o @/{'x' * 300}.h5": ("cannot be written", "name too long", "another place with -o"),
+    "run @/model.toml --t-end 1 -o @/model.toml": ("@/model.toml: exists; move it", "replace it with --force"),
+    "acceleration @/model.toml -o @/none/out.npz": ("there is no folder @/none; make it first",),
+    "acceleration @/model.toml -o @/model.toml": ("@/model.toml: exists", "--force"),
+    "acceleration @/model.toml -o @": ("@: is a folder",),
+    "acceleration @/model.toml -o @/out.npz --coupling none": ("unknown coupling 'none'",),
+    "acceleration @/model.toml -o @/out.npz --state @/none.npz": ("@/none.npz: there is no such file; give an .npz",),
+    "acceleration @/model.toml -o @/out.npz --state @": ("@: is not a readable .npz file",),
+    "acceleration @/model.toml -o @/out.npz --state @/model.toml": ("is not a readable .npz file", "numpy.savez"),
+    "bench @/model.toml --coupling none": ("unknown coupling 'none'",),
+    "bench @/model.toml --seconds nan": ("seconds",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", BAD_COMMANDS)
+def test_a_bad_command(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, command: str) -> None:
+    refuses(comm, call, folder, command, *BAD_COMMANDS[command])
+
+
+@pytest.mark.parametrize("left", ["out.h5", "out.h5.part", "out.npz", "out.npz.part"])
+def test_an_output_that_exists(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, left: str) -> None:
+    put(comm, folder / left, "precious")
+    command = RUN if ".h5" in left else "acceleration @/model.toml -o @/out.npz"
+    unfinished = ", left by a run that did not end" if left.endswith(".part") else ""
+    refuses(comm, call, folder, command, f"@/{left}: exists{unfinished}; move it, choose another name with -o")
+    assert call(f"{command} --force").code == 0
+    assert {file.name for file in folder.iterdir()} == {"model.toml", left.removesuffix(".part")}
+    assert b"precious" not in (folder / left.removesuffix(".part")).read_bytes()
+
+
+def savez(path: Path, **arrays: Any) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def state_of(**changes: Any) -> dict[str, Any]:
+    """A state of the model, with some arrays replaced (None: left out)."""
+    q = np.concatenate([[0.6, 0, 0.8, 0, 1, 2, 3], [0.4], [0, 0.28, 0, 0.96], [0.1, -0.2]])
+    state = {"q": q, "u": np.linspace(-1, 1, NU), "tau": np.linspace(5, -2, NU)} | changes
+    return {name: value for name, value in state.items() if value is not None}
+
+
+def with_entry(index: int, value: float, name: str = "q") -> dict[str, Any]:
+    array = state_of()[name].copy()
+    array[index] = value
+    return state_of(**{name: array})
+
+
+BAD_STATES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "size": (state_of(u=np.zeros(NU - 1)), ("'u' has shape (11,)", f"'four' needs {NU} numbers")),
+    "shape": (state_of(q=np.zeros((NQ, 1))), ("'q' has shape (14, 1)", f"needs {NQ} numbers")),
+    "type": (state_of(u=np.array(["a"] * NU)), ("'u' has shape (12,) and type <U1",)),
+    "complex": (state_of(u=np.zeros(NU, complex)), ("type complex128",)),
+    "no u": (state_of(u=None), ("array 'u' is missing",)),
+    "unknown": (state_of(udot=np.zeros(NU)), ("unknown array 'udot'; a state holds q, u and optionally tau",)),
+    "nan": (with_entry(3, np.nan, "u"), ("'u' is not finite at index 3",)),
+    "infinity": (with_entry(2, -np.inf, "tau"), ("'tau' is not finite at index 2",)),
+    "quaternion": (with_entry(9, 0.3), ("the quaternion of body 'three' has length 1.00",)),
+    "zero quaternion": (state_of(q=np.zeros(NQ)), ("the quaternion of body 'one' has length 0;",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD_STATES)
+def test_a_bad_state(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+    arrays, words = BAD_STATES[case]
+    if comm.rank == 0:
+        savez(folder / "state.npz", **arrays)
+    comm.Barrier()
+    command = "acceleration @/model.toml --state @/state.npz -o @/out.npz"
+    refuses(comm, call, folder, command, "mpimbs: @/state.npz: ", *words)
+
+
+def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    if comm.rank == 0:
+        np.save(folder / "single.npy", np.zeros(NQ))
+        savez(folder / "objects.npz", q=np.array([None]), u=np.zeros(NU))
+        savez(folder / "whole.npz", **state_of())
+        (folder / "half.npz").write_bytes((folder / "whole.npz").read_bytes()[:300])
+        (folder / "empty.npz").write_bytes(b"")
+    comm.Barrier()
+    unreadable = "is not a readable .npz file"
+    reasons = {"single.npy": "holds a single array", "objects.npz": unreadable, "half.npz": unreadable}
+    for name, reason in (reasons | {"empty.npz": unreadable}).items():
+        command = f"acceleration @/model.toml --state @/{name} -o @/out.npz"
+        refuses(comm, call, folder, command, f"mpimbs: @/{name}: {reason}")
+
+
+def test_a_state_beyond_the_range_of_numbers(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """Its accelerations are not finite: nothing that may pass for a result."""
+    if comm.rank == 0:
+        savez(folder / "state.npz", **with_entry(6, 1e200, "u"))
+    comm.Barrier()
+    found = call("acceleration @/model.toml --state @/state.npz -o @/out.npz")
+    assert found.code in (1, 2) and found.out == ""
+    assert ("not finite" in found.err and len(found.err.splitlines()) == 1) if comm.rank == 0 else found.err == ""
+    assert {file.name for file in folder.iterdir()} == {"model.toml", "state.npz"}
+
+
+def test_more_ranks_than_bodies(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    if comm.size == 1:
+        pytest.skip("one rank always has a body")
+    few = comm.size - 1
+    for command in ("run chain:{} --t-end 1 -o @/out.h5", "bench chain:{}", "acceleration chain:{} -o @/out.npz"):
+        words = f"{comm.size} ranks for {few} bodies", f"start at most {few} ranks"
+        refuses(comm, call, folder, command.format(few), *words)
+
+
+def test_a_loop_is_a_valid_model_that_no_coupling_solves(
+    comm: MPI.Comm, call: Callable[[str], Call], folder: Path
+) -> None:
+    put(comm, folder / "model.toml", MODEL + LOOP)
+    found = call("check @/model.toml")
+    assert found.code == 0 and found.err == ""
+    assert comm.rank > 0 or "chain with loops of 4 bodies" in found.out
+    for command in (RUN, "bench @/model.toml", "acceleration @/model.toml -o @/out.npz"):
+        refuses(comm, call, folder, command, "system 'four' closes a loop ('closure')", "remove the [[loop]] tables")
+
+
+def test_a_tree_needs_one_rank(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    put(comm, folder / "model.toml", TREE)
+    found = call("check @/model.toml")
+    assert found.code == 0 and (comm.rank > 0 or "four: tree of 4 bodies, 12 degrees of freedom" in found.out)
+    command = "run @/model.toml --t-end 0.01 -o @/out.h5"
+    if comm.size == 1:
+        assert call(command).code == 0
+    else:
+        refuses(comm, call, folder, command, "'four' is a tree", f"start 1 rank instead of {comm.size}")
+
+
+def test_an_error_that_one_rank_alone_sees(
+    comm: MPI.Comm, call: Callable[[str], Call], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: Any) -> None:
+        raise InputError("disk.toml: can't be read: Stale file handle")
+
+    if comm.rank == 0:
+        savez(folder / "state.npz", **state_of())
+    comm.Barrier()
+    for place, name in ((mpimbs.simulation.state, "read_state"), (mpimbs.cli, "system_from")):
+        with monkeypatch.context() as patch:
+            if comm.rank == comm.size - 1:
+                patch.setattr(place, name, fails)
+            command = "acceleration @/model.toml --state @/state.npz -o @/out.npz"
+            refuses(comm, call, folder, command, "disk.toml: can't be read: Stale file handle")
+
+
+@pytest.mark.parametrize(
+    "command", ["--help", "-h", "", "run --help", "acceleration -h", "bench --help", "check --help"]
+)
+def test_help(comm: MPI.Comm, call: Callable[[str], Call], command: str) -> None:
+    found = call(command)
+    assert found.code == 0
+    text = found.out + found.err
+    assert ("Usage: mpimbs" in text and "MODEL" in text) if comm.rank == 0 else text == ""
+
+
+def test_the_version(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
+    found = call("--version")
+    assert found.code == 0 and (mpimbs.__version__ in found.out) == (comm.rank == 0)
+
+
+def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    found = call("check @/model.toml")
+    assert (found.code, found.err) == (0, "")
+    lines = found.out.splitlines()
+    assert lines == ([] if comm.rank else [
+        "four: chain of 4 bodies, 12 degrees of freedom",
+        "joints: 1 revolute, 1 universal, 1 spherical, 1 free; longest branch: 4 bodies; mass: 4.75 kg",
+    ])  # fmt: skip
+    put(comm, folder / "model.toml", MODEL.replace("mass = 0.25", "mass = 2.5e-10"))
+    assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
+
+
+@pytest.mark.parametrize("options", ["", "--tip-ratio 1", "--coupling dcae"])
+@pytest.mark.parametrize("given", ["nothing", "q and u", "tau too", "rounded quaternions"])
+def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, given: str, options: str) -> None:
+    system = read_system(folder / "model.toml")
+    initial = {"q": system.columns().q, "u": system.columns().u}
+    state = {"nothing": initial, "q and u": state_of(tau=None)}.get(given, state_of())
+    told = dict(state)
+    if given == "rounded quaternions":
+        told["q"] = state["q"] * np.where(np.arange(NQ) < 4, 1 + 5e-7, 1.0)
+    if comm.rank == 0:
+        savez(folder / "state.npz", **told)
+    comm.Barrier()
+    state_option = "" if given == "nothing" else "--state @/state.npz"
+    found = call(f"acceleration @/model.toml {state_option} {options} -o @/udot")
+    assert (found.code, found.err) == (0, "")
+    assert found.out == ("" if comm.rank else f"wrote {folder}/udot\n")
+    with np.load(folder / "udot") as file:
+        assert file.files == ["udot"]
+        assert_close("udot", file["udot"], dense_accelerations(system, **state), "dense")
+    assert not (folder / "udot.part").exists()
+    if given == "rounded quaternions":
+        assert_close("quaternions read", read_state(folder / "state.npz", system).q, state["q"], "rounding")
+
+
+def test_bench(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
+    found = call("bench chain:100 --json --seconds 0.05")
+    assert (found.code, found.err) == (0, "")
+    if comm.rank > 0:
+        assert found.out == ""
+    else:
+        figures = json.loads(found.out)
+        assert found.out.count("\n") == 1
+        keys = {
+            "system",
+            "coupling",
+            "ranks",
+            "n",
+            "dof",
+            "repetitions",
+            "us_min",
+            "us_median",
+            "ns_per_body_min",
+            "phases",
+        }
+        assert keys <= set(figures)
+        assert (figures["ranks"], figures["n"], figures["dof"]) == (comm.size, 100, 100)
+        assert 1 < figures["us_min"] <= figures["us_median"] and figures["ns_per_body_min"] == pytest.approx(
+            10 * figures["us_min"]
+        )
+    text = call("bench chain:100 --seconds 0.05").out
+    assert ("chain of 100 bodies: 100 bodies" in text and "ns per body" in text and "sweep" in text) == (comm.rank == 0)
+
+
+def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    found = call("run @/model.toml -o @/out.h5 --t-end 0.05 --every 0.01 --poses --rtol 1e-9")
+    assert (found.code, found.err) == (0, "")
+    assert comm.rank == 0 or found.out == ""
+    if comm.rank == 0:
+        first, *_, last = found.out.splitlines()
+        assert first.startswith("complete: t = 0.05 s, ") and last == f"wrote {folder}/out.h5"
+    assert {file.name for file in folder.iterdir()} == {"model.toml", "out.h5"}
+    with h5py.File(folder / "out.h5") as run:
+        assert np.allclose(run["time"][:], 0.01 * np.arange(6)) and run["poses"].shape == (6, 4, 7)
+        settings = json.loads(run.attrs["settings"])
+        assert settings["rtol"] == 1e-9 and settings["every"] == 0.01 and settings["ranks"] == comm.size
+    refuses(comm, call, folder, "run @/model.toml -o @/out.h5 --t-end 0.05", "@/out.h5: exists", "--force")
+    found = call("run chain:5 -o @/out.h5 --t-end 0.02 --every 0.01 --dt 0.005 --integrator 4 --force")
+    assert found.code == 0
+    with h5py.File(folder / "out.h5") as run:
+        assert run["q"].shape == (3, 5) and "poses" not in run
+
+
+def test_run_with_pictures(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    found = call("run rope:8 -o @/rope.h5 --t-end 0.05 --every 0.01 --pictures")
+    assert (found.code, found.err) == (0, "")
+    pictures = [folder / f"rope_{kind}.png" for kind in ("coordinates", "motion", "energy")]
+    assert comm.rank > 0 or found.out.splitlines()[-3:] == [f"drew {picture}" for picture in pictures]
+    for picture in pictures:
+        assert image.imread(picture)[..., :3].std() > 0.02, f"{picture.name} is blank"
+
+
+def test_a_run_that_stops(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    put(comm, folder / "model.toml", MODEL.replace("stiffness = 3.5", "stiffness = 1e12"))
+    found = call("run @/model.toml -o @/out.h5 --t-end 100 --every 1 --dt 0.1 --integrator euler")
+    assert found.code == 1 and found.out == ""
+    lines = found.err.splitlines()
+    if comm.rank > 0:
+        assert lines == []
+    else:
+        assert len(lines) == 1 and lines[0].startswith("mpimbs: the acceleration of body '")
+        assert "no longer finite at t = " in lines[0] and "likely cause" in lines[0]
+    assert {file.name for file in folder.iterdir()} == {"model.toml", "out.h5"}
+    with h5py.File(folder / "out.h5") as run:
+        assert run.attrs["status"].startswith("stopped: the acceleration of body") and len(run["time"]) >= 1
+        assert np.isfinite(run["q"][:]).all()
+
+
+def test_generators_are_models(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
+    for spec in ("chain16", "chain:1000000", "spatial_chain:7", "free_chain:5", "rope:9", "tree:3:2"):
+        found = call(f"check {spec}")
+        assert found.code == 0
+        assert comm.rank > 0 or found.out.startswith(system_from(spec).name)

@@ -1,0 +1,44 @@
+"""The drivers, run quickly."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from matplotlib import image
+from mpi4py import MPI
+
+from mpi_helpers import ROOT
+
+
+def driver(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "drivers" / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_sixteen_body_chain(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = comm.bcast(tmp_path) / "results"
+    table = driver("sixteen_body_chain").main(folder, t_end=0.5, comm=comm)
+    out, _ = capsys.readouterr()
+    if comm.rank > 0:
+        assert table is None and out == ""
+        return
+    ranks = [count for count in (1, 2, 4) if count <= comm.size]
+    assert [row["ranks"] for row in table["cases"]] == ranks
+    assert [row["cuts"] for row in table["cases"]] == [count - 1 for count in ranks]
+    assert table["reference_converged_until"] >= table["t_end"] == 0.5
+    for row in table["cases"]:
+        assert row["agrees"] and 0 < row["difference"] < 1e-9 and row["energy_change"] < 1e-10 and row["steps"] > 5
+    assert json.loads((folder / "sixteen_body_chain.json").read_text()) == table
+    assert out.count("agrees") == len(ranks) and "DIFFERS" not in out
+    pictures = {
+        "figure9_coordinates", "figure10_motion", "sixteen_body_chain_energy", "sixteen_body_chain_differences",
+    } | ({"figure10_subchains"} if comm.size > 1 else set())  # fmt: skip
+    assert {file.stem for file in folder.glob("*.png")} == pictures
+    for name in pictures:
+        assert image.imread(folder / f"{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
+    assert {file.name for file in folder.glob("*.h5*")} == {f"chain16_{count - 1}_cuts.h5" for count in ranks}

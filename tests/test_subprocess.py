@@ -1,0 +1,141 @@
+"""Whole jobs under mpiexec: exit codes, one message, no hang."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from mpi_helpers import ROOT, run_job, starts_mpiexec
+
+pytestmark = starts_mpiexec
+
+MPIMBS = [sys.executable, "-m", "mpimbs"]
+HERE = {"PYTHONPATH": str(ROOT)}  # this package, wherever the job runs
+BAD = """
+[[body]]
+name = "bob"
+mass = 0
+inertia = [1, 1, 1, 0, 0, 0]
+joint = { type = "revolute" }
+"""
+STIFF = """
+[[repeat]]
+count = 4
+name = "mass"
+mass = 1
+inertia = [1, 1, 1, 0, 0, 0]
+joint = { type = "prismatic", stiffness = 1e10, q = 0.01 }
+"""
+
+
+JOBS = {  # ranks, command, exit code, what it says once
+    "run": (3, "run chain:6 --t-end 0.1 -o {out}", 0, "wrote "),
+    "acceleration": (1, "acceleration chain:6 -o {out}", 0, "wrote "),
+    "check": (1, "check chain:6", 0, "chain of 6 bodies, 6 degrees of freedom"),
+    "help": (3, "--help", 0, "Usage: mpimbs"),
+    "nothing": (1, "", 0, "Usage: mpimbs"),
+    "bad model": (3, "run {bad} --t-end 0.1 -o {out}", 2, "mpimbs: {bad}: [[body]] 1 'bob': mass must be positive"),
+    "bad model, alone": (1, "check {bad}", 2, "mpimbs: {bad}: [[body]] 1 'bob': mass must be positive"),
+    "no model": (3, "run {folder}/none.toml --t-end 0.1 -o {out}", 2, "none.toml: there is no such file"),
+    "ranks": (3, "run chain:2 --t-end 0.1 -o {out}", 2, "3 ranks for 2 bodies"),
+    "command": (3, "walk chain:6", 2, "No such command 'walk'"),
+    # not a plea for help: every rank must read it alike
+    "dashes": (3, "check -- --help", 2, "mpimbs: model '--help'"),
+    "stop": (3, "run {stiff} --t-end 1000 --every 10 --dt 0.1 --integrator euler -o {out}", 1, "no longer finite"),
+    "stop, alone": (
+        1,
+        "run {stiff} --t-end 1000 --every 10 --dt 0.1 --integrator euler -o {out}",
+        1,
+        "no longer finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JOBS)
+def test_exit_codes(tmp_path: Path, case: str) -> None:
+    ranks, arguments, code, message = JOBS[case]
+    places = {
+        "folder": tmp_path,
+        "out": tmp_path / "out",
+        "bad": tmp_path / "bad.toml",
+        "stiff": tmp_path / "stiff.toml",
+    }
+    places["bad"].write_text(BAD)
+    places["stiff"].write_text(STIFF)
+    job = run_job(ranks, [*MPIMBS, *arguments.format(**places).split()], tmp_path, limit=30, **HERE)
+    assert job.returncode == code, job.stdout
+    assert job.stdout.count(message.format(**places)) == 1, job.stdout
+    assert "Traceback" not in job.stdout and "MPI_ABORT" not in job.stdout, job.stdout
+    assert not list(tmp_path.glob("*.part"))
+    assert places["out"].exists() == ("{out}" in arguments and code != 2)
+
+
+BUGS = {
+    "in a block": """
+from mpimbs.parallel.agreement import abort_on_error
+with abort_on_error(MPI.COMM_WORLD):
+    if MPI.COMM_WORLD.rank == 1:
+        raise KeyError("a bug")
+    MPI.COMM_WORLD.Barrier()
+""",
+    "in the command line": """
+import mpimbs.cli
+read = mpimbs.cli.system_from
+def with_bug(spec):
+    if MPI.COMM_WORLD.rank == 1:
+        raise KeyError("a bug")
+    return read(spec)
+mpimbs.cli.system_from = with_bug
+mpimbs.cli.main(["check", "chain:6"])
+""",
+    "in an evaluation": """
+import mpimbs.cli
+from mpimbs.coupling.dcae import EfficientDivideAndConquer
+solve = EfficientDivideAndConquer.solve
+def with_bug(self, *arguments):
+    if MPI.COMM_WORLD.rank == 1 and self._butterfly.schedule.size:
+        raise KeyError("a bug")
+    return solve(self, *arguments)
+EfficientDivideAndConquer.solve = with_bug
+mpimbs.cli.main(["run", "chain:6", "--t-end", "0.1", "-o", sys.argv[1]])
+""",
+}
+
+
+@pytest.mark.parametrize("place", BUGS)
+def test_a_bug_on_one_rank_ends_the_job(tmp_path: Path, place: str) -> None:
+    began = time.monotonic()
+    script = "import sys\nfrom mpi4py import MPI\n" + BUGS[place]
+    job = run_job(3, [sys.executable, "-c", script, str(tmp_path / "out.h5")], tmp_path, limit=30, **HERE)
+    assert job.returncode not in (0, 2), job.stdout
+    assert "[rank 1 of 3] Traceback" in job.stdout and "KeyError: 'a bug'" in job.stdout
+    assert "[rank 0 of 3]" not in job.stdout
+    assert time.monotonic() - began < 25
+
+
+def test_two_runs_give_the_same_bits(tmp_path: Path) -> None:
+    states = []
+    for name in ("a.h5", "b.h5"):
+        command = [*MPIMBS, "run", "rope:12", "--t-end", "0.05", "--every", "0.01", "-o", str(tmp_path / name)]
+        job = run_job(2, command, tmp_path, **HERE)
+        assert job.returncode == 0, job.stdout
+        with h5py.File(tmp_path / name) as run:
+            states.append((run["q"][:], run["u"][:], run["energy"][:]))
+    for a, b in zip(*states, strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_options_of_petsc_from_the_environment(tmp_path: Path) -> None:
+    steps = []
+    for options in ("", "-mpimbs_ts_adapt_safety 0.3"):
+        command = [*MPIMBS, "run", "chain:6", "--t-end", "1", "--every", "1", "--force", "-o", str(tmp_path / "out.h5")]
+        job = run_job(1, command, tmp_path, PETSC_OPTIONS=options, **HERE)
+        assert job.returncode == 0, job.stdout
+        with h5py.File(tmp_path / "out.h5") as run:
+            steps.append(run.attrs["statistics"])
+    calm, careful = (json.loads(text)["evaluations"] for text in steps)
+    assert careful > calm, f"{calm} evaluations, {careful} with the option"

@@ -220,7 +220,7 @@ from test_dynamics import GENERATORS, case
 from tolerances import error
 comm = MPI.COMM_WORLD
 with abort_on_error(comm):
-    for n in (7, 8, 13, 14, 15, 31, 64):
+    for n in (7, 8, 13, 14, 15, 31, 64, 1024):
         for kind in (*GENERATORS, "mixed"):
             system, q, u, tau = case(kind, n)
             reference = accelerations(system, q, u, tau)
@@ -241,6 +241,6 @@ class TestManyRanks:
         job = run_job(ranks, [sys.executable, "-c", SEVEN])
         assert job.returncode == 0, job.stdout
         lines = [line.split() for line in job.stdout.splitlines() if line.startswith("error")]
-        assert len(lines) == 35, job.stdout
+        assert len(lines) == 40, job.stdout
         for _, value, kind, n in lines:
             assert_close(f"accelerations of {kind}:{n}", float(value), 0.0, "ranks", scale=1.0)

@@ -168,6 +168,8 @@ def system_from(spec: str) -> System:
         if len(arguments) != len(generator.arguments) or not all(map(_is_count, arguments)):
             raise InputError(f"model {spec!r}: bad arguments; write {usage}, with whole numbers from 1 on")
         return generator.make(*map(int, arguments))
+    if not spec.strip():
+        raise InputError("the model is an empty text; name a file or a generator such as chain:16")
     if not spec.endswith(".toml") and not os.path.exists(spec):
         raise InputError(f"model {spec!r}: is neither a file nor a generator{suggest(name, GENERATORS)}")
     return read_system(spec)

@@ -2,8 +2,9 @@
 
 How quaternions stay unit without spoiling the order: the kinematics use q / |q|, and qdot = q (0, w) / 2 is linear in
 q, so the equations of motion do not change when a quaternion is scaled, and no more does a Runge-Kutta step, which
-commutes with a linear change of variables. Scaling every quaternion back to unit length after a step therefore
-changes nothing in the motion but rounding: it takes away the length, in which alone the error of the length lives.
+commutes with a linear change of variables. Scaling every quaternion back to unit length after a step therefore takes
+away nothing but the error of its length. (A scheme whose first stage is the last one of the step before, as 5dp, uses
+that stage unscaled: a relative change by the error of the length, one order above the error of the step.)
 """
 
 from __future__ import annotations

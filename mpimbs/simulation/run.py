@@ -17,6 +17,7 @@ from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System
 from mpimbs.parallel.agreement import first_on_node, on_root, together
 from mpimbs.parallel.gather import Gather
+from mpimbs.partition.chain import TIP_RATIO
 from mpimbs.simulation.integrator import Accuracy, Integrator
 from mpimbs.simulation.output import OutputFile, Sample
 from mpimbs.simulation.progress import Progress
@@ -137,7 +138,8 @@ def simulate(
     path = None if output is None else Path(output)
     settings = {
         "t_end": t_end, "coupling": coupling, "integrator": integrator, "rtol": rtol, "atol": atol, "dt": dt,
-        "every": every, "ranks": world.size, "cuts": dynamics.cuts.tolist() if world.size <= 1024 else world.size,
+        "every": float(times[1] - times[0]), "poses": poses, "tip_ratio": tip_ratio or TIP_RATIO, "ranks": world.size,
+        "cuts": dynamics.cuts.tolist(),
     }  # fmt: skip
     file = on_root(world, lambda: OutputFile(path, system, settings, poses, force) if path else None)
     ready = time.perf_counter()

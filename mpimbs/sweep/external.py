@@ -73,10 +73,15 @@ class ExternalLoads:
     def _value(self, given: object, t: float, body: int, what: str, count: int) -> Floats:
         name = self._name_of(self._subchain.first + body)
         try:
-            raw = given(t) if callable(given) else given
-            value = np.broadcast_to(np.asarray(raw, dtype=float), (count,))
+            value = np.asarray(given(t) if callable(given) else given, dtype=float)
         except Exception as error:
             raise SimulationError(f"the {what} function of body '{name}' failed at t = {t:g} s: {error!r}") from error
+        single = value.ndim == 0 and (what == "torque" or count == 1)  # one number serves every axis of a joint
+        if value.shape != (count,) and not single:
+            raise SimulationError(
+                f"the {what} function of body '{name}' gave {value.size} numbers at t = {t:g} s, needs {count}"
+            )
+        value = np.broadcast_to(value, (count,))
         if not np.all(np.isfinite(value)):
             raise SimulationError(f"the {what} of body '{name}' is not finite at t = {t:g} s: {value}")
         return value

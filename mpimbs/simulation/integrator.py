@@ -114,7 +114,7 @@ class Integrator:
         self._nq = len(q)
         self._state = np.concatenate([q, u])  # a copy whose address and type never change, for the compiled code
         self._failure = ""  # of a function of the model, on this rank
-        self._broken = ""  # the body whose derivative is not finite, on this rank
+        self._not_finite = False  # an evaluation of the step under way, on this rank
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0
         comm = dynamics.comm
@@ -162,9 +162,7 @@ class Integrator:
         except SimulationError as error:
             self._failure = str(error)
             out[:] = np.nan
-        finite = np.isfinite(out)
-        if not self._broken and not finite.all():
-            self._broken = self._body_of(int(np.argmin(finite)))
+        self._not_finite |= not np.isfinite(out).all()
 
     def _first_step(self, accuracy: Accuracy) -> float:
         """A first step (s) from the sizes of state and derivative, as in Hairer, Norsett, Wanner, section II.4."""
@@ -219,7 +217,7 @@ class Integrator:
         last = left <= step * (1.0 + 1e-6)
         size = left if last else step if self._fixed or left > 2.0 * step else 0.5 * left
         before, began = self._vector.array_r.copy(), self.time
-        self._failure = self._broken = ""
+        self._failure, self._not_finite = "", False
         self._ts.setTimeStep(size)
         try:
             self._ts.step()
@@ -266,38 +264,34 @@ class Integrator:
         """Raise the same error on all ranks if a step broke: a function failed, not finite, or the step underflows."""
         if not broken and not self._any(self._failure):
             return
-        reports = self._dynamics.comm.allgather((self._failure, self._broken))
-        failure = next((failure for failure, _ in reports if failure), None)
-        body = next((body for _, body in reports if body), None)
-        cause = "likely cause: too large a step, too stiff a spring or damper, or a load that grows without bound"
+        failure = next((text for text in self._dynamics.comm.allgather(self._failure) if text), None)
         if failure:
             raise SimulationError(failure)
-        if body:
+        where = f"at t = {t:g} s (step {size:.3g} s)"
+        cause = "likely cause: too large a step, too stiff a spring or damper, or a load that grows without bound"
+        if self._any(self._not_finite):  # on all bodies, by their coupling: the fastest one is where to look
+            speed, body = self._largest(self.u)
             raise SimulationError(
-                f"the acceleration of body '{body}' is no longer finite at t = {t:g} s (step {size:.3g} s); {cause}"
+                f"the accelerations are no longer finite {where}; body '{body}' moves fastest "
+                f"({speed:.3g} rad/s or m/s); {cause}"
             )
-        rate, body = max(self._dynamics.comm.allgather(self._most_accelerated()))
+        udot, rates = np.empty(len(self.u)), np.empty(self._nq)
+        self._dynamics.derivative(self.time, self.q, self.u, udot, rates)
+        rate, body = self._largest(udot)
         raise SimulationError(
-            f"the step size underflows at t = {t:g} s (step {size:.3g} s); body '{body}' is accelerated most "
+            f"the step size underflows {where}; body '{body}' is accelerated most "
             f"({rate:.3g} rad/s^2 or m/s^2); {cause}"
         )
 
-    def _most_accelerated(self) -> tuple[float, str]:
-        n = self._nq
-        udot, rates = np.empty(len(self._state) - n), np.empty(n)
-        self._state[:] = self._vector.array_r
-        self._dynamics.derivative(self.time, self._state[:n], self._state[n:], udot, rates)
-        size = np.append(np.abs(udot), 0.0)
-        worst = int(np.argmax(size))
-        return float(size[worst]), self._body_of(n + min(worst, len(udot) - 1)) if len(udot) else ""
-
-    def _body_of(self, index: int) -> str:
-        """Name of the body that an index of this rank's state (q, then u) belongs to."""
+    def _largest(self, values: Floats) -> tuple[float, str]:
+        """Largest magnitude among all ranks of one number per generalized speed, and the body that it belongs to."""
         subchain = self._dynamics.subchain
-        n = self._nq
-        offset, item = (subchain.columns.q_offset, index) if index < n else (subchain.columns.u_offset, index - n)
-        body = int(np.searchsorted(offset, item, side="right")) - 1
-        return self._dynamics.system.name_of(subchain.first + body)
+        mine = (-1.0, "")
+        if len(values):
+            index = int(np.argmax(np.abs(values)))
+            body = int(np.searchsorted(subchain.columns.u_offset, index, side="right")) - 1
+            mine = (float(np.abs(values[index])), self._dynamics.system.name_of(subchain.first + body))
+        return max(self._dynamics.comm.allgather(mine))
 
     def close(self) -> None:
         """Free what PETSc holds; all ranks call."""

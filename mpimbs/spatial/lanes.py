@@ -143,7 +143,9 @@ def _zero_lanes(typing_context: Any, width: Any) -> Any:
 
 
 @intrinsic
-def _extract(typing_context: Any, value: Any, lane: Any) -> Any:
+def extract(typing_context: Any, value: Any, lane: Any) -> Any:
+    """Give the double in one lane."""
+
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.extract_element(args[0], builder.trunc(args[1], ir.IntType(32)))
 
@@ -246,7 +248,7 @@ def _overload_sincos(angle):
             sine = angle
             cosine = angle
             for lane in range(width(angle)):
-                x = _extract(angle, lane)
+                x = extract(angle, lane)
                 sine = _insert(sine, lane, np.sin(x))
                 cosine = _insert(cosine, lane, np.cos(x))
             return sine, cosine
@@ -262,7 +264,7 @@ def _overload_sqrt(value):
         def lanes(value):
             root = value
             for lane in range(width(value)):
-                root = _insert(root, lane, np.sqrt(_extract(value, lane)))
+                root = _insert(root, lane, np.sqrt(extract(value, lane)))
             return root
 
         return lanes
@@ -276,7 +278,7 @@ def _overload_atan2(y, x):
         def lanes(y, x):
             angle = y
             for lane in range(width(y)):
-                angle = _insert(angle, lane, np.arctan2(_extract(y, lane), _extract(x, lane)))
+                angle = _insert(angle, lane, np.arctan2(extract(y, lane), extract(x, lane)))
             return angle
 
         return lanes

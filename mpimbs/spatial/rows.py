@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numba.extending import intrinsic, overload
 
-from mpimbs.spatial.lanes import LANES, Lanes, load, store, width
+from mpimbs.spatial.lanes import LANES, Lanes, extract, load, store, width
 
 ROW = 8  # doubles that a stored row of doubles takes
 
@@ -29,14 +28,6 @@ def _zero_register(typing_context: Any, zero: Any) -> Any:
         return ir.Constant(lanes.vector, [0.0] * ROW)
 
     return lanes(zero), lower
-
-
-@intrinsic
-def _entry(typing_context: Any, row: Any, index: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.extract_element(args[0], builder.trunc(args[1], ir.IntType(32)))
-
-    return types.float64(row, types.intp), lower
 
 
 def unit_rows(zero: Any) -> Any:
@@ -120,12 +111,12 @@ def _overload_scale_row(x, a):
 def _overload_entries(a):
     if isinstance(a, Lanes):
         return lambda a: (
-            _entry(a, 0),
-            _entry(a, 1),
-            _entry(a, 2),
-            _entry(a, 3),
-            _entry(a, 4),
-            _entry(a, 5),
+            extract(a, 0),
+            extract(a, 1),
+            extract(a, 2),
+            extract(a, 3),
+            extract(a, 4),
+            extract(a, 5),
         )
     return lambda a: a
 

@@ -111,7 +111,7 @@ def test_wrenches_are_set_anew_each_time() -> None:
     ("function", "words"),
     [
         (lambda t: 1 / (t - 0.5), "failed at t = 0.5 s: ZeroDivisionError"),
-        (lambda t: (1, 2, 3), "failed at t = 0.5 s"),
+        (lambda t: (1, 2, 3), "gave 3 numbers at t = 0.5 s, needs 1"),
         (lambda t: np.nan, "not finite at t = 0.5 s"),
     ],
 )

@@ -82,12 +82,13 @@ def acceleration(
     comm: MPI.Comm, model: str, state: Path | None, output: Path, coupling: str, tip_ratio: float | None, force: bool
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
+    from mpimbs.simulation.output import check_output, part_of
     from mpimbs.simulation.state import initial_state, read_state
 
     system = _read(comm, model)
     whole = together(comm, lambda: read_state(state, system) if state else initial_state(system))
     dynamics = Dynamics(system, comm, coupling, tip_ratio)
-    on_root(comm, lambda: _check_npz(output, force))
+    on_root(comm, lambda: check_output(output, force))
     first_on_node(comm, compile_kernels)
     mine_u = dynamics.gather_u.part
     udot = dynamics.accelerations(whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u])
@@ -95,7 +96,7 @@ def acceleration(
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
     gathered = dynamics.gather_u(udot)
     if gathered is not None:
-        part = output.with_name(output.name + ".part")
+        part = part_of(output)
         with part.open("wb") as file:
             np.savez(file, udot=gathered)
         part.replace(output)
@@ -148,12 +149,6 @@ def check(comm: MPI.Comm, model: str) -> None:
 
 def _read(comm: MPI.Comm, model: str) -> System:
     return together(comm, lambda: system_from(model))
-
-
-def _check_npz(path: Path, force: bool) -> None:
-    from mpimbs.simulation.output import check_output
-
-    check_output(path, force)
 
 
 def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> None:

@@ -22,7 +22,6 @@ from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
-PHASES = ("motion", "inward", "coupling", "outward")
 
 
 class Dynamics:
@@ -72,7 +71,6 @@ class Dynamics:
         self.comm = given.Dup()
         first, last = self.cuts[self.comm.rank : self.comm.rank + 2]
         self.subchain = Subchain(system, int(first), int(last))
-        self.coupling_name = coupling
         self._scan = TurnScan(self.comm)
         self._coupling = make_coupling(self.comm)
         self._external = ExternalLoads(self.subchain, system.name_of)
@@ -82,7 +80,7 @@ class Dynamics:
         self.gather_q = Gather(self.comm, np.diff(q_offset[self.cuts]))
         self.gather_u = Gather(self.comm, np.diff(u_offset[self.cuts]))
         self.evaluations = 0
-        self._laps = np.zeros(len(PHASES))
+        self._laps = np.zeros(4)  # s: motion, inward, coupling, outward
 
     def derivative(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None

@@ -94,21 +94,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _use_all_passes() -> None:
     import numpy as np
 
-    from mpimbs.dynamics import Dynamics
+    from mpimbs.dynamics import compile_kernels
     from mpimbs.model import system_from
-    from mpimbs.spatial.handles import join, solve_between
-    from mpimbs.sweep.subchain import AT_REST, Subchain
+    from mpimbs.spatial.handles import SIZE, join, solve_between
+    from mpimbs.sweep.subchain import Subchain
 
-    system = system_from("chain:2")
-    dynamics = Dynamics(system)
-    dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
-    dynamics.energy_and_momentum(dynamics.subchain.q, dynamics.subchain.u)
-    dynamics.close()
-    piece = Subchain(system, 0, 1)
-    piece.start(piece.q, piece.u)
-    block = piece.inward(piece.q, piece.u, np.zeros(1), AT_REST[:12])
-    piece.outward(piece.q, piece.u, np.zeros(12), np.zeros(1), np.zeros(1))
-    piece.inverse_dynamics(piece.q, piece.u, np.zeros(1), np.zeros(3))
+    compile_kernels()
+    whole = Subchain(system_from("chain:2"))
+    whole.inverse_dynamics(whole.q, whole.u, np.zeros(2), np.zeros(3))
+    block = np.zeros(SIZE)
     join(block, block, block.copy())
     solve_between(block, block, np.zeros(6), np.zeros(6), np.zeros(6), np.zeros(6))
 

@@ -18,10 +18,10 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.dynamics import Dynamics, compile_kernels
+from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import GENERATORS, System, system_from
-from mpimbs.parallel.agreement import abort_on_error, first_on_node, on_root, together
+from mpimbs.parallel.agreement import abort_on_error, on_root, together
 
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
@@ -37,6 +37,8 @@ def cli() -> None:
 
 def _coupling_options(command: Any) -> Any:
     command = click.option("--tip-ratio", type=float, help="How many times more bodies the last rank gets.")(command)
+    lanes = "Pieces of its subchain that a rank sweeps side by side: 1, 2, 4 or 8.  [default: the faster]"
+    command = click.option("--lanes", type=int, help=lanes)(command)
     return click.option("--coupling", default="dcae", help="How subchains are joined.")(command)
 
 
@@ -78,18 +80,16 @@ def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, 
 @_coupling_options
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.pass_obj
-def acceleration(
-    comm: MPI.Comm, model: str, state: Path | None, output: Path, coupling: str, tip_ratio: float | None, force: bool
-) -> None:
+def acceleration(comm: MPI.Comm, model: str, state: Path | None, output: Path, force: bool, **settings: Any) -> None:
     """Evaluate forward dynamics of MODEL once."""
     from mpimbs.simulation.output import check_output, part_of
     from mpimbs.simulation.state import initial_state, read_state
 
     system = _read(comm, model)
     whole = together(comm, lambda: read_state(state, system) if state else initial_state(system))
-    dynamics = Dynamics(system, comm, coupling, tip_ratio)
+    dynamics = Dynamics(system, comm, **settings)
     on_root(comm, lambda: check_output(output, force))
-    first_on_node(comm, compile_kernels)
+    dynamics.compile()
     mine_u = dynamics.gather_u.part
     udot = dynamics.accelerations(whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u])
     if not comm.allreduce(bool(np.isfinite(udot).all()), MPI.LAND):
@@ -110,11 +110,11 @@ def acceleration(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.pass_obj
-def bench(comm: MPI.Comm, model: str, coupling: str, tip_ratio: float | None, as_json: bool, seconds: float) -> None:
+def bench(comm: MPI.Comm, model: str, as_json: bool, **settings: Any) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
     from mpimbs.study.bench import bench as measure
 
-    figures = measure(_read(comm, model), comm, coupling, seconds, tip_ratio)
+    figures = measure(_read(comm, model), comm, **settings)
     if comm.rank > 0:
         return
     if as_json:

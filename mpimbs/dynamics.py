@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import numpy as np
@@ -11,10 +12,13 @@ from mpi4py import MPI
 from mpimbs.coupling import coupling_named
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import together
+from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.turn_scan import TurnScan
-from mpimbs.partition.chain import TIP_RATIO, body_costs, split_chain
+from mpimbs.partition.chain import body_costs, split_chain, tip_ratio_of
+from mpimbs.partition.lanes import LEAST, chosen_width, cut_tiles
+from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
+from mpimbs.spatial.memory import Table
 from mpimbs.sweep.external import ExternalLoads
 from mpimbs.sweep.motion import join_motion
 from mpimbs.sweep.quaternions import make_quaternions_unit
@@ -40,6 +44,9 @@ class Dynamics:
         How the subchains are joined: a name in `mpimbs.coupling.COUPLINGS`.
     tip_ratio : float, optional
         How many times more bodies the last rank gets, whose sweep is cheaper; a measured ratio by default.
+    lanes : int, optional
+        How many pieces of its subchain a rank sweeps side by side, in the lanes of a SIMD register: 1, 2, 4 or 8; by
+        default as many as the processor has, where that is faster.
 
     Attributes
     ----------
@@ -47,13 +54,16 @@ class Dynamics:
         What this rank owns.
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
+    tip_ratio : float
+        As given, or the measured one.
     evaluations : int
         Evaluations so far.
 
     Raises
     ------
     InputError
-        On all ranks: a system that this version does not solve, more ranks than bodies, an unknown coupling.
+        On all ranks: a system that this version does not solve, more ranks than bodies, an unknown coupling or number
+        of lanes.
     """
 
     def __init__(
@@ -62,25 +72,36 @@ class Dynamics:
         comm: MPI.Comm | None = None,
         coupling: str = "dcae",
         tip_ratio: float | None = None,
+        lanes: int | None = None,
     ) -> None:
         given = MPI.COMM_SELF if comm is None else comm
-        make_coupling, self.cuts = together(
-            given, lambda: (coupling_named(coupling), _cut(system, given.size, tip_ratio))
+        make_coupling, width, self.tip_ratio, self.cuts = together(
+            given, lambda: (coupling_named(coupling), *_cut(system, given.size, tip_ratio, lanes))
         )
         self.system = system
         self.comm = given.Dup()
-        first, last = self.cuts[self.comm.rank : self.comm.rank + 2]
-        self.subchain = Subchain(system, int(first), int(last))
+        first, last = (int(cut) for cut in self.cuts[self.comm.rank : self.comm.rank + 2])
+        tiles = cut_tiles(system.joint_patterns(first, last), width) if system.is_chain else None
+        self.subchain = Subchain(system, first, last, tiles)
         self._scan = TurnScan(self.comm)
         self._coupling = make_coupling(self.comm)
         self._external = ExternalLoads(self.subchain, system.name_of)
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
-        self._tau = np.zeros(self.subchain.nu)
+        self._no_tau = np.zeros(0)
         q_offset, u_offset = system.offsets()
         self.gather_q = Gather(self.comm, np.diff(q_offset[self.cuts]))
         self.gather_u = Gather(self.comm, np.diff(u_offset[self.cuts]))
         self.evaluations = 0
-        self._laps = np.zeros(4)  # s: motion, inward, coupling, outward
+        self._laps = np.zeros(PHASES)  # s: motion, inward, coupling, outward
+        self._at_rest = AT_REST[:TURNING].copy()
+        self._table = Table(RANK_ITEMS)
+        for name, values in (("root", self._root), ("laps", self._laps), ("at_rest", self._at_rest)):
+            self._table.add(name, values)
+        none = np.zeros(0, np.int64)
+        messages = (self._scan.plan, self._coupling.plan) if self.comm.size > 1 else (none, none)
+        self._evaluate = functools.partial(
+            EVALUATE[self.subchain.tiles.width], self.subchain.tiles.plan, *messages, self._table.data
+        )
 
     def derivative(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None
@@ -103,6 +124,10 @@ class Dynamics:
         SimulationError
             On the rank whose user function failed.
         """
+        self.evaluations += 1
+        if not self._external.any:
+            self._evaluate(q, u, self._no_tau if tau is None else tau, udot, rates)
+            return
         clock = time.perf_counter
         t0 = clock()
         turn = self._scan(self.subchain.start(q, u))
@@ -114,7 +139,6 @@ class Dynamics:
         t3 = clock()
         self.subchain.outward(q, u, loads, udot, rates)
         self._laps += (t1 - t0, t2 - t1, t3 - t2, clock() - t3)
-        self.evaluations += 1
         if failure is not None:
             raise failure
 
@@ -129,8 +153,6 @@ class Dynamics:
 
         The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
         """
-        if tau is None and not self._external.any:
-            return self._tau, None  # zeros, never written
         forces = np.zeros(self.subchain.nu) if tau is None else tau.copy()
         try:
             self._external.apply(t, q, turn, forces)
@@ -159,6 +181,22 @@ class Dynamics:
             join_motion(0.0, motion, inboard, motion)
         return motion
 
+    @property
+    def lanes(self) -> int:
+        """Number of pieces that this rank sweeps side by side at the most."""
+        return self.subchain.tiles.width
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, what this run calls, first on one rank of every node; all ranks call."""
+        lanes = self.comm.allreduce(self.lanes, MPI.MAX)
+        staged = self.comm.allreduce(self._external.any, MPI.LOR)
+
+        def action() -> None:
+            for width in {lanes, self.lanes}:
+                compile_kernels(width, staged)
+
+        first_on_node(self.comm, action)
+
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
         motion, inward, coupling, outward = (float(lap) for lap in self._laps)
@@ -175,8 +213,10 @@ class Dynamics:
         self.comm.Free()
 
 
-def _cut(system: System, size: int, tip_ratio: float | None) -> npt.NDArray[np.int64]:
-    """Check that this version solves the system on so many ranks, and cut it."""
+def _cut(
+    system: System, size: int, tip_ratio: float | None, lanes: int | None
+) -> tuple[int, float, npt.NDArray[np.int64]]:
+    """Check that this version solves the system on so many ranks; give the number of lanes, tip ratio and cuts."""
     system.validate()
     if system.loops:
         raise InputError(
@@ -188,22 +228,31 @@ def _cut(system: System, size: int, tip_ratio: float | None) -> npt.NDArray[np.i
             f"system '{system.name}' is a tree: this version solves a tree on one rank and a chain on any number; "
             f"start 1 rank instead of {size}"
         )
-    return split_chain(body_costs(system.joint_types()), size, TIP_RATIO if tip_ratio is None else tip_ratio)
+    width = chosen_width(system.n_bodies // size if system.is_chain else 1, lanes)
+    ratio = tip_ratio_of(width) if tip_ratio is None else tip_ratio
+    return width, ratio, split_chain(body_costs(system.joint_types()), size, ratio, width)
 
 
-def compile_kernels() -> None:
-    """Compile, or load from the cache, every kernel that a run calls; no communication."""
-    system = system_from("rope:2")
-    alone = Dynamics(system)
+def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
+    """Compile, or load from the cache, every kernel that a run with so many lanes calls; no communication.
+
+    Parameters
+    ----------
+    lanes : int
+        As `Dynamics.lanes` says.
+    staged : bool
+        Whether the phases are needed one by one too, as for forces given as functions.
+    """
+    system = system_from(f"rope:{LEAST * lanes}")
+    alone = Dynamics(system, lanes=lanes)
     q, u = alone.subchain.q, alone.subchain.u
     alone.accelerations(q, u)
     alone.energy_and_momentum(q, u)
     make_quaternions_unit(0.0, alone.subchain.structure, q)
-    inboard = Subchain(system, 0, 1)
-    q, u = inboard.q, inboard.u
-    inboard.start(q, u)
-    inboard.inward(q, u, u, AT_REST[:TURNING])
-    inboard.outward(q, u, np.zeros(12), u.copy(), q.copy())
-    motion = inboard.boundary_motion(q, u)
+    motion = alone.subchain.boundary_motion(q, u)
     join_motion(0.0, motion, motion, motion)
+    if staged:
+        turn = alone._scan(alone.subchain.start(q, u))
+        block = alone.subchain.inward(q, u, u, turn)
+        alone.subchain.outward(q, u, alone._coupling.solve(block, alone._root), u.copy(), q.copy())
     alone.close()

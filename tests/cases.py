@@ -9,7 +9,7 @@ import numpy as np
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System
-from mpimbs.spatial.handles import join, solve_between
+from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, join
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
@@ -75,6 +75,13 @@ def along_motion(function: Callable[[Array, Array], Array], rates: Array, udot: 
     return (ahead - behind) / (2 * h)
 
 
+def joined(left: Array, right: Array) -> tuple[Array, Array]:
+    """Handle equations of two neighbours together, and the response of what they share."""
+    total, response = np.zeros(SIZE), np.zeros(RESPONSE)
+    join(left, right, total, response, np.empty(SCRATCH))
+    return total, response
+
+
 def in_pieces(system: System, cuts: list[int], q: Array, u: Array, tau: Array) -> Array:
     """Accelerations [nu] by pieces of a chain one after the other in this process, joined from the right.
 
@@ -88,17 +95,18 @@ def in_pieces(system: System, cuts: list[int], q: Array, u: Array, tau: Array) -
         relative = piece.start(q[mine], u[ours])
         blocks.append(piece.inward(q[mine], u[ours], tau[ours], turn).copy())
         join_turn(0.0, turn, relative, turn)
-    outboard = [blocks[-1]]
+    outboard, responses = [blocks[-1]], []
     for block in blocks[-2::-1]:
-        outboard.insert(0, np.empty_like(block))
-        join(block, outboard[1], outboard[0])
+        total, response = joined(block, outboard[0])
+        outboard.insert(0, total)
+        responses.insert(0, response)
     udot = np.empty(system.nu)
     loads = np.zeros(12)
     loads[3:6] = [-g for g in system.gravity]
     for i, (piece, (mine, ours)) in enumerate(zip(pieces, parts, strict=True)):
         shared = np.zeros(6)
         if i + 1 < len(pieces):
-            solve_between(blocks[i], outboard[i + 1], loads[:6], np.zeros(6), shared, loads[6:])
+            between(outboard[i + 1], responses[i], loads[:6], np.zeros(6), shared, loads[6:])
         piece.outward(q[mine], u[ours], loads, udot[ours], np.empty(piece.nq))
         loads[:6], loads[6:] = shared, 0.0
     return udot

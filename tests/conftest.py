@@ -96,15 +96,16 @@ def _use_all_passes() -> None:
 
     from mpimbs.dynamics import compile_kernels
     from mpimbs.model import system_from
-    from mpimbs.spatial.handles import SIZE, join, solve_between
+    from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, join
+    from mpimbs.spatial.lanes import native_width
     from mpimbs.sweep.subchain import Subchain
 
-    compile_kernels()
+    for lanes in {1, native_width()}:
+        compile_kernels(lanes)
     whole = Subchain(system_from("chain:2"))
     whole.inverse_dynamics(whole.q, whole.u, np.zeros(2), np.zeros(3))
     block = np.zeros(SIZE)
-    join(block, block, block.copy())
-    solve_between(block, block, np.zeros(6), np.zeros(6), np.zeros(6), np.zeros(6))
+    join(block, block, block.copy(), np.zeros(RESPONSE), np.zeros(SCRATCH))
 
 
 @pytest.fixture(scope="session")

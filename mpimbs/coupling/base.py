@@ -13,8 +13,11 @@ Floats = npt.NDArray[np.float64]
 class Coupling(Protocol):
     """A strategy that finds the loads between subchains.
 
-    It is made once with the ranks' communicator. `seconds` is the time that it has spent in messages.
+    It is made once with the ranks' communicator. `seconds` is the time that it has spent in messages, `plan` what its
+    compiled form is given (`mpimbs.pipeline`).
     """
+
+    plan: npt.NDArray[np.int64]
 
     @property
     def seconds(self) -> float: ...

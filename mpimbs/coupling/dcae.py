@@ -6,55 +6,73 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange
+from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, levels
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import SIZE, join, solve_between
+from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, respond
+from mpimbs.spatial.memory import aligned_zeros, floats
 
 Floats = npt.NDArray[np.float64]
 
+_RESPONSES, _SCRATCH, _SHARED = range(2 * len(ITEMS), 2 * len(ITEMS) + 6, 2)
+
 
 @kernel
-def _solve(schedule, channel, mine, theirs, block, root, loads):
+def solve(plan, block, root, loads):
+    """Find A1 and f2 of this rank's subchain, `loads` [12], from its handle equations [SIZE]; all ranks call."""
     acceleration = loads[0:6]
     load = loads[6:12]
     acceleration[:] = root
     load[:] = 0.0
-    levels = schedule.shape[0]
+    schedule, mine, theirs = levels(plan)
+    responses = floats(plan, _RESPONSES)
+    scratch = floats(plan, _SCRATCH)
+    shared = floats(plan, _SHARED)
+    count = schedule.shape[0]
     # Up: at each level the product over the rank's group [Critchley 2007, eq. 53-71].
-    for level in range(levels):
+    for level in range(count):
         if level == 0:
             mine[0, :] = block
-        exchange(schedule, channel, level, mine[level], theirs[level])
-        if level + 1 < levels:
-            if schedule[level, IS_LEFT]:
-                join(mine[level], theirs[level], mine[level + 1])
-            else:
-                join(theirs[level], mine[level], mine[level + 1])
+        exchange(plan, level)
+        left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
+        right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
+        response = responses[level * RESPONSE : (level + 1) * RESPONSE]
+        respond(left, right, response, scratch, True)
+        if level + 1 < count:
+            combine(left, right, response, mine[level + 1], scratch, True)
     # Down, without a message: both halves of every group are at hand.
-    shared_acceleration = np.empty(6)
-    shared_load = np.empty(6)
-    for level in range(levels - 1, -1, -1):
+    for level in range(count - 1, -1, -1):
+        right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
+        response = responses[level * RESPONSE : (level + 1) * RESPONSE]
+        between(right, response, acceleration, load, shared[0:6], shared[6:12])
         if schedule[level, IS_LEFT]:
-            solve_between(mine[level], theirs[level], acceleration, load, shared_acceleration, shared_load)
-            load[:] = shared_load
+            load[:] = shared[6:12]
         else:
-            solve_between(theirs[level], mine[level], acceleration, load, shared_acceleration, shared_load)
-            acceleration[:] = shared_acceleration
+            acceleration[:] = shared[0:6]
 
 
 class EfficientDivideAndConquer:
     """DCAe: the product of the ranks' handle equations by a butterfly, exact in one pass [Critchley 2007].
 
-    ceil(log2 P) messages of 720 bytes in each direction, as many 6x6 products, for any number P of ranks.
+    ceil(log2 P) messages of 1152 bytes in each direction, as many 6x6 products, for any number P of ranks.
 
     Parameters
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive the coupling.
+
+    Attributes
+    ----------
+    plan : int64 array
+        The argument of `solve` in compiled code.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
-        self._butterfly = Butterfly(comm, SIZE)
+        self._butterfly = Butterfly(comm, SIZE, ("responses", "scratch", "shared"))
+        table = self._butterfly.table
+        table.add("responses", aligned_zeros(RESPONSE * max(comm.size.bit_length(), 1)))
+        table.add("scratch", aligned_zeros(SCRATCH))
+        table.add("shared", np.zeros(12))
+        self.plan = table.data
         self._loads = np.zeros(12)
 
     @property
@@ -64,6 +82,5 @@ class EfficientDivideAndConquer:
 
     def solve(self, block: Floats, root: Floats) -> Floats:
         """Find A1 and f2 of this rank's subchain; see `Coupling.solve`. All ranks call."""
-        b = self._butterfly
-        _solve(b.schedule, b.channel, b.mine, b.theirs, block, root, self._loads)
+        solve(self.plan, block, root, self._loads)
         return self._loads

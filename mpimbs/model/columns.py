@@ -143,6 +143,14 @@ def expand(first: int, parent: Integers, bodies: Sequence[Body], rows: Integers)
     )
 
 
+def initial_state(bodies: Sequence[Body], rows: Integers) -> tuple[Floats, Floats]:
+    """Return the initial coordinates q and speeds u of expanded bodies; arguments as in `expand`."""
+    nq, nu = counts(bodies)
+    joints = [body.joint for body in bodies]
+    q_index, u_index = (_block_index(size, rows, offsets(size[rows])) for size in (nq, nu))
+    return _joined([joint.q for joint in joints])[q_index], _joined([joint.u for joint in joints])[u_index]
+
+
 def _joined(blocks: Sequence[tuple[float, ...]]) -> Floats:
     return np.array([value for block in blocks for value in block], np.float64)
 

@@ -236,6 +236,35 @@ class System:
             wrenches=sorted(expanded.wrenches + wrenches, key=lambda item: item[0]),
         )
 
+    def sizes(self, lo: int, hi: int) -> tuple[int, int]:
+        """Return the numbers of coordinates q and of speeds u of the bodies lo to hi - 1."""
+        _, bodies, rows = self.segments.expand(lo, hi)
+        nq, nu = columns.counts(bodies)
+        return int(nq[rows].sum()), int(nu[rows].sum())
+
+    def initial_state(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the coordinates q and the speeds u with which the bodies lo to hi - 1 begin: float [nq], [nu]."""
+        return columns.initial_state(*self.segments.expand(lo, hi)[1:])
+
+    def has_wrenches(self, lo: int, hi: int) -> bool:
+        """Return whether wrenches act on the bodies lo to hi - 1."""
+        _, bodies, rows = self.segments.expand(lo, hi)
+        return any(lo <= k < hi for k in self.wrenches) or any(bodies[row].wrench for row in np.unique(rows))
+
+    def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
+        """Return a key that is the same for two stretches of bodies only if their columns are, but for `first`."""
+        parents, bodies, rows = self.segments.expand(lo, hi)
+        driven = tuple(k - lo for k in self.torque_functions if lo <= k < hi)
+        used = np.unique(rows)
+        which = np.searchsorted(used, rows)
+        return (*(id(bodies[row]) for row in used), which.tobytes(), (parents - lo).tobytes(), driven)
+
+    def joint_patterns(self, lo: int, hi: int) -> NDArray[np.int64]:
+        """Return a number for each body's joint, the same where the sweeps take the same steps: int64 [hi - lo]."""
+        _, bodies, rows = self.segments.expand(lo, hi)
+        joints = [body.joint for body in bodies]
+        return np.array([2 * joint_index(joint.type) + (joint.pitch != 0.0) for joint in joints], np.int64)[rows]
+
     def validate(self) -> None:
         """Check the system as a whole; InputError if it has no bodies, or one without mass and inertia."""
         validate(self)

@@ -56,6 +56,9 @@ class Channel(NamedTuple):
     seconds: npt.NDArray[np.float64]  # [1]: time spent in messages
 
 
+CHANNEL_ITEMS = Channel._fields
+
+
 def channel(comm: MPI.Comm) -> Channel:
     """Make a communicator usable from compiled code. An error in a message ends the job: there is no way on from it.
 
@@ -67,6 +70,12 @@ def channel(comm: MPI.Comm) -> Channel:
     comm.Set_errhandler(MPI.ERRORS_ARE_FATAL)
     handles = [_C_HANDLE.from_address(MPI._addressof(item)).value for item in (comm, MPI.DOUBLE)]
     return Channel(np.array(handles, np.int64), np.zeros(16, np.int64), np.zeros(1))
+
+
+@kernel(inline=True)
+def clock():
+    """Wall time (s)."""
+    return _WTIME()
 
 
 @kernel

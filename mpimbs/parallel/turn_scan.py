@@ -6,28 +6,35 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange
+from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, levels
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.memory import floats
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
 
+_BOUNDARY = 2 * len(ITEMS)
+
 
 @kernel
-def _scan(schedule, channel, mine, theirs, total, prefix):
+def scan_turns(plan, total):
+    """Scan over the ranks, given the turn of this rank's subchain; returns the turn of its handle 1 [TURNING]."""
+    prefix = floats(plan, _BOUNDARY)
     prefix[:] = 0.0
     prefix[0] = prefix[4] = prefix[8] = 1.0
-    levels = schedule.shape[0]
-    for level in range(levels):
+    schedule, mine, theirs = levels(plan)
+    count = schedule.shape[0]
+    for level in range(count):
         if level == 0:
             mine[0, :] = total
-        exchange(schedule, channel, level, mine[level], theirs[level])
+        exchange(plan, level)
         if schedule[level, IS_LEFT]:
-            if level + 1 < levels:
+            if level + 1 < count:
                 join_turn(0.0, mine[level], theirs[level], mine[level + 1])
         else:
             join_turn(0.0, theirs[level], prefix, prefix)
-            if level + 1 < levels:
+            if level + 1 < count:
                 join_turn(0.0, theirs[level], mine[level], mine[level + 1])
+    return prefix
 
 
 class TurnScan:
@@ -37,11 +44,18 @@ class TurnScan:
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive the plan.
+
+    Attributes
+    ----------
+    plan : int64 array
+        The argument of `scan_turns` in compiled code.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
-        self._butterfly = Butterfly(comm, TURNING)
-        self.boundary = np.zeros(TURNING)
+        self._butterfly = Butterfly(comm, TURNING, ("boundary",))
+        self._boundary = np.zeros(TURNING)
+        self._butterfly.table.add("boundary", self._boundary)
+        self.plan = self._butterfly.table.data
 
     @property
     def seconds(self) -> float:
@@ -62,6 +76,5 @@ class TurnScan:
         array [TURNING]
             Rotation from the inertial frame to handle 1, and its angular velocity, in its own frame (rad/s). Reused.
         """
-        b = self._butterfly
-        _scan(b.schedule, b.channel, b.mine, b.theirs, turn, self.boundary)
-        return self.boundary
+        scan_turns(self.plan, turn)
+        return self._boundary

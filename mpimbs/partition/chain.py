@@ -13,8 +13,17 @@ STEP_COST = 1.0
 AXIS_COST = 0.3
 # Cost of a body inside a subchain with neighbours outboard, whose sweep carries handle 2, over that of one at the tip.
 TIP_RATIO = 1.2
+# The same in lanes, where all pieces carry two handles.
+TIP_RATIO_IN_LANES = 1.0
+# Shares of more than so many bodies a lane are cut at multiples of the lanes.
+ALIGNED = 4
 
 _COST = np.array([STEP_COST * len(kind.steps) + AXIS_COST * kind.nu for kind in JOINT_TYPES])
+
+
+def tip_ratio_of(width: int) -> float:
+    """Cost of a body inside a subchain over that of one at the tip, for a number of lanes."""
+    return TIP_RATIO if width == 1 else TIP_RATIO_IN_LANES
 
 
 def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
@@ -28,7 +37,9 @@ def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
     return _COST[joint_types]
 
 
-def split_chain(costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TIP_RATIO) -> npt.NDArray[np.int64]:
+def split_chain(
+    costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TIP_RATIO, width: int = 1
+) -> npt.NDArray[np.int64]:
     """Cut a chain into one subchain a rank, of equal cost.
 
     Parameters
@@ -39,6 +50,8 @@ def split_chain(costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TI
         Number of ranks P, any number from 1 to n.
     tip_ratio : float
         How many times the tip rank's share a body costs elsewhere: so many more bodies the tip rank gets.
+    width : int
+        Number of lanes: where shares are large, all but the tip's are a multiple of it.
 
     Returns
     -------
@@ -60,4 +73,7 @@ def split_chain(costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TI
     cuts = np.concatenate([np.searchsorted(share, targets - 0.5 * costs.min()), [n]])
     ranks = np.arange(size + 1)
     cuts = np.maximum.accumulate(cuts - ranks) + ranks  # at least one body each, from the left ...
-    return np.minimum(cuts, n - size + ranks)  # ... and from the right
+    cuts = np.minimum(cuts, n - size + ranks)  # ... and from the right
+    if np.diff(cuts).min() > ALIGNED * width:
+        cuts[1:-1] = width * np.rint(cuts[1:-1] / width).astype(np.int64)
+    return cuts

@@ -12,12 +12,11 @@ import numpy.typing as npt
 from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
-from mpimbs.dynamics import Dynamics, compile_kernels
+from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System
-from mpimbs.parallel.agreement import first_on_node, on_root, together
+from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.gather import Gather
-from mpimbs.partition.chain import TIP_RATIO
 from mpimbs.simulation.integrator import Accuracy, Integrator
 from mpimbs.simulation.output import OutputFile, Sample
 from mpimbs.simulation.progress import Progress
@@ -89,6 +88,7 @@ def simulate(
     poses: bool = False,
     progress: bool = False,
     tip_ratio: float | None = None,
+    lanes: int | None = None,
 ) -> Result:
     """Simulate a system from its initial state; all ranks call together.
 
@@ -116,7 +116,7 @@ def simulate(
         Keep the poses of the bodies too.
     progress : bool
         Show progress on rank 0.
-    tip_ratio : float, optional
+    tip_ratio, lanes : optional
         See `Dynamics`.
 
     Returns
@@ -134,16 +134,16 @@ def simulate(
     world = MPI.COMM_SELF if comm is None else comm
     accuracy = Accuracy(rtol, atol, dt)
     times = together(world, lambda: _checked_times(t_end, every, accuracy, integrator))
-    dynamics = Dynamics(system, world, coupling, tip_ratio)
+    dynamics = Dynamics(system, world, coupling, tip_ratio, lanes)
     path = None if output is None else Path(output)
     settings = {
         "t_end": t_end, "coupling": coupling, "integrator": integrator, "rtol": rtol, "atol": atol, "dt": dt,
-        "every": float(times[1] - times[0]), "poses": poses, "tip_ratio": tip_ratio or TIP_RATIO, "ranks": world.size,
-        "cuts": dynamics.cuts.tolist(),
+        "every": float(times[1] - times[0]), "poses": poses, "tip_ratio": dynamics.tip_ratio, "ranks": world.size,
+        "lanes": dynamics.lanes, "cuts": dynamics.cuts.tolist(),
     }  # fmt: skip
     file = on_root(world, lambda: OutputFile(path, system, settings, poses, force) if path else None)
     ready = time.perf_counter()
-    first_on_node(dynamics.comm, compile_kernels)
+    dynamics.compile()
     compiled = time.perf_counter()
     result = Result()
     recorder = _Recorder(dynamics, poses, file, result)

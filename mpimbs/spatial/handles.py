@@ -6,17 +6,19 @@ last body. Its equations in the mixed form, spatial vectors with the angular par
     f1 = I A1 - E f2 + p            A2 = E^T A1 + W f2 + c
 
 I: articulated inertia at handle 1; E: transfer of an outboard load to handle 1; W >= 0: compliance at handle 2 while
-handle 1 is held. They are kept as one flat array of 90 doubles, the message between ranks: I (upper triangle, 21),
-E (36, row by row), W (21), p (6), c (6). A subchain with nothing outboard has E = W = c = 0.
+handle 1 is held. They are kept as one flat array of 18 rows of 8 doubles, each a SIMD register: [I | p], [E], [W | c],
+with zeros in what is left over. It is also the message between ranks. A subchain with nothing outboard has E = W = c
+= 0.
 
 Left L and right R share a point: A2 of L = A1 of R = a, f2 of L = -f1 of R = f. Then
 
     (1 + W_L I_R) a = E_L^T A1 + W_L E_R f2 + c_L - W_L p_R
 
-Both W_L and I_R are positive semi-definite, so that all eigenvalues of this matrix are at least 1. With its inverse N:
+Both W_L and I_R are positive semi-definite, so that all eigenvalues of this matrix are at least 1. With its inverse N,
+the response of a is X A1 + r + Y f2, where X = N E_L^T, r = N (c_L - W_L p_R), Y = N W_L E_R, and
 
-    I = I_L + E_L I_R N E_L^T           E = E_L N^T E_R         W = W_R + E_R^T N W_L E_R
-    p = p_L + E_L (p_R + I_R N (c_L - W_L p_R))                 c = c_R + E_R^T N (c_L - W_L p_R)
+    I = I_L + E_L I_R X         E = X^T E_R         W = W_R + E_R^T Y
+    p = p_L + E_L (p_R + I_R r)                     c = c_R + E_R^T r
 """
 
 from __future__ import annotations
@@ -25,22 +27,17 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.rows import ROW, add_row, eight_rows, load_row, scale_row, transposed_rows, write_row
 
-INERTIA = 0
-TRANSFER = 21
-COMPLIANCE = 57
-FORCE = 78
-ACCELERATION = 84
-SIZE = 90
+INERTIA = 0  # rows [I | p]
+TRANSFER = 6 * ROW  # rows [E]
+COMPLIANCE = 12 * ROW  # rows [W | c]
+SIZE = 18 * ROW
+EXTRA = 6  # column of p and c
+RESPONSE = 12 * ROW  # rows [X | r], [Y | r]
+SCRATCH = 18 * ROW  # what a solution needs beside
 
 Floats = npt.NDArray[np.float64]
-
-
-def symmetric_matrix(packed: Floats) -> Floats:
-    """Symmetric 6x6 matrix from its upper triangle [21]."""
-    full = np.zeros((6, 6))
-    full[np.triu_indices(6)] = packed
-    return full + np.triu(full, 1).T
 
 
 def matrices(block: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
@@ -51,191 +48,203 @@ def matrices(block: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     block : array [SIZE]
         Handle equations in the flat form.
     """
+    rows = block.reshape(18, ROW)
+    i, e, w = rows[:6, :6], rows[6:12, :6], rows[12:, :6]
+    return i.copy(), e.copy(), w.copy(), rows[:6, EXTRA].copy(), rows[12:, EXTRA].copy()
+
+
+@kernel(inline=True)
+def _times(a, base, rows):
+    """Six numbers of an array, the entries of a row, times six rows: a row of the product."""
+    low = add_row(scale_row(a[base], rows[0]), scale_row(a[base + 1], rows[1]))
+    middle = add_row(scale_row(a[base + 2], rows[2]), scale_row(a[base + 3], rows[3]))
+    return add_row(add_row(low, middle), add_row(scale_row(a[base + 4], rows[4]), scale_row(a[base + 5], rows[5])))
+
+
+@kernel(inline=True)
+def _transposed_times(a, base, rows):
+    """Six numbers of an array, the entries of a column, times six rows."""
+    low = add_row(scale_row(a[base], rows[0]), scale_row(a[base + ROW], rows[1]))
+    middle = add_row(scale_row(a[base + 2 * ROW], rows[2]), scale_row(a[base + 3 * ROW], rows[3]))
+    high = add_row(scale_row(a[base + 4 * ROW], rows[4]), scale_row(a[base + 5 * ROW], rows[5]))
+    return add_row(add_row(low, middle), high)
+
+
+@kernel(inline=True)
+def _six_rows(a, base):
     return (
-        symmetric_matrix(block[INERTIA:TRANSFER]),
-        block[TRANSFER:COMPLIANCE].reshape(6, 6).copy(),
-        symmetric_matrix(block[COMPLIANCE:FORCE]),
-        block[FORCE:ACCELERATION].copy(),
-        block[ACCELERATION:SIZE].copy(),
+        load_row(a, base),
+        load_row(a, base + ROW),
+        load_row(a, base + 2 * ROW),
+        load_row(a, base + 3 * ROW),
+        load_row(a, base + 4 * ROW),
+        load_row(a, base + 5 * ROW),
     )
 
 
 @kernel
-def _unpack(block, offset, full):
-    k = offset
-    for i in range(6):
-        for j in range(i, 6):
-            full[i, j] = block[k]
-            full[j, i] = block[k]
-            k += 1
+def _solve(a, x, columns):
+    """Solve a x = b in place by elimination with row exchanges (Gauss-Jordan).
 
-
-@kernel
-def _pack(full, block, offset):
-    k = offset
-    for i in range(6):
-        for j in range(i, 6):
-            block[k] = 0.5 * (full[i, j] + full[j, i])
-            k += 1
-
-
-@kernel
-def _product(a, b, out):
-    """out = a b for 6x6 and 6xm arrays."""
-    for i in range(6):
-        for j in range(b.shape[1]):
-            s = a[i, 0] * b[0, j]
-            for k in range(1, 6):
-                s += a[i, k] * b[k, j]
-            out[i, j] = s
-
-
-@kernel
-def _solve(a, b):
-    """Solve a x = b in place by elimination with row exchanges; a [6, 6] is destroyed, b [6, m] becomes x."""
-    m = b.shape[1]
+    Parameters
+    ----------
+    a : array [6 * ROW]
+        Rows of the matrix; destroyed.
+    x : array [columns * 6 * ROW]
+        Right-hand sides, `columns` groups of six rows; becomes the solution.
+    """
     for i in range(6):
         best = i
+        largest = abs(a[i * ROW + i])
         for r in range(i + 1, 6):
-            if abs(a[r, i]) > abs(a[best, i]):
+            size = abs(a[r * ROW + i])
+            if size > largest:
+                largest = size
                 best = r
-        if best != i:
-            for j in range(6):
-                a[i, j], a[best, j] = a[best, j], a[i, j]
-            for j in range(m):
-                b[i, j], b[best, j] = b[best, j], b[i, j]
-        f = 1.0 / a[i, i]
-        for r in range(i + 1, 6):
-            g = a[r, i] * f
-            for j in range(i + 1, 6):
-                a[r, j] -= g * a[i, j]
-            for j in range(m):
-                b[r, j] -= g * b[i, j]
-    for i in range(5, -1, -1):
-        f = 1.0 / a[i, i]
-        for j in range(m):
-            s = b[i, j]
-            for r in range(i + 1, 6):
-                s -= a[i, r] * b[r, j]
-            b[i, j] = s * f
+        f = 1.0 / a[best * ROW + i]
+        pivot = scale_row(f, load_row(a, best * ROW))
+        write_row(a, best * ROW, load_row(a, i * ROW))
+        write_row(a, i * ROW, pivot)
+        for group in range(columns):
+            base = group * 6 * ROW
+            row = scale_row(f, load_row(x, base + best * ROW))
+            write_row(x, base + best * ROW, load_row(x, base + i * ROW))
+            write_row(x, base + i * ROW, row)
+            for r in range(6):
+                if r != i:
+                    g = -a[r * ROW + i]
+                    write_row(x, base + r * ROW, add_row(load_row(x, base + r * ROW), scale_row(g, row)))
+        for r in range(6):
+            if r != i:
+                g = -a[r * ROW + i]
+                write_row(a, r * ROW, add_row(load_row(a, r * ROW), scale_row(g, pivot)))
 
 
 @kernel
-def join(left, right, out):
-    """Join the handle equations of two neighbours into those of both [design, section 3; Critchley 2007, eq. 53-71].
+def respond(left, right, response, scratch, two_handles):
+    """Find the response of the shared acceleration: a = X A1 + r + Y f2 [design, section 3; Critchley 2007, eq. 53-71].
+
+    Parameters
+    ----------
+    left, right : array [SIZE]
+    response : array [RESPONSE]
+        Written: rows [X | r] and, with two handles, [Y | r].
+    scratch : array [SCRATCH]
+        Overwritten.
+    two_handles : bool
+        Whether there is something outboard of the right.
+    """
+    inertia = _six_rows(right, INERTIA)
+    transfer = transposed_rows(eight_rows(_six_rows(left, TRANSFER)))
+    for i in range(6):
+        # W_L [I_R | p_R]
+        row = _times(left, COMPLIANCE + i * ROW, inertia)
+        write_row(scratch, i * ROW, row)
+        write_row(response, i * ROW, transfer[i])
+        response[i * ROW + EXTRA] = left[COMPLIANCE + i * ROW + EXTRA] - scratch[i * ROW + EXTRA]
+        scratch[i * ROW + i] += 1.0
+    if two_handles:
+        outer = _six_rows(right, TRANSFER)
+        for i in range(6):
+            write_row(response, (6 + i) * ROW, _times(left, COMPLIANCE + i * ROW, outer))
+            response[(6 + i) * ROW + EXTRA] = response[i * ROW + EXTRA]
+        _solve(scratch, response, 2)
+    else:
+        _solve(scratch, response, 1)
+
+
+@kernel(inline=True)
+def _make_symmetric(a, base):
+    for i in range(6):
+        for j in range(i + 1, 6):
+            mean = 0.5 * (a[base + i * ROW + j] + a[base + j * ROW + i])
+            a[base + i * ROW + j] = mean
+            a[base + j * ROW + i] = mean
+
+
+@kernel
+def combine(left, right, response, out, scratch, two_handles):
+    """Join two neighbours into one, given the response of what they share; arguments as in `respond`.
+
+    Parameters
+    ----------
+    out : array [SIZE]
+        Written; may be `left` or `right`. With nothing outboard only I and p are, and the rest is left as it is.
+    """
+    x = _six_rows(response, 0)
+    # I_R [X | r] + [0 | p_R]
+    for i in range(6):
+        write_row(scratch, i * ROW, _times(right, INERTIA + i * ROW, x))
+        scratch[i * ROW + EXTRA] += right[INERTIA + i * ROW + EXTRA]
+    y = _six_rows(scratch, 0)
+    for i in range(6):
+        row = add_row(load_row(left, INERTIA + i * ROW), _times(left, TRANSFER + i * ROW, y))
+        write_row(scratch, (6 + i) * ROW, row)
+    if two_handles:
+        outer = _six_rows(right, TRANSFER)
+        y = _six_rows(response, 6 * ROW)
+        for i in range(6):
+            row = add_row(load_row(right, COMPLIANCE + i * ROW), _transposed_times(right, TRANSFER + i, y))
+            write_row(scratch, i * ROW, row)
+            write_row(scratch, (12 + i) * ROW, _transposed_times(response, i, outer))
+        for i in range(6):
+            write_row(out, TRANSFER + i * ROW, load_row(scratch, (12 + i) * ROW))
+            write_row(out, COMPLIANCE + i * ROW, load_row(scratch, i * ROW))
+        _make_symmetric(out, COMPLIANCE)
+    for i in range(6):
+        write_row(out, INERTIA + i * ROW, load_row(scratch, (6 + i) * ROW))
+    _make_symmetric(out, INERTIA)
+
+
+@kernel
+def between(right, response, acceleration, load, shared_acceleration, shared_load):
+    """Find acceleration and load at the point that two neighbours share, from A1 of the left and f2 of the right.
+
+    Parameters
+    ----------
+    right : array [SIZE]
+    response : array [RESPONSE]
+        As `respond` gave it; with nothing outboard of the right, rows 6 to 11 are not read: f2 = 0 then.
+    acceleration, load : array [6]
+        A1 of the left (rad/s^2, m/s^2), f2 of the right (N m, N).
+    shared_acceleration, shared_load : array [6]
+        Written: A2 of the left = A1 of the right, and f2 of the left. Neither may be a given one.
+    """
+    loaded = False
+    for i in range(6):
+        loaded = loaded or load[i] != 0.0
+    for i in range(6):
+        s = response[i * ROW + EXTRA]
+        for k in range(6):
+            s += response[i * ROW + k] * acceleration[k]
+        shared_acceleration[i] = s
+        shared_load[i] = -right[INERTIA + i * ROW + EXTRA]
+    if loaded:
+        for i in range(6):
+            s = shared_acceleration[i]
+            t = shared_load[i]
+            for k in range(6):
+                s += response[(6 + i) * ROW + k] * load[k]
+                t += right[TRANSFER + i * ROW + k] * load[k]
+            shared_acceleration[i] = s
+            shared_load[i] = t
+    for i in range(6):
+        t = shared_load[i]
+        for k in range(6):
+            t -= right[INERTIA + i * ROW + k] * shared_acceleration[k]
+        shared_load[i] = t
+
+
+@kernel
+def join(left, right, out, response, scratch):
+    """Join the handle equations of two neighbours into those of both, and keep the response of what they share.
 
     Parameters
     ----------
     left, right, out : array [SIZE]
         `out` may be one of the others.
+    response, scratch : array [RESPONSE], [SCRATCH]
+        Written.
     """
-    inertia = np.empty((6, 6))
-    compliance = np.empty((6, 6))
-    outer = np.empty((6, 6))
-    e_left = np.empty((6, 6))
-    e_right = np.empty((6, 6))
-    for i in range(6):
-        for j in range(6):
-            e_left[i, j] = left[TRANSFER + 6 * i + j]
-            e_right[i, j] = right[TRANSFER + 6 * i + j]
-    _unpack(right, INERTIA, inertia)
-    _unpack(left, COMPLIANCE, compliance)
-    # (1 + W_L I_R) X = [E_L^T, W_L E_R, c_L - W_L p_R]
-    matrix = np.empty((6, 6))
-    _product(compliance, inertia, matrix)
-    x = np.empty((6, 13))
-    _product(compliance, e_right, outer)
-    for i in range(6):
-        matrix[i, i] += 1.0
-        s = left[ACCELERATION + i]
-        for k in range(6):
-            s -= compliance[i, k] * right[FORCE + k]
-            x[i, k] = e_left[k, i]
-            x[i, 6 + k] = outer[i, k]
-        x[i, 12] = s
-    _solve(matrix, x)
-    # y = I_R X:  I_R N E_L^T,  I_R N W_L E_R,  I_R N (c_L - W_L p_R)
-    y = np.empty((6, 13))
-    _product(inertia, x, y)
-    both = np.empty((6, 6))
-    # I = I_L + E_L I_R N E_L^T
-    _unpack(left, INERTIA, both)
-    for i in range(6):
-        for j in range(6):
-            s = both[i, j]
-            for k in range(6):
-                s += e_left[i, k] * y[k, j]
-            both[i, j] = s
-    force = np.empty(6)
-    acceleration = np.empty(6)
-    for i in range(6):
-        s = left[FORCE + i]
-        t = right[ACCELERATION + i]
-        for k in range(6):
-            s += e_left[i, k] * (right[FORCE + k] + y[k, 12])
-            t += e_right[k, i] * x[k, 12]
-        force[i] = s
-        acceleration[i] = t
-    # W = W_R + E_R^T N W_L E_R
-    _unpack(right, COMPLIANCE, outer)
-    for i in range(6):
-        for j in range(6):
-            s = outer[i, j]
-            for k in range(6):
-                s += e_right[k, i] * x[k, 6 + j]
-            outer[i, j] = s
-    # E = E_L N^T E_R: the columns 0..5 of x are N E_L^T
-    for i in range(6):
-        for j in range(6):
-            s = 0.0
-            for k in range(6):
-                s += x[k, i] * e_right[k, j]
-            out[TRANSFER + 6 * i + j] = s
-    _pack(both, out, INERTIA)
-    _pack(outer, out, COMPLIANCE)
-    for i in range(6):
-        out[FORCE + i] = force[i]
-        out[ACCELERATION + i] = acceleration[i]
-
-
-@kernel
-def solve_between(left, right, acceleration, load, shared_acceleration, shared_load):
-    """Find acceleration and load at the point that two neighbours share, from A1 of the left and f2 of the right.
-
-    Parameters
-    ----------
-    left, right : array [SIZE]
-        Handle equations.
-    acceleration, load : array [6]
-        A1 of the left (rad/s^2, m/s^2), f2 of the right (N m, N).
-    shared_acceleration, shared_load : array [6]
-        Written: A2 of the left = A1 of the right, and f2 of the left. May be the given ones.
-    """
-    inertia = np.empty((6, 6))
-    compliance = np.empty((6, 6))
-    _unpack(right, INERTIA, inertia)
-    _unpack(left, COMPLIANCE, compliance)
-    matrix = np.empty((6, 6))
-    _product(compliance, inertia, matrix)
-    # the load on the left apart from what the shared acceleration gives: E_R f2 - p_R
-    given = np.empty(6)
-    for i in range(6):
-        s = -right[FORCE + i]
-        for k in range(6):
-            s += right[TRANSFER + 6 * i + k] * load[k]
-        given[i] = s
-    x = np.empty((6, 1))
-    for i in range(6):
-        matrix[i, i] += 1.0
-        s = left[ACCELERATION + i]
-        for k in range(6):
-            s += left[TRANSFER + 6 * k + i] * acceleration[k] + compliance[i, k] * given[k]
-        x[i, 0] = s
-    _solve(matrix, x)
-    for i in range(6):
-        s = given[i]
-        for k in range(6):
-            s -= inertia[i, k] * x[k, 0]
-        shared_load[i] = s
-    for i in range(6):
-        shared_acceleration[i] = x[i, 0]
+    respond(left, right, response, scratch, True)
+    combine(left, right, response, out, scratch, True)

@@ -1,7 +1,8 @@
-"""A row of a 6x6 matrix as one value, for the part of a sweep that treats all columns alike.
+"""Rows of 6x6 matrices as one value, for what treats all columns alike.
 
-Of doubles, the row is a SIMD register of `ROW` lanes, two of them unused. Of lanes, where every number fills a register
-already, and of uncompiled numbers it is a 6-tuple.
+Of doubles, the row is a SIMD register of `ROW` lanes, two of them spare. Of lanes, where every number fills a register
+already, a row comes in parts of `PART` columns, a tuple each, so that what a loop over them keeps fits the registers.
+Of uncompiled numbers it is a 6-tuple.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic, overload
 
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.inertia import add_outer, row
 from mpimbs.spatial.lanes import LANES, Lanes, extract, load, store, width
+from mpimbs.spatial.layout import transposed
+from mpimbs.spatial.vectors import load6, store6
 
-ROW = 8  # doubles that a stored row of doubles takes
+ROW = 8  # numbers that a stored row takes
+PART = 2  # columns of a part of a row of lanes
 
 _UNITS = np.eye(6, ROW).ravel()
-_NO_ROW = np.zeros(ROW)
 
 
 @intrinsic
@@ -30,8 +35,33 @@ def _zero_register(typing_context: Any, zero: Any) -> Any:
     return lanes(zero), lower
 
 
-def unit_rows(zero: Any) -> Any:
-    """Give the rows of the identity, for numbers of the type of `zero`."""
+def load_row(array: Any, index: int) -> Any:
+    """Load a row of doubles, `ROW` numbers from an index on of a flat array: a register; uncompiled, an array."""
+    return array[index : index + ROW].copy()
+
+
+def write_row(array: Any, index: int, a: Any) -> None:
+    """Store what `load_row` loads."""
+    array[index : index + ROW] = a
+
+
+def eight_rows(rows: Any) -> Any:
+    """Six rows, as `load_row` gives them, with two of zeros below."""
+    return (*rows, 0 * rows[0], 0 * rows[0])
+
+
+def transposed_rows(rows: Any) -> Any:
+    """Transpose eight rows, as `load_row` gives them."""
+    return tuple(np.array(rows).T)
+
+
+def columns(zero: Any) -> int:
+    """Columns of a row that are treated at once, for numbers of the type of `zero`: `PART` of lanes, else all six."""
+    return 6
+
+
+def unit_rows(zero: Any, first: int) -> Any:
+    """Give the rows of the identity, or their part from column `first` on, for numbers of the type of `zero`."""
     return tuple(tuple(zero + (i == j) for j in range(6)) for i in range(6))
 
 
@@ -50,44 +80,89 @@ def scale_row(x: Any, a: Any) -> Any:
     return tuple(x * y for y in a)
 
 
-def entries(a: Any) -> Any:
-    """Give the six numbers of a row."""
-    return a
-
-
 def store_row(zero: Any, array: Any, base: int, a: Any) -> None:
-    """Store a row from item `base` of a flat array on, which has room for `ROW` numbers."""
+    """Store a row, or a part of one, from item `base` of a flat array on, which has room for whole rows."""
     array[base : base + 6] = a
+
+
+def store_column(zero: Any, array: Any, base: int, a: Any) -> None:
+    """Store the numbers of a row, or of a part of one, `ROW` items apart."""
+    array[base : base + 6 * ROW : ROW] = a
+
+
+def no_products(zero: Any) -> Any:
+    """Give a symmetric 6x6 matrix of zeros to which `add_products` adds, for numbers of the type of `zero`."""
+    return (zero,) * 21
+
+
+def add_products(zero: Any, w: Any, x: Any, array: Any, base: int) -> Any:
+    """Symmetric matrix W + x s s^T, of the six numbers s from item `base` of a flat array on."""
+    return add_outer.py_func(w, x, tuple(array[base : base + 6]))
+
+
+def store_products(zero: Any, array: Any, base: int, w: Any) -> None:
+    """Store a symmetric matrix that `add_products` gave as six rows, from item `base` on; their column 6 is kept."""
+    for i in range(6):
+        array[base + i * ROW : base + i * ROW + 6] = row.py_func(w, i)
+
+
+@overload(load_row)
+def _overload_load_row(array, index):
+    return lambda array, index: load(_zero_register(0.0), array, index)
+
+
+@overload(write_row)
+def _overload_write_row(array, index, a):
+    return lambda array, index, a: store(array, index, a)
+
+
+@overload(eight_rows)
+def _overload_eight_rows(rows):
+    return lambda rows: rows + (_zero_register(0.0), _zero_register(0.0))
+
+
+@overload(transposed_rows)
+def _overload_transposed_rows(rows):
+    return lambda rows: transposed(rows)
+
+
+@overload(columns)
+def _overload_columns(zero):
+    count = PART if isinstance(zero, Lanes) else 6
+    return lambda zero: count
 
 
 @overload(zero_row)
 def _overload_zero_row(zero):
     if isinstance(zero, Lanes):
-        return lambda zero: (zero, zero, zero, zero, zero, zero)
+        return lambda zero: (zero, zero)
     return lambda zero: _zero_register(zero)
 
 
 @overload(unit_rows)
-def _overload_unit_rows(zero):
+def _overload_unit_rows(zero, first):
     if isinstance(zero, Lanes):
 
-        def lanes(zero):
-            o = zero
-            e = zero + 1.0
-            low = ((e, o, o, o, o, o), (o, e, o, o, o, o), (o, o, e, o, o, o))
-            return (*low, (o, o, o, e, o, o), (o, o, o, o, e, o), (o, o, o, o, o, e))
+        def lanes(zero, first):
+            return (
+                (zero + (first == 0) * 1.0, zero),
+                (zero, zero + (first == 0) * 1.0),
+                (zero + (first == 2) * 1.0, zero),
+                (zero, zero + (first == 2) * 1.0),
+                (zero + (first == 4) * 1.0, zero),
+                (zero, zero + (first == 4) * 1.0),
+            )
 
         return lanes
 
-    def plain(zero):
-        like = _zero_register(zero)
+    def plain(zero, first):
         return (
-            load(like, _UNITS, 0),
-            load(like, _UNITS, ROW),
-            load(like, _UNITS, 2 * ROW),
-            load(like, _UNITS, 3 * ROW),
-            load(like, _UNITS, 4 * ROW),
-            load(like, _UNITS, 5 * ROW),
+            load_row(_UNITS, 0),
+            load_row(_UNITS, ROW),
+            load_row(_UNITS, 2 * ROW),
+            load_row(_UNITS, 3 * ROW),
+            load_row(_UNITS, 4 * ROW),
+            load_row(_UNITS, 5 * ROW),
         )
 
     return plain
@@ -97,28 +172,14 @@ def _overload_unit_rows(zero):
 def _overload_add_row(a, b):
     if isinstance(a, Lanes):
         return lambda a, b: a + b
-    return lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5])
+    return lambda a, b: (a[0] + b[0], a[1] + b[1])
 
 
 @overload(scale_row)
 def _overload_scale_row(x, a):
     if isinstance(a, Lanes):
         return lambda x, a: x * a
-    return lambda x, a: (x * a[0], x * a[1], x * a[2], x * a[3], x * a[4], x * a[5])
-
-
-@overload(entries)
-def _overload_entries(a):
-    if isinstance(a, Lanes):
-        return lambda a: (
-            extract(a, 0),
-            extract(a, 1),
-            extract(a, 2),
-            extract(a, 3),
-            extract(a, 4),
-            extract(a, 5),
-        )
-    return lambda a: a
+    return lambda x, a: (x * a[0], x * a[1])
 
 
 @overload(store_row)
@@ -128,7 +189,88 @@ def _overload_store_row(zero, array, base, a):
 
     def lanes(zero, array, base, a):
         w = width(zero)
-        for i in range(6):
-            store(array, (base + i) * w, a[i])
+        store(array, base * w, a[0])
+        store(array, (base + 1) * w, a[1])
 
     return lanes
+
+
+@overload(store_column)
+def _overload_store_column(zero, array, base, a):
+    if isinstance(a, Lanes):
+
+        def plain(zero, array, base, a):
+            for i in range(6):
+                array[base + i * ROW] = extract(a, i)
+
+        return plain
+
+    def lanes(zero, array, base, a):
+        w = width(zero)
+        store(array, base * w, a[0])
+        store(array, (base + ROW) * w, a[1])
+
+    return lanes
+
+
+@overload(no_products)
+def _overload_no_products(zero):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero):
+            six = (zero, zero, zero, zero, zero, zero)
+            return six + six + six + (zero, zero, zero)
+
+        return lanes
+
+    def plain(zero):
+        row = _zero_register(zero)
+        return (row, row, row, row, row, row)
+
+    return plain
+
+
+@overload(add_products)
+def _overload_add_products(zero, w, x, array, base):
+    if isinstance(zero, Lanes):
+        return lambda zero, w, x, array, base: add_outer(w, x, load6(zero, array, base))
+
+    def plain(zero, w, x, array, base):
+        z = scale_row(x, load_row(array, base))
+        return (
+            add_row(w[0], scale_row(array[base], z)),
+            add_row(w[1], scale_row(array[base + 1], z)),
+            add_row(w[2], scale_row(array[base + 2], z)),
+            add_row(w[3], scale_row(array[base + 3], z)),
+            add_row(w[4], scale_row(array[base + 4], z)),
+            add_row(w[5], scale_row(array[base + 5], z)),
+        )
+
+    return plain
+
+
+@overload(store_products)
+def _overload_store_products(zero, array, base, w):
+    if isinstance(zero, Lanes):
+        return lambda zero, array, base, w: store_symmetric(zero, array, base, w)
+
+    def plain(zero, array, base, w):
+        for i in range(6):
+            beyond = array[base + i * ROW + 6]
+            write_row(array, base + i * ROW, w[i])
+            array[base + i * ROW + 6] = beyond
+            for j in range(i):
+                array[base + i * ROW + j] = array[base + j * ROW + i]
+
+    return plain
+
+
+@kernel(inline=True)
+def store_symmetric(zero, array, base, i):
+    """Store a symmetric 6x6 matrix, 21 numbers, as six rows of `ROW` from item `base` of a flat array on."""
+    store6(zero, array, base, row(i, 0))
+    store6(zero, array, base + ROW, row(i, 1))
+    store6(zero, array, base + 2 * ROW, row(i, 2))
+    store6(zero, array, base + 3 * ROW, row(i, 3))
+    store6(zero, array, base + 4 * ROW, row(i, 4))
+    store6(zero, array, base + 5 * ROW, row(i, 5))

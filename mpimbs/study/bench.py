@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.dynamics import Dynamics, compile_kernels
+from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.parallel.agreement import first_on_node
 
 
 def bench(
-    system: System, comm: MPI.Comm, coupling: str = "dcae", seconds: float = 1.0, tip_ratio: float | None = None
+    system: System,
+    comm: MPI.Comm,
+    coupling: str = "dcae",
+    seconds: float = 1.0,
+    tip_ratio: float | None = None,
+    lanes: int | None = None,
 ) -> dict[str, Any]:
     """Time one evaluation of forward dynamics at a moving state; all ranks call together.
 
@@ -29,7 +33,7 @@ def bench(
     coupling : str
     seconds : float
         Wall time to spend on repetitions (s).
-    tip_ratio : float, optional
+    tip_ratio, lanes : optional
         See `Dynamics`.
 
     Returns
@@ -45,8 +49,8 @@ def bench(
     """
     if not 0.0 <= seconds < np.inf:
         raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give --seconds")
-    dynamics = Dynamics(system, comm, coupling, tip_ratio)
-    first_on_node(dynamics.comm, compile_kernels)
+    dynamics = Dynamics(system, comm, coupling, tip_ratio, lanes)
+    dynamics.compile()
     own = dynamics.comm
     q = dynamics.subchain.q
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpimbs.model import System
 from mpimbs.spatial.compiler import interpreted
+from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import arc_tangent, sine_cosine, square_root
 from mpimbs.sweep.build import build
 from mpimbs.sweep.forces import joint_forces
@@ -81,7 +82,8 @@ class ExtendedSweeps:
     def accelerations(self, tau: Array) -> Numbers:
         """Give the generalized accelerations [nu] (rad/s^2, m/s^2) under the generalized forces `tau` [nu] (N m, N)."""
         udot = np.empty(self.nu, dtype=object)
-        interpreted(inward)(self.zero, self.structure, self.work, self.forces(tau), False)
+        block = np.full(SIZE, self.zero, dtype=object)
+        interpreted(inward)(self.zero, self.structure, self.work, self.forces(tau), block, False)
         interpreted(outward)(self.zero, self.structure, self.work, self.root, self.still, False, udot)
         return udot
 

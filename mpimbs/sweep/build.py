@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.sweep.structure import (
+    BODY,
     CARRIED,
     FIRST_Q,
     FIRST_U,
@@ -80,6 +81,15 @@ def matrices_of(quaternions: Floats) -> Floats:
     if np.array_equal(quaternions, np.broadcast_to((1.0, 0.0, 0.0, 0.0), quaternions.shape)):
         return np.broadcast_to(np.eye(3), (len(quaternions), 3, 3))
     return Rotation.from_quat(quaternions[:, [1, 2, 3, 0]]).as_matrix()
+
+
+def different_rows(table: Floats) -> tuple[Floats, Integers]:
+    """Different rows of a table [n, m], in the order in which they first come, and for each row which of them it is."""
+    rows = np.ascontiguousarray(table)
+    found: dict[bytes, int] = {}
+    which = np.array([found.setdefault(row.tobytes(), len(found)) for row in rows], np.int64)
+    first = np.unique(which, return_index=True)[1]
+    return np.ascontiguousarray(rows[first]), which
 
 
 def depth_first(parent: Integers) -> Integers:
@@ -160,7 +170,7 @@ def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
     coordinates = _TURN[kind[body], slot] + _SLIDES[kind[body], slot]
     before_u = np.cumsum(speeds) - speeds
     before_q = np.cumsum(coordinates) - coordinates
-    steps = np.empty((len(body), 7), np.int64)
+    steps = np.empty((len(body), 8), np.int64)
     steps[:, TURN] = _TURN[kind[body], slot]
     steps[:, FIRST_Q] = columns.q_offset[body] + before_q - before_q[first_step[body]]
     steps[:, FIRST_U] = columns.u_offset[body] + before_u - before_u[first_step[body]]
@@ -184,6 +194,13 @@ def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
     steps[first_step[~carried], SOURCE] = junction[parent[~carried]]
     steps[body_step[branching], SINK] = junction[branching]
 
-    springs = Springs(columns.stiffness.copy(), columns.damping.copy(), columns.torque.copy(), columns.rest.copy())
-    structure = Structure(steps, axes, np.ascontiguousarray(fixed).ravel(), pitch)
+    different, steps[:, BODY] = different_rows(fixed)
+    structure = Structure(steps, axes, different.ravel(), pitch)
+    sprung, damped = columns.stiffness.any(), columns.damping.any() or columns.torque.any()
+    springs = Springs(
+        columns.stiffness[: None if sprung else 0].copy(),
+        columns.rest[: None if sprung else 0].copy(),
+        columns.damping[: None if damped else 0].copy(),
+        columns.torque[: None if damped else 0].copy(),
+    )
     return Build(structure, springs, len(branching) + 1, body_step, body_frame)

@@ -93,8 +93,14 @@ def joint_forces(zero, structure, springs, q, u, tau, total):
     """
     w = width(zero)
     for d in range(structure.axes.shape[0]):
-        x = load(zero, tau, d * w) + load(zero, springs.torque, d * w)
-        store(total, d * w, x - load(zero, springs.damping, d * w) * load(zero, u, d * w))
+        x = zero
+        if tau.size > 0:
+            x = load(zero, tau, d * w)
+        if springs.damping.size > 0:
+            x = x + load(zero, springs.torque, d * w) - load(zero, springs.damping, d * w) * load(zero, u, d * w)
+        store(total, d * w, x)
+    if springs.stiffness.size == 0:
+        return
     for step in range(structure.steps.shape[0]):
         first = structure.steps[step, FIRST_U]
         last = structure.steps[step, LAST_U]
@@ -120,6 +126,8 @@ def joint_forces(zero, structure, springs, q, u, tau, total):
 def spring_energy(zero, structure, springs, q):
     """Energy (J) held by the springs of the joints."""
     energy = zero
+    if springs.stiffness.size == 0:
+        return energy
     for step in range(structure.steps.shape[0]):
         first = structure.steps[step, FIRST_U]
         stretched = deflection(zero, structure, step, q, springs.rest)

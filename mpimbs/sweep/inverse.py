@@ -8,7 +8,7 @@ from mpimbs.spatial.inertia import momentum
 from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, motion_outward, store6
 from mpimbs.sweep.motion import MOTION
-from mpimbs.sweep.structure import BIAS, FIRST_U, FIXED, JUNCTION, LAST_U, PLACE, SINK, SOURCE
+from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, JUNCTION, LAST_U, PLACE, SINK, SOURCE
 
 
 @kernel
@@ -41,9 +41,10 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
         a = add6(motion_outward(r, p, a), load6(zero, work.bias, step * BIAS))
         for d in range(steps[step, FIRST_U], steps[step, LAST_U]):
             a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), load(zero, udot, d * n))
-        inertia = load6(zero, structure.fixed, step * FIXED + 12)
-        h = load3(zero, structure.fixed, step * FIXED + 18)
-        m = load(zero, structure.fixed, (step * FIXED + 21) * n)
+        fixed = steps[step, BODY] * FIXED
+        inertia = load6(zero, structure.fixed, fixed + 12)
+        h = load3(zero, structure.fixed, fixed + 18)
+        m = load(zero, structure.fixed, (fixed + 21) * n)
         store6(zero, loads, step * 6, add6(momentum(inertia, h, m, a), load6(zero, work.bias, step * BIAS + 6)))
         sink = steps[step, SINK]
         if sink >= 0:

@@ -3,15 +3,16 @@
     f1 = I A1 - E f2 + p,    A2 = E^T A1 + W f2 + c
 
 Joint axes are eliminated one at a time in the frame of their step: the articulated-body algorithm, for I and p. With
-an outboard handle, which the caller asks for by the constant `two_handles`, a second loop over the pivots that the
-first one kept gives `far` = (E, W, c): E as six rows, W as the upper triangle of a symmetric matrix, c a 6-vector. They
-need no inertia, and all columns of E and W are treated alike: that loop computes with whole rows (`spatial.rows`).
+an outboard handle, which the caller asks for by the constant `two_handles`, further loops over the pivots that the
+first one kept give E, c and W. They need no inertia, and all columns of E are treated alike: those loops compute with
+whole rows, or in lanes with a few columns at a time, whatever fits the registers (`spatial.rows`).
 """
 
 from __future__ import annotations
 
 from mpimbs.spatial.axes import along, component
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import COMPLIANCE, EXTRA, INERTIA, TRANSFER
 from mpimbs.spatial.inertia import (
     add_applied_from_ball,
     add_applied_from_hinge,
@@ -25,10 +26,24 @@ from mpimbs.spatial.inertia import (
     row,
 )
 from mpimbs.spatial.lanes import load, store, width
-from mpimbs.spatial.rows import add_row, entries, scale_row, store_row, unit_rows, zero_row
+from mpimbs.spatial.rows import (
+    ROW,
+    add_products,
+    add_row,
+    columns,
+    no_products,
+    scale_row,
+    store_column,
+    store_products,
+    store_row,
+    store_symmetric,
+    unit_rows,
+    zero_row,
+)
 from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, scale6, store3, store6
 from mpimbs.sweep.structure import (
     BIAS,
+    BODY,
     FIRST_U,
     FIXED,
     JUNCTION,
@@ -50,7 +65,7 @@ def load_symmetric(zero, array, base):
 
 
 @kernel(inline=True)
-def store_symmetric(zero, array, base, i):
+def _store_symmetric(zero, array, base, i):
     """Store a symmetric 6x6 matrix, 21 numbers."""
     store6(zero, array, base, i[0:6])
     store6(zero, array, base + 6, i[6:12])
@@ -90,12 +105,11 @@ def _rows_inward(r, p, e):
 
 
 @kernel
-def _far_rows(zero, structure, work):
-    """Sweep inward over a chain once more, over what `inward` left in the workspace: E and W as rows, c as a row."""
+def _transfer(zero, structure, work, block, first):
+    """Sweep inward over a chain once more, over what `inward` left: columns of E, of s and of c from `first` on."""
     n = width(zero)
     c = zero_row(zero)
-    w = (c, c, c, c, c, c)
-    e = unit_rows(zero)
+    e = unit_rows(zero, first)
     for step in range(structure.steps.shape[0] - 1, -1, -1):
         for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
             base = d * PIVOT
@@ -104,37 +118,33 @@ def _far_rows(zero, structure, work):
             s = component(e, axis)
             if axis < 3 and structure.steps[step, SLIDES]:
                 s = add_row(s, scale_row(load(zero, structure.pitch, d * n), component(e, axis + 3)))
-            store_row(zero, work.pivot, base + 8, s)
-            # E <- E - U s^T / D,  W <- W + s s^T / D,  c <- c + s u / D  [design, section 3]
+            store_row(zero, work.pivot, base + 8 + first, s)
+            # E <- E - U s^T / D,  c <- c + s u / D  [design, section 3]
             z = scale_row(load(zero, work.pivot, (base + 6) * n), s)
             e = _add_outer_rows(e, scale6(-1.0, load6(zero, work.pivot, base)), z)
-            w = _add_outer_rows(w, load6(zero, work.pivot, base + 8), z)
             c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
         # c <- c + E^T c_joint,  E <- X^T E
         bias = load6(zero, work.bias, step * BIAS)
         c = add_row(c, _mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]))
         c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
         e = _rows_inward(load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9), e)
-    return e, w, c
+    store_row(zero, block, TRANSFER + first, e[0])
+    store_row(zero, block, TRANSFER + ROW + first, e[1])
+    store_row(zero, block, TRANSFER + 2 * ROW + first, e[2])
+    store_row(zero, block, TRANSFER + 3 * ROW + first, e[3])
+    store_row(zero, block, TRANSFER + 4 * ROW + first, e[4])
+    store_row(zero, block, TRANSFER + 5 * ROW + first, e[5])
+    store_column(zero, block, COMPLIANCE + first * ROW + EXTRA, c)
 
 
-@kernel(inline=True)
-def _far(zero, structure, work):
-    """Equations of handle 2 of a chain (E, W, c)."""
-    e, w, c = _far_rows(zero, structure, work)
-    rows = (entries(e[0]), entries(e[1]), entries(e[2]), entries(e[3]), entries(e[4]), entries(e[5]))
-    high = entries(w[0]) + entries(w[1])[1:6] + entries(w[2])[2:6]
-    return rows, high + entries(w[3])[3:6] + entries(w[4])[4:6] + entries(w[5])[5:6], entries(c)
-
-
-@kernel(inline=True)
-def _no_far(zero):
-    """Equations of handle 2 at the outboard end itself: E = 1, W = 0, c = 0."""
-    o = zero
-    e = zero + 1.0
-    n = (o, o, o, o, o, o)
-    low = ((e, o, o, o, o, o), (o, e, o, o, o, o), (o, o, e, o, o, o))
-    return low + ((o, o, o, e, o, o), (o, o, o, o, e, o), (o, o, o, o, o, e)), n + n + n + (o, o, o), n
+@kernel
+def _compliance(zero, structure, work, block):
+    """Sum W = s s^T / D over the degrees of freedom of a chain."""
+    w = no_products(zero)
+    for d in range(structure.axes.shape[0]):
+        reciprocal = load(zero, work.pivot, (d * PIVOT + 6) * width(zero))
+        w = add_products(zero, w, reciprocal, work.pivot, d * PIVOT + 8)
+    store_products(zero, block, COMPLIANCE, w)
 
 
 @kernel(inline=True)
@@ -155,7 +165,7 @@ def _clear_junction(zero, junction, slot):
 
 
 @kernel(inline=True)
-def inward(zero, structure, work, tau, two_handles):
+def inward(zero, structure, work, tau, block, two_handles):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 
     Leaves U, 1 / D, u and s of every degree of freedom in the workspace, for the outward sweep.
@@ -171,11 +181,8 @@ def inward(zero, structure, work, tau, two_handles):
     two_handles : bool
         False for a subchain or tree with nothing outboard; a constant of the caller.
 
-    Returns
-    -------
-    (I, p, far)
-        In the frame of handle 1: 21-tuple (kg m^2, kg m, kg), 6-tuple (N m, N), and (E, W, c), which has a meaning with
-        two handles only.
+    block : array [SIZE]
+        Written: the handle equations, as in `spatial.handles`; with one handle, I and p only.
     """
     n = width(zero)
     _clear_junction(zero, work.junction, 0)
@@ -191,9 +198,10 @@ def inward(zero, structure, work, tau, two_handles):
         if sink >= 0:
             inertia = add_symmetric(inertia, load_symmetric(zero, work.junction, sink * JUNCTION))
             force = add6(force, load6(zero, work.junction, sink * JUNCTION + 21))
-        a = load6(zero, structure.fixed, step * FIXED + 12)
-        h = load3(zero, structure.fixed, step * FIXED + 18)
-        inertia = add_body(inertia, a, h, load(zero, structure.fixed, (step * FIXED + 21) * n))
+        body = structure.steps[step, BODY] * FIXED
+        a = load6(zero, structure.fixed, body + 12)
+        h = load3(zero, structure.fixed, body + 18)
+        inertia = add_body(inertia, a, h, load(zero, structure.fixed, (body + 21) * n))
         force = add6(force, load6(zero, work.bias, step * BIAS + 6))
         r = load9(zero, work.place, step * PLACE)
         p = load3(zero, work.place, step * PLACE + 9)
@@ -227,12 +235,15 @@ def inward(zero, structure, work, tau, two_handles):
         source = structure.steps[step, SOURCE]
         if source >= 0:
             total = add_symmetric(inertia, load_symmetric(zero, work.junction, source * JUNCTION))
-            store_symmetric(zero, work.junction, source * JUNCTION, total)
+            _store_symmetric(zero, work.junction, source * JUNCTION, total)
             load_total = add6(force, load6(zero, work.junction, source * JUNCTION + 21))
             store6(zero, work.junction, source * JUNCTION + 21, load_total)
             inertia = no_inertia
             force = no_force
-    far = _no_far(zero)
+    store_symmetric(zero, block, INERTIA, load_symmetric(zero, work.junction, 0))
+    for i in range(6):
+        store(block, (INERTIA + i * ROW + EXTRA) * n, load(zero, work.junction, (21 + i) * n))
     if two_handles:
-        far = _far(zero, structure, work)
-    return load_symmetric(zero, work.junction, 0), load6(zero, work.junction, 21), far
+        for first in range(0, 6, columns(zero)):
+            _transfer(zero, structure, work, block, first)
+        _compliance(zero, structure, work, block)

@@ -28,6 +28,7 @@ from mpimbs.spatial.vectors import (
 )
 from mpimbs.sweep.structure import (
     BIAS,
+    BODY,
     FIRST_Q,
     FIRST_U,
     FIXED,
@@ -74,8 +75,9 @@ def joint_places(zero, structure, q, place):
     for step in range(structure.steps.shape[0]):
         turn = structure.steps[step, TURN]
         first = structure.steps[step, FIRST_Q]
-        joint = load9(zero, structure.fixed, step * FIXED)
-        position = load3(zero, structure.fixed, step * FIXED + 9)
+        body = structure.steps[step, BODY] * FIXED
+        joint = load9(zero, structure.fixed, body)
+        position = load3(zero, structure.fixed, body + 9)
         rotation = joint
         if turn == 1:
             s, c = sincos(load(zero, q, first * width(zero)))
@@ -190,10 +192,13 @@ def velocity_terms(zero, structure, work, u, omega):
         if structure.steps[step, SLIDES]:
             linear = add3(linear, cross(add3(carried, omega), joint[3:6]))
         store6(zero, work.bias, step * BIAS, cross(carried, turn) + linear)
-        a = load6(zero, structure.fixed, step * FIXED + 12)
-        h = load3(zero, structure.fixed, step * FIXED + 18)
+        body = structure.steps[step, BODY] * FIXED
+        a = load6(zero, structure.fixed, body + 12)
+        h = load3(zero, structure.fixed, body + 18)
         bias = cross(omega, symmetric_times(a, omega)) + cross(omega, cross(omega, h))
-        store6(zero, work.bias, step * BIAS + 6, add6(bias, scale6(-1.0, load6(zero, work.wrench, step * 6))))
+        if work.wrench.size > 0:
+            bias = add6(bias, scale6(-1.0, load6(zero, work.wrench, step * 6)))
+        store6(zero, work.bias, step * BIAS + 6, bias)
         sink = structure.steps[step, SINK]
         if sink >= 0:
             store3(zero, work.junction, sink * JUNCTION + MOTION, omega)

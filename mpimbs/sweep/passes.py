@@ -1,75 +1,290 @@
-"""The scalar sweeps as a process calls them: a few compiled functions of arrays, each one call from Python."""
+"""The passes of an evaluation over the tiles of a subchain, compiled: each runs over all tiles, one call.
+
+A pass is given a `zero` of the number type of the lanes; a tile of one lane is swept in doubles. Between the lanes the
+handle equations are joined as between ranks. `plan` and its items are those of `sweep.tiles.Tiles`.
+"""
 
 from __future__ import annotations
 
+from numba.extending import overload
+
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import ACCELERATION, COMPLIANCE, FORCE, INERTIA, SIZE, TRANSFER
-from mpimbs.spatial.vectors import load3, load6, store6
+from mpimbs.spatial.handles import RESPONSE, SIZE, TRANSFER, between, combine, respond
+from mpimbs.spatial.lanes import Lanes, width
+from mpimbs.spatial.layout import interleave, separate
+from mpimbs.spatial.memory import floats, integers
+from mpimbs.spatial.vectors import load3, load6
 from mpimbs.sweep.forces import joint_forces
-from mpimbs.sweep.inward import inward, store_symmetric
-from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_turn, velocity_terms
+from mpimbs.sweep.inward import inward
+from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.outward import outward
+from mpimbs.sweep.structure import BIAS, PIVOT, PLACE, TURNING, Springs, Structure, Workspace
+from mpimbs.sweep.tiles import (
+    BIAS_ROOM,
+    FIRST_LANE,
+    KIND,
+    KIND_ITEMS,
+    PIVOT_ROOM,
+    PLACE_ROOM,
+    PLAN_ITEMS,
+    Q_AT,
+    Q_ROOM,
+    STEP_AT,
+    TILE,
+    U_AT,
+    U_ROOM,
+    WIDTH,
+)
+
+STEPS, AXES, FIXED, PITCH, STIFFNESS, REST, DAMPING, TORQUE, COORDINATES, PLAIN = range(0, 2 * len(KIND_ITEMS), 2)
+TILES, KINDS, TIP, KEPT, PLACES, BIASES, PIVOTS, JUNCTIONS, WRENCH, WRENCHES = range(0, 20, 2)
+QS, US, TAUS, TOTALS, UDOTS, RATES, TURNS, OMEGAS, BLOCKS, RESPONSES, LOADS = range(20, 42, 2)
+TURN, HANDLE_LOADS, LANE_ROOM, SCRATCH = range(42, 2 * len(PLAN_ITEMS), 2)
+_KIND = 2 * len(KIND_ITEMS)
+
+
+def _side_by_side(zero, sequence, first, stride, room):
+    """Numbers of a tile's lanes, `stride` of each, interleaved in `room`; of one lane, where they stand."""
+
+
+@overload(_side_by_side)
+def _overload_side_by_side(zero, sequence, first, stride, room):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, sequence, first, stride, room):
+            interleave(zero, sequence, first, stride, stride, room)
+            return room
+
+        return lanes
+    return lambda zero, sequence, first, stride, room: sequence[first : first + stride]
+
+
+def _room(zero, sequence, first, stride, room):
+    """Where a tile's lanes write `stride` numbers each: in `room`, or of one lane, where they are to stand."""
+
+
+@overload(_room)
+def _overload_room(zero, sequence, first, stride, room):
+    if isinstance(zero, Lanes):
+        return lambda zero, sequence, first, stride, room: room
+    return lambda zero, sequence, first, stride, room: sequence[first : first + stride]
+
+
+def _put(zero, room, sequence, first, stride):
+    """Bring what the lanes wrote in `_room` to where it is to stand."""
+
+
+@overload(_put)
+def _overload_put(zero, room, sequence, first, stride):
+    if isinstance(zero, Lanes):
+        return lambda zero, room, sequence, first, stride: separate(zero, room, stride, sequence, first, stride)
+    return lambda zero, room, sequence, first, stride: None
+
+
+@kernel(inline=True)
+def _kind(plan, tile):
+    table = integers(plan, KINDS)
+    return table[tile[KIND] * _KIND : (tile[KIND] + 1) * _KIND]
+
+
+@kernel(inline=True)
+def _structure(kind):
+    steps = integers(kind, STEPS)
+    return Structure(
+        steps.reshape((steps.size // 8, 8)), integers(kind, AXES), floats(kind, FIXED), floats(kind, PITCH)
+    )
+
+
+@kernel(inline=True)
+def _work(zero, plan, tile, structure):
+    w = width(zero)
+    m = structure.steps.shape[0] * w
+    wrench = floats(plan, WRENCHES)
+    if wrench.size > 0:
+        wrench = _side_by_side(zero, wrench, tile[STEP_AT] * 6, structure.steps.shape[0] * 6, floats(plan, WRENCH))
+    return Workspace(
+        floats(plan, PLACES)[tile[PLACE_ROOM] : tile[PLACE_ROOM] + m * PLACE],
+        floats(plan, BIASES)[tile[BIAS_ROOM] : tile[BIAS_ROOM] + m * BIAS],
+        floats(plan, PIVOTS)[tile[PIVOT_ROOM] : tile[PIVOT_ROOM] + structure.axes.size * w * PIVOT],
+        wrench,
+        floats(plan, JUNCTIONS),
+    )
+
+
+@kernel(inline=True)
+def _tile(plan, number):
+    return integers(plan, TILES)[number * TILE : (number + 1) * TILE]
+
+
+@kernel(inline=True)
+def _count(plan):
+    return plan[TILES + 1] // TILE
+
+
+@kernel(inline=True)
+def _coordinates(zero, plan, tile, kind, q):
+    room = floats(plan, QS)[tile[Q_ROOM] :]
+    return _side_by_side(zero, q, tile[Q_AT], kind[COORDINATES], room)
+
+
+@kernel(inline=True)
+def _speeds(zero, plan, tile, structure, u):
+    return _side_by_side(zero, u, tile[U_AT], structure.axes.size, floats(plan, US)[tile[U_ROOM] :])
 
 
 @kernel
-def start(structure, work, q):
-    """Pass 1: the joint frames."""
-    joint_places(0.0, structure, q, work.place)
+def _tile_motion(zero, plan, tile, q, u, turning):
+    kind = _kind(plan, tile)
+    structure = _structure(kind)
+    work = _work(zero, plan, tile, structure)
+    joint_places(zero, structure, _coordinates(zero, plan, tile, kind, q), work.place)
+    if turning:
+        turns = floats(plan, TURNS)
+        room = _room(zero, turns, tile[FIRST_LANE] * TURNING, TURNING, floats(plan, LANE_ROOM))
+        relative_turn(zero, structure, work, _speeds(zero, plan, tile, structure, u), room)
+        _put(zero, room, turns, tile[FIRST_LANE] * TURNING, TURNING)
 
 
 @kernel
-def start_chain(structure, work, q, u, out):
-    """Pass 1 of a chain with neighbours outboard: the joint frames, and the boundary turn [TURNING]."""
-    joint_places(0.0, structure, q, work.place)
-    relative_turn(0.0, structure, work, u, out)
+def motion(zero, plan, q, u):
+    """Pass 1: the joint frames, and the boundary turn of every lane. With neighbours outboard, that of the subchain."""
+    count = _count(plan)
+    tip = plan[TIP] != 0
+    for number in range(count):
+        tile = _tile(plan, number)
+        if width(zero) > 1 and tile[WIDTH] > 1:
+            _tile_motion(zero, plan, tile, q, u, True)
+        else:
+            _tile_motion(0.0, plan, tile, q, u, not tip or number + 1 < count)
+    if not tip:
+        turns = floats(plan, TURNS)
+        total = floats(plan, TURN)
+        total[:] = turns[0:TURNING]
+        for lane in range(1, turns.size // TURNING):
+            join_turn(0.0, total, turns[lane * TURNING : (lane + 1) * TURNING], total)
 
 
 @kernel
-def move(structure, work, u, turn):
-    """The velocity terms alone, given the turn of handle 1 [TURNING]."""
-    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
+def _spread_omegas(plan, turn):
+    """Angular velocity of handle 1 of every lane, from that of the subchain in its boundary turn."""
+    turns = floats(plan, TURNS)
+    omegas = floats(plan, OMEGAS)
+    for i in range(3):
+        omegas[i] = turn[9 + i]
+    for lane in range(omegas.size // 3 - 1):
+        at = lane * TURNING
+        for i in range(3):
+            s = turns[at + 9 + i]
+            for k in range(3):
+                s += turns[at + 3 * i + k] * omegas[3 * lane + k]
+            omegas[3 * lane + 3 + i] = s
 
 
 @kernel
-def _write_near(inertia, force, block):
-    store_symmetric(0.0, block, INERTIA, inertia)
-    store6(0.0, block, FORCE, force)
+def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
+    kind = _kind(plan, tile)
+    structure = _structure(kind)
+    work = _work(zero, plan, tile, structure)
+    q = _coordinates(zero, plan, tile, kind, q)
+    u = _speeds(zero, plan, tile, structure, u)
+    if plan[KEPT] == 0:
+        joint_places(zero, structure, q, work.place)
+    if tau.size > 0:
+        tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, floats(plan, TAUS))
+    omega = _side_by_side(zero, floats(plan, OMEGAS), tile[FIRST_LANE] * 3, 3, floats(plan, LANE_ROOM))
+    velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
+    springs = Springs(floats(kind, STIFFNESS), floats(kind, REST), floats(kind, DAMPING), floats(kind, TORQUE))
+    total = floats(plan, TOTALS)
+    joint_forces(zero, structure, springs, q, u, tau, total)
+    blocks = floats(plan, BLOCKS)
+    block = _room(zero, blocks, tile[FIRST_LANE] * SIZE, SIZE, floats(plan, LANE_ROOM))
+    inward(zero, structure, work, total, block, two_handles)
+    _put(zero, block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
 
 
 @kernel
-def inward_tip(structure, springs, work, q, u, tau, total, turn, block):
-    """Pass 2 of a subchain or tree with nothing outboard: velocity terms, joint forces, I and p of `block` [SIZE]."""
-    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
-    joint_forces(0.0, structure, springs, q, u, tau, total)
-    inertia, force, _ = inward(0.0, structure, work, total, False)
-    for i in range(SIZE):
-        block[i] = 0.0
-    _write_near(inertia, force, block)
+def inward_sweep(zero, plan, q, u, tau, turn):
+    """Pass 2: velocity terms, joint forces, the handle equations of every lane, joined from the last to the first."""
+    _spread_omegas(plan, turn)
+    blocks = floats(plan, BLOCKS)
+    responses = floats(plan, RESPONSES)
+    scratch = floats(plan, SCRATCH)
+    lanes = blocks.size // SIZE
+    two = plan[TIP] == 0
+    count = _count(plan)
+    for number in range(count - 1, -1, -1):
+        tile = _tile(plan, number)
+        if width(zero) > 1 and tile[WIDTH] > 1:
+            _tile_inward(zero, plan, tile, q, u, tau, True)
+        else:
+            _tile_inward(0.0, plan, tile, q, u, tau, two or number + 1 < count)
+        first = tile[FIRST_LANE]
+        for lane in range(min(first + tile[WIDTH], lanes - 1) - 1, first - 1, -1):
+            left = blocks[lane * SIZE : (lane + 1) * SIZE]
+            right = blocks[(lane + 1) * SIZE : (lane + 2) * SIZE]
+            response = responses[lane * RESPONSE : (lane + 1) * RESPONSE]
+            respond(left, right, response, scratch, two)
+            combine(left, right, response, left, scratch, two)
+    if not two:
+        blocks[TRANSFER:SIZE] = 0.0
 
 
 @kernel
-def inward_chain(structure, springs, work, q, u, tau, total, turn, block):
-    """Pass 2 of a chain with neighbours outboard: velocity terms, joint forces, all of `block` [SIZE]."""
-    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
-    joint_forces(0.0, structure, springs, q, u, tau, total)
-    inertia, force, far = inward(0.0, structure, work, total, True)
-    _write_near(inertia, force, block)
-    rows, compliance, acceleration = far
+def _spread_loads(plan):
+    """Acceleration A1 and load f2 of every lane, from those of the subchain."""
+    blocks = floats(plan, BLOCKS)
+    responses = floats(plan, RESPONSES)
+    loads = floats(plan, LOADS)
+    outer = floats(plan, HANDLE_LOADS)
+    lanes = blocks.size // SIZE
+    load = outer[6:12]
     for i in range(6):
-        store6(0.0, block, TRANSFER + 6 * i, rows[i])
-    store_symmetric(0.0, block, COMPLIANCE, compliance)
-    store6(0.0, block, ACCELERATION, acceleration)
+        loads[i] = outer[i]
+        loads[12 * lanes - 6 + i] = load[i]
+    for lane in range(lanes - 1):
+        right = blocks[(lane + 1) * SIZE : (lane + 2) * SIZE]
+        response = responses[lane * RESPONSE : (lane + 1) * RESPONSE]
+        at = 12 * lane
+        between(right, response, loads[at : at + 6], load, loads[at + 12 : at + 18], loads[at + 6 : at + 12])
 
 
 @kernel
-def outward_tip(structure, work, q, u, loads, udot, rates):
-    """Pass 3 of a subchain or tree with nothing outboard: accelerations [nu] and rates of the coordinates [nq]."""
-    outward(0.0, structure, work, load6(0.0, loads, 0), load6(0.0, loads, 6), False, udot)
-    coordinate_rates(0.0, structure, q, u, rates)
+def _tile_outward(zero, plan, tile, q, u, udot, rates, two_handles):
+    kind = _kind(plan, tile)
+    structure = _structure(kind)
+    work = _work(zero, plan, tile, structure)
+    nu = structure.axes.size
+    nq = kind[COORDINATES]
+    here = u
+    if plan[KEPT] == 0:
+        joint_places(zero, structure, _coordinates(zero, plan, tile, kind, q), work.place)
+        here = _speeds(zero, plan, tile, structure, u)
+        omega = _side_by_side(zero, floats(plan, OMEGAS), tile[FIRST_LANE] * 3, 3, floats(plan, LANE_ROOM))
+        velocity_terms(zero, structure, work, here, load3(zero, omega, 0))
+    loads = _side_by_side(zero, floats(plan, LOADS), tile[FIRST_LANE] * 12, 12, floats(plan, LANE_ROOM))
+    room = _room(zero, udot, tile[U_AT], nu, floats(plan, UDOTS))
+    outward(zero, structure, work, load6(zero, loads, 0), load6(zero, loads, 6), two_handles, room)
+    _put(zero, room, udot, tile[U_AT], nu)
+    if kind[PLAIN]:
+        count = nu * width(zero)
+        rates[tile[Q_AT] : tile[Q_AT] + count] = u[tile[U_AT] : tile[U_AT] + count]
+    else:
+        q = _coordinates(zero, plan, tile, kind, q)
+        here = _speeds(zero, plan, tile, structure, u)
+        room = _room(zero, rates, tile[Q_AT], nq, floats(plan, RATES))
+        coordinate_rates(zero, structure, q, here, room)
+        _put(zero, room, rates, tile[Q_AT], nq)
 
 
 @kernel
-def outward_chain(structure, work, q, u, loads, udot, rates):
-    """Pass 3 of a chain with neighbours outboard; `loads` [12] holds A1 and f2."""
-    outward(0.0, structure, work, load6(0.0, loads, 0), load6(0.0, loads, 6), True, udot)
-    coordinate_rates(0.0, structure, q, u, rates)
+def outward_sweep(zero, plan, q, u, udot, rates):
+    """Pass 3: accelerations [nu] and rates of the coordinates [nq], given (A1, f2) of the subchain in the plan."""
+    _spread_loads(plan)
+    two = plan[TIP] == 0
+    count = _count(plan)
+    for number in range(count):
+        tile = _tile(plan, number)
+        if width(zero) > 1 and tile[WIDTH] > 1:
+            _tile_outward(zero, plan, tile, q, u, udot, rates, True)
+        else:
+            _tile_outward(0.0, plan, tile, q, u, udot, rates, two or number + 1 < count)

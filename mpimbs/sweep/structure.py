@@ -18,7 +18,7 @@ Floats = npt.NDArray[Any]  # float64; object where a kernel runs uncompiled
 Integers = npt.NDArray[np.int64]
 
 # Numbers per step or degree of freedom in the flat arrays.
-FIXED = 22  # rotation 9 and position 3 of the joint frame in the parent's; A 6, h 3, m 1 of the body
+FIXED = 22  # joint frame in the parent's: rotation 9, position 3; body: A 6, h 3, m 1
 PLACE = 12  # rotation 9, position 3: the frame change from the parent's frame to the step's
 BIAS = 12  # velocity-dependent acceleration 6, bias force 6
 PIVOT = 16  # U 6, 1 / D, u, s 6 and the two spare numbers of a row
@@ -27,26 +27,26 @@ TURNING = 12  # boundary turn: rotation 9, angular velocity 3
 BOUNDARY = 18  # boundary motion, for output: rotation 9, position 3, twist 6
 
 # Columns of `Structure.steps`.
-TURN, SLIDES, FIRST_Q, FIRST_U, LAST_U, SOURCE, SINK = range(7)
+TURN, SLIDES, FIRST_Q, FIRST_U, LAST_U, SOURCE, SINK, BODY = range(8)
 CARRIED = -1  # SOURCE: the parent is the step before
 
 
 class Structure(NamedTuple):
     """What never changes during a run: the joints and bodies of a subchain of m steps and nu degrees of freedom."""
 
-    steps: Integers  # [m, 7]: the columns above
+    steps: Integers  # [m, 8]: the columns above; BODY is the item of `fixed` that a step is made by
     axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
-    fixed: Floats  # [m * FIXED]
+    fixed: Floats  # [different bodies * FIXED]
     pitch: Floats  # [nu]: m/rad
 
 
 class Springs(NamedTuple):
-    """Joint forces of the model, per generalized speed; zero where there are none."""
+    """Joint forces of the model, per generalized speed; empty arrays where there are none at all."""
 
     stiffness: Floats  # [nu]: N m/rad or N/m
+    rest: Floats  # [nq]: the coordinates at which the springs are at ease; empty with `stiffness`
     damping: Floats  # [nu]: N m s/rad or N s/m
-    torque: Floats  # [nu]: N m or N
-    rest: Floats  # [nq]: the coordinates at which the springs are at ease
+    torque: Floats  # [nu]: N m or N; empty with `damping`
 
 
 class Workspace(NamedTuple):
@@ -55,11 +55,13 @@ class Workspace(NamedTuple):
     place: Floats  # [m * PLACE]
     bias: Floats  # [m * BIAS]
     pivot: Floats  # [nu * PIVOT]
-    wrench: Floats  # [m * 6]: external wrench at the step's origin, in its frame (N m, N)
+    wrench: Floats  # [m * 6]: external wrench at the step's origin, in its frame (N m, N); empty where none acts
     junction: Floats  # [junctions * JUNCTION]
 
 
-def workspace(steps: int, speeds: int, junctions: int, width: int = 1, dtype: npt.DTypeLike = np.float64) -> Workspace:
+def workspace(
+    steps: int, speeds: int, junctions: int, width: int = 1, dtype: npt.DTypeLike = np.float64, wrenches: bool = True
+) -> Workspace:
     """Allocate the arrays that an evaluation writes.
 
     Parameters
@@ -70,6 +72,8 @@ def workspace(steps: int, speeds: int, junctions: int, width: int = 1, dtype: np
         Doubles per number: 1, or the number of lanes.
     dtype : numpy dtype
         float64, or object for uncompiled kernels with other numbers.
+    wrenches : bool
+        Whether wrenches act on bodies.
     """
-    sizes = (steps * PLACE, steps * BIAS, speeds * PIVOT, steps * 6, junctions * JUNCTION)
+    sizes = (steps * PLACE, steps * BIAS, speeds * PIVOT, steps * 6 * wrenches, junctions * JUNCTION)
     return Workspace(*(np.zeros(size * width, dtype) for size in sizes))

@@ -1,23 +1,33 @@
-"""A subchain (or, on one process, a whole tree): its arrays, its workspace, and its sweeps as methods."""
+"""A subchain (or, on one process, a whole tree): its tiles, and its sweeps as methods."""
 
 from __future__ import annotations
+
+import functools
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import Columns, System
-from mpimbs.spatial.handles import SIZE
-from mpimbs.sweep import passes
-from mpimbs.sweep.build import build
+from mpimbs.sweep.build import Build, build
+from mpimbs.sweep.entries import ENTRIES, move, places
 from mpimbs.sweep.forces import spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.motion import poses, relative_motion
-from mpimbs.sweep.structure import BOUNDARY, PLACE, TURNING, workspace
+from mpimbs.sweep.structure import BOUNDARY, PLACE, TURNING, Springs, Structure, Workspace, workspace
+from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame
 from mpimbs.sweep.totals import totals
 
 Floats = npt.NDArray[np.float64]
 
 AT_REST = np.array([1.0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])  # the world's boundary motion
+
+
+class _Whole(NamedTuple):
+    """A subchain as one piece in doubles, for all but evaluations: made when first asked for."""
+
+    made: Build
+    work: Workspace
 
 
 class Subchain:
@@ -31,6 +41,8 @@ class Subchain:
     system : System
     first, last : int
         The bodies to own; all by default. A part of a system must be a piece of a chain.
+    tiles : list of Tile, optional
+        How they are swept, as `partition.lanes.cut_tiles` gives it; as one piece by default.
 
     Attributes
     ----------
@@ -38,30 +50,58 @@ class Subchain:
         The model's numbers for these bodies.
     tip : bool
         Nothing hangs outboard of these bodies.
-    q, u : array [nq], [nu]
-        The model's initial state.
+    tiles : Tiles
+        What the compiled passes work on.
     """
 
-    def __init__(self, system: System, first: int = 0, last: int | None = None) -> None:
+    def __init__(
+        self, system: System, first: int = 0, last: int | None = None, tiles: list[Tile] | None = None
+    ) -> None:
         last = system.n_bodies if last is None else last
-        self.columns: Columns = system.columns(first, last)
-        inboard = build(system.columns(first - 1, first)).body_frame[0] if first > 0 else None
-        self.structure, self.springs, junctions, self._body_step, self._body_frame = build(self.columns, inboard)
+        self._system = system
         self.first, self.last = first, last
         self.tip = last == system.n_bodies
-        self.nq, self.nu = int(self.columns.q_offset[-1]), int(self.columns.u_offset[-1])
-        self.q, self.u = self.columns.q.copy(), self.columns.u.copy()
-        self.work = workspace(len(self.structure.steps), self.nu, junctions)
-        self._tau = np.zeros(self.nu)
-        self._turn = AT_REST[:TURNING].copy()
-        self._block = np.zeros(SIZE)
-        self._inward = passes.inward_tip if self.tip else passes.inward_chain
-        self._outward = passes.outward_tip if self.tip else passes.outward_chain
+        self.nq, self.nu = system.sizes(first, last)
+        cut = [Tile(first, last - first, 1)] if tiles is None else [t._replace(first=first + t.first) for t in tiles]
+        self.tiles = Tiles(system, cut, self.tip, system.has_wrenches(first, last))
+        self._motion, self._inward, self._outward = ENTRIES[self.tiles.width]
 
     @property
     def n_bodies(self) -> int:
         """Number of bodies owned."""
         return self.last - self.first
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """The model's numbers for these bodies."""
+        return self._system.columns(self.first, self.last)
+
+    @property
+    def q(self) -> Floats:
+        """The model's initial coordinates [nq] (rad, m, unit quaternions)."""
+        return self._system.initial_state(self.first, self.last)[0]
+
+    @property
+    def u(self) -> Floats:
+        """The model's initial generalized speeds [nu] (rad/s, m/s)."""
+        return self._system.initial_state(self.first, self.last)[1]
+
+    @functools.cached_property
+    def _whole(self) -> _Whole:
+        made = build(self.columns, boundary_frame(self._system, self.first))
+        work = workspace(len(made.structure.steps), self.nu, made.junctions)
+        wrenches = self.tiles.wrenches
+        return _Whole(made, work._replace(wrench=wrenches) if wrenches.size else work)
+
+    @property
+    def structure(self) -> Structure:
+        """The joints and bodies as one piece."""
+        return self._whole.made.structure
+
+    @property
+    def springs(self) -> Springs:
+        """The joint forces of the model as one piece."""
+        return self._whole.made.springs
 
     def start(self, q: Floats, u: Floats) -> Floats:
         """Write the joint frames; give the boundary turn.
@@ -75,43 +115,42 @@ class Subchain:
         -------
         array [TURNING]
             Rotation 9 from handle 1 to handle 2, and the angular velocity 3 of handle 2, in its frame, while handle
-            1 is held. At the tip, where nobody asks, the identity.
+            1 is held. At the tip, where nobody asks, zeros.
         """
-        if self.tip:
-            passes.start(self.structure, self.work, q)
-        else:
-            passes.start_chain(self.structure, self.work, q, u, self._turn)
-        return self._turn
+        self._motion(self.tiles.plan, q, u)
+        return self.tiles.turn
 
     def inward(self, q: Floats, u: Floats, tau: Floats, turn: Floats) -> Floats:
         """Sweep inward: the handle equations, flat [SIZE], given the turn of handle 1 [TURNING].
 
-        `tau` [nu] (N m, N) comes on top of the model's own joint forces.
+        `tau` [nu] (N m, N) comes on top of the model's own joint forces; an empty array stands for none.
         """
-        self._inward(self.structure, self.springs, self.work, q, u, tau, self._tau, turn, self._block)
-        return self._block
+        self._inward(self.tiles.plan, q, u, tau, turn)
+        return self.tiles.block
 
     def outward(self, q: Floats, u: Floats, loads: Floats, udot: Floats, rates: Floats) -> None:
         """Sweep outward with A1 and f2 in `loads` [12]; writes accelerations [nu] and coordinate rates [nq]."""
-        self._outward(self.structure, self.work, q, u, loads, udot, rates)
+        self.tiles.handle_loads[:] = loads
+        self._outward(self.tiles.plan, q, u, udot, rates)
 
     def set_wrench(self, body: int, wrench: Floats) -> None:
         """Set the external wrench (N m, N) on a body, at its origin, in body frame components [6]."""
-        step, turn = self._body_step[body], self._body_frame[body]
-        self.work.wrench[6 * step : 6 * step + 3] = wrench[:3] @ turn
-        self.work.wrench[6 * step + 3 : 6 * step + 6] = wrench[3:] @ turn
+        made = self._whole.made
+        step, turn = made.body_step[body], made.body_frame[body]
+        self.tiles.wrenches[6 * step : 6 * step + 3] = wrench[:3] @ turn
+        self.tiles.wrenches[6 * step + 3 : 6 * step + 6] = wrench[3:] @ turn
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the boundary motion [BOUNDARY], for output: rotation 9 and position 3 (m) from handle 1 to handle 2, and
         the twist 6 of handle 2, in its frame, while handle 1 is held."""
-        passes.start(self.structure, self.work, q)
+        places(self.structure, self._whole.work, q)
         motion = np.empty(BOUNDARY)
-        relative_motion(0.0, self.structure, self.work, u, motion)
+        relative_motion(0.0, self.structure, self._whole.work, u, motion)
         return motion
 
     def _step_poses(self, boundary: Floats) -> Floats:
         pose = np.empty(len(self.structure.steps) * PLACE)
-        poses(0.0, self.structure, self.work, boundary, pose)
+        poses(0.0, self.structure, self._whole.work, boundary, pose)
         return pose
 
     def body_poses(self, q: Floats, boundary: Floats = AT_REST) -> tuple[Floats, Floats]:
@@ -128,10 +167,10 @@ class Subchain:
         (rotations [n, 3, 3], positions [n, 3])
             Body components to inertial components; body origins in the inertial frame (m).
         """
-        passes.start(self.structure, self.work, q)
-        pose = self._step_poses(boundary).reshape(-1, PLACE)[self._body_step]
+        places(self.structure, self._whole.work, q)
+        pose = self._step_poses(boundary).reshape(-1, PLACE)[self._whole.made.body_step]
         to_step = pose[:, :9].reshape(-1, 3, 3)
-        return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._body_frame, 1, 2), pose[:, 9:].copy()
+        return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._whole.made.body_frame, 1, 2), pose[:, 9:].copy()
 
     def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
@@ -139,10 +178,11 @@ class Subchain:
         Potential energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
         inertial frame, the angular one about its origin.
         """
-        passes.start(self.structure, self.work, q)
+        places(self.structure, self._whole.work, q)
         pose = self._step_poses(boundary)
         twist = tuple(boundary[PLACE:BOUNDARY])
-        kinetic, potential, linear, angular = totals(0.0, self.structure, self.work, u, tuple(gravity), twist, pose)
+        work = self._whole.work
+        kinetic, potential, linear, angular = totals(0.0, self.structure, work, u, tuple(gravity), twist, pose)
         potential += spring_energy(0.0, self.structure, self.springs, q)
         return np.array([kinetic, potential, *linear, *angular])
 
@@ -151,10 +191,10 @@ class Subchain:
 
         Springs, dampers and constant torques of the model are not part of them; external wrenches are applied.
         """
-        passes.start(self.structure, self.work, q)
-        passes.move(self.structure, self.work, u, AT_REST[:TURNING])
+        places(self.structure, self._whole.work, q)
+        move(self.structure, self._whole.work, u, AT_REST[:TURNING])
         tau = np.empty(self.nu)
         loads = np.empty(len(self.structure.steps) * 6)
         root = (0.0, 0.0, 0.0, *(-float(g) for g in gravity))
-        inverse_dynamics(0.0, self.structure, self.work, udot, root, loads, tau)
+        inverse_dynamics(0.0, self.structure, self._whole.work, udot, root, loads, tau)
         return tau

@@ -20,7 +20,7 @@ from mpimbs.spatial.vectors import (
     store6,
 )
 from mpimbs.sweep.motion import MOTION, joint_twist
-from mpimbs.sweep.structure import FIXED, JUNCTION, PLACE, SINK, SOURCE
+from mpimbs.sweep.structure import BODY, FIXED, JUNCTION, PLACE, SINK, SOURCE
 
 
 @kernel
@@ -54,9 +54,10 @@ def totals(zero, structure, work, u, gravity, twist, pose):
         r = load9(zero, work.place, step * PLACE)
         p = load3(zero, work.place, step * PLACE + 9)
         v = add6(motion_outward(r, p, v), joint_twist(zero, structure, step, u))
-        a = load6(zero, structure.fixed, step * FIXED + 12)
-        h = load3(zero, structure.fixed, step * FIXED + 18)
-        m = load(zero, structure.fixed, (step * FIXED + 21) * width(zero))
+        fixed = structure.steps[step, BODY] * FIXED
+        a = load6(zero, structure.fixed, fixed + 12)
+        h = load3(zero, structure.fixed, fixed + 18)
+        m = load(zero, structure.fixed, (fixed + 21) * width(zero))
         body = momentum(a, h, m, v)
         kinetic = kinetic + 0.5 * dot6(v, body)
         rotation = load9(zero, pose, step * PLACE)

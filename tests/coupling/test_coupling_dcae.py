@@ -10,7 +10,7 @@ from mpimbs.coupling import COUPLINGS, coupling_named
 from mpimbs.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.partition.chain import body_costs, split_chain
-from mpimbs.spatial.handles import SIZE, matrices, symmetric_matrix
+from mpimbs.spatial.handles import matrices
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -19,12 +19,12 @@ from tolerances import assert_close
 
 def random_block(rng: np.random.Generator, tip: bool) -> Array:
     """Handle equations with semi-definite I and W of low rank, and nothing outboard at the tip."""
-    upper = np.triu_indices(6)
     low = [rng.normal(size=(6, rank)) for rank in rng.integers(1, 7, 2)]
-    inertia, compliance = ((factor @ factor.T)[upper] for factor in low)
-    parts = (inertia, rng.normal(size=36), compliance, rng.normal(size=6), rng.normal(size=6))
-    silent = (False, tip, tip, False, tip)
-    return np.concatenate([part * (not off) for part, off in zip(parts, silent, strict=True)])
+    block = np.zeros((18, 8))
+    block[:6, :6], block[:6, 6] = low[0] @ low[0].T, rng.normal(size=6)
+    if not tip:
+        block[6:12, :6], block[12:, :6], block[12:, 6] = rng.normal(size=(6, 6)), low[1] @ low[1].T, rng.normal(size=6)
+    return block.ravel()
 
 
 def plain_solution(blocks: list[Array], root: Array) -> tuple[Array, Array]:
@@ -92,12 +92,3 @@ def test_every_body_a_piece_against_dense() -> None:
 def test_unknown_coupling() -> None:
     with pytest.raises(InputError, match="choose one of"):
         coupling_named("nothing")
-
-
-def test_packed_symmetric_matrix() -> None:
-    """The upper triangle is stored row by row."""
-    packed = np.arange(21.0)
-    full = symmetric_matrix(packed)
-    assert np.array_equal(full, full.T)
-    assert full[0].tolist() == [0, 1, 2, 3, 4, 5] and full[1, 1:].tolist() == [6, 7, 8, 9, 10] and full[5, 5] == 20
-    assert np.array_equal(matrices(np.concatenate((packed, np.zeros(SIZE - 21))))[0], full)

@@ -56,7 +56,7 @@ def test_butterfly(comm: MPI.Comm) -> None:
     value[:2] = 1, comm.rank
     for level in range(len(plan.schedule)):
         plan.mine[level] = value
-        exchange(plan.schedule, plan.channel, level, plan.mine[level], plan.theirs[level])
+        exchange(plan.table.data, level)
         ours, theirs = (list(v[1 : 1 + int(v[0])]) for v in (value, plan.theirs[level]))
         both = ours + theirs if plan.schedule[level, IS_LEFT] else theirs + ours
         value[: 1 + len(both)] = len(both), *both

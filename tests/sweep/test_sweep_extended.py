@@ -61,4 +61,4 @@ def test_interpreted_is_not_compiled() -> None:
     got = interpreted(quaternion_matrix)(tuple(q))
     assert isinstance(got[1], mpf) and isinstance(quaternion_matrix((0.5, 0.5, 0.5, 0.5))[1], float)
     assert got[1] == 2 * (q[1] * q[2] - q[0] * q[3])
-    assert SIZE == 90
+    assert SIZE == 144

@@ -9,12 +9,13 @@ from mpi4py import MPI
 from cases import moving_state, typed_chain
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import WIDTHS, store, zero_lanes
-from mpimbs.spatial.vectors import load3, load6, store6
+from mpimbs.spatial.vectors import load3, load6
 from mpimbs.sweep.build import build
 from mpimbs.sweep.forces import joint_forces, spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
-from mpimbs.sweep.inward import inward, store_symmetric
+from mpimbs.sweep.inward import inward
 from mpimbs.sweep.motion import coordinate_rates, joint_places, poses, relative_motion, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
@@ -22,35 +23,12 @@ from oracles.dense import Array
 from oracles.random_systems import ALL
 from tolerances import assert_close
 
-BLOCK = 90  # I 21, p 6, E 36, W 21, c 6
-
 
 @kernel
 def _start(zero, structure, work, q, u, given, motion):
     joint_places(zero, structure, q, work.place)
     velocity_terms(zero, structure, work, u, load3(zero, given, 0))
     relative_motion(zero, structure, work, u, motion)
-
-
-@kernel
-def _tip(zero, structure, work, tau, given, block, udot):
-    inertia, force, _ = inward(zero, structure, work, tau, False)
-    store_symmetric(zero, block, 0, inertia)
-    store6(zero, block, 21, force)
-    outward(zero, structure, work, load6(zero, given, 3), load6(zero, given, 9), False, udot)
-
-
-@kernel
-def _chain(zero, structure, work, tau, given, block, udot):
-    inertia, force, far = inward(zero, structure, work, tau, True)
-    rows, compliance, acceleration = far
-    store_symmetric(zero, block, 0, inertia)
-    store6(zero, block, 21, force)
-    for i in range(6):
-        store6(zero, block, 27 + 6 * i, rows[i])
-    store_symmetric(zero, block, 63, compliance)
-    store6(zero, block, 84, acceleration)
-    outward(zero, structure, work, load6(zero, given, 3), load6(zero, given, 9), True, udot)
 
 
 @kernel
@@ -63,10 +41,8 @@ def _rest(zero, structure, work, q, u, given, motion, udot, rates, pose, loads, 
 @kernel
 def _all(zero, structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
     _start(zero, structure, work, q, u, given, motion)
-    if two:
-        _chain(zero, structure, work, tau, given, block, udot)
-    else:
-        _tip(zero, structure, work, tau, given, block, udot)
+    inward(zero, structure, work, tau, block, two)
+    outward(zero, structure, work, load6(zero, given, 3), load6(zero, given, 9), two, udot)
     _rest(zero, structure, work, q, u, given, motion, udot, rates, pose, loads, forces)
 
 
@@ -114,7 +90,7 @@ def evaluate(
     m, nu = len(first.steps), len(first.axes)
     work = workspace(m, nu, junctions, w)
     work.wrench[:] = interleaved(wrenches)
-    sizes = {"boundary motion": BOUNDARY, "handle equations": BLOCK, "accelerations": nu, "rates": len(q) // w}
+    sizes = {"boundary motion": BOUNDARY, "handle equations": SIZE, "accelerations": nu, "rates": len(q) // w}
     sizes |= {"poses": m * PLACE, "joint loads": m * 6, "joint forces": nu}
     out = {name: np.zeros(size * w) for name, size in sizes.items()}
     IN_LANES[w](structure, work, q, u, tau, given, *out.values(), two)

@@ -1,0 +1,90 @@
+"""Arrays handed to compiled code by address: one call from Python carries one table instead of dozens of arrays.
+
+numba takes about a tenth of a microsecond to unpack an array that it is given, which is what the sweep of a body costs.
+A `Table` is an array of integers, made once, that holds addresses, sizes and plain numbers; compiled code makes arrays
+of it again, for free.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import carray, types
+from numba.extending import intrinsic
+
+from mpimbs.spatial.compiler import kernel
+
+_LINE = 8  # doubles in a cache line
+
+
+@intrinsic
+def _pointer_to_floats(typing_context: Any, address: Any) -> Any:
+    kind = types.CPointer(types.float64)
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(kind))
+
+    return kind(types.int64), lower
+
+
+@intrinsic
+def _pointer_to_integers(typing_context: Any, address: Any) -> Any:
+    kind = types.CPointer(types.int64)
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(kind))
+
+    return kind(types.int64), lower
+
+
+@kernel(inline=True)
+def floats(table, item):
+    """Give the array of doubles that `Table.add` put at an item of the table."""
+    return carray(_pointer_to_floats(table[item]), (table[item + 1],))
+
+
+@kernel(inline=True)
+def integers(table, item):
+    """Give the array of integers that `Table.add` put at an item of the table."""
+    return carray(_pointer_to_integers(table[item]), (table[item + 1],))
+
+
+def aligned_zeros(size: int) -> npt.NDArray[np.float64]:
+    """Give zeros whose address is a multiple of a cache line: a register of lanes never straddles two."""
+    room = np.zeros(size + _LINE)
+    start = -room.ctypes.data % (8 * _LINE) // 8
+    return room[start : start + size]
+
+
+class Table:
+    """Addresses of arrays, and plain numbers, by name; keeps the arrays alive.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The items in order; an array takes two integers (address, number of elements), a number takes the first.
+
+    Attributes
+    ----------
+    data : int64 [2 * len(names)]
+        What compiled code is given: `floats(data, 2 * k)`, `integers(data, 2 * k)` or `data[2 * k]` for item k.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.data: npt.NDArray[np.int64] = np.zeros(2 * len(names), np.int64)
+        self._place = {name: 2 * k for k, name in enumerate(names)}
+        self._kept: dict[str, npt.NDArray[Any]] = {}
+
+    def add(self, name: str, value: npt.NDArray[Any] | int) -> None:
+        """Put an array (contiguous, of doubles or int64; its address is kept, so never replace it) or a number."""
+        item = self._place[name]
+        if isinstance(value, np.ndarray):
+            if not value.flags.c_contiguous or value.dtype not in (np.float64, np.int64):
+                raise TypeError(f"{name}: a contiguous array of float64 or int64 is needed, not {value.dtype}")
+            self._kept[name] = value
+            self.data[item] = value.ctypes.data
+            self.data[item + 1] = value.size
+        else:
+            self.data[item] = value

@@ -1,0 +1,90 @@
+"""The sweeps as a process calls them: compiled functions of arrays, one set for every number of lanes."""
+
+from __future__ import annotations
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.lanes import zero_lanes
+from mpimbs.spatial.vectors import load3
+from mpimbs.sweep.motion import joint_places, velocity_terms
+from mpimbs.sweep.passes import inward_sweep, motion, outward_sweep
+
+
+@kernel
+def places(structure, work, q):
+    """Write the joint frames of one piece."""
+    joint_places(0.0, structure, q, work.place)
+
+
+@kernel
+def move(structure, work, u, turn):
+    """Write the velocity terms of one piece, given the turn of handle 1 [TURNING]."""
+    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
+
+
+@kernel
+def _motion1(plan, q, u):
+    motion(0.0, plan, q, u)
+
+
+@kernel
+def _inward1(plan, q, u, tau, turn):
+    inward_sweep(0.0, plan, q, u, tau, turn)
+
+
+@kernel
+def _outward1(plan, q, u, udot, rates):
+    outward_sweep(0.0, plan, q, u, udot, rates)
+
+
+@kernel
+def _motion2(plan, q, u):
+    motion(zero_lanes(2), plan, q, u)
+
+
+@kernel
+def _inward2(plan, q, u, tau, turn):
+    inward_sweep(zero_lanes(2), plan, q, u, tau, turn)
+
+
+@kernel
+def _outward2(plan, q, u, udot, rates):
+    outward_sweep(zero_lanes(2), plan, q, u, udot, rates)
+
+
+@kernel
+def _motion4(plan, q, u):
+    motion(zero_lanes(4), plan, q, u)
+
+
+@kernel
+def _inward4(plan, q, u, tau, turn):
+    inward_sweep(zero_lanes(4), plan, q, u, tau, turn)
+
+
+@kernel
+def _outward4(plan, q, u, udot, rates):
+    outward_sweep(zero_lanes(4), plan, q, u, udot, rates)
+
+
+@kernel
+def _motion8(plan, q, u):
+    motion(zero_lanes(8), plan, q, u)
+
+
+@kernel
+def _inward8(plan, q, u, tau, turn):
+    inward_sweep(zero_lanes(8), plan, q, u, tau, turn)
+
+
+@kernel
+def _outward8(plan, q, u, udot, rates):
+    outward_sweep(zero_lanes(8), plan, q, u, udot, rates)
+
+
+# pass 1, 2 and 3 by the number of lanes
+ENTRIES = {
+    1: (_motion1, _inward1, _outward1),
+    2: (_motion2, _inward2, _outward2),
+    4: (_motion4, _inward4, _outward4),
+    8: (_motion8, _inward8, _outward8),
+}

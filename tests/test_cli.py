@@ -456,6 +456,21 @@ def test_bench(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
     assert ("chain of 100 bodies: 100 bodies" in text and "ns per body" in text and "sweep" in text) == (comm.rank == 0)
 
 
+def test_bench_with_peers(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
+    found = call("bench chain:12 --peers --json --seconds 0.02")
+    if comm.size > 1:
+        message = f"mpimbs: peers know no MPI: compare with them on 1 rank instead of {comm.size}\n"
+        assert (found.code, found.out, found.err) == (2, "", message if comm.rank == 0 else "")
+        return
+    assert (found.code, found.err) == (0, "")
+    peers = json.loads(found.out)["peers"]
+    assert set(peers) == {"mpimbs", "pinocchio", "drake"}
+    assert peers["pinocchio"]["difference"] < 1e-8 and peers["pinocchio"]["ratio"] > 0
+    lines = call("bench chain:12 --peers --seconds 0.02").out.splitlines()
+    assert [line.split(maxsplit=1)[0].rstrip(":") for line in lines[2:]] == ["mpimbs", "pinocchio", "drake"]
+    assert "times ours, differs by" in lines[3]
+
+
 def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     found = call("run @/model.toml -o @/out.h5 --t-end 0.05 --every 0.01 --poses --rtol 1e-9")
     assert (found.code, found.err) == (0, "")

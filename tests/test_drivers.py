@@ -42,3 +42,21 @@ def test_the_sixteen_body_chain(comm: MPI.Comm, tmp_path: Path, capsys: pytest.C
     for name in pictures:
         assert image.imread(folder / f"{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
     assert {file.name for file in folder.glob("*.h5*")} == {f"chain16_{count - 1}_cuts.h5" for count in ranks}
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="peers know no MPI: the driver runs alone")
+def test_versus_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pinocchio agrees at both sizes and stops at the third, for want of memory; mpimbs goes on."""
+    folder = tmp_path / "results"
+    sizes = (3, 16, 96, 128)
+    table = driver("versus_peers").main(folder, sizes=sizes, peers=["pinocchio"], seconds=0.01, memory=1e7)
+    out, _ = capsys.readouterr()
+    assert json.loads((folder / "versus_peers.json").read_text()) == table
+    assert [(row["n"], row["program"]) for row in table["rows"]] == [
+        (3, "mpimbs"), (3, "pinocchio"), (16, "mpimbs"), (16, "pinocchio"), (96, "mpimbs"), (128, "mpimbs"),
+    ]  # fmt: skip
+    assert all(row["difference"] <= table["settings"]["agreement"] for row in table["rows"])
+    assert set(table["stops"]) == {"pinocchio"} and table["stops"]["pinocchio"]["n"] == 96
+    assert "pinocchio stops at n = 96: out of memory (data grow as n^3): needs" in out
+    assert out.count("x ours") == 2 and table["machine"]["cpu"]
+    assert image.imread(folder / "versus_peers.png")[..., :3].std() > 0.02, "the picture is blank"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import time
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,13 +95,14 @@ class Dynamics:
         self._laps = np.zeros(PHASES)  # s: motion, inward, coupling, outward
         self._at_rest = AT_REST[:TURNING].copy()
         self._table = Table(RANK_ITEMS)
-        for name, values in (("root", self._root), ("laps", self._laps), ("at_rest", self._at_rest)):
-            self._table.add(name, values)
-        none = np.zeros(0, np.int64)
-        messages = (self._scan.plan, self._coupling.plan) if self.comm.size > 1 else (none, none)
-        self._evaluate = functools.partial(
-            EVALUATE[self.subchain.tiles.width], self.subchain.tiles.plan, *messages, self._table.data
-        )
+        items: dict[str, npt.NDArray[Any] | int] = {
+            "plan": self.subchain.tiles.plan, "scan": self._scan.plan, "coupling": self._coupling.plan,
+            "root": self._root, "laps": self._laps, "at_rest": self._at_rest, "alone": int(self.comm.size == 1),
+        }  # fmt: skip
+        for name, value in items.items():
+            self._table.add(name, value)
+        self.timed = True
+        self._evaluate = EVALUATE[self.subchain.tiles.width]
 
     def derivative(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None
@@ -126,7 +127,7 @@ class Dynamics:
         """
         self.evaluations += 1
         if not self._external.any:
-            self._evaluate(q, u, self._no_tau if tau is None else tau, udot, rates)
+            self._evaluate(self._table.data, q, u, self._no_tau if tau is None else tau, udot, rates)
             return
         clock = time.perf_counter
         t0 = clock()
@@ -180,6 +181,15 @@ class Dynamics:
         for inboard in self.comm.allgather(self.subchain.boundary_motion(q, u))[: self.comm.rank]:
             join_motion(0.0, motion, inboard, motion)
         return motion
+
+    @property
+    def timed(self) -> bool:
+        """Whether evaluations are timed phase by phase, which takes about 0.1 us each."""
+        return bool(self._table.number("timed"))
+
+    @timed.setter
+    def timed(self, wanted: bool) -> None:
+        self._table.add("timed", int(wanted))
 
     @property
     def lanes(self) -> int:

@@ -12,57 +12,67 @@ from mpimbs.parallel.turn_scan import scan_turns
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import zero_lanes
-from mpimbs.spatial.memory import floats
+from mpimbs.spatial.memory import borrowed, floats, integers
 from mpimbs.sweep.passes import BLOCKS, HANDLE_LOADS, TURN, inward_sweep, motion, outward_sweep
 
-# Items of the rank's table, two integers each.
-RANK_ITEMS = ("root", "laps", "at_rest")
-ROOT, LAPS, AT_REST = range(0, 2 * len(RANK_ITEMS), 2)
+# Items of a rank's table, two integers each: the plans of the subchain, the scan and the coupling are its own tables.
+RANK_ITEMS = ("plan", "scan", "coupling", "root", "laps", "at_rest", "alone", "timed")
+PLAN, SCAN, COUPLING, ROOT, LAPS, AT_REST, ALONE, TIMED = range(0, 2 * len(RANK_ITEMS), 2)
 PHASES = 4  # motion, inward, coupling, outward
 
 
 @kernel(inline=True)
-def _evaluate(zero, plan, scan, coupling, rank, q, u, tau, udot, rates):
-    t0 = clock()
+def _now(rank):
+    return clock() if rank[TIMED] != 0 else 0.0
+
+
+@kernel(inline=True)
+def _evaluate(zero, rank, q, u, tau, udot, rates):
+    q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
+    plan = integers(rank, PLAN)
+    t0 = _now(rank)
     motion(zero, plan, q, u)
     turn = floats(rank, AT_REST)
-    alone = scan.size == 0
+    alone = rank[ALONE] != 0
     if not alone:
-        turn = scan_turns(scan, floats(plan, TURN))
-    t1 = clock()
+        turn = scan_turns(integers(rank, SCAN), floats(plan, TURN))
+    t1 = _now(rank)
     inward_sweep(zero, plan, q, u, tau, turn)
-    t2 = clock()
+    t2 = _now(rank)
+    root = floats(rank, ROOT)
     if alone:
-        floats(plan, HANDLE_LOADS)[0:6] = floats(rank, ROOT)
+        loads = floats(plan, HANDLE_LOADS)
+        for i in range(6):
+            loads[i] = root[i]
     else:
-        solve(coupling, floats(plan, BLOCKS)[0:SIZE], floats(rank, ROOT), floats(plan, HANDLE_LOADS))
-    t3 = clock()
+        solve(integers(rank, COUPLING), floats(plan, BLOCKS)[0:SIZE], root, floats(plan, HANDLE_LOADS))
+    t3 = _now(rank)
     outward_sweep(zero, plan, q, u, udot, rates)
     laps = floats(rank, LAPS)
     laps[0] += t1 - t0
     laps[1] += t2 - t1
     laps[2] += t3 - t2
-    laps[3] += clock() - t3
+    laps[3] += _now(rank) - t3
 
 
 @kernel
-def _evaluate1(plan, scan, coupling, rank, q, u, tau, udot, rates):
-    _evaluate(0.0, plan, scan, coupling, rank, q, u, tau, udot, rates)
+def _evaluate1(rank, q, u, tau, udot, rates):
+    _evaluate(0.0, rank, q, u, tau, udot, rates)
 
 
 @kernel
-def _evaluate2(plan, scan, coupling, rank, q, u, tau, udot, rates):
-    _evaluate(zero_lanes(2), plan, scan, coupling, rank, q, u, tau, udot, rates)
+def _evaluate2(rank, q, u, tau, udot, rates):
+    _evaluate(zero_lanes(2), rank, q, u, tau, udot, rates)
 
 
 @kernel
-def _evaluate4(plan, scan, coupling, rank, q, u, tau, udot, rates):
-    _evaluate(zero_lanes(4), plan, scan, coupling, rank, q, u, tau, udot, rates)
+def _evaluate4(rank, q, u, tau, udot, rates):
+    _evaluate(zero_lanes(4), rank, q, u, tau, udot, rates)
 
 
 @kernel
-def _evaluate8(plan, scan, coupling, rank, q, u, tau, udot, rates):
-    _evaluate(zero_lanes(8), plan, scan, coupling, rank, q, u, tau, udot, rates)
+def _evaluate8(rank, q, u, tau, udot, rates):
+    _evaluate(zero_lanes(8), rank, q, u, tau, udot, rates)
 
 
 # by the number of lanes

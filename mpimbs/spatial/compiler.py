@@ -74,7 +74,14 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False) 
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
     try:
-        return numba.njit(cache=True, fastmath=FASTMATH, forceinline=inline, error_model="numpy")(function)
+        return numba.njit(
+            cache=True,
+            fastmath=FASTMATH,
+            forceinline=inline,
+            error_model="numpy",
+            no_cfunc_wrapper=True,
+            no_cpython_wrapper=inline,
+        )(function)
     finally:
         numba.config.CACHE_DIR = before
 

@@ -51,6 +51,12 @@ def integers(table, item):
     return carray(_pointer_to_integers(table[item]), (table[item + 1],))
 
 
+@kernel(inline=True)
+def borrowed(array):
+    """Give a flat array of doubles once more without its owner: numba counts references to what it owns, atomically."""
+    return carray(_pointer_to_floats(array.ctypes.data), (array.size,))
+
+
 def aligned_zeros(size: int) -> npt.NDArray[np.float64]:
     """Give zeros whose address is a multiple of a cache line: a register of lanes never straddles two."""
     room = np.zeros(size + _LINE)
@@ -88,3 +94,7 @@ class Table:
             self.data[item + 1] = value.size
         else:
             self.data[item] = value
+
+    def number(self, name: str) -> int:
+        """Give back a number that was put."""
+        return int(self.data[self._place[name]])

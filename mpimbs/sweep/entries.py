@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import zero_lanes
+from mpimbs.spatial.memory import borrowed
 from mpimbs.spatial.vectors import load3
 from mpimbs.sweep.motion import joint_places, velocity_terms
 from mpimbs.sweep.passes import inward_sweep, motion, outward_sweep
@@ -23,62 +24,62 @@ def move(structure, work, u, turn):
 
 @kernel
 def _motion1(plan, q, u):
-    motion(0.0, plan, q, u)
+    motion(0.0, plan, borrowed(q), borrowed(u))
 
 
 @kernel
 def _inward1(plan, q, u, tau, turn):
-    inward_sweep(0.0, plan, q, u, tau, turn)
+    inward_sweep(0.0, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
 
 
 @kernel
 def _outward1(plan, q, u, udot, rates):
-    outward_sweep(0.0, plan, q, u, udot, rates)
+    outward_sweep(0.0, plan, borrowed(q), borrowed(u), borrowed(udot), borrowed(rates))
 
 
 @kernel
 def _motion2(plan, q, u):
-    motion(zero_lanes(2), plan, q, u)
+    motion(zero_lanes(2), plan, borrowed(q), borrowed(u))
 
 
 @kernel
 def _inward2(plan, q, u, tau, turn):
-    inward_sweep(zero_lanes(2), plan, q, u, tau, turn)
+    inward_sweep(zero_lanes(2), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
 
 
 @kernel
 def _outward2(plan, q, u, udot, rates):
-    outward_sweep(zero_lanes(2), plan, q, u, udot, rates)
+    outward_sweep(zero_lanes(2), plan, borrowed(q), borrowed(u), borrowed(udot), borrowed(rates))
 
 
 @kernel
 def _motion4(plan, q, u):
-    motion(zero_lanes(4), plan, q, u)
+    motion(zero_lanes(4), plan, borrowed(q), borrowed(u))
 
 
 @kernel
 def _inward4(plan, q, u, tau, turn):
-    inward_sweep(zero_lanes(4), plan, q, u, tau, turn)
+    inward_sweep(zero_lanes(4), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
 
 
 @kernel
 def _outward4(plan, q, u, udot, rates):
-    outward_sweep(zero_lanes(4), plan, q, u, udot, rates)
+    outward_sweep(zero_lanes(4), plan, borrowed(q), borrowed(u), borrowed(udot), borrowed(rates))
 
 
 @kernel
 def _motion8(plan, q, u):
-    motion(zero_lanes(8), plan, q, u)
+    motion(zero_lanes(8), plan, borrowed(q), borrowed(u))
 
 
 @kernel
 def _inward8(plan, q, u, tau, turn):
-    inward_sweep(zero_lanes(8), plan, q, u, tau, turn)
+    inward_sweep(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
 
 
 @kernel
 def _outward8(plan, q, u, udot, rates):
-    outward_sweep(zero_lanes(8), plan, q, u, udot, rates)
+    outward_sweep(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(udot), borrowed(rates))
 
 
 # pass 1, 2 and 3 by the number of lanes

@@ -79,7 +79,7 @@ def _subtract(zero, total, first, pull):
     store3(zero, total, first, sub3(load3(zero, total, first), pull))
 
 
-@kernel
+@kernel(inline=True)
 def joint_forces(zero, structure, springs, q, u, tau, total):
     """Write the generalized forces: `tau`, constant torque, spring and damper of every degree of freedom.
 

@@ -225,8 +225,9 @@ def inward_sweep(zero, plan, q, u, tau, turn):
             response = responses[lane * RESPONSE : (lane + 1) * RESPONSE]
             respond(left, right, response, scratch, two)
             combine(left, right, response, left, scratch, two)
-    if not two:
-        blocks[TRANSFER:SIZE] = 0.0
+    if not two and lanes > 1:
+        for i in range(TRANSFER, SIZE):
+            blocks[i] = 0.0
 
 
 @kernel
@@ -266,8 +267,8 @@ def _tile_outward(zero, plan, tile, q, u, udot, rates, two_handles):
     outward(zero, structure, work, load6(zero, loads, 0), load6(zero, loads, 6), two_handles, room)
     _put(zero, room, udot, tile[U_AT], nu)
     if kind[PLAIN]:
-        count = nu * width(zero)
-        rates[tile[Q_AT] : tile[Q_AT] + count] = u[tile[U_AT] : tile[U_AT] + count]
+        for k in range(nu * width(zero)):
+            rates[tile[Q_AT] + k] = u[tile[U_AT] + k]
     else:
         q = _coordinates(zero, plan, tile, kind, q)
         here = _speeds(zero, plan, tile, structure, u)

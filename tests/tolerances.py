@@ -21,7 +21,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "ranks": (1e-12, "all numbers of ranks solve the same equations: only roundings differ"),
     "boundary": (1e-10, "random equations, worse conditioned than those of bodies; both sides by LU"),
     "galilean": (1e-13, "linear velocity enters once, as w x v at the base, and not along the chain"),
-    "lanes": (1e-13, "the same operations; contraction to multiply-add may differ between a double and lanes"),
+    "lanes": (1e-12, "the same operations; sines differ by a rounding of 1e-16, which random systems amplify"),
     "extended": (1e-13, "the sweeps are backward stable; random systems amplify rounding up to a hundredfold"),
     "difference": (
         1e-7,
@@ -68,4 +68,14 @@ TOLERANCE |= {
     "run": (1e-7, "runs with tolerances of 1e-8, or fixed steps as fine"),
     "conserved": (1e-8, "runs with tolerances of 1e-10"),
     "runs on ranks": (1e-11, "the same steps, but sums in another order: rounding, amplified by the motion"),
+}
+
+# Functions of lanes, errors against many digits.
+TOLERANCE |= {
+    "sine": (2.0**-53, "half of it the last rounding below 1, less than the other half that of the term before"),
+    "two sines": (2.0**-52, "two functions, each right to 2^-53 of its largest value"),
+    "last place": (2.0**-52, "one rounding of the result, and a small part of another"),
+    "half a place": (0.51, "in units of the last place: one rounding, and a hundredth of others"),
+    "reduction": (2.0**-80, "pi/2 to 2^-108, at most 2^26 of it, and roundings of numbers below 2^-27"),
+    "angle": (5e-16, "roundings of a sum, a quotient and the result; the quotient's counts twice near pi/8"),
 }

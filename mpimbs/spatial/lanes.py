@@ -153,11 +153,81 @@ def extract(typing_context: Any, value: Any, lane: Any) -> Any:
 
 
 @intrinsic
-def _insert(typing_context: Any, value: Any, lane: Any, number: Any) -> Any:
+def insert(typing_context: Any, value: Any, lane: Any, number: Any) -> Any:
+    """Give the lanes with a double put into one of them."""
+
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.insert_element(args[0], args[2], builder.trunc(args[1], ir.IntType(32)))
 
     return value(value, types.intp, types.float64), lower
+
+
+def _call(builder: Any, name: str, *args: Any) -> Any:
+    """Call the LLVM intrinsic of a name for vectors."""
+    vector = args[0].type
+    function = ir.FunctionType(vector, [vector] * len(args))
+    return builder.call(builder.module.declare_intrinsic(f"llvm.{name}.v{vector.count}f64", (), function), args)
+
+
+@intrinsic
+def _sqrt_lanes(typing_context: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call(builder, "sqrt", args[0])
+
+    return value(value), lower
+
+
+@intrinsic
+def _absolute_lanes(typing_context: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call(builder, "fabs", args[0])
+
+    return value(value), lower
+
+
+@intrinsic
+def _largest_lanes(typing_context: Any, a: Any, b: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call(builder, "maximum", *args)
+
+    return a(a, a), lower
+
+
+@intrinsic
+def copy_sign(typing_context: Any, size: Any, sign: Any) -> Any:
+    """Give the lanes of `size` with the signs of those of `sign`, that of a zero included."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call(builder, "copysign", *args)
+
+    return size(size, size), lower
+
+
+@intrinsic
+def where_less(typing_context: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """Give in each lane `yes` where a < b, else `no`. Any of them may be a double, for all lanes, but not all four."""
+    lanes = next(kind for kind in (a, b, yes, no) if isinstance(kind, Lanes))
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        left, right, first, second = (
+            _as_vector(builder, lanes, kind, value) for kind, value in zip(sig.args, args, strict=True)
+        )
+        return builder.select(builder.fcmp_ordered("<", left, right), first, second)
+
+    return lanes(a, b, yes, no), lower
+
+
+@intrinsic
+def all_between(typing_context: Any, value: Any, low: Any, high: Any) -> Any:
+    """Whether low <= value <= high in every lane, for two doubles; NaN is not."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        above = builder.fcmp_ordered(">=", args[0], _broadcast(builder, args[0].type, args[1]))
+        below = builder.fcmp_ordered("<=", args[0], _broadcast(builder, args[0].type, args[2]))
+        mask = ir.IntType(value.width)
+        return builder.icmp_signed("==", builder.bitcast(builder.and_(above, below), mask), ir.Constant(mask, -1))
+
+    return types.boolean(value, types.float64, types.float64), lower
 
 
 # --- what kernels call ----------------------------------------------------------------------------------------------
@@ -184,37 +254,25 @@ def width(zero: Any) -> int:
 
 
 @functools.singledispatch
-def sine_cosine(angle: Any) -> tuple[Any, Any]:
-    """Sine and cosine of an angle (rad) of type T. Other number types register their own for uncompiled use."""
-    return math.sin(angle), math.cos(angle)
-
-
-@functools.singledispatch
 def square_root(value: Any) -> Any:
     """Square root of a number of type T. Other number types register their own for uncompiled use."""
     return math.sqrt(value)
 
 
-@functools.singledispatch
-def arc_tangent(y: Any, x: Any) -> Any:
-    """Angle (rad) of the point (x, y), both of type T. Other number types register their own for uncompiled use."""
-    return math.atan2(y, x)
-
-
-# `singledispatch` objects are not plain functions, which is what numba resolves: kernels call these.
-def sincos(angle: Any) -> tuple[Any, Any]:
-    """Sine and cosine of an angle (rad) of type T."""
-    return sine_cosine(angle)
-
-
+# A `singledispatch` object is not a plain function, which is what numba resolves: kernels call this.
 def sqrt(value: Any) -> Any:
     """Square root of a number of type T."""
     return square_root(value)
 
 
-def atan2(y: Any, x: Any) -> Any:
-    """Angle (rad) of the point (x, y), both of type T."""
-    return arc_tangent(y, x)
+def absolute(value: Any) -> Any:
+    """Magnitude of a number of type T."""
+    return abs(value)
+
+
+def largest(a: Any, b: Any) -> Any:
+    """Give the larger of two numbers of type T, lane by lane; NaN if one is NaN."""
+    return a if a > b or a != a else b
 
 
 @overload(zero_lanes, prefer_literal=True)
@@ -240,46 +298,22 @@ def _overload_width(zero):
     return lambda zero: count
 
 
-@overload(sincos)
-def _overload_sincos(angle):
-    if isinstance(angle, Lanes):
-
-        def lanes(angle):
-            sine = angle
-            cosine = angle
-            for lane in range(width(angle)):
-                x = extract(angle, lane)
-                sine = _insert(sine, lane, np.sin(x))
-                cosine = _insert(cosine, lane, np.cos(x))
-            return sine, cosine
-
-        return lanes
-    return lambda angle: (np.sin(angle), np.cos(angle))
-
-
 @overload(sqrt)
 def _overload_sqrt(value):
     if isinstance(value, Lanes):
-
-        def lanes(value):
-            root = value
-            for lane in range(width(value)):
-                root = _insert(root, lane, np.sqrt(extract(value, lane)))
-            return root
-
-        return lanes
+        return lambda value: _sqrt_lanes(value)
     return lambda value: np.sqrt(value)
 
 
-@overload(atan2)
-def _overload_atan2(y, x):
-    if isinstance(y, Lanes):
+@overload(absolute)
+def _overload_absolute(value):
+    if isinstance(value, Lanes):
+        return lambda value: _absolute_lanes(value)
+    return lambda value: abs(value)
 
-        def lanes(y, x):
-            angle = y
-            for lane in range(width(y)):
-                angle = _insert(angle, lane, np.arctan2(extract(y, lane), extract(x, lane)))
-            return angle
 
-        return lanes
-    return lambda y, x: np.arctan2(y, x)
+@overload(largest)
+def _overload_largest(a, b):
+    if isinstance(a, Lanes):
+        return lambda a, b: _largest_lanes(a, b)
+    return lambda a, b: a if a > b or a != a else b

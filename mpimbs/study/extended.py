@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mpimbs.model import System
 from mpimbs.spatial.compiler import interpreted
 from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.lanes import arc_tangent, sine_cosine, square_root
+from mpimbs.spatial.lanes import square_root
+from mpimbs.spatial.trigonometry import arc_tangent, sine_cosine
 from mpimbs.sweep.build import build
 from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inverse import inverse_dynamics

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import atan2, load, sqrt, store, width
+from mpimbs.spatial.lanes import load, sqrt, store, width
+from mpimbs.spatial.trigonometry import atan2
 from mpimbs.spatial.vectors import (
     dot3,
     load3,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mpimbs.spatial.axes import add_along
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.inertia import symmetric_times
-from mpimbs.spatial.lanes import load, sincos, store, width
+from mpimbs.spatial.lanes import load, store, width
+from mpimbs.spatial.trigonometry import sincos
 from mpimbs.spatial.vectors import (
     add3,
     add6,

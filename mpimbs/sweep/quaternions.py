@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import load, sqrt, store, width
+from mpimbs.spatial.lanes import absolute, largest, load, sqrt, store, width
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
 
@@ -11,7 +11,7 @@ from mpimbs.sweep.structure import FIRST_Q, TURN
 def make_quaternions_unit(zero, structure, q):
     """Scale every quaternion in `q` [nq] to unit length; return the largest | |quaternion| - 1 | found."""
     w = width(zero)
-    largest = zero
+    deviation = zero
     for step in range(structure.steps.shape[0]):
         if structure.steps[step, TURN] == 4:
             first = structure.steps[step, FIRST_Q]
@@ -20,7 +20,7 @@ def make_quaternions_unit(zero, structure, q):
                 x = load(zero, q, i * w)
                 square = square + x * x
             length = sqrt(square)
-            largest = max(largest, abs(length - 1.0))
+            deviation = largest(deviation, absolute(length - 1.0))
             for i in range(first, first + 4):
                 store(q, i * w, load(zero, q, i * w) / length)
-    return largest
+    return deviation

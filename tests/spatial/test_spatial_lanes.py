@@ -8,11 +8,12 @@ import pytest
 from numba.core.errors import TypingError
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import WIDTHS, atan2, load, native_width, sincos, sqrt, store, width, zero_lanes
+from mpimbs.spatial.lanes import WIDTHS, absolute, largest, load, native_width, sqrt, store, width, zero_lanes
+from mpimbs.spatial.trigonometry import atan2, sincos
 from mpimbs.spatial.vectors import load3, load6, load9, store3, store6, store9
 from tolerances import assert_close
 
-RESULTS = 16
+RESULTS = 18
 
 
 @kernel
@@ -37,6 +38,8 @@ def _compute(zero, a, b, x, out):
     store(out, 13 * w, zero)
     store(out, 14 * w, x * p - q)
     store(out, 15 * w, p / x + 1.0)
+    store(out, 16 * w, absolute(p))
+    store(out, 17 * w, largest(p, q))
     return w
 
 
@@ -60,6 +63,28 @@ def _compute1(a, b, x, out):
     return _compute(0.0, a, b, x, out)
 
 
+@kernel
+def _roots(zero, x, out):
+    for i in range(0, out.shape[0], width(zero)):
+        store(out, i, sqrt(load(zero, x, i)))
+
+
+@kernel
+def _roots2(x, out):
+    _roots(zero_lanes(2), x, out)
+
+
+@kernel
+def _roots4(x, out):
+    _roots(zero_lanes(4), x, out)
+
+
+@kernel
+def _roots8(x, out):
+    _roots(zero_lanes(8), x, out)
+
+
+ROOTS: dict[int, Callable[..., Any]] = {2: _roots2, 4: _roots4, 8: _roots8}
 COMPUTE: dict[int, Callable[..., Any]] = {1: _compute1, 2: _compute2, 4: _compute4, 8: _compute8}
 
 
@@ -70,7 +95,7 @@ def test_operations(w: int) -> None:
     out = np.full(RESULTS * w + 3, np.nan)
     assert COMPUTE[w](a, b, x, out) == w
     rows = [a + b, a - b, a * b, a / b, a + x, x - a, a * x, x / b, -a, np.sin(a), np.cos(a), np.abs(a)]
-    rows += [np.arctan2(a, b), 0 * a, x * a - b, a / x + 1.0]
+    rows += [np.arctan2(a, b), 0 * a, x * a - b, a / x + 1.0, np.abs(a), np.maximum(a, b)]
     assert_close("results", out[: RESULTS * w].reshape(-1, w), rows, "rounding")
     assert np.isnan(out[RESULTS * w :]).all(), "written beyond the end"
 
@@ -82,6 +107,27 @@ def test_lanes_keep_what_is_not_finite() -> None:
     _compute4(a, b, 1.0, out)
     quotient = out[12:16]
     assert np.isposinf(quotient[0]) and np.isnan(quotient[1]) and np.isneginf(quotient[2]) and quotient[3] == 0.5
+
+
+@pytest.mark.parametrize("w", [1, *WIDTHS])
+@pytest.mark.parametrize(("a", "b"), [(np.nan, 1.0), (1.0, np.nan), (-np.inf, np.nan), (np.nan, np.nan)])
+def test_largest_keeps_nan(w: int, a: float, b: float) -> None:
+    """Unlike Python's max, so that a broken state is seen; compiled or not."""
+    out = np.empty(RESULTS * w)
+    COMPUTE[w](np.full(w, a), np.full(w, b), 1.0, out)
+    assert np.isnan(out[17 * w :]).all() and np.isnan(largest(a, b))
+
+
+def test_square_root_is_exact() -> None:
+    """Rounded correctly, in lanes as in doubles, and NaN of negative numbers."""
+    x = np.concatenate(
+        (2.0 ** np.random.default_rng(1).uniform(-1074, 1024, 1003), [0.0, 5e-324, np.inf, -1.0, np.nan])
+    )
+    for w in WIDTHS:
+        found = np.empty(len(x) // w * w)
+        ROOTS[w](x, found)
+        with np.errstate(invalid="ignore"):
+            assert np.array_equal(found, np.sqrt(x[: len(found)]), equal_nan=True)
 
 
 @kernel

@@ -8,7 +8,9 @@ from cases import accelerations, moving_state
 from mpimbs.model import System, system_from
 from mpimbs.spatial.compiler import interpreted
 from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.lanes import atan2, sincos, sqrt
+from mpimbs.spatial.lanes import absolute, sqrt
+from mpimbs.spatial.lanes import largest as larger
+from mpimbs.spatial.trigonometry import atan2, sincos
 from mpimbs.spatial.vectors import quaternion_matrix
 from mpimbs.study.extended import ExtendedSweeps
 from oracles import dense
@@ -52,6 +54,7 @@ def test_functions_of_numbers() -> None:
     ExtendedSweeps(system_from("chain:1"), np.zeros(1), np.zeros(1))
     third = mpf(1) / 3
     assert sincos(third) == (mp.sin(third), mp.cos(third))
+    assert absolute(-third) == third == larger(third, -third)
     assert sqrt(third) == mp.sqrt(third) and atan2(third, -third) == mp.atan2(third, -third)
 
 

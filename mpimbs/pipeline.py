@@ -47,7 +47,7 @@ def _evaluate(zero, rank, q, u, tau, udot, rates):
     else:
         solve(integers(rank, COUPLING), floats(plan, BLOCKS)[0:SIZE], root, floats(plan, HANDLE_LOADS))
     t3 = _now(rank)
-    outward_sweep(zero, plan, q, u, udot, rates)
+    outward_sweep(zero, plan, q, u, tau, udot, rates)
     laps = floats(rank, LAPS)
     laps[0] += t1 - t0
     laps[1] += t2 - t1

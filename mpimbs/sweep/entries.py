@@ -33,8 +33,8 @@ def _inward1(plan, q, u, tau, turn):
 
 
 @kernel
-def _outward1(plan, q, u, udot, rates):
-    outward_sweep(0.0, plan, borrowed(q), borrowed(u), borrowed(udot), borrowed(rates))
+def _outward1(plan, q, u, tau, udot, rates):
+    outward_sweep(0.0, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
 @kernel
@@ -48,8 +48,8 @@ def _inward2(plan, q, u, tau, turn):
 
 
 @kernel
-def _outward2(plan, q, u, udot, rates):
-    outward_sweep(zero_lanes(2), plan, borrowed(q), borrowed(u), borrowed(udot), borrowed(rates))
+def _outward2(plan, q, u, tau, udot, rates):
+    outward_sweep(zero_lanes(2), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
 @kernel
@@ -63,8 +63,8 @@ def _inward4(plan, q, u, tau, turn):
 
 
 @kernel
-def _outward4(plan, q, u, udot, rates):
-    outward_sweep(zero_lanes(4), plan, borrowed(q), borrowed(u), borrowed(udot), borrowed(rates))
+def _outward4(plan, q, u, tau, udot, rates):
+    outward_sweep(zero_lanes(4), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
 @kernel
@@ -78,8 +78,8 @@ def _inward8(plan, q, u, tau, turn):
 
 
 @kernel
-def _outward8(plan, q, u, udot, rates):
-    outward_sweep(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(udot), borrowed(rates))
+def _outward8(plan, q, u, tau, udot, rates):
+    outward_sweep(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
 # pass 1, 2 and 3 by the number of lanes

@@ -104,6 +104,31 @@ def _rows_inward(r, p, e):
     return (a0, a1, a2, l0, l1, l2)
 
 
+@kernel(inline=True)
+def _rows_inward_from_hinge(r, p, e):
+    """`_rows_inward` where row 2 vanishes, as the elimination of a rotation about z leaves it."""
+    l0 = _mix(r[0], e[3], r[3], e[4], r[6], e[5])
+    l1 = _mix(r[1], e[3], r[4], e[4], r[7], e[5])
+    l2 = _mix(r[2], e[3], r[5], e[4], r[8], e[5])
+    a0 = add_row(_mix(r[0], e[0], r[3], e[1], p[1], l2), scale_row(-p[2], l1))
+    a1 = add_row(_mix(r[1], e[0], r[4], e[1], p[2], l0), scale_row(-p[0], l2))
+    a2 = add_row(_mix(r[2], e[0], r[5], e[1], p[0], l1), scale_row(-p[1], l0))
+    return (a0, a1, a2, l0, l1, l2)
+
+
+@kernel(inline=True)
+def _add_outer_rows_of_hinge(e, u, z):
+    """`_add_outer_rows` with -u in place of x, but for row 2, which is not wanted."""
+    return (
+        add_row(e[0], scale_row(-u[0], z)),
+        add_row(e[1], scale_row(-u[1], z)),
+        e[2],
+        add_row(e[3], scale_row(-u[3], z)),
+        add_row(e[4], scale_row(-u[4], z)),
+        add_row(e[5], scale_row(-u[5], z)),
+    )
+
+
 @kernel
 def _transfer(zero, structure, work, block, first):
     """Sweep inward over a chain once more, over what `inward` left: columns of E, of s and of c from `first` on."""
@@ -111,7 +136,22 @@ def _transfer(zero, structure, work, block, first):
     c = zero_row(zero)
     e = unit_rows(zero, first)
     for step in range(structure.steps.shape[0] - 1, -1, -1):
-        for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
+        r = load9(zero, work.place, step * PLACE)
+        p = load3(zero, work.place, step * PLACE + 9)
+        bias = load6(zero, work.bias, step * BIAS)
+        first_u = structure.steps[step, FIRST_U]
+        if structure.steps[step, TURN] == 1 and structure.steps[step, SLIDES] == 0:
+            # a hinge, as below: row 2 of E - U s^T / D vanishes, and so does the turn of its c
+            base = first_u * PIVOT
+            store_row(zero, work.pivot, base + 8 + first, e[2])
+            z = scale_row(load(zero, work.pivot, (base + 6) * n), e[2])
+            c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
+            e = _add_outer_rows_of_hinge(e, load6(zero, work.pivot, base), z)
+            c = add_row(c, add_row(scale_row(bias[0], e[0]), scale_row(bias[1], e[1])))
+            c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
+            e = _rows_inward_from_hinge(r, p, e)
+            continue
+        for d in range(structure.steps[step, LAST_U] - 1, first_u - 1, -1):
             base = d * PIVOT
             axis = structure.axes[d]
             # s = E^T S
@@ -124,10 +164,9 @@ def _transfer(zero, structure, work, block, first):
             e = _add_outer_rows(e, scale6(-1.0, load6(zero, work.pivot, base)), z)
             c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
         # c <- c + E^T c_joint,  E <- X^T E
-        bias = load6(zero, work.bias, step * BIAS)
         c = add_row(c, _mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]))
         c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
-        e = _rows_inward(load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9), e)
+        e = _rows_inward(r, p, e)
     store_row(zero, block, TRANSFER + first, e[0])
     store_row(zero, block, TRANSFER + ROW + first, e[1])
     store_row(zero, block, TRANSFER + 2 * ROW + first, e[2])
@@ -165,7 +204,7 @@ def _clear_junction(zero, junction, slot):
 
 
 @kernel(inline=True)
-def inward(zero, structure, work, tau, block, two_handles):
+def inward(zero, structure, work, tau, load2, block, two_handles):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 
     Leaves U, 1 / D, u and s of every degree of freedom in the workspace, for the outward sweep.
@@ -181,6 +220,8 @@ def inward(zero, structure, work, tau, block, two_handles):
     two_handles : bool
         False for a subchain or tree with nothing outboard; a constant of the caller.
 
+    load2 : 6-tuple
+        Load f2 on handle 2 (N m, N) where it is known already, which p then contains; else zeros.
     block : array [SIZE]
         Written: the handle equations, as in `spatial.handles`; with one handle, I and p only.
     """
@@ -189,10 +230,10 @@ def inward(zero, structure, work, tau, block, two_handles):
     for step in range(structure.steps.shape[0]):
         if structure.steps[step, SINK] >= 0:
             _clear_junction(zero, work.junction, structure.steps[step, SINK])
-    force = (zero, zero, zero, zero, zero, zero)
-    inertia = force + force + force + (zero, zero, zero)
-    no_force = force
-    no_inertia = inertia
+    no_force = (zero, zero, zero, zero, zero, zero)
+    no_inertia = no_force + no_force + no_force + (zero, zero, zero)
+    force = scale6(-1.0, load2)
+    inertia = no_inertia
     for step in range(structure.steps.shape[0] - 1, -1, -1):
         sink = structure.steps[step, SINK]
         if sink >= 0:

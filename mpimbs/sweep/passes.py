@@ -20,10 +20,12 @@ from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relat
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE, TURNING, Springs, Structure, Workspace
 from mpimbs.sweep.tiles import (
+    ALL,
     BIAS_ROOM,
     FIRST_LANE,
     KIND,
     KIND_ITEMS,
+    NOTHING,
     PIVOT_ROOM,
     PLACE_ROOM,
     PLAN_ITEMS,
@@ -180,6 +182,16 @@ def _spread_omegas(plan, turn):
             omegas[3 * lane + 3 + i] = s
 
 
+@kernel(inline=True)
+def _springs(kind):
+    return Springs(floats(kind, STIFFNESS), floats(kind, REST), floats(kind, DAMPING), floats(kind, TORQUE))
+
+
+@kernel(inline=True)
+def _no_load(zero):
+    return (zero, zero, zero, zero, zero, zero)
+
+
 @kernel
 def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
     kind = _kind(plan, tile)
@@ -187,18 +199,17 @@ def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
     work = _work(zero, plan, tile, structure)
     q = _coordinates(zero, plan, tile, kind, q)
     u = _speeds(zero, plan, tile, structure, u)
-    if plan[KEPT] == 0:
+    if plan[KEPT] != ALL:
         joint_places(zero, structure, q, work.place)
     if tau.size > 0:
         tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, floats(plan, TAUS))
     omega = _side_by_side(zero, floats(plan, OMEGAS), tile[FIRST_LANE] * 3, 3, floats(plan, LANE_ROOM))
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
-    springs = Springs(floats(kind, STIFFNESS), floats(kind, REST), floats(kind, DAMPING), floats(kind, TORQUE))
     total = floats(plan, TOTALS)
-    joint_forces(zero, structure, springs, q, u, tau, total)
+    joint_forces(zero, structure, _springs(kind), q, u, tau, total)
     blocks = floats(plan, BLOCKS)
     block = _room(zero, blocks, tile[FIRST_LANE] * SIZE, SIZE, floats(plan, LANE_ROOM))
-    inward(zero, structure, work, total, block, two_handles)
+    inward(zero, structure, work, total, _no_load(zero), block, two_handles)
     _put(zero, block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
 
 
@@ -250,21 +261,39 @@ def _spread_loads(plan):
 
 
 @kernel
-def _tile_outward(zero, plan, tile, q, u, udot, rates, two_handles):
+def _again(zero, plan, tile, q, u, tau, load):
+    """Make again what a tile has not kept from the inward sweep. Where that is all, the load f2 is known by now: the
+    sweep with one handle, which begins with -f2, does."""
+    kind = _kind(plan, tile)
+    structure = _structure(kind)
+    work = _work(zero, plan, tile, structure)
+    q = _coordinates(zero, plan, tile, kind, q)
+    u = _speeds(zero, plan, tile, structure, u)
+    joint_places(zero, structure, q, work.place)
+    omega = _side_by_side(zero, floats(plan, OMEGAS), tile[FIRST_LANE] * 3, 3, floats(plan, LANE_ROOM))
+    velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
+    if plan[KEPT] == NOTHING:
+        if tau.size > 0:
+            tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, floats(plan, TAUS))
+        total = floats(plan, TOTALS)
+        joint_forces(zero, structure, _springs(kind), q, u, tau, total)
+        inward(zero, structure, work, total, load, floats(plan, LANE_ROOM), False)
+
+
+@kernel
+def _tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
     kind = _kind(plan, tile)
     structure = _structure(kind)
     work = _work(zero, plan, tile, structure)
     nu = structure.axes.size
     nq = kind[COORDINATES]
-    here = u
-    if plan[KEPT] == 0:
-        joint_places(zero, structure, _coordinates(zero, plan, tile, kind, q), work.place)
-        here = _speeds(zero, plan, tile, structure, u)
-        omega = _side_by_side(zero, floats(plan, OMEGAS), tile[FIRST_LANE] * 3, 3, floats(plan, LANE_ROOM))
-        velocity_terms(zero, structure, work, here, load3(zero, omega, 0))
     loads = _side_by_side(zero, floats(plan, LOADS), tile[FIRST_LANE] * 12, 12, floats(plan, LANE_ROOM))
+    acceleration = load6(zero, loads, 0)
+    load = load6(zero, loads, 6)
+    if plan[KEPT] != ALL:
+        _again(zero, plan, tile, q, u, tau, load)
     room = _room(zero, udot, tile[U_AT], nu, floats(plan, UDOTS))
-    outward(zero, structure, work, load6(zero, loads, 0), load6(zero, loads, 6), two_handles, room)
+    outward(zero, structure, work, acceleration, load, two_handles and plan[KEPT] != NOTHING, room)
     _put(zero, room, udot, tile[U_AT], nu)
     if kind[PLAIN]:
         for k in range(nu * width(zero)):
@@ -278,7 +307,7 @@ def _tile_outward(zero, plan, tile, q, u, udot, rates, two_handles):
 
 
 @kernel
-def outward_sweep(zero, plan, q, u, udot, rates):
+def outward_sweep(zero, plan, q, u, tau, udot, rates):
     """Pass 3: accelerations [nu] and rates of the coordinates [nq], given (A1, f2) of the subchain in the plan."""
     _spread_loads(plan)
     two = plan[TIP] == 0
@@ -286,6 +315,6 @@ def outward_sweep(zero, plan, q, u, udot, rates):
     for number in range(count):
         tile = _tile(plan, number)
         if width(zero) > 1 and tile[WIDTH] > 1:
-            _tile_outward(zero, plan, tile, q, u, udot, rates, True)
+            _tile_outward(zero, plan, tile, q, u, tau, udot, rates, True)
         else:
-            _tile_outward(0.0, plan, tile, q, u, udot, rates, two or number + 1 < count)
+            _tile_outward(0.0, plan, tile, q, u, tau, udot, rates, two or number + 1 < count)

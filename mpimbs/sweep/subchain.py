@@ -64,6 +64,7 @@ class Subchain:
         self.nq, self.nu = system.sizes(first, last)
         cut = [Tile(first, last - first, 1)] if tiles is None else [t._replace(first=first + t.first) for t in tiles]
         self.tiles = Tiles(system, cut, self.tip, system.has_wrenches(first, last))
+        self._tau = np.zeros(0)
         self._motion, self._inward, self._outward = ENTRIES[self.tiles.width]
 
     @property
@@ -125,13 +126,14 @@ class Subchain:
 
         `tau` [nu] (N m, N) comes on top of the model's own joint forces; an empty array stands for none.
         """
+        self._tau = tau
         self._inward(self.tiles.plan, q, u, tau, turn)
         return self.tiles.block
 
     def outward(self, q: Floats, u: Floats, loads: Floats, udot: Floats, rates: Floats) -> None:
         """Sweep outward with A1 and f2 in `loads` [12]; writes accelerations [nu] and coordinate rates [nq]."""
         self.tiles.handle_loads[:] = loads
-        self._outward(self.tiles.plan, q, u, udot, rates)
+        self._outward(self.tiles.plan, q, u, self._tau, udot, rates)
 
     def set_wrench(self, body: int, wrench: Floats) -> None:
         """Set the external wrench (N m, N) on a body, at its origin, in body frame components [6]."""

@@ -43,9 +43,12 @@ PLAN_ITEMS = (
     *("turn", "handle_loads", "lane_room", "scratch"),
 )
 
-# A subchain whose workspace is at most so large keeps it all from one pass to the next; a larger one keeps the pivots,
-# and makes the rest of a tile again where it needs it (bytes; half of a common second-level cache).
-KEPT_BYTES = 1 << 20
+# What a subchain keeps from one pass to the next: all of its workspace while that is at most so large; the pivots while
+# they are; else nothing. What is not kept is made again, tile by tile (bytes; a second-level cache, and a core's share of
+# a third-level one: memory beyond is slower than the sweep, most of all when every core of a processor reads it).
+ALL, PIVOTS_ONLY, NOTHING = range(3)
+ALL_BYTES = 1 << 20
+PIVOT_BYTES = 1 << 22
 
 
 class Tile(NamedTuple):
@@ -124,14 +127,16 @@ class Tiles:
             row[:PLACE_ROOM] = (kind, w, lane, step, at_q, at_u)
             size[:] = (m * PLACE * w, m * BIAS * w, nu * PIVOT * w, nq * w, nu * w, m * 6 * w * wrenches)
             lane, step, at_q, at_u = lane + w, step + m * w, at_q + nq * w, at_u + nu * w
-        self.kept = bool(8 * sizes[:, :3].sum() <= KEPT_BYTES) or len(tiles) == 1
-        ends = np.cumsum(sizes, axis=0)
-        rows[:, PIVOT_ROOM] = ends[:, 2] - sizes[:, 2]
-        if self.kept:
-            for column, i in ((PLACE_ROOM, 0), (BIAS_ROOM, 1), (Q_ROOM, 3), (U_ROOM, 4)):
+        ends, most = np.cumsum(sizes, axis=0), sizes.max(axis=0)
+        if len(tiles) == 1 or 8 * ends[-1, :3].sum() <= ALL_BYTES:
+            self.kept = ALL
+        else:
+            self.kept = PIVOTS_ONLY if 8 * ends[-1, 2] <= PIVOT_BYTES else NOTHING
+        shared = most.copy()
+        for column, i in ((PLACE_ROOM, 0), (BIAS_ROOM, 1), (PIVOT_ROOM, 2), (Q_ROOM, 3), (U_ROOM, 4)):
+            if self.kept == ALL or (self.kept == PIVOTS_ONLY and i == 2):
                 rows[:, column] = ends[:, i] - sizes[:, i]
-        shared = ends[-1] if self.kept else sizes.max(axis=0)
-        most = sizes.max(axis=0)
+                shared[i] = ends[-1, i]
         self.wrenches = np.zeros(step * 6 * wrenches)
         self.turn, self.handle_loads = np.zeros(TURNING), np.zeros(12)
         blocks = aligned_zeros(lane * SIZE)
@@ -141,10 +146,10 @@ class Tiles:
             "tiles": rows.ravel(),
             "kinds": kinds.table(),
             "tip": int(tip),
-            "kept": int(self.kept),
+            "kept": self.kept,
             "place": aligned_zeros(int(shared[0])),
             "bias": aligned_zeros(int(shared[1])),
-            "pivot": aligned_zeros(int(ends[-1, 2])),
+            "pivot": aligned_zeros(int(shared[2])),
             "junction": aligned_zeros(max(kinds.junctions * JUNCTION, JUNCTION * self.width)),
             "wrench": aligned_zeros(int(most[5])),
             "wrenches": self.wrenches,

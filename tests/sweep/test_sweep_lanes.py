@@ -11,7 +11,7 @@ from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import WIDTHS, store, zero_lanes
-from mpimbs.spatial.vectors import load3, load6
+from mpimbs.spatial.vectors import load3, load6, scale6
 from mpimbs.sweep.build import build
 from mpimbs.sweep.forces import joint_forces, spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
@@ -42,7 +42,7 @@ def _rest(zero, structure, work, q, u, given, motion, udot, rates, pose, loads, 
 @kernel
 def _all(zero, structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
     _start(zero, structure, work, q, u, given, motion)
-    inward(zero, structure, work, tau, block, two)
+    inward(zero, structure, work, tau, scale6(0.0, load6(zero, given, 0)), block, two)
     outward(zero, structure, work, load6(zero, given, 3), load6(zero, given, 9), two, udot)
     _rest(zero, structure, work, q, u, given, motion, udot, rates, pose, loads, forces)
 

@@ -80,7 +80,6 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False) 
             forceinline=inline,
             error_model="numpy",
             no_cfunc_wrapper=True,
-            no_cpython_wrapper=inline,
         )(function)
     finally:
         numba.config.CACHE_DIR = before

@@ -43,7 +43,7 @@ PLAN_ITEMS = (
     *("turn", "handle_loads", "lane_room", "scratch"),
 )
 
-# What a subchain keeps from one pass to the next: all of its workspace while that is at most so large; the pivots while
+# What a subchain keeps from one pass to the next: all of its workspace while it is at most so large; the pivots while
 # they are; else nothing. What is not kept is made again, tile by tile (bytes; a second-level cache, and a core's share of
 # a third-level one: memory beyond is slower than the sweep, most of all when every core of a processor reads it).
 ALL, PIVOTS_ONLY, NOTHING = range(3)

@@ -10,6 +10,7 @@ Examples
 
 from typing import TYPE_CHECKING, Any
 
+from mpimbs.batch import Batch
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import Body, Joint, Loop, System, Wrench, read_system, system_from, write_system
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "Body",
     "Dynamics",
     "InputError",

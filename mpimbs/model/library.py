@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint
+from mpimbs.model.figure import figure
 from mpimbs.model.files import read_system
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
@@ -148,6 +149,7 @@ GENERATORS: dict[str, Generator] = {
     "spatial_chain": Generator(spatial_chain, ("N",), "N equal bodies, axes alternating"),
     "free_chain": Generator(free_chain, ("N",), "N equal bodies, the first of them free"),
     "rope": Generator(rope, ("N",), "N links on spherical joints, held at one end"),
+    "figure": Generator(figure, (), "a human figure of 36 degrees of freedom"),
     "tree": Generator(tree, ("DEPTH", "BRANCHING"), "DEPTH levels, every body with BRANCHING children"),
 }
 

@@ -251,6 +251,11 @@ class System:
         _, bodies, rows = self.segments.expand(lo, hi)
         return any(lo <= k < hi for k in self.wrenches) or any(bodies[row].wrench for row in np.unique(rows))
 
+    def has_loads_of_time(self) -> bool:
+        """Return whether wrenches act on bodies, or functions of time on joints."""
+        driven = self.torque_functions or any(callable(b.joint.torque) for s in self.segments for b in s.bodies)
+        return bool(driven) or self.has_wrenches(0, self.n_bodies)
+
     def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
         """Return a key that is the same for two stretches of bodies only if their columns are, but for `first`."""
         parents, bodies, rows = self.segments.expand(lo, hi)

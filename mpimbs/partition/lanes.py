@@ -33,9 +33,14 @@ def chosen_width(bodies: int, wanted: int | None) -> int:
     InputError
         There are no lanes of that number.
     """
-    if wanted is None:
-        width = native_width()
-        return width if bodies >= width * LEAST else 1
+    if wanted is not None:
+        return width_of(wanted)
+    width = native_width()
+    return width if bodies >= width * LEAST else 1
+
+
+def width_of(wanted: int) -> int:
+    """Check a number of lanes that the user asks for; InputError if there is none such."""
     if wanted not in (1, *WIDTHS):
         raise InputError(f"{wanted} lanes: give one of {', '.join(map(str, (1, *WIDTHS)))} (1 for none)")
     return wanted

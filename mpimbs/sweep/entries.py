@@ -7,7 +7,7 @@ from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed
 from mpimbs.spatial.vectors import load3
 from mpimbs.sweep.motion import joint_places, velocity_terms
-from mpimbs.sweep.passes import inward_sweep, motion, outward_sweep
+from mpimbs.sweep.passes import inward_sweep, motion, outward_sweep, systems_alone
 
 
 @kernel
@@ -82,6 +82,26 @@ def _outward8(plan, q, u, tau, udot, rates):
     outward_sweep(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
+@kernel
+def _alone1(plan, q, u, tau, udot, rates):
+    systems_alone(0.0, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+
+
+@kernel
+def _alone2(plan, q, u, tau, udot, rates):
+    systems_alone(zero_lanes(2), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+
+
+@kernel
+def _alone4(plan, q, u, tau, udot, rates):
+    systems_alone(zero_lanes(4), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+
+
+@kernel
+def _alone8(plan, q, u, tau, udot, rates):
+    systems_alone(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+
+
 # pass 1, 2 and 3 by the number of lanes
 ENTRIES = {
     1: (_motion1, _inward1, _outward1),
@@ -89,3 +109,6 @@ ENTRIES = {
     4: (_motion4, _inward4, _outward4),
     8: (_motion8, _inward8, _outward8),
 }
+
+# all of an evaluation of systems of their own
+SYSTEMS_ALONE = {1: _alone1, 2: _alone2, 4: _alone4, 8: _alone8}

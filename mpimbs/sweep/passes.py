@@ -307,6 +307,21 @@ def _tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
 
 
 @kernel
+def systems_alone(zero, plan, q, u, tau, udot, rates):
+    """All passes for tiles whose lanes are systems of their own, on the world: one tile after the other."""
+    for number in range(_count(plan)):
+        tile = _tile(plan, number)
+        if width(zero) > 1 and tile[WIDTH] > 1:
+            _tile_motion(zero, plan, tile, q, u, False)
+            _tile_inward(zero, plan, tile, q, u, tau, False)
+            _tile_outward(zero, plan, tile, q, u, tau, udot, rates, False)
+        else:
+            _tile_motion(0.0, plan, tile, q, u, False)
+            _tile_inward(0.0, plan, tile, q, u, tau, False)
+            _tile_outward(0.0, plan, tile, q, u, tau, udot, rates, False)
+
+
+@kernel
 def outward_sweep(zero, plan, q, u, tau, udot, rates):
     """Pass 3: accelerations [nu] and rates of the coordinates [nq], given (A1, f2) of the subchain in the plan."""
     _spread_loads(plan)

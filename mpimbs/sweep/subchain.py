@@ -15,7 +15,7 @@ from mpimbs.sweep.forces import spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.motion import poses, relative_motion
 from mpimbs.sweep.structure import BOUNDARY, PLACE, TURNING, Springs, Structure, Workspace, workspace
-from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame
+from mpimbs.sweep.tiles import Tile, boundary_frame, subchain_tiles
 from mpimbs.sweep.totals import totals
 
 Floats = npt.NDArray[np.float64]
@@ -63,7 +63,7 @@ class Subchain:
         self.tip = last == system.n_bodies
         self.nq, self.nu = system.sizes(first, last)
         cut = [Tile(first, last - first, 1)] if tiles is None else [t._replace(first=first + t.first) for t in tiles]
-        self.tiles = Tiles(system, cut, self.tip, system.has_wrenches(first, last))
+        self.tiles = subchain_tiles(system, cut, self.tip, system.has_wrenches(first, last))
         self._tau = np.zeros(0)
         self._motion, self._inward, self._outward = ENTRIES[self.tiles.width]
 

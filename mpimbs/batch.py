@@ -1,0 +1,204 @@
+"""Batches: copies of one system with different states or parameters, evaluated side by side in SIMD lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.errors import InputError
+from mpimbs.model import System
+from mpimbs.parallel.agreement import together
+from mpimbs.partition.lanes import width_of
+from mpimbs.spatial.lanes import native_width
+from mpimbs.sweep.build import Build, build
+from mpimbs.sweep.entries import SYSTEMS_ALONE
+from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.side_by_side import side_by_side
+from mpimbs.sweep.structure import BODY
+from mpimbs.sweep.tiles import Kinds, Tiles
+
+Floats = npt.NDArray[np.float64]
+
+
+class Batch:
+    """Forward dynamics of many copies of a system, chain or tree, as many side by side as the processor has lanes.
+
+    Each rank owns a share of the copies; there is no communication. Vectors given and returned are the rank's own, one
+    row a copy, in the model's order, contiguous.
+
+    Parameters
+    ----------
+    systems : System or sequence of System
+        One for all copies, or one for each: with the same bodies, parents and joint types, but any parameters.
+    copies : int, optional
+        How many, of one system.
+    comm : MPI.Comm, optional
+        The ranks that share the copies; this process alone by default.
+    lanes : int, optional
+        Copies side by side: 1, 2, 4 or 8; as many as the processor has by default.
+    wrenches : bool
+        Whether wrenches on bodies will be given.
+
+    Attributes
+    ----------
+    first, last : int
+        This rank's copies.
+    q, u : array [copies, nq], array [copies, nu]
+        The models' initial states (rad, m, unit quaternions; rad/s, m/s) of this rank's copies.
+
+    Raises
+    ------
+    InputError
+        On all ranks: systems that differ in joints or close loops, wrenches or functions of time in a model (give
+        `tau` and `wrenches` instead), fewer copies than ranks, no such number of lanes.
+    """
+
+    def __init__(
+        self,
+        systems: System | Sequence[System],
+        copies: int | None = None,
+        comm: MPI.Comm | None = None,
+        lanes: int | None = None,
+        wrenches: bool = False,
+    ) -> None:
+        given = MPI.COMM_SELF if comm is None else comm
+        shared = isinstance(systems, System)
+        all_systems = [systems] if isinstance(systems, System) else list(systems)
+        number = (1 if copies is None else copies) if shared else len(all_systems)
+        width = together(given, lambda: _checked(all_systems, copies, number, given.size, lanes))
+        self.first, self.last = (number * rank // given.size for rank in (given.rank, given.rank + 1))
+        count = self.last - self.first
+        mine = [all_systems[0]] if shared else all_systems[self.first : self.last]
+        columns = [system.columns() for system in mine]
+        self.n_bodies, self.nq, self.nu = mine[0].n_bodies, mine[0].nq, mine[0].nu
+        self.q = np.array(np.broadcast_to([c.q for c in columns], (count, self.nq)))
+        self.u = np.array(np.broadcast_to([c.u for c in columns], (count, self.nu)))
+        self._made = [build(c) for c in columns]
+        reference = self._made[0].structure
+        width = min(width, 1 << (count.bit_length() - 1))  # fewer copies than lanes
+
+        def check() -> None:
+            for k, made in enumerate(self._made):
+                s = made.structure
+                same = np.array_equal(np.delete(s.steps, BODY, 1), np.delete(reference.steps, BODY, 1))
+                if not (same and np.array_equal(s.axes, reference.axes)):
+                    raise InputError(
+                        f"system {self.first + k} of the batch has other joints or parents than system {self.first}: "
+                        "a batch takes copies that differ in numbers only"
+                    )
+
+        together(given, check)
+        self._tiles = self._make_tiles(count, width, wrenches)
+        self._tiles.loads.reshape(-1, 12)[:, 3:6] = -np.asarray(all_systems[0].gravity)
+        self._none = np.zeros(0)
+        self._evaluate = SYSTEMS_ALONE[self._tiles.width]
+
+    def _make_tiles(self, count: int, width: int, wrenches: bool) -> Tiles:
+        kinds = Kinds()
+        found: dict[int, int] = {}
+        chosen = []
+        for start in range(0, count, width):
+            lane = min(start, count - width)  # the last tile may take copies a second time
+            key = 0 if len(self._made) == 1 else lane
+            if key not in found:
+                pieces: list[Build] = self._made * width if len(self._made) == 1 else self._made[lane : lane + width]
+                found[key] = kinds.add(side_by_side(pieces) if width > 1 else pieces[0], self.nq, width)
+            chosen.append((found[key], width, lane))
+        return Tiles(kinds, chosen, tip=True, wrenches=wrenches, joined=False)
+
+    @property
+    def copies(self) -> int:
+        """Number of this rank's copies."""
+        return self.last - self.first
+
+    @property
+    def lanes(self) -> int:
+        """Number of copies that are evaluated side by side."""
+        return self._tiles.width
+
+    def derivative(
+        self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None, wrench: Floats | None = None
+    ) -> None:
+        """Evaluate the state derivative of every copy.
+
+        Parameters
+        ----------
+        q, u : array [copies, nq], array [copies, nu]
+            Coordinates (rad, m, quaternions) and generalized speeds (rad/s, m/s).
+        udot, rates : array [copies, nu], array [copies, nq]
+            Written: generalized accelerations and rates of the coordinates.
+        tau : array [copies, nu], optional
+            Generalized forces (N m, N) on top of the models'.
+        wrench : array [copies, n_bodies, 6], optional
+            External wrench on each body at its origin, body frame components, moment first (N m, N); the last given
+            ones act on.
+
+        Raises
+        ------
+        InputError
+            An array of another shape, or not contiguous; or wrenches where the batch was made without.
+        """
+        for name, array, size in (
+            ("q", q, self.nq),
+            ("u", u, self.nu),
+            ("udot", udot, self.nu),
+            ("rates", rates, self.nq),
+        ):
+            _check_shape(name, array, (self.copies, size))
+        if tau is not None:
+            _check_shape("tau", tau, (self.copies, self.nu))
+        if wrench is not None:
+            self._set_wrenches(wrench)
+        given = self._none if tau is None else tau.reshape(-1)
+        self._evaluate(self._tiles.plan, q.reshape(-1), u.reshape(-1), given, udot.reshape(-1), rates.reshape(-1))
+
+    def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, wrench: Floats | None = None) -> Floats:
+        """Give the generalized accelerations [copies, nu]; arguments as in `derivative`."""
+        udot, rates = np.empty((self.copies, self.nu)), np.empty((self.copies, self.nq))
+        self.derivative(q, u, udot, rates, tau, wrench)
+        return udot
+
+    def make_unit(self, q: Floats) -> None:
+        """Scale every quaternion in `q` [copies, nq] to unit length, as is due after a step of an integrator."""
+        for k in range(self.copies):
+            make_quaternions_unit(0.0, self._made[0].structure, q[k])
+
+    def _set_wrenches(self, wrench: Floats) -> None:
+        if not self._tiles.wrenches.size:
+            raise InputError("wrenches are given to a batch that was made without: make it with wrenches=True")
+        _check_shape("wrench", wrench, (self.copies, self.n_bodies, 6))
+        steps = self._tiles.wrenches.reshape(self.copies, -1, 2, 3)
+        for k in range(self.copies):
+            made = self._made[k % len(self._made)]
+            steps[k, made.body_step] = wrench[k].reshape(-1, 2, 3) @ made.body_frame
+
+
+def _checked(systems: list[System], copies: int | None, number: int, ranks: int, lanes: int | None) -> int:
+    """Check what is known before the systems are made ready; give the number of lanes."""
+    if not systems or number < ranks or (copies is not None and copies != number):
+        raise InputError(
+            f"a batch of {number if copies is None else copies} copies of {len(systems)} systems on {ranks} ranks: "
+            "give one system and a number of copies, or one system for each; every rank needs one at least"
+        )
+    for k, system in enumerate(systems):
+        system.validate()
+        if system.loops:
+            raise InputError(f"system {k} of the batch ('{system.name}') closes a loop: batches take chains and trees")
+        if system.has_loads_of_time():
+            raise InputError(
+                f"system {k} of the batch ('{system.name}') has wrenches or functions of time: give them to each "
+                "evaluation, as tau and wrench"
+            )
+        if system.gravity != systems[0].gravity:
+            raise InputError(f"system {k} of the batch has another gravity than the first: make a batch of each")
+    return native_width() if lanes is None else width_of(lanes)
+
+
+def _check_shape(name: str, array: Floats, shape: tuple[int, ...]) -> None:
+    if array.shape != shape or array.dtype != np.float64 or not array.flags.c_contiguous:
+        raise InputError(
+            f"{name} must be a contiguous array of float64 of shape {shape}, got {array.dtype} of shape {array.shape}"
+        )

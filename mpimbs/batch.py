@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.parallel.agreement import together
+from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.partition.lanes import width_of
 from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.build import Build, build
@@ -74,8 +74,8 @@ class Batch:
         mine = [all_systems[0]] if shared else all_systems[self.first : self.last]
         columns = [system.columns() for system in mine]
         self.n_bodies, self.nq, self.nu = mine[0].n_bodies, mine[0].nq, mine[0].nu
-        self.q = np.array(np.broadcast_to([c.q for c in columns], (count, self.nq)))
-        self.u = np.array(np.broadcast_to([c.u for c in columns], (count, self.nu)))
+        self.q = np.broadcast_to([c.q for c in columns], (count, self.nq)).copy(order="C")
+        self.u = np.broadcast_to([c.u for c in columns], (count, self.nu)).copy(order="C")
         self._made = [build(c) for c in columns]
         reference = self._made[0].structure
         width = min(width, 1 << (count.bit_length() - 1))  # fewer copies than lanes
@@ -118,6 +118,10 @@ class Batch:
     def lanes(self) -> int:
         """Number of copies that are evaluated side by side."""
         return self._tiles.width
+
+    def compile(self, comm: MPI.Comm) -> None:
+        """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call."""
+        first_on_node(comm, lambda: self.derivative(self.q, self.u, np.empty_like(self.u), np.empty_like(self.q)))
 
     def derivative(
         self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None, wrench: Floats | None = None

@@ -109,16 +109,23 @@ def acceleration(comm: MPI.Comm, model: str, state: Path | None, output: Path, f
 @_coupling_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
+@click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
 @click.option("--peers", is_flag=True, help="Compare with other programs too, on 1 rank: Pinocchio, Drake.")
 @click.pass_obj
-def bench(comm: MPI.Comm, model: str, as_json: bool, peers: bool, seconds: float, **settings: Any) -> None:
+def bench(
+    comm: MPI.Comm, model: str, as_json: bool, peers: bool, batch: int | None, seconds: float, **settings: Any
+) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
     from mpimbs.study.bench import bench as measure
+    from mpimbs.study.bench import bench_batch, report
     from mpimbs.study.peers import compare, sentences
 
     system = _read(comm, model)
     compared = compare(system, seconds, comm=comm) if peers else {}
-    figures = measure(system, comm, seconds=seconds, **settings)
+    if batch is None:
+        figures = measure(system, comm, seconds=seconds, **settings)
+    else:
+        figures = bench_batch(system, batch, comm, seconds, settings["lanes"])
     if peers:
         figures["peers"] = compared
     if comm.rank > 0:
@@ -126,12 +133,7 @@ def bench(comm: MPI.Comm, model: str, as_json: bool, peers: bool, seconds: float
     if as_json:
         click.echo(json.dumps(figures))
         return
-    click.echo(
-        f"{figures['system']}: {figures['n']} bodies, {figures['ranks']} ranks, {figures['coupling']}: "
-        f"{figures['us_min']:.4g} us (median {figures['us_median']:.4g}), {figures['ns_per_body_min']:.4g} ns per body"
-    )
-    click.echo("mean us by phase: " + ", ".join(f"{name} {value:.4g}" for name, value in figures["phases"].items()))
-    for line in sentences(compared):
+    for line in report(figures) + sentences(compared):
         click.echo(line)
     if comm.size > (os.cpu_count() or 1):
         click.echo(f"{comm.size} ranks share {os.cpu_count()} cores: these times say nothing about speed-up")

@@ -109,6 +109,8 @@ class Dynamics:
     ) -> None:
         """Evaluate the state derivative [design, section 2].
 
+        Arrays are contiguous and of doubles: compiled code reads them by address.
+
         Parameters
         ----------
         t : float
@@ -144,7 +146,9 @@ class Dynamics:
             raise failure
 
     def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
-        """Give the generalized accelerations [nu]; arguments as in `derivative`."""
+        """Give the generalized accelerations [nu]; arguments as in `derivative`, or what numpy makes arrays of."""
+        q, u = _contiguous(q), _contiguous(u)
+        tau = None if tau is None else _contiguous(tau)
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)
         self.derivative(t, q, u, udot, rates, tau)
         return udot
@@ -166,6 +170,7 @@ class Dynamics:
 
         The same on every rank; see `Subchain.energy_and_momentum`.
         """
+        q, u = _contiguous(q), _contiguous(u)
         boundary = self._boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
         self.comm.Allreduce(MPI.IN_PLACE, mine)
@@ -173,6 +178,7 @@ class Dynamics:
 
     def poses(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give the poses of this rank's bodies: rotations [n, 3, 3], positions [n, 3] (m); see `body_poses`."""
+        q, u = _contiguous(q), _contiguous(u)
         return self.subchain.body_poses(q, self._boundary_motion(q, u))
 
     def _boundary_motion(self, q: Floats, u: Floats) -> Floats:
@@ -198,11 +204,11 @@ class Dynamics:
 
     def compile(self) -> None:
         """Compile, or load from the cache, what this run calls, first on one rank of every node; all ranks call."""
-        lanes = self.comm.allreduce(self.lanes, MPI.MAX)
+        widths = sorted(set(self.comm.allgather(self.lanes)))  # ranks of few bodies have others
         staged = self.comm.allreduce(self._external.any, MPI.LOR)
 
         def action() -> None:
-            for width in {lanes, self.lanes}:
+            for width in widths:
                 compile_kernels(width, staged)
 
         first_on_node(self.comm, action)
@@ -221,6 +227,11 @@ class Dynamics:
     def close(self) -> None:
         """Free the communicator; all ranks call."""
         self.comm.Free()
+
+
+def _contiguous(values: npt.ArrayLike) -> Floats:
+    """Give an array as compiled code reads it: doubles, one after the other."""
+    return np.ascontiguousarray(values, dtype=np.float64)
 
 
 def _cut(

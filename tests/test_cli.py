@@ -14,10 +14,12 @@ from mpi4py import MPI
 
 import mpimbs.cli
 import mpimbs.simulation.state
+from cases import moving_state
 from mpi_helpers import parallel_assert
 from mpimbs.errors import InputError
 from mpimbs.model import read_system, system_from
 from mpimbs.simulation.state import read_state
+from mpimbs.spatial.lanes import native_width
 from oracles.dense import dense_accelerations
 from tolerances import assert_close
 
@@ -239,6 +241,10 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "acceleration @/model.toml -o @/out.npz --state @/none.npz": ("@/none.npz: there is no such file; give an .npz",),
     "acceleration @/model.toml -o @/out.npz --state @": ("@: is not a readable .npz file",),
     "acceleration @/model.toml -o @/out.npz --state @/model.toml": ("is not a readable .npz file", "numpy.savez"),
+    "acceleration @/model.toml -o @/out.npz --lanes 3": ("3 lanes: give one of 1, 2, 4, 8",),
+    "run @/model.toml -o @/out.h5 --t-end 1 --lanes 0": ("0 lanes: give one of 1, 2, 4, 8",),
+    "bench @/model.toml --lanes -8": ("-8 lanes: give one of 1, 2, 4, 8",),
+    "bench @/model.toml --lanes many": ("'--lanes'", "'many'"),
     "bench @/model.toml --coupling none": ("unknown coupling 'none'",),
     "bench @/model.toml --seconds nan": ("seconds",),
 }  # fmt: skip
@@ -425,6 +431,26 @@ def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path,
     assert not (folder / "udot.part").exists()
     if given == "rounded quaternions":
         assert_close("quaternions read", read_state(folder / "state.npz", system).q, state["q"], "rounding")
+
+
+def test_lanes(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """Lanes change roundings and nothing else."""
+    system = system_from("rope:200")
+    if comm.rank == 0:
+        q, u, tau = moving_state(system)
+        savez(folder / "state.npz", q=q, u=u, tau=tau)
+    comm.Barrier()
+    many = native_width()
+    for lanes in (1, many):
+        found = call(f"acceleration rope:200 --state @/state.npz -o @/udot{lanes} --lanes {lanes}")
+        assert (found.code, found.err) == (0, "")
+        found = call(f"run rope:200 --t-end 0.02 --every 0.01 -o @/run{lanes}.h5 --lanes {lanes}")
+        assert (found.code, found.err) == (0, "")
+    with np.load(folder / "udot1") as one, np.load(folder / f"udot{many}") as other:
+        assert_close("udot", other["udot"], one["udot"], "ranks")
+    with h5py.File(folder / "run1.h5") as one, h5py.File(folder / f"run{many}.h5") as other:
+        for name in ("q", "u"):
+            assert_close(name, other[name][:], one[name][:], "runs on ranks")
 
 
 def test_bench(comm: MPI.Comm, call: Callable[[str], Call]) -> None:

@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import GENERATORS, accelerations, mixed_chain, moving_state
+from cases import GENERATORS, accelerations, mixed_chain, moving_state, typed_chain
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import Joint, System, system_from
 from mpimbs.parallel.gather import Gather
+from mpimbs.spatial.lanes import native_width
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
 from tolerances import assert_close
 
 SIZES = (7, 16, 63, 256, 1024)
+NATIVE = native_width()
 
 
 def case(kind: str, n: int, seed: int = 0) -> tuple[System, Array, Array, Array]:
@@ -31,7 +33,7 @@ def case(kind: str, n: int, seed: int = 0) -> tuple[System, Array, Array, Array]
 
 
 @contextmanager
-def distributed(system: System, comm: MPI.Comm, **options: float) -> Iterator[tuple[Dynamics, slice, slice]]:
+def distributed(system: System, comm: MPI.Comm, **options: float | None) -> Iterator[tuple[Dynamics, slice, slice]]:
     """Dynamics over the ranks, and this rank's parts of q and of u."""
     with closing(Dynamics(system, comm, **options)) as dynamics:  # type: ignore[arg-type]
         yield dynamics, dynamics.gather_q.part, dynamics.gather_u.part
@@ -83,6 +85,50 @@ def test_cuts_do_not_matter(comm: MPI.Comm, ratio: float) -> None:
         assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
 
 
+PERIODIC = ("spherical", "revolute", "helical")  # joints that repeat: for lanes
+
+
+@pytest.mark.parametrize("lanes", [None, 1, NATIVE])
+@pytest.mark.parametrize("kind", [*GENERATORS, "periodic"])
+def test_lanes_on_ranks_agree_with_one_lane(comm: MPI.Comm, kind: str, lanes: int | None) -> None:
+    """Ranks cut at multiples of the lanes, wherever they sweep in lanes."""
+    n = 300
+    if kind == "periodic":
+        system = typed_chain(PERIODIC * (n // 3), 0)
+        q, u, tau = moving_state(system)
+    else:
+        system, q, u, tau = case(kind, n)
+    udot, rates = np.empty(system.nu), np.empty(system.nq)
+    with closing(Dynamics(system, lanes=1)) as alone:
+        alone.derivative(0.0, q, u, udot, rates, tau)
+    with distributed(system, comm, lanes=lanes) as (dynamics, mine, ours):
+        got, got_rates = np.full(ours.stop - ours.start, np.nan), np.full(mine.stop - mine.start, np.nan)
+        for _ in range(2):
+            dynamics.derivative(0.0, q[mine], u[ours], got, got_rates, tau[ours])
+        width, cuts = dynamics.lanes, dynamics.cuts
+    parallel_assert(width == (lanes or NATIVE), f"{width} lanes", comm)
+    assert not (cuts[1:-1] % width).any(), f"cuts at {cuts}"
+    assert_close("accelerations", got, udot[ours], "ranks", scale=np.abs(udot).max(), comm=comm)
+    assert_close("coordinate rates", got_rates, rates[mine], "lanes", scale=np.abs(rates).max(), comm=comm)
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["one call", "phases"])
+@pytest.mark.parametrize("ratio", [0.02, 100.0])
+def test_ranks_with_lanes_and_without(comm: MPI.Comm, ratio: float, staged: bool) -> None:
+    """A few bodies are swept as one piece beside ranks in lanes, and where a wrench acts in phases beside one call."""
+    system, q, u, tau = case("rope", 400)
+    if staged:
+        system.add_wrench("link400", force=lambda t: (1.0, t, 2.0), frame="world")
+    with closing(Dynamics(system, lanes=1)) as alone:
+        reference = alone.accelerations(q, u, tau, 0.5)
+    with distributed(system, comm, lanes=NATIVE, tip_ratio=ratio) as (dynamics, mine, ours):
+        widths = comm.allgather(dynamics.lanes)
+        dynamics.compile()
+        got = dynamics.accelerations(q[mine], u[ours], tau[ours], 0.5)
+    assert comm.size == 1 or set(widths) == {1, NATIVE}, f"{widths} lanes of {np.diff(dynamics.cuts)} bodies"
+    assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
+
+
 @pytest.mark.parametrize("frame", ["body", "world"])
 def test_loads_from_outside(comm: MPI.Comm, frame: str) -> None:
     """Wrenches, also in world components far from the root, and prescribed torques act on the rank that owns the
@@ -98,6 +144,19 @@ def test_loads_from_outside(comm: MPI.Comm, frame: str) -> None:
     with distributed(system, comm) as (dynamics, mine, ours):
         got = dynamics.accelerations(q[mine], u[ours], tau[ours], 0.7)
     assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize("lanes", [1, NATIVE])
+def test_any_arrays(comm: MPI.Comm, lanes: int) -> None:
+    """Integers, parts of larger arrays and lists mean what they say; compiled code reads doubles by address."""
+    system = system_from("chain:140")
+    q, u = np.arange(140) % 3, np.arange(140) % 5 - 2
+    with distributed(system, comm, lanes=lanes) as (dynamics, mine, ours):
+        plain = q[mine].astype(float), u[ours].astype(float)
+        strided = np.stack([q[mine], -q[mine]], axis=1) * 1.0
+        for got in ((q[mine], u[ours]), (strided[:, 0], plain[1]), (plain[0].tolist(), u[ours].tolist())):
+            for ask in (dynamics.accelerations, dynamics.energy_and_momentum, lambda *state: dynamics.poses(*state)[1]):
+                assert_close("results", ask(*got), ask(*plain), "exact", comm=comm)
 
 
 @pytest.mark.parametrize("kind", ["rope", "mixed"])
@@ -187,9 +246,10 @@ def massless() -> System:
         (massless, {}, "ghost"),
         (lambda: system_from("chain:4"), {"coupling": "none"}, "unknown coupling 'none'; choose one of: .*dcae"),
         (lambda: system_from("chain:40"), {"tip_ratio": -1.0}, "tip ratio"),
+        (lambda: system_from("chain:40"), {"lanes": 3}, "3 lanes: give one of 1, 2, 4, 8"),
         (System, {}, "bod"),
     ],
-    ids=["loop", "massless", "coupling", "ratio", "empty"],
+    ids=["loop", "massless", "coupling", "ratio", "lanes", "empty"],
 )
 def test_bad_input(comm: MPI.Comm, make: object, options: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):

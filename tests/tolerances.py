@@ -22,6 +22,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "boundary": (1e-10, "random equations, worse conditioned than those of bodies; both sides by LU"),
     "galilean": (1e-13, "linear velocity enters once, as w x v at the base, and not along the chain"),
     "lanes": (1e-12, "the same operations; sines differ by a rounding of 1e-16, which random systems amplify"),
+    "lanes joined": (1e-12, "the same equations in another order: the lanes are swept apart and joined, as ranks are"),
     "extended": (1e-13, "the sweeps are backward stable; random systems amplify rounding up to a hundredfold"),
     "difference": (
         1e-7,

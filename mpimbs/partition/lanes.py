@@ -16,8 +16,6 @@ Integers = npt.NDArray[np.int64]
 LEAST = 4
 MOST = 128
 
-_TRIED = 32  # lengths of a lane that are tried where the joints differ from body to body
-
 
 def chosen_width(bodies: int, wanted: int | None) -> int:
     """Choose the number of lanes for so many bodies of a rank.
@@ -69,7 +67,7 @@ def cut_tiles(patterns: Integers, width: int, least: int = LEAST, most: int = MO
     at = 0
     while width > 1 and n - at >= width * least:
         count = -(-(n - at) // (width * most))  # tiles that the rest takes
-        longest = (n - at) // (width * count)
+        longest = max((n - at) // (width * count), least)
         shift, length = _next_tile(patterns[at : at + 4 * width * most], width, longest, least)
         at += shift
         if length:
@@ -83,16 +81,21 @@ def cut_tiles(patterns: Integers, width: int, least: int = LEAST, most: int = MO
 
 
 def _next_tile(patterns: Integers, width: int, longest: int, least: int) -> tuple[int, int]:
-    """Where the next tile may begin and its length of a lane; length 0 and how far to go on if there is none."""
+    """Where the next tile may begin and its length of a lane; length 0 and how far to go on if there is none.
+
+    Of all tiles the longest one of those that begin first.
+    """
     if _repeats(patterns[: width * longest], longest):
         return 0, longest
     best = (len(patterns) - width * least + 1, 0)
-    for length in range(longest, max(least, longest - _TRIED) - 1, -1):
+    for length in range(longest, least - 1, -1):
         differs = np.concatenate([[0], np.cumsum(patterns[length:] != patterns[:-length])])
         span = (width - 1) * length
         good = np.flatnonzero(differs[span:] == differs[: len(differs) - span])
         if len(good) and good[0] < best[0]:
             best = (int(good[0]), length)
+            if best[0] == 0:
+                break
     return best
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.batch import Batch
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
+
+_TRIALS = 5
+_SHARE = 0.3  # of the time, for the same without lanes
 
 
 def bench(
@@ -24,7 +30,7 @@ def bench(
     """Time one evaluation of forward dynamics at a moving state; all ranks call together.
 
     Speeds are u_k = 0.1 sin(k), so that the velocity terms are at work. An evaluation begins when the last rank is
-    ready and ends when the slowest one is done.
+    ready and ends when the slowest one is done. Where it runs in lanes it takes turns with the same without.
 
     Parameters
     ----------
@@ -39,47 +45,182 @@ def bench(
     Returns
     -------
     dict
-        ranks, n (bodies), dof, repetitions, us_min, us_median, ns_per_body_min, and phases: mean time per evaluation of
-        the slowest rank in each phase (us).
+        ranks, lanes, n (bodies), dof, repetitions, us_min, us_median, ns_per_body_min, phases: mean time per evaluation
+        of the slowest rank in each phase (us); and where lanes are used, scalar: us_min, us_median, ratio of the minima
+        without lanes, difference of the accelerations relative to the largest.
 
     Raises
     ------
     InputError
         On all ranks, as `Dynamics`.
     """
-    if not 0.0 <= seconds < np.inf:
-        raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give --seconds")
-    dynamics = Dynamics(system, comm, coupling, tip_ratio, lanes)
-    dynamics.compile()
-    own = dynamics.comm
-    q = dynamics.subchain.q
-    u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
-    udot, rates = np.empty(len(u)), np.empty(len(q))
-
-    def once() -> float:
-        own.Barrier()
-        began = time.perf_counter()
-        dynamics.derivative(0.0, q, u, udot, rates)
-        return time.perf_counter() - began
-
-    trial = own.allreduce(min(once() for _ in range(5)), MPI.MAX)
-    count = int(np.clip(seconds / max(trial, 1e-7), 10, 100_000))
-    before = dynamics.seconds()
-    laps = np.array([once() for _ in range(count)])
-    own.Allreduce(MPI.IN_PLACE, laps, MPI.MAX)
+    _check(seconds)
+    rows = {"used": Dynamics(system, comm, coupling, tip_ratio, lanes)}
+    used = rows["used"]
+    if used.comm.allreduce(used.lanes, MPI.MAX) > 1:
+        rows["scalar"] = Dynamics(system, comm, coupling, tip_ratio, 1)
+    calls, accelerations = {}, {}
+    for name, dynamics in rows.items():
+        dynamics.compile()
+        calls[name], accelerations[name] = _evaluation(system, dynamics)
+    laps = _take_turns(used.comm, calls, seconds)
+    for dynamics in rows.values():
+        dynamics.timed = True
+    before = used.seconds()
+    again = _laps(used.comm, calls["used"], max(10, len(laps["used"]) // 10))
     phases = {
-        name: 1e6 * own.allreduce((value - before[name]) / count, MPI.MAX) for name, value in dynamics.seconds().items()
+        name: 1e6 * used.comm.allreduce((value - before[name]) / len(again), MPI.MAX)
+        for name, value in used.seconds().items()
     }
-    dynamics.close()
-    return {
+    figures = {
         "system": system.name,
         "coupling": coupling,
         "ranks": comm.size,
+        "lanes": used.comm.allreduce(used.lanes, MPI.MAX),
         "n": system.n_bodies,
         "dof": system.nu,
-        "repetitions": count,
-        "us_min": 1e6 * float(laps.min()),
-        "us_median": 1e6 * float(np.median(laps)),
-        "ns_per_body_min": 1e9 * float(laps.min()) / system.n_bodies,
+        "repetitions": len(laps["used"]),
+        **_summary(laps["used"]),
+        "ns_per_body_min": 1e9 * float(laps["used"].min()) / system.n_bodies,
         "phases": phases,
     }
+    if "scalar" in rows:
+        apart = used.gather_u(accelerations["used"])
+        apart = None if apart is None else apart.copy()
+        together = rows["scalar"].gather_u(accelerations["scalar"])
+        scalar = _summary(laps["scalar"])
+        figures["scalar"] = {**scalar, "ratio": scalar["us_min"] / figures["us_min"]}
+        if apart is not None and together is not None:
+            figures["scalar"]["difference"] = float(np.abs(apart - together).max() / np.abs(together).max())
+    for dynamics in rows.values():
+        dynamics.close()
+    return figures
+
+
+def bench_batch(
+    system: System, copies: int, comm: MPI.Comm, seconds: float = 1.0, lanes: int | None = None
+) -> dict[str, Any]:
+    """Time an evaluation of a batch of copies in different states, and the same one copy after the other.
+
+    Parameters
+    ----------
+    system : System
+    copies : int
+        Copies on all ranks together.
+    comm : MPI.Comm
+    seconds, lanes : optional
+        See `bench` and `Batch`.
+
+    Returns
+    -------
+    dict
+        ranks, lanes, n, dof, copies, repetitions, us_min, us_median, us_per_copy_min; one_after_the_other: us_min,
+        us_median, ratio of the minima, difference of the accelerations relative to the largest.
+
+    Raises
+    ------
+    InputError
+        On all ranks, as `Batch`.
+    """
+    _check(seconds)
+    batches = {"used": Batch(system, copies, comm, lanes), "scalar": Batch(system, copies, comm, 1)}
+    own = comm.Dup()
+    calls: dict[str, Callable[[], None]] = {}
+    accelerations = {}
+    for name, batch in batches.items():
+        batch.compile(own)
+        phase = np.arange(batch.first, batch.last)[:, None]
+        u = 0.1 * np.sin(np.arange(system.nu) + phase)
+        accelerations[name] = udot = np.empty_like(u)
+        rates = np.empty_like(batch.q)
+        calls[name] = functools.partial(batch.derivative, batch.q, u, udot, rates)
+        calls[name]()
+    apart = np.abs(accelerations["used"] - accelerations["scalar"]).max()
+    difference = own.allreduce(float(apart / np.abs(accelerations["scalar"]).max()), MPI.MAX)
+    laps = _take_turns(own, calls, seconds)
+    used, scalar = _summary(laps["used"]), _summary(laps["scalar"])
+    own.Free()
+    return {
+        "system": system.name,
+        "ranks": comm.size,
+        "lanes": batches["used"].lanes,
+        "n": system.n_bodies,
+        "dof": system.nu,
+        "copies": copies,
+        "repetitions": len(laps["used"]),
+        **used,
+        "us_per_copy_min": used["us_min"] / copies,
+        "one_after_the_other": {**scalar, "ratio": scalar["us_min"] / used["us_min"], "difference": difference},
+    }
+
+
+def _check(seconds: float) -> None:
+    if not 0.0 <= seconds < np.inf:
+        raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give --seconds")
+
+
+def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], None], np.ndarray]:
+    """An evaluation at a moving state, not timed by phases, and where it writes the accelerations."""
+    q = dynamics.subchain.q
+    u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
+    udot, rates = np.empty(len(u)), np.empty(len(q))
+    dynamics.timed = False
+    return lambda: dynamics.derivative(0.0, q, u, udot, rates), udot
+
+
+def _laps(comm: MPI.Comm, call: Callable[[], None], count: int) -> np.ndarray:
+    """Times (s) of so many calls, each that of the slowest rank."""
+    clock = time.perf_counter
+    laps = np.empty(count)
+    for k in range(count):
+        comm.Barrier()
+        began = clock()
+        call()
+        laps[k] = clock() - began
+    comm.Allreduce(MPI.IN_PLACE, laps, MPI.MAX)
+    return laps
+
+
+def _take_turns(comm: MPI.Comm, calls: dict[str, Callable[[], None]], seconds: float) -> dict[str, np.ndarray]:
+    """Times (s) of the calls "used" and "scalar", in rounds of both, so that a slow moment meets both."""
+    trial = {name: float(_laps(comm, call, _TRIALS).min()) for name, call in calls.items()}
+    share = {"used": 1.0 - _SHARE * (len(calls) - 1), "scalar": _SHARE}
+    rounds = 10
+    count = {
+        name: int(np.clip(share[name] * seconds / rounds / max(took, 1e-7), 1, 10_000)) for name, took in trial.items()
+    }
+    found: dict[str, list[np.ndarray]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            call()  # brings its arrays into the caches
+            found[name].append(_laps(comm, call, count[name]))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def _summary(laps: np.ndarray) -> dict[str, float]:
+    return {"us_min": 1e6 * float(laps.min()), "us_median": 1e6 * float(np.median(laps))}
+
+
+def report(figures: dict[str, Any]) -> list[str]:
+    """Say what `bench` or `bench_batch` found, a few lines for a person."""
+    times = f"{figures['us_min']:.4g} us (median {figures['us_median']:.4g})"
+    where = f"{figures['n']} bodies, {figures['ranks']} ranks, {figures['lanes']} lanes"
+    if "copies" in figures:
+        other = figures["one_after_the_other"]
+        return [
+            f"{figures['system']}: {figures['copies']} copies of {where}: {times}, "
+            f"{figures['us_per_copy_min']:.4g} us per copy",
+            f"one after the other: {other['us_min']:.4g} us (median {other['us_median']:.4g}), {other['ratio']:.3g} "
+            f"times as long; accelerations differ by {other['difference']:.1e}",
+        ]
+    lines = [
+        f"{figures['system']}: {where}, {figures['coupling']}: {times}, {figures['ns_per_body_min']:.4g} ns per body",
+        "mean us by phase: " + ", ".join(f"{name} {value:.4g}" for name, value in figures["phases"].items()),
+    ]
+    if "scalar" in figures:
+        other = figures["scalar"]
+        lines.append(
+            f"without lanes: {other['us_min']:.4g} us (median {other['us_median']:.4g}), {other['ratio']:.3g} times as "
+            f"long; accelerations differ by {other['difference']:.1e}"
+        )
+    return lines

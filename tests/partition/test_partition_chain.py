@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, system_from
-from mpimbs.partition.chain import TIP_RATIO, body_costs, split_chain
+from mpimbs.partition.chain import ALIGNED, TIP_RATIO, body_costs, split_chain
+from mpimbs.spatial.lanes import WIDTHS
 from oracles.random_systems import SETTINGS
 
 COSTS = st.lists(st.sampled_from(body_costs(np.arange(len(JOINT_TYPES), dtype=np.int8))), min_size=1, max_size=200)
@@ -35,6 +36,18 @@ def test_shares_are_right_to_one_body(data: st.DataObject, costs: list[float], r
         owned = np.add.reduceat(costs, cuts[:-1])
         off = np.abs(owned - share * np.array([1.0] * (size - 1) + [ratio]))
         assert off.max() <= max(costs) * (1 + 1e-9), f"shares {owned} are off by {off}, a body costs {max(costs)}"
+
+
+@SETTINGS
+@given(COSTS, st.integers(40, 1000), st.integers(2, 8), st.floats(0.5, 2), st.sampled_from(WIDTHS))
+def test_cuts_at_multiples_of_lanes(costs: list[float], n: int, size: int, ratio: float, width: int) -> None:
+    """Where every rank has several bodies a lane; no cut moves by more than half the lanes."""
+    cuts, plain = (split_chain(np.resize(costs, n), size, ratio, w) for w in (width, 1))
+    if np.diff(plain).min() > ALIGNED * width:
+        assert cuts[0] == 0 and cuts[-1] == n and np.all(np.diff(cuts) >= 1)
+        assert not (cuts[:-1] % width).any() and np.abs(cuts - plain).max() <= width / 2
+    else:
+        assert np.array_equal(cuts, plain)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 64])

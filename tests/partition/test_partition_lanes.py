@@ -1,0 +1,144 @@
+"""Tiles: they cover the bodies in order, their lanes agree in the joints, and little is left to sweep as one piece."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cases import typed_chain
+from mpimbs.errors import InputError
+from mpimbs.model import System, system_from
+from mpimbs.partition.lanes import LEAST, MOST, chosen_width, cut_tiles
+from mpimbs.spatial.lanes import WIDTHS, native_width
+from mpimbs.sweep.tiles import Tile
+from oracles.random_systems import ALL, SETTINGS
+
+Integers = np.ndarray
+
+LANES = st.sampled_from(WIDTHS)
+
+
+@st.composite
+def patterns(draw: st.DrawFn) -> Integers:
+    """Up to a thousand numbers: stretches of random periods, and some odd ones among them."""
+    stretches = []
+    for _ in range(draw(st.integers(1, 3))):
+        period = draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
+        stretches.append(np.resize(period, draw(st.integers(1, 300))))
+    found = np.concatenate(stretches).astype(np.int64)
+    found[draw(st.lists(st.integers(0, len(found) - 1), max_size=4))] = 9
+    return found
+
+
+def alone(tiles: list[Tile]) -> int:
+    """Number of bodies that are swept as one piece."""
+    return sum(tile.length for tile in tiles if tile.width == 1)
+
+
+@SETTINGS
+@given(patterns(), st.sampled_from((1, *WIDTHS)), st.integers(1, 6), st.integers(0, 30))
+def test_any_sequence(found: Integers, width: int, least: int, more: int) -> None:
+    tiles = cut_tiles(found, width, least, least + more)
+    assert [0, *(tile.last for tile in tiles)] == [*(tile.first for tile in tiles), len(found)], "gap or overlap"
+    assert all(tile.width in (1, width) and tile.length > 0 for tile in tiles)
+    for tile in tiles:
+        if tile.width > 1:
+            assert least <= tile.length <= least + more
+            pieces = found[tile.first : tile.last].reshape(width, tile.length)
+            assert (pieces == pieces[0]).all(), f"the lanes of {tile} differ"
+    for one, other in pairwise(tiles):
+        assert one.width > 1 or other.width > 1, "one piece in two"
+
+
+@SETTINGS
+@given(st.integers(0, 5000), LANES, st.integers(1, 6), st.integers(0, 60))
+def test_equal_joints(n: int, width: int, least: int, more: int) -> None:
+    """Fewer bodies than lanes are left, in about as few tiles as the longest lane allows."""
+    most = 20 + 2 * least + more
+    tiles = cut_tiles(np.full(n, 3), width, least, most)
+    if n < width * least:
+        assert tiles == [Tile(0, n, 1)] * (n > 0)
+        return
+    assert alone(tiles) < width
+    lengths = [tile.length for tile in tiles if tile.width > 1]
+    assert len(lengths) <= 1 + 1.1 * n / (width * most), f"{lengths}: {most} at most"
+
+
+def test_a_million_bodies() -> None:
+    n = 10**6
+    tiles = cut_tiles(np.zeros(n, np.int64), 8)
+    assert len(tiles) == -(-n // (8 * MOST)) and not alone(tiles)
+    types = np.random.default_rng(0).integers(0, 9, n)
+    assert cut_tiles(types, 8) == [Tile(0, n, 1)]
+
+
+@SETTINGS
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=12), st.integers(1, 3000), LANES)
+def test_periods(period: list[int], n: int, width: int) -> None:
+    """What a period does not fill is left, for every period that fits the lanes."""
+    rest = alone(cut_tiles(np.resize(period, n), width))
+    assert rest < width * (len(period) + LEAST), f"{rest} of {n} alone"
+
+
+@SETTINGS
+@given(st.integers(1, 3000), LANES, st.data())
+def test_odd_joints(n: int, width: int, data: st.DataObject) -> None:
+    """A joint of another type costs itself and what does not fill lanes before and after it."""
+    found = np.zeros(n, np.int64)
+    odd = data.draw(st.lists(st.integers(0, n - 1), max_size=5, unique=True))
+    found[odd] = 1 + np.arange(len(odd))
+    rest = alone(cut_tiles(found, width))
+    assert rest <= len(odd) + (len(odd) + 1) * (width * LEAST - 1), f"{rest} of {n} alone"
+
+
+@pytest.mark.parametrize("n", [64, 300, 1024, 5000])
+@pytest.mark.parametrize("where", ["base", "middle", "tip"])
+def test_one_odd_joint(where: str, n: int) -> None:
+    found = np.zeros(n, np.int64)
+    found[{"base": 0, "middle": n // 2, "tip": -1}[where]] = 8
+    assert alone(cut_tiles(found, 4)) <= 2 * (4 * LEAST - 1) + 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_types_are_one_piece(seed: int) -> None:
+    found = np.random.default_rng(seed).integers(0, len(ALL), 20000)
+    for width in (1, 4, 8):
+        assert cut_tiles(found, width) == [Tile(0, len(found), 1)]
+    assert alone(cut_tiles(found, 2)) > 0.99 * len(found), "a few stretches happen to repeat"
+
+
+def chain_of(*types: str) -> System:
+    return typed_chain(types, 0)
+
+
+def test_patterns_of_systems() -> None:
+    """Joints are alike where the sweeps take the same steps: with pitch or without, whatever the bodies."""
+    system = chain_of("revolute", "revolute", "helical", "spherical", "revolute")
+    system.add(system.body(2).model_copy(update={"name": "flat", "parent": None}))
+    system.add(
+        system.body(2).model_copy(
+            update={"name": "flat2", "parent": None, "joint": system.body(2).joint.model_copy(update={"pitch": 0.0})}
+        )
+    )
+    found = system.joint_patterns(0, 7)
+    assert found[0] == found[1] == found[4] and found[2] == found[5] != found[6]
+    assert len(set(found)) == 4
+    assert np.array_equal(system.joint_patterns(2, 5), found[2:5])
+    tiles = cut_tiles(system_from("free_chain:1025").joint_patterns(0, 1025), 8)
+    assert alone(tiles) <= 8 and tiles[0] == Tile(0, 1, 1)
+
+
+def test_chosen_width() -> None:
+    native = native_width()
+    assert chosen_width(native * LEAST, None) == native == chosen_width(10**6, None)
+    assert chosen_width(native * LEAST - 1, None) == chosen_width(0, None) == 1
+    for width in (1, *WIDTHS):
+        assert chosen_width(1, width) == width, "what the user asks for"
+
+
+@pytest.mark.parametrize("wanted", [-1, 0, 3, 16])
+def test_lanes_that_do_not_exist(wanted: int) -> None:
+    with pytest.raises(InputError, match=f"^{wanted} lanes: give one of 1, 2, 4, 8"):
+        chosen_width(1000, wanted)

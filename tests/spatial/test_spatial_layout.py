@@ -1,0 +1,88 @@
+"""Numbers in sequence and side by side in lanes: each is the other's inverse, and writes nothing beside its own."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpimbs.parallel.agreement import first_on_node
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.lanes import WIDTHS, zero_lanes
+from mpimbs.spatial.layout import interleave, load_square, separate, transposed
+from oracles.dense import Array
+
+GUARD = 5  # numbers before and after what may be written
+
+
+@kernel
+def _interleave2(sequence, first, stride, count, lanes):
+    interleave(zero_lanes(2), sequence, first, stride, count, lanes)
+
+
+@kernel
+def _interleave4(sequence, first, stride, count, lanes):
+    interleave(zero_lanes(4), sequence, first, stride, count, lanes)
+
+
+@kernel
+def _interleave8(sequence, first, stride, count, lanes):
+    interleave(zero_lanes(8), sequence, first, stride, count, lanes)
+
+
+@kernel
+def _separate2(lanes, count, sequence, first, stride):
+    separate(zero_lanes(2), lanes, count, sequence, first, stride)
+
+
+@kernel
+def _separate4(lanes, count, sequence, first, stride):
+    separate(zero_lanes(4), lanes, count, sequence, first, stride)
+
+
+@kernel
+def _separate8(lanes, count, sequence, first, stride):
+    separate(zero_lanes(8), lanes, count, sequence, first, stride)
+
+
+COMPILED = {2: (_interleave2, _separate2), 4: (_interleave4, _separate4), 8: (_interleave8, _separate8)}
+
+
+@pytest.fixture(scope="module", params=WIDTHS)
+def w(request: pytest.FixtureRequest, comm: MPI.Comm) -> int:
+    """Number of lanes, of which the kernels are compiled by one rank and loaded by the others."""
+    forth, back = COMPILED[request.param]
+    first_on_node(comm, lambda: (forth(np.zeros(8), 0, 1, 1, np.zeros(8)), back(np.zeros(8), 1, np.zeros(8), 0, 1)))
+    return request.param
+
+
+def guarded(size: int) -> tuple[Array, Array]:
+    """NaN everywhere: an array, and its part of the given size which may be written."""
+    whole = np.full(size + 2 * GUARD, np.nan)
+    return whole, whole[GUARD : GUARD + size]
+
+
+@pytest.mark.parametrize("gap", [0, 1, 7])
+@pytest.mark.parametrize("first", [0, 3, 8])
+def test_there_and_back(w: int, first: int, gap: int) -> None:
+    """Any count of numbers, `gap` unused ones between the lanes."""
+    forth, back = COMPILED[w]
+    for count in range(3 * w + 1):
+        stride = count + gap
+        size = first + w * stride
+        sequence = np.random.default_rng(count).normal(size=size + GUARD)
+        where = first + stride * np.arange(w) + np.arange(count)[:, None]  # [item, lane]
+        room, lanes = guarded(count * w)
+        forth(sequence, first, stride, count, lanes)
+        expected, inside = guarded(count * w)
+        inside[:] = sequence[where].ravel()
+        assert np.array_equal(room, expected, equal_nan=True), f"{count} numbers of {w} lanes side by side"
+        room, again = guarded(size)
+        back(lanes, count, again, first, stride)
+        expected, inside = guarded(size)
+        inside[where] = sequence[where]
+        assert np.array_equal(room, expected, equal_nan=True), f"{count} numbers of {w} lanes in sequence"
+
+
+def test_lanes_need_compiled_code() -> None:
+    for call in (lambda: transposed(((1.0,),)), lambda: load_square(0.0, np.zeros(1), 0, 1)):
+        with pytest.raises(TypeError, match="compiled code only"):
+            call()

@@ -1,0 +1,250 @@
+"""Tiles in lanes against one piece in doubles: the same subchain, cut and swept another way."""
+
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpimbs.dynamics
+import mpimbs.sweep.tiles
+from cases import GENERATORS, moving_state, typed_chain
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.parallel.agreement import first_on_node
+from mpimbs.partition.lanes import LEAST, MOST, cut_tiles
+from mpimbs.spatial.handles import matrices
+from mpimbs.spatial.lanes import WIDTHS, native_width
+from mpimbs.study.extended import ExtendedSweeps
+from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.sweep.tiles import ALL, NOTHING, PIVOTS_ONLY, Tile
+from oracles import dense
+from oracles.dense import Array
+from oracles.random_systems import ALL as ALL_TYPES
+from tolerances import assert_close
+
+NATIVE = native_width()  # its sweeps are compiled before the first test
+OTHERS = [w for w in WIDTHS if w != NATIVE]
+
+# What a chain's joints repeat.
+PERIODS = {
+    "revolute": ("revolute",),
+    "prismatic": ("prismatic",),
+    "spherical": ("spherical",),
+    "free": ("free",),
+    "fixed": ("fixed",),
+    "mixed": ("universal", "helical", "planar", "cylindrical"),
+    "balls and hinges": ("spherical", "revolute", "fixed"),
+    "all": ALL_TYPES,
+}
+
+
+class Cut(NamedTuple):
+    """How a chain is cut, and what of its workspace is kept from pass to pass."""
+
+    least: int
+    most: int  # 0: few, so that there are several tiles
+    kept: int
+
+
+CUTS = {
+    "default": Cut(LEAST, MOST, ALL),
+    "several": Cut(1, 0, ALL),
+    "pivots kept": Cut(1, 0, PIVOTS_ONLY),
+    "nothing kept": Cut(1, 0, NOTHING),
+}
+
+
+def force(monkeypatch: pytest.MonkeyPatch, cut: Cut, period: str) -> Cut:
+    """Have every new `Dynamics` cut so; what a period's lanes may hold filled in."""
+    cut = cut._replace(most=cut.most or 2 * len(PERIODS[period]) + 1)
+
+    def cut_so(patterns: np.ndarray, width: int) -> list[Tile]:
+        return cut_tiles(patterns, width, cut.least, cut.most)
+
+    monkeypatch.setattr(mpimbs.dynamics, "cut_tiles", cut_so)
+    monkeypatch.setattr(mpimbs.sweep.tiles, "ALL_BYTES", 1 << 30 if cut.kept == ALL else 0)
+    monkeypatch.setattr(mpimbs.sweep.tiles, "PIVOT_BYTES", -1 if cut.kept == NOTHING else 1 << 30)
+    return cut
+
+
+@pytest.fixture(params=CUTS)
+def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cut:
+    """A way to cut, in force for the test."""
+    return force(monkeypatch, CUTS[request.param], request.node.callspec.params.get("period", "revolute"))
+
+
+def chain_of(period: str, n: int, seed: int = 0, **options: bool) -> tuple[System, Array, Array, Array]:
+    """A random chain of n bodies whose joints repeat a period, and a moving state."""
+    types = np.resize(PERIODS[period], n).tolist()
+    system = typed_chain((*types[:-1], "universal") if period == "fixed" else tuple(types), seed, **options)
+    return system, *moving_state(system, seed)
+
+
+def evaluation(
+    system: System, q: Array, u: Array, tau: Array | None, t: float = 0.0, lanes: int | None = 1
+) -> tuple[Array, Array]:
+    """Accelerations and rates on this process alone, after an evaluation of another state."""
+    udot, rates = np.full(system.nu, np.nan), np.full(system.nq, np.nan)
+    with closing(Dynamics(system, lanes=lanes)) as dynamics:
+        dynamics.derivative(t + 1.0, *(a + 0.1 for a in (q, u)), udot, rates)
+        udot[:] = rates[:] = np.nan
+        dynamics.derivative(t, q, u, udot, rates, tau)
+    return udot, rates
+
+
+def assert_as_one_piece(
+    what: str, system: System, q: Array, u: Array, tau: Array | None, t: float = 0.0, lanes: int | None = NATIVE
+) -> None:
+    udot, rates = evaluation(system, q, u, tau, t)
+    found, found_rates = evaluation(system, q, u, tau, t, lanes)
+    assert_close(f"accelerations of {what}", found, udot, "lanes joined")
+    assert_close(f"coordinate rates of {what}", found_rates, rates, "lanes")
+
+
+def test_cases(cut: Cut) -> None:
+    """The cuts are what the other tests take them for: lanes and remainders, in one tile or several, kept or not."""
+    system = chain_of("revolute", 71)[0]
+    tiles = mpimbs.dynamics.cut_tiles(system.joint_patterns(0, 71), NATIVE)
+    assert tiles[0].width == NATIVE and tiles[-1].width == 1
+    assert (len(tiles) > 2) == (cut.most == 3)
+    with closing(Dynamics(system, lanes=NATIVE)) as dynamics:
+        assert dynamics.lanes == NATIVE and dynamics.subchain.tiles.kept == cut.kept
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_lanes_are_one_piece(period: str, cut: Cut) -> None:
+    """Chains of every length up to a few bodies a lane, with springs, dampers and rest positions."""
+    count = len(PERIODS[period])
+    for n in sorted({1, 2, NATIVE - 1, NATIVE, NATIVE + 1, 2 * NATIVE + 3, NATIVE * count * LEAST + 3}):
+        assert_as_one_piece(f"{period}:{n}", *chain_of(period, n, n))
+
+
+@pytest.mark.parametrize("period", ["mixed", "balls and hinges"])
+def test_springs_here_and_there(period: str, cut: Cut) -> None:
+    """Springs in some lanes and tiles, dampers and torques in others."""
+    plain, *state = chain_of(period, 140, 4, springs=False)
+    full = list(chain_of(period, 140, 4)[0].bodies())
+    system = System(gravity=plain.gravity)
+    for k, body in enumerate(plain.bodies()):
+        names = ("stiffness", "rest") if k in (2, 100) else ("damping", "torque") if k in (9, 70) else ()
+        changes = {name: getattr(full[k].joint, name) for name in names}
+        joint = body.joint.model_copy(update=changes)
+        system.add(body.model_copy(update={"joint": joint, "parent": None}))
+    assert_as_one_piece(period, system, *state)
+    found, _ = evaluation(system, *state, lanes=NATIVE)
+    assert_close("accelerations", found, dense.dense_accelerations(system, *state), "dense")
+
+
+@pytest.mark.parametrize("period", ["revolute", "mixed"])
+def test_like_bodies(period: str, cut: Cut) -> None:
+    """Tiles of the same bodies differ in the frame that they hang on, or in a torque that a function replaces."""
+    made = typed_chain(PERIODS[period], 6).bodies()
+    links = [body.model_copy(update={"name": f"{body.joint.type}_link", "parent": None}) for body in made]
+    system = System()
+    system.repeat(100 // len(links), *links)
+    q, u, tau = moving_state(system)
+    assert_as_one_piece("like bodies", system, q, u, tau)
+    system.set_torque(system.name_of(40), lambda t: 3.0 * t)
+    assert_as_one_piece("like bodies but one torque", system, q, u, tau, 0.5)
+    found, _ = evaluation(system, q, u, tau, 0.5, NATIVE)
+    assert_close("accelerations", found, dense.dense_accelerations(system, q, u, tau, 0.5), "dense")
+
+
+@pytest.mark.parametrize("n", [70, 1024])
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_generated_chains(kind: str, n: int, cut: Cut) -> None:
+    """Long chains of like bodies, whose tiles share their tables; without generalized forces too."""
+    system = system_from(f"{kind}:{n}")
+    q, u, tau = moving_state(system)
+    assert_as_one_piece(f"{kind}:{n}", system, q, u, tau)
+    assert_as_one_piece(f"{kind}:{n} not driven", system, q, u, None)
+
+
+@pytest.mark.parametrize("period", ["revolute", "balls and hinges", "mixed"])
+def test_loads_from_outside(period: str, cut: Cut) -> None:
+    """Wrenches in body and world frame and torques that are functions of time, on bodies of every lane."""
+    system, q, u, tau = chain_of(period, 50, wrenches=True)
+    for k in range(0, 50, 3):
+        system.add_wrench(f"b{k}", force=lambda t, k=k: (3 * t, k, -2), moment=(1, -9, 4), frame="world")
+        if system.body(k + 1).joint.kind.nu:
+            system.set_torque(f"b{k + 1}", lambda t, k=k: 2 * t - k)
+    assert_as_one_piece(period, system, q, u, tau, 0.7)
+    found, _ = evaluation(system, q, u, tau, 0.7, NATIVE)
+    assert_close("accelerations", found, dense.dense_accelerations(system, q, u, tau, 0.7), "dense")
+    found, _ = evaluation(system, q, u, tau, 0.8, NATIVE)
+    assert np.abs(found - dense.dense_accelerations(system, q, u, tau, 0.7)).max() > 1e-6, "time has no effect"
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_lanes_against_dense(period: str, cut: Cut) -> None:
+    n = NATIVE * len(PERIODS[period]) + 3
+    system, q, u, tau = chain_of(period, n, 1)
+    udot, rates = evaluation(system, q, u, tau, lanes=NATIVE)
+    assert_close("accelerations", udot, dense.dense_accelerations(system, q, u, tau), "dense")
+    assert_close("coordinate rates", rates, dense.coordinate_rates(system, q, u), "dense")
+
+
+@pytest.mark.parametrize("period", ["revolute", "balls and hinges"])
+def test_lanes_and_extended(period: str) -> None:
+    """Rounding grows no more than in one piece."""
+    system, q, u, tau = chain_of(period, 64, 2)
+    udot = ExtendedSweeps(system, q, u).accelerations(tau)
+    for lanes in (1, NATIVE):
+        assert_close(f"accelerations in {lanes} lanes", evaluation(system, q, u, tau, lanes=lanes)[0], udot, "extended")
+
+
+@pytest.mark.parametrize("beyond", [3, 0], ids=["inside", "tip"])
+@pytest.mark.parametrize("period", [name for name in PERIODS if name != "free"])
+def test_handle_equations_of_lanes(period: str, beyond: int, cut: Cut) -> None:
+    """A part of a chain, between neighbours or at the tip: what it tells them and what it makes of their answer."""
+    n = 2 * NATIVE * len(PERIODS[period]) + 44
+    first, last = 3, n - beyond
+    system, q, u, tau = chain_of(period, n, 3)
+    q_at, u_at = system.offsets()
+    mine, ours = slice(q_at[first], q_at[last]), slice(u_at[first], u_at[last])
+    rng = np.random.default_rng(0)
+    turn, loads = AT_REST[:TURNING].copy(), rng.normal(size=12)
+    turn[9:] = rng.normal(size=3)
+    loads[6:] *= beyond > 0
+    found = []
+    for width in (1, NATIVE):
+        tiles = cut_tiles(system.joint_patterns(first, last), width, cut.least, cut.most)
+        part = Subchain(system, first, last, tiles)
+        assert part.tiles.kept == (ALL if len(tiles) == 1 else cut.kept)
+        assert part.tiles.width == width
+        udot, rates = np.full(part.nu, np.nan), np.full(part.nq, np.nan)
+        part.start(-q[mine], u[ours])  # leaves numbers of another state
+        turned = part.start(q[mine], u[ours]).copy()
+        block = part.inward(q[mine], u[ours], tau[ours], turn).copy()
+        part.outward(q[mine], u[ours], loads, udot, rates)
+        found.append((turned if beyond else None, matrices(block), udot, rates))
+    (turned, parts, udot, rates), (turned8, parts8, udot8, rates8) = found
+    if turned is not None:
+        assert_close("boundary turn", turned8, turned, "lanes joined")
+    for name, ours8, theirs in zip(("I", "E", "W", "p", "c"), parts8, parts, strict=True):
+        assert_close(name, ours8, theirs, "lanes joined", scale=max(np.abs(theirs).max(), 1.0))
+    assert_close("accelerations", udot8, udot, "lanes joined")
+    assert_close("coordinate rates", rates8, rates, "lanes")
+
+
+def test_joint_forces_back(cut: Cut) -> None:
+    """The sweeps of one piece beside those in lanes see the same wrenches: forces go in and come out."""
+    system, q, u, tau = chain_of("balls and hinges", 50, 5, springs=False, wrenches=True)
+    with closing(Dynamics(system, lanes=NATIVE)) as dynamics:
+        udot = dynamics.accelerations(q, u, tau)
+        back = dynamics.subchain.inverse_dynamics(q, u, udot, np.asarray(system.gravity))
+        loads = np.abs(dynamics.subchain.inverse_dynamics(q, u, 0 * udot, np.asarray(system.gravity))).max()
+    assert_close("generalized forces", back, tau, "round trip", scale=loads)
+
+
+@pytest.mark.time_limit(400)  # compiles for a number of lanes that this processor would not choose
+@pytest.mark.parametrize("w", OTHERS)
+def test_other_widths(comm: MPI.Comm, w: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_on_node(comm, lambda: evaluation(system_from("chain:16"), np.zeros(16), np.zeros(16), None, lanes=w))
+    for cut in CUTS.values():
+        for period in PERIODS:
+            force(monkeypatch, cut, period)
+            assert_as_one_piece(f"{period} in {w} lanes", *chain_of(period, 45, w), lanes=w)

@@ -226,6 +226,8 @@ class Dynamics:
 
     def close(self) -> None:
         """Free the communicator; all ranks call."""
+        self._scan.close()
+        self._coupling.close()
         self.comm.Free()
 
 

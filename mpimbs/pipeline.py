@@ -7,6 +7,7 @@ forces given as functions, and for couplings that are not compiled.
 from __future__ import annotations
 
 from mpimbs.coupling.dcae import solve
+from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
 from mpimbs.parallel.turn_scan import scan_turns
 from mpimbs.spatial.compiler import kernel
@@ -30,10 +31,13 @@ def _now(rank):
 def _evaluate(zero, rank, q, u, tau, udot, rates):
     q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
     plan = integers(rank, PLAN)
+    alone = rank[ALONE] != 0
+    if not alone:
+        expect(integers(rank, SCAN))
+        expect(integers(rank, COUPLING))
     t0 = _now(rank)
     motion(zero, plan, q, u)
     turn = floats(rank, AT_REST)
-    alone = rank[ALONE] != 0
     if not alone:
         turn = scan_turns(integers(rank, SCAN), floats(plan, TURN))
     t1 = _now(rank)

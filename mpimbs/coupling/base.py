@@ -22,6 +22,10 @@ class Coupling(Protocol):
     @property
     def seconds(self) -> float: ...
 
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        ...
+
     def solve(self, block: Floats, root: Floats) -> Floats:
         """Find the boundary values of this rank's subchain.
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, levels
+from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, respond
 from mpimbs.spatial.memory import aligned_zeros, floats
@@ -18,7 +18,7 @@ _RESPONSES, _SCRATCH, _SHARED = range(2 * len(ITEMS), 2 * len(ITEMS) + 6, 2)
 
 @kernel
 def solve(plan, block, root, loads):
-    """Find A1 and f2 of this rank's subchain, `loads` [12], from its handle equations [SIZE]; all ranks call."""
+    """Find A1 and f2 of this rank's subchain, `loads` [12], from its `block` [SIZE], after `expect`; all ranks call."""
     acceleration = loads[0:6]
     load = loads[6:12]
     acceleration[:] = root
@@ -38,7 +38,7 @@ def solve(plan, block, root, loads):
         response = responses[level * RESPONSE : (level + 1) * RESPONSE]
         respond(left, right, response, scratch, True)
         if level + 1 < count:
-            combine(left, right, response, mine[level + 1], scratch, True)
+            combine(left, right, response, mine[level + 1], True)
     # Down, without a message: both halves of every group are at hand.
     for level in range(count - 1, -1, -1):
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
@@ -67,13 +67,17 @@ class EfficientDivideAndConquer:
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
-        self._butterfly = Butterfly(comm, SIZE, ("responses", "scratch", "shared"))
+        self._butterfly = Butterfly(comm, SIZE, more=("responses", "scratch", "shared"))
         table = self._butterfly.table
         table.add("responses", aligned_zeros(RESPONSE * max(comm.size.bit_length(), 1)))
         table.add("scratch", aligned_zeros(SCRATCH))
         table.add("shared", np.zeros(12))
         self.plan = table.data
         self._loads = np.zeros(12)
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        self._butterfly.close()
 
     @property
     def seconds(self) -> float:
@@ -82,5 +86,6 @@ class EfficientDivideAndConquer:
 
     def solve(self, block: Floats, root: Floats) -> Floats:
         """Find A1 and f2 of this rank's subchain; see `Coupling.solve`. All ranks call."""
+        expect(self.plan)
         solve(self.plan, block, root, self._loads)
         return self._loads

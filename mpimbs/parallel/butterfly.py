@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.native import CHANNEL_ITEMS, PROC_NULL, Channel, channel, send_only, send_receive
+from mpimbs.parallel.native import CHANNEL_ITEMS, PROC_NULL, Channel, channel, send_only, start, wait
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Table, aligned_zeros, floats, integers
 
 SOURCE, TARGET, EXTRA, TAG, IS_LEFT = range(5)
 _COLUMNS = 5
 
-ITEMS = (*CHANNEL_ITEMS, "schedule", "mine", "theirs")
-_HANDLES, _STATUS, _SECONDS, _SCHEDULE, _MINE, _THEIRS = range(0, 2 * len(ITEMS), 2)
+ITEMS = (*CHANNEL_ITEMS, "schedule", "mine", "theirs", "requests")
+_HANDLES, _STATUS, _SECONDS, _SCHEDULE, _MINE, _THEIRS, _REQUESTS = range(0, 2 * len(ITEMS), 2)
 
 
 def schedule(rank: int, size: int) -> npt.NDArray[np.int64]:
@@ -64,14 +64,24 @@ def levels(plan):
 
 
 @kernel
+def expect(plan):
+    """Post the receives of all levels; once before the exchanges of every use, the earlier the better."""
+    requests = integers(plan, _REQUESTS)
+    for level in range(requests.size):
+        start(requests[level])
+
+
+@kernel
 def exchange(plan, level):
     """Exchange at one level: send the group's value, receive the sibling group's."""
     channel = Channel(integers(plan, _HANDLES), integers(plan, _STATUS), floats(plan, _SECONDS))
-    schedule, mine, theirs = levels(plan)
+    schedule, mine, _ = levels(plan)
     row = schedule[level]
-    send_receive(channel, mine[level], row[TARGET], theirs[level], row[SOURCE], row[TAG])
-    if row[EXTRA] != PROC_NULL:
-        send_only(channel, mine[level], row[EXTRA], row[TAG])
+    for target in (row[TARGET], row[EXTRA]):
+        if target != PROC_NULL:
+            send_only(channel, mine[level], target, row[TAG])
+    if row[SOURCE] != PROC_NULL:
+        wait(channel, integers(plan, _REQUESTS)[level])
 
 
 class Butterfly:
@@ -83,6 +93,8 @@ class Butterfly:
         The caller's own communicator; it must outlive the plan.
     count : int
         Doubles in a value.
+    to_the_right : bool
+        Whether the last exchange is one way: ranks of the left half need nothing from the right one.
     more : tuple of str
         Names of further items that the owner adds to the table.
 
@@ -96,16 +108,30 @@ class Butterfly:
         `table.data` is the argument of `levels` and `exchange` in compiled code.
     """
 
-    def __init__(self, comm: MPI.Comm, count: int, more: tuple[str, ...] = ()) -> None:
+    def __init__(self, comm: MPI.Comm, count: int, to_the_right: bool = False, more: tuple[str, ...] = ()) -> None:
         self.table = Table(ITEMS + more)
         self.schedule = schedule(comm.rank, comm.size)
+        if to_the_right and len(self.schedule):
+            columns = [SOURCE] if self.schedule[-1, IS_LEFT] else [TARGET, EXTRA]
+            self.schedule[-1, columns] = PROC_NULL
         number = len(self.schedule)
         self.mine, self.theirs = (aligned_zeros(count * number).reshape(number, count) for _ in range(2))
         self._channel = channel(comm)
         for name, value in self._channel._asdict().items():
             self.table.add(name, value)
+        self._requests = [
+            comm.Recv_init(theirs, int(row[SOURCE]), int(row[TAG]))
+            for row, theirs in zip(self.schedule, self.theirs, strict=True)
+        ]
+        self.table.add("requests", np.array([MPI._addressof(request) for request in self._requests], np.int64))
         for name in ("schedule", "mine", "theirs"):
             self.table.add(name, getattr(self, name))
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        for request in self._requests:
+            request.Free()
+        self._requests = []
 
     @property
     def seconds(self) -> float:

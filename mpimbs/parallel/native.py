@@ -45,6 +45,8 @@ def _declare(name: str, result: types.Type, *arguments: types.Type) -> types.Ext
 _I, _P, _H = types.int32, types.intp, _HANDLE
 _SENDRECV = _declare("MPI_Sendrecv", _I, _P, _I, _H, _I, _I, _P, _I, _H, _I, _I, _H, _P)
 _SEND = _declare("MPI_Send", _I, _P, _I, _H, _I, _I, _H)
+_START = _declare("MPI_Start", _I, _P)
+_WAIT = _declare("MPI_Wait", _I, _P, _P)
 _WTIME = _declare("MPI_Wtime", types.float64)
 
 
@@ -89,6 +91,20 @@ def send_receive(channel, send, target, receive, source, tag):
     a = send.ctypes.data
     b = receive.ctypes.data
     _SENDRECV(a, n, double, np.int32(target), t, b, n, double, np.int32(source), t, comm, channel.status.ctypes.data)
+    channel.seconds[0] += _WTIME() - began
+
+
+@kernel
+def start(request):
+    """Start a persistent request, given by the address of its handle."""
+    _START(request)
+
+
+@kernel
+def wait(channel, request):
+    """Wait for a started request, given by the address of its handle."""
+    began = _WTIME()
+    _WAIT(request, channel.status.ctypes.data)
     channel.seconds[0] += _WTIME() - began
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, levels
+from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import floats
 from mpimbs.sweep.motion import join_turn
@@ -17,7 +17,7 @@ _BOUNDARY = 2 * len(ITEMS)
 
 @kernel
 def scan_turns(plan, total):
-    """Scan over the ranks, given the turn of this rank's subchain; returns the turn of its handle 1 [TURNING]."""
+    """Scan over the ranks, after `expect`, the turn of this rank's subchain; returns that of its handle 1 [TURNING]."""
     prefix = floats(plan, _BOUNDARY)
     prefix[:] = 0.0
     prefix[0] = prefix[4] = prefix[8] = 1.0
@@ -52,10 +52,14 @@ class TurnScan:
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
-        self._butterfly = Butterfly(comm, TURNING, ("boundary",))
+        self._butterfly = Butterfly(comm, TURNING, to_the_right=True, more=("boundary",))
         self._boundary = np.zeros(TURNING)
         self._butterfly.table.add("boundary", self._boundary)
         self.plan = self._butterfly.table.data
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        self._butterfly.close()
 
     @property
     def seconds(self) -> float:
@@ -76,5 +80,6 @@ class TurnScan:
         array [TURNING]
             Rotation from the inertial frame to handle 1, and its angular velocity, in its own frame (rad/s). Reused.
         """
+        expect(self.plan)
         scan_turns(self.plan, turn)
         return self._boundary

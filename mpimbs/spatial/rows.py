@@ -45,6 +45,16 @@ def write_row(array: Any, index: int, a: Any) -> None:
     array[index : index + ROW] = a
 
 
+def entry(a: Any, i: int) -> Any:
+    """Give one of the numbers of a row that `load_row` gave."""
+    return a[i]
+
+
+def multiply_rows(a: Any, b: Any) -> Any:
+    """Products of the numbers of two rows, as `load_row` gives them, one by one."""
+    return tuple(x * y for x, y in zip(a, b, strict=True))
+
+
 def eight_rows(rows: Any) -> Any:
     """Six rows, as `load_row` gives them, with two of zeros below."""
     return (*rows, 0 * rows[0], 0 * rows[0])
@@ -114,6 +124,16 @@ def _overload_load_row(array, index):
 @overload(write_row)
 def _overload_write_row(array, index, a):
     return lambda array, index, a: store(array, index, a)
+
+
+@overload(entry)
+def _overload_entry(a, i):
+    return lambda a, i: extract(a, i)
+
+
+@overload(multiply_rows)
+def _overload_multiply_rows(a, b):
+    return lambda a, b: a * b
 
 
 @overload(eight_rows)

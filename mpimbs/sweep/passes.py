@@ -235,7 +235,7 @@ def inward_sweep(zero, plan, q, u, tau, turn):
             right = blocks[(lane + 1) * SIZE : (lane + 2) * SIZE]
             response = responses[lane * RESPONSE : (lane + 1) * RESPONSE]
             respond(left, right, response, scratch, two)
-            combine(left, right, response, left, scratch, two)
+            combine(left, right, response, left, two)
     if not two and lanes > 1:
         for i in range(TRANSFER, SIZE):
             blocks[i] = 0.0

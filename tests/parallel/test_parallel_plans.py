@@ -6,7 +6,7 @@ from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
 from mpi_helpers import parallel_assert
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.native import PROC_NULL, channel, send_only, send_receive
 from mpimbs.parallel.turn_scan import TurnScan
@@ -54,6 +54,7 @@ def test_butterfly(comm: MPI.Comm) -> None:
     plan = Butterfly(comm, comm.size + 1)  # a number of entries, then the entries
     value = np.full(comm.size + 1, np.nan)
     value[:2] = 1, comm.rank
+    expect(plan.table.data)
     for level in range(len(plan.schedule)):
         plan.mine[level] = value
         exchange(plan.table.data, level)

@@ -243,7 +243,7 @@ def test_the_tip_needs_no_far_handle(seed: int) -> None:
     whole, response = joined(left, right)
     short, apart, scratch = left.copy(), np.zeros(RESPONSE), np.empty(SCRATCH)
     respond(left, right, apart, scratch, False)
-    combine(left, right, apart, short, scratch, False)
+    combine(left, right, apart, short, False)
     assert np.array_equal(short[:TRANSFER], whole[:TRANSFER])
     half = RESPONSE // 2
     assert np.array_equal(apart[:half], response[:half]) and not apart[half:].any()

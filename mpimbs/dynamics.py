@@ -251,8 +251,11 @@ def _cut(
             f"system '{system.name}' is a tree: this version solves a tree on one rank and a chain on any number; "
             f"start 1 rank instead of {size}"
         )
-    width = chosen_width(system.n_bodies // size if system.is_chain else 1, lanes)
-    ratio = tip_ratio_of(width) if tip_ratio is None else tip_ratio
+    share = system.n_bodies // size
+    width = chosen_width(share, lanes) if system.is_chain else 1
+    if width > 1 and not any(tile.width > 1 for tile in cut_tiles(system.joint_patterns(0, share), width)):
+        width = 1  # joints that differ too much from body to body
+    ratio = tip_ratio_of(width, share) if tip_ratio is None else tip_ratio
     return width, ratio, split_chain(body_costs(system.joint_types()), size, ratio, width)
 
 

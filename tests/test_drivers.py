@@ -10,6 +10,7 @@ from matplotlib import image
 from mpi4py import MPI
 
 from mpi_helpers import ROOT
+from mpimbs.errors import InputError
 
 
 def driver(name: str) -> ModuleType:
@@ -60,3 +61,30 @@ def test_versus_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "pinocchio stops at n = 96: out of memory (data grow as n^3): needs" in out
     assert out.count("x ours") == 2 and table["machine"]["cpu"]
     assert image.imread(folder / "versus_peers.png")[..., :3].std() > 0.02, "the picture is blank"
+
+
+@pytest.mark.time_limit(400)  # the first to use a width compiles for it
+def test_the_limits(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = comm.bcast(tmp_path) / "results"
+    limits = driver("limits")
+    found = limits.main(["spatial_chain:64", "rope:64"], folder, 0.002, comm)
+    out, _ = capsys.readouterr()
+    if comm.rank > 0:
+        assert found is None and out == ""
+    else:
+        assert found["all_ranks"]["ranks"] == comm.size
+        assert [case["system"] for case in found["systems"]] == ["spatial_chain:64", "rope:64"]
+        written = json.loads((folder / "limits.json").read_text())
+        for case, again in zip(found["systems"], written["systems"], strict=True):
+            assert again["rows"] == case["rows"] and case["table"] in out
+            assert case["table"].count("\n| ") == 2 + len(case["rows"])
+            names = [row["phase"] for row in case["rows"]]
+            assert names[0] == "layout" and names[-3:] == ["joins", "sum", "evaluation"]
+            lanes, doubles = case["rows"][-1]["ns_measured"]
+            for row in case["rows"]:
+                assert set(row["ns_measured"]) == ({lanes} if row["phase"] in ("layout", "joins") else {lanes, doubles})
+                assert row["ns_at_peak"] >= 0 and row["ns_limit"] >= row["ns_at_bandwidth"] > 0
+            assert case["rows"][-1]["ns_measured"][lanes] < case["rows"][-1]["ns_measured"][doubles]
+    for bad in ("tree:2:2", "spatial_chain:1", "free_chain:64"):
+        with pytest.raises(InputError, match=bad):
+            limits.main([bad], folder, 0.0, comm)

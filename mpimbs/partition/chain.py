@@ -13,17 +13,17 @@ STEP_COST = 1.0
 AXIS_COST = 0.3
 # Cost of a body inside a subchain with neighbours outboard, whose sweep carries handle 2, over that of one at the tip.
 TIP_RATIO = 1.2
-# The same in lanes, where all pieces carry two handles.
-TIP_RATIO_IN_LANES = 1.0
+# In lanes all pieces carry two handles, and all but the tip's rank join them with both: so many bodies' time more.
+JOINS_IN_BODIES = 25
 # Shares of more than so many bodies a lane are cut at multiples of the lanes.
 ALIGNED = 4
 
 _COST = np.array([STEP_COST * len(kind.steps) + AXIS_COST * kind.nu for kind in JOINT_TYPES])
 
 
-def tip_ratio_of(width: int) -> float:
-    """Cost of a body inside a subchain over that of one at the tip, for a number of lanes."""
-    return TIP_RATIO if width == 1 else TIP_RATIO_IN_LANES
+def tip_ratio_of(width: int, bodies: int) -> float:
+    """How many times more bodies the tip's rank gets, for a number of lanes and of bodies of a rank."""
+    return TIP_RATIO if width == 1 else 1.0 + JOINS_IN_BODIES / max(bodies, 4 * JOINS_IN_BODIES)
 
 
 def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:

@@ -41,8 +41,8 @@ def _transpose(typing_context: Any, rows: Any) -> Any:
 
 
 def transposed(rows: Any) -> Any:
-    """Transpose a square of numbers: W values of W lanes; compiled code only."""
-    raise TypeError("lanes exist in compiled code only")
+    """Transpose a square of numbers: W values of W lanes; uncompiled, one number."""
+    return rows
 
 
 @overload(transposed)
@@ -51,8 +51,8 @@ def _overload_transposed(rows):
 
 
 def load_square(zero: Any, array: Any, index: int, stride: int) -> Any:
-    """Load W values of W lanes, `stride` doubles from one to the next."""
-    raise TypeError("lanes exist in compiled code only")
+    """Load W values of W lanes, `stride` doubles from one to the next; uncompiled, one number."""
+    return (array[index],)
 
 
 @overload(load_square)

@@ -2,11 +2,12 @@
 
 Of doubles, the row is a SIMD register of `ROW` lanes, two of them spare. Of lanes, where every number fills a register
 already, a row comes in parts of `PART` columns, a tuple each, so that what a loop over them keeps fits the registers.
-Of uncompiled numbers it is a 6-tuple.
+Of uncompiled numbers it is a tuple of all six, or of so many columns as their type says.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def multiply_rows(a: Any, b: Any) -> Any:
 
 def eight_rows(rows: Any) -> Any:
     """Six rows, as `load_row` gives them, with two of zeros below."""
-    return (*rows, 0 * rows[0], 0 * rows[0])
+    return (*rows, np.zeros(ROW), np.zeros(ROW))
 
 
 def transposed_rows(rows: Any) -> Any:
@@ -65,19 +66,26 @@ def transposed_rows(rows: Any) -> Any:
     return tuple(np.array(rows).T)
 
 
+@functools.singledispatch
+def columns_at_once(zero: Any) -> int:
+    """Columns of a row that are treated at once. Other number types register their own for uncompiled use."""
+    return 6
+
+
+# A `singledispatch` object is not a plain function, which is what numba resolves: kernels call this.
 def columns(zero: Any) -> int:
     """Columns of a row that are treated at once, for numbers of the type of `zero`: `PART` of lanes, else all six."""
-    return 6
+    return columns_at_once(zero)
 
 
 def unit_rows(zero: Any, first: int) -> Any:
     """Give the rows of the identity, or their part from column `first` on, for numbers of the type of `zero`."""
-    return tuple(tuple(zero + (i == j) for j in range(6)) for i in range(6))
+    return tuple(tuple(zero + (i == j) for j in range(first, first + columns(zero))) for i in range(6))
 
 
 def zero_row(zero: Any) -> Any:
     """Give a row of zeros, for numbers of the type of `zero`."""
-    return (zero,) * 6
+    return (zero,) * columns(zero)
 
 
 def add_row(a: Any, b: Any) -> Any:
@@ -92,12 +100,12 @@ def scale_row(x: Any, a: Any) -> Any:
 
 def store_row(zero: Any, array: Any, base: int, a: Any) -> None:
     """Store a row, or a part of one, from item `base` of a flat array on, which has room for whole rows."""
-    array[base : base + 6] = a
+    array[base : base + len(a)] = a
 
 
 def store_column(zero: Any, array: Any, base: int, a: Any) -> None:
     """Store the numbers of a row, or of a part of one, `ROW` items apart."""
-    array[base : base + 6 * ROW : ROW] = a
+    array[base : base + len(a) * ROW : ROW] = a
 
 
 def no_products(zero: Any) -> Any:

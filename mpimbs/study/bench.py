@@ -90,8 +90,10 @@ def bench(
         together = rows["scalar"].gather_u(accelerations["scalar"])
         scalar = _summary(laps["scalar"])
         figures["scalar"] = {**scalar, "ratio": scalar["us_min"] / figures["us_min"]}
+        difference = None
         if apart is not None and together is not None:
-            figures["scalar"]["difference"] = float(np.abs(apart - together).max() / np.abs(together).max())
+            difference = float(np.abs(apart - together).max() / np.abs(together).max())
+        figures["scalar"]["difference"] = used.comm.bcast(difference)
     for dynamics in rows.values():
         dynamics.close()
     return figures

@@ -187,6 +187,14 @@ def _compliance(zero, structure, work, block):
 
 
 @kernel(inline=True)
+def far_handle(zero, structure, work, block):
+    """Add what handle 2 takes to the handle equations, E, W and c, and keep s: over what `inward` left."""
+    for first in range(0, 6, columns(zero)):
+        _transfer(zero, structure, work, block, first)
+    _compliance(zero, structure, work, block)
+
+
+@kernel(inline=True)
 def _eliminate(zero, work, d, column, diagonal, u, inertia, force):
     """I <- I - U U^T / D,  p <- p + U u / D; keeps U, 1 / D, u [Critchley 2007, eq. 44-47]."""
     n = width(zero)
@@ -285,6 +293,4 @@ def inward(zero, structure, work, tau, load2, block, two_handles):
     for i in range(6):
         store(block, (INERTIA + i * ROW + EXTRA) * n, load(zero, work.junction, (21 + i) * n))
     if two_handles:
-        for first in range(0, 6, columns(zero)):
-            _transfer(zero, structure, work, block, first)
-        _compliance(zero, structure, work, block)
+        far_handle(zero, structure, work, block)

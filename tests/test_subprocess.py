@@ -94,13 +94,13 @@ mpimbs.cli.main(["check", "chain:6"])
 """,
     "in an evaluation": """
 import mpimbs.cli
-from mpimbs.coupling.dcae import EfficientDivideAndConquer
-solve = EfficientDivideAndConquer.solve
+from mpimbs.dynamics import Dynamics
+derivative = Dynamics.derivative
 def with_bug(self, *arguments):
-    if MPI.COMM_WORLD.rank == 1 and self._butterfly.schedule.size:
+    if MPI.COMM_WORLD.rank == 1 and self.comm.size > 1:
         raise KeyError("a bug")
-    return solve(self, *arguments)
-EfficientDivideAndConquer.solve = with_bug
+    return derivative(self, *arguments)
+Dynamics.derivative = with_bug
 mpimbs.cli.main(["run", "chain:6", "--t-end", "0.1", "-o", sys.argv[1]])
 """,
 }

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
 from numba import carray, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 from mpimbs.spatial.compiler import kernel
 
@@ -49,6 +52,27 @@ def floats(table, item):
 def integers(table, item):
     """Give the array of integers that `Table.add` put at an item of the table."""
     return carray(_pointer_to_integers(table[item]), (table[item + 1],))
+
+
+@intrinsic
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = make_array(sig.args[0])(context, builder, args[0]).data
+        pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        integer = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, integer, integer, integer])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(prefetch, [pointer, integer(0), integer(2), integer(1)])  # to read, second-level cache, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), lower
+
+
+@kernel(inline=True)
+def fetch_ahead(array, first, count):
+    """Ask for numbers `first` to `first` + `count` of an array, or as many as there are, to be brought near."""
+    for i in range(first, min(first + count, array.size), _LINE):
+        _prefetch(array, i)
 
 
 @kernel(inline=True)

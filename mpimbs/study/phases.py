@@ -147,7 +147,7 @@ def join_pieces(j):
         right = j.joined[(k + 1) * SIZE : (k + 2) * SIZE]
         response = j.responses[k * RESPONSE : (k + 1) * RESPONSE]
         respond(left, right, response, j.scratch, False)
-        combine(left, right, response, j.joined[k * SIZE : (k + 1) * SIZE], j.scratch, False)
+        combine(left, right, response, j.joined[k * SIZE : (k + 1) * SIZE], False)
     for k in range(pieces - 1):
         right = j.joined[(k + 1) * SIZE : (k + 2) * SIZE]
         response = j.responses[k * RESPONSE : (k + 1) * RESPONSE]

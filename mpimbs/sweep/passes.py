@@ -12,7 +12,7 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import RESPONSE, SIZE, TRANSFER, between, combine, respond
 from mpimbs.spatial.lanes import Lanes, width
 from mpimbs.spatial.layout import interleave, separate
-from mpimbs.spatial.memory import floats, integers
+from mpimbs.spatial.memory import fetch_ahead, floats, integers
 from mpimbs.spatial.vectors import load3, load6
 from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inward import inward
@@ -134,6 +134,16 @@ def _speeds(zero, plan, tile, structure, u):
     return _side_by_side(zero, u, tile[U_AT], structure.axes.size, floats(plan, US)[tile[U_ROOM] :])
 
 
+@kernel(inline=True)
+def _fetch_state(plan, number, q, u):
+    """Ask for the state of a tile whose turn comes next, if nothing is kept: then the state comes from memory."""
+    if plan[KEPT] == NOTHING and 0 <= number < _count(plan):
+        tile = _tile(plan, number)
+        kind = _kind(plan, tile)
+        fetch_ahead(q, tile[Q_AT], kind[COORDINATES] * tile[WIDTH])
+        fetch_ahead(u, tile[U_AT], kind[AXES + 1] * tile[WIDTH])
+
+
 @kernel
 def _tile_motion(zero, plan, tile, q, u, turning):
     kind = _kind(plan, tile)
@@ -154,6 +164,7 @@ def motion(zero, plan, q, u):
     tip = plan[TIP] != 0
     for number in range(count):
         tile = _tile(plan, number)
+        _fetch_state(plan, number + 1, q, u)
         if width(zero) > 1 and tile[WIDTH] > 1:
             _tile_motion(zero, plan, tile, q, u, True)
         else:
@@ -225,6 +236,7 @@ def inward_sweep(zero, plan, q, u, tau, turn):
     count = _count(plan)
     for number in range(count - 1, -1, -1):
         tile = _tile(plan, number)
+        _fetch_state(plan, number - 1, q, u)
         if width(zero) > 1 and tile[WIDTH] > 1:
             _tile_inward(zero, plan, tile, q, u, tau, True)
         else:
@@ -329,6 +341,11 @@ def outward_sweep(zero, plan, q, u, tau, udot, rates):
     count = _count(plan)
     for number in range(count):
         tile = _tile(plan, number)
+        _fetch_state(plan, number + 1, q, u)
+        if plan[KEPT] == NOTHING and number + 1 < count:
+            following = _tile(plan, number + 1)
+            fetch_ahead(udot, following[U_AT], following[U_AT] - tile[U_AT])
+            fetch_ahead(rates, following[Q_AT], following[Q_AT] - tile[Q_AT])
         if width(zero) > 1 and tile[WIDTH] > 1:
             _tile_outward(zero, plan, tile, q, u, tau, udot, rates, True)
         else:

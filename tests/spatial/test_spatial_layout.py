@@ -5,9 +5,9 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs.parallel.agreement import first_on_node
-from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.compiler import interpreted, kernel
 from mpimbs.spatial.lanes import WIDTHS, zero_lanes
-from mpimbs.spatial.layout import interleave, load_square, separate, transposed
+from mpimbs.spatial.layout import interleave, separate
 from oracles.dense import Array
 
 GUARD = 5  # numbers before and after what may be written
@@ -82,7 +82,10 @@ def test_there_and_back(w: int, first: int, gap: int) -> None:
         assert np.array_equal(room, expected, equal_nan=True), f"{count} numbers of {w} lanes in sequence"
 
 
-def test_lanes_need_compiled_code() -> None:
-    for call in (lambda: transposed(((1.0,),)), lambda: load_square(0.0, np.zeros(1), 0, 1)):
-        with pytest.raises(TypeError, match="compiled code only"):
-            call()
+def test_uncompiled() -> None:
+    """Uncompiled there is one lane: numbers in sequence are side by side already."""
+    sequence, lanes, back = np.arange(7.0), np.full(4, np.nan), np.full(7, np.nan)
+    interpreted(interleave)(0.0, sequence, 2, 4, 4, lanes)
+    assert np.array_equal(lanes, sequence[2:6])
+    interpreted(separate)(0.0, lanes, 4, back, 2, 4)
+    assert np.array_equal(back[2:6], lanes) and np.isnan(back[[0, 1, 6]]).all()

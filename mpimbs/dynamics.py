@@ -102,6 +102,8 @@ class Dynamics:
         for name, value in items.items():
             self._table.add(name, value)
         self.timed = True
+        self._plan = self._table.data
+        self._in_phases = self._external.any
         self._evaluate = EVALUATE[self.subchain.tiles.width]
 
     def derivative(
@@ -128,8 +130,8 @@ class Dynamics:
             On the rank whose user function failed.
         """
         self.evaluations += 1
-        if not self._external.any:
-            self._evaluate(self._table.data, q, u, self._no_tau if tau is None else tau, udot, rates)
+        if not self._in_phases:
+            self._evaluate(self._plan, q, u, self._no_tau if tau is None else tau, udot, rates)
             return
         clock = time.perf_counter
         t0 = clock()

@@ -101,6 +101,7 @@ def compare(
         if name not in PEERS:
             raise InputError(f"unknown peer {name!r}{suggest(name, PEERS)}")
     dynamics = Dynamics(system)
+    dynamics.timed = False
     q, u = system.columns().q, 0.1 * np.sin(np.arange(system.nu))
     udot, rates = np.empty(system.nu), np.empty(system.nq)
     calls: dict[tuple[str, str], Callable[[], Any]] = {

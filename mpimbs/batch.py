@@ -17,7 +17,6 @@ from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import SYSTEMS_ALONE
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.side_by_side import side_by_side
-from mpimbs.sweep.structure import BODY
 from mpimbs.sweep.tiles import Kinds, Tiles
 
 Floats = npt.NDArray[np.float64]
@@ -38,7 +37,8 @@ class Batch:
     comm : MPI.Comm, optional
         The ranks that share the copies; this process alone by default.
     lanes : int, optional
-        Copies side by side: 1, 2, 4 or 8; as many as the processor has by default.
+        Copies side by side: 1, 2, 4 or 8; as many as the processor has by default. Of fewer copies than lanes one
+        after the other is evaluated.
     wrenches : bool
         Whether wrenches on bodies will be given.
 
@@ -77,20 +77,7 @@ class Batch:
         self.q = np.broadcast_to([c.q for c in columns], (count, self.nq)).copy(order="C")
         self.u = np.broadcast_to([c.u for c in columns], (count, self.nu)).copy(order="C")
         self._made = [build(c) for c in columns]
-        reference = self._made[0].structure
-        width = min(width, 1 << (count.bit_length() - 1))  # fewer copies than lanes
-
-        def check() -> None:
-            for k, made in enumerate(self._made):
-                s = made.structure
-                same = np.array_equal(np.delete(s.steps, BODY, 1), np.delete(reference.steps, BODY, 1))
-                if not (same and np.array_equal(s.axes, reference.axes)):
-                    raise InputError(
-                        f"system {self.first + k} of the batch has other joints or parents than system {self.first}: "
-                        "a batch takes copies that differ in numbers only"
-                    )
-
-        together(given, check)
+        width = width if count >= width else 1
         self._tiles = self._make_tiles(count, width, wrenches)
         self._tiles.loads.reshape(-1, 12)[:, 3:6] = -np.asarray(all_systems[0].gravity)
         self._none = np.zeros(0)
@@ -167,6 +154,7 @@ class Batch:
 
     def make_unit(self, q: Floats) -> None:
         """Scale every quaternion in `q` [copies, nq] to unit length, as is due after a step of an integrator."""
+        _check_shape("q", q, (self.copies, self.nq))
         for k in range(self.copies):
             make_quaternions_unit(0.0, self._made[0].structure, q[k])
 
@@ -187,8 +175,14 @@ def _checked(systems: list[System], copies: int | None, number: int, ranks: int,
             f"a batch of {number if copies is None else copies} copies of {len(systems)} systems on {ranks} ranks: "
             "give one system and a number of copies, or one system for each; every rank needs one at least"
         )
+    types, parents = systems[0].joint_types(), systems[0].parents()
     for k, system in enumerate(systems):
         system.validate()
+        if not (np.array_equal(system.joint_types(), types) and np.array_equal(system.parents(), parents)):
+            raise InputError(
+                f"system {k} of the batch has other joints or parents than the first: a batch takes copies that "
+                "differ in numbers only"
+            )
         if system.loops:
             raise InputError(f"system {k} of the batch ('{system.name}') closes a loop: batches take chains and trees")
         if system.has_loads_of_time():
@@ -202,7 +196,8 @@ def _checked(systems: list[System], copies: int | None, number: int, ranks: int,
 
 
 def _check_shape(name: str, array: Floats, shape: tuple[int, ...]) -> None:
+    wanted = f"{name} must be a contiguous array of float64 of shape {shape}"
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{wanted}, got a {type(array).__name__}")
     if array.shape != shape or array.dtype != np.float64 or not array.flags.c_contiguous:
-        raise InputError(
-            f"{name} must be a contiguous array of float64 of shape {shape}, got {array.dtype} of shape {array.shape}"
-        )
+        raise InputError(f"{wanted}, got {array.dtype} of shape {array.shape}")

@@ -247,6 +247,11 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "bench @/model.toml --lanes many": ("'--lanes'", "'many'"),
     "bench @/model.toml --coupling none": ("unknown coupling 'none'",),
     "bench @/model.toml --seconds nan": ("seconds",),
+    "bench chain:4 --batch 0": ("a batch of 0 copies", "every rank needs one at least"),
+    "bench chain:4 --batch -2": ("a batch of -2 copies", "every rank needs one at least"),
+    "bench chain:4 --batch 4 --lanes 3": ("3 lanes: give one of 1, 2, 4, 8",),
+    "bench chain:4 --batch few": ("'--batch'", "'few'"),
+    "bench @/model.toml --batch 4": ("has wrenches or functions of time",),
 }  # fmt: skip
 
 
@@ -480,6 +485,21 @@ def test_bench(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
         )
     text = call("bench chain:100 --seconds 0.05").out
     assert ("chain of 100 bodies: 100 bodies" in text and "ns per body" in text and "sweep" in text) == (comm.rank == 0)
+
+
+def test_bench_of_a_batch(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
+    found = call("bench figure --batch 4 --json --seconds 0.02")
+    assert (found.code, found.err) == (0, "")
+    if comm.rank > 0:
+        assert found.out == ""
+    else:
+        figures = json.loads(found.out)
+        assert found.out.count("\n") == 1
+        assert (figures["ranks"], figures["copies"], figures["dof"]) == (comm.size, 4, 36)
+        assert figures["one_after_the_other"]["difference"] < 1e-12
+    text = call("bench figure --batch 4 --seconds 0.02").out
+    said = "human figure: 4 copies of 15 bodies" in text and "us per copy" in text and "one after the other" in text
+    assert said == (comm.rank == 0)
 
 
 def test_bench_with_peers(comm: MPI.Comm, call: Callable[[str], Call]) -> None:

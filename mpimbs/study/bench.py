@@ -141,11 +141,12 @@ def bench_batch(
     difference = own.allreduce(float(apart / np.abs(accelerations["scalar"]).max()), MPI.MAX)
     laps = _take_turns(own, calls, seconds)
     used, scalar = _summary(laps["used"]), _summary(laps["scalar"])
+    width = own.allreduce(batches["used"].lanes, MPI.MAX)
     own.Free()
     return {
         "system": system.name,
         "ranks": comm.size,
-        "lanes": batches["used"].lanes,
+        "lanes": width,
         "n": system.n_bodies,
         "dof": system.nu,
         "copies": copies,

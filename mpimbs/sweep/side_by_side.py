@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.sweep.build import Build, different_rows
-from mpimbs.sweep.structure import BODY, FIXED, Springs
+from mpimbs.sweep.structure import BODY, FIXED, SLIDES, Springs
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,6 +23,7 @@ def side_by_side(pieces: list[Build]) -> Build:
     steps = first.structure.steps.copy()
     bodies = [p.structure.fixed.reshape(-1, FIXED)[p.structure.steps[:, BODY]] for p in pieces]
     fixed, steps[:, BODY] = different_rows(np.stack(bodies, axis=2).reshape(len(steps), -1))
+    steps[:, SLIDES] = np.max([p.structure.steps[:, SLIDES] for p in pieces], axis=0)  # a pitch may vanish in some
     structure = first.structure._replace(
         steps=steps, fixed=fixed.ravel(), pitch=_interleaved([p.structure.pitch for p in pieces])
     )

@@ -73,6 +73,25 @@ def test_a_tree_has_its_levels_and_branches(depth, branching, n):
     assert len({tuple(row) for row in system.columns().axis.round(6)}) >= 2
 
 
+def test_the_figure_is_symmetric():
+    system = system_from("figure")
+    assert (system.n_bodies, system.nu, system.nq) == (15, 36, 36 + 7)
+    assert 70 <= system.summary().total_mass <= 80
+    table, parents = system.columns(), system.parents()
+    names = [system.name_of(k) for k in range(15)]
+    swap = {"left": "right", "right": "left"}
+    mirrored = ["_".join([swap.get(side, side), *rest]) for side, *rest in (name.split("_") for name in names)]
+    other = np.array([names.index(name) for name in mirrored])
+    assert np.count_nonzero(other != np.arange(15)) == 12
+    for k, parent in enumerate(parents[1:], 1):
+        assert parents[other[k]] == other[parent]
+    np.testing.assert_array_equal(table.joint_type[other], table.joint_type)
+    np.testing.assert_array_equal(table.mass[other], table.mass)
+    np.testing.assert_array_equal(table.inertia[other], table.inertia * [1, 1, 1, 1, -1, -1])
+    for vectors in (table.position, table.center_of_mass):
+        np.testing.assert_array_equal(vectors[other], vectors * [1, 1, -1])
+
+
 @pytest.mark.parametrize("name", GENERATORS)
 def test_every_generator_gives_a_valid_system(name):
     system = system_from(":".join([name, *"3" * len(GENERATORS[name].arguments)]))

@@ -11,8 +11,11 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.simulation.run import simulate
-from mpimbs.study.bench import bench
+from mpimbs.spatial.lanes import native_width
+from mpimbs.study.bench import bench, bench_batch, report
 from mpimbs.study.pictures import draw_motion, draw_run
+
+NATIVE = native_width()
 
 
 @pytest.mark.parametrize("spec", ["chain:64", "rope:20"])
@@ -30,6 +33,39 @@ def test_figures_of_bench(comm: MPI.Comm, spec: str) -> None:
     assert (phases["communication"] > 0) == (comm.size > 1)
     if comm.size == 1:  # with more, each phase is of another rank
         assert 0.5 * figures["us_min"] < sum(phases.values()) < 10 * figures["us_median"] + 100
+
+
+@pytest.mark.parametrize("lanes", [1, NATIVE])
+def test_bench_compares_with_one_lane(comm: MPI.Comm, lanes: int) -> None:
+    figures = bench(system_from("spatial_chain:300"), comm, seconds=0.02, lanes=lanes)
+    assert comm.allgather(figures) == [figures] * comm.size
+    assert figures["lanes"] == lanes
+    lines = report(figures)
+    assert f"{comm.size} ranks, {lanes} lanes, dcae" in lines[0] and lines[1].startswith("mean us by phase: sweep ")
+    assert ("scalar" in figures) == (lanes > 1) and len(lines) == 2 + (lanes > 1)
+    if lanes > 1:
+        other = figures["scalar"]
+        assert set(other) == {"us_min", "us_median", "ratio", "difference"}
+        assert other["ratio"] == pytest.approx(other["us_min"] / figures["us_min"])
+        assert 1.0 < other["us_min"] <= other["us_median"] and other["difference"] < 1e-12
+        assert lines[2].startswith("without lanes: ") and "times as long; accelerations differ by" in lines[2]
+
+
+@pytest.mark.parametrize(("copies", "lanes"), [(4, 1), (8 * MPI.COMM_WORLD.size, None)])
+def test_figures_of_bench_batch(comm: MPI.Comm, copies: int, lanes: int | None) -> None:
+    system = system_from("figure")
+    figures = bench_batch(system, copies, comm, 0.02, lanes)
+    assert comm.allgather(figures) == [figures] * comm.size
+    assert (figures["system"], figures["ranks"], figures["copies"]) == (system.name, comm.size, copies)
+    assert (figures["n"], figures["dof"], figures["lanes"]) == (15, 36, lanes or NATIVE)
+    assert figures["repetitions"] >= 10 and 0.1 < figures["us_min"] <= figures["us_median"]
+    assert figures["us_per_copy_min"] == pytest.approx(figures["us_min"] / copies)
+    other = figures["one_after_the_other"]
+    assert set(other) == {"us_min", "us_median", "ratio", "difference"}
+    assert other["ratio"] == pytest.approx(other["us_min"] / figures["us_min"]) and other["difference"] < 1e-12
+    first, second = report(figures)
+    assert first.startswith(f"human figure: {copies} copies of 15 bodies, ") and first.endswith("us per copy")
+    assert second.startswith("one after the other: ") and "accelerations differ by" in second
 
 
 def test_longer_chains_take_longer(comm: MPI.Comm) -> None:

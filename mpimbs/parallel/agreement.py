@@ -67,9 +67,11 @@ def first_on_node(comm: MPI.Comm, action: Callable[[], None]) -> None:
     """Run an action on the first rank of every node, then on the others: compile once, then load."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
-        if node.rank == 0:
-            action()
-        node.Barrier()
+        try:
+            if node.rank == 0:
+                action()
+        finally:
+            node.Barrier()  # the others find the same error themselves
         if node.rank > 0:
             action()
     finally:

@@ -102,3 +102,12 @@ class TestAborts:
         job = run_job(1, [sys.executable, "-c", script], limit=30)
         assert job.returncode == 1, job.stdout
         assert "[rank 0 of 1]" in job.stdout and "RuntimeError: the reason" in job.stdout, job.stdout
+
+
+def test_an_error_of_the_first_on_a_node_is_one_of_all(comm: MPI.Comm) -> None:
+    def action() -> None:
+        raise InputError("not for anybody")
+
+    with pytest.raises(InputError, match="not for anybody"):
+        first_on_node(comm, action)
+    comm.Barrier()

@@ -43,7 +43,6 @@ def _declare(name: str, result: types.Type, *arguments: types.Type) -> types.Ext
 
 
 _I, _P, _H = types.int32, types.intp, _HANDLE
-_SENDRECV = _declare("MPI_Sendrecv", _I, _P, _I, _H, _I, _I, _P, _I, _H, _I, _I, _H, _P)
 _SEND = _declare("MPI_Send", _I, _P, _I, _H, _I, _I, _H)
 _START = _declare("MPI_Start", _I, _P)
 _WAIT = _declare("MPI_Wait", _I, _P, _P)
@@ -78,20 +77,6 @@ def channel(comm: MPI.Comm) -> Channel:
 def clock():
     """Wall time (s)."""
     return _WTIME()
-
-
-@kernel
-def send_receive(channel, send, target, receive, source, tag):
-    """Send doubles to `target` and receive as many from `source`, either of which may be PROC_NULL."""
-    began = _WTIME()
-    comm = _HANDLE(channel.handles[0])
-    double = _HANDLE(channel.handles[1])
-    n = np.int32(send.size)
-    t = np.int32(tag)
-    a = send.ctypes.data
-    b = receive.ctypes.data
-    _SENDRECV(a, n, double, np.int32(target), t, b, n, double, np.int32(source), t, comm, channel.status.ctypes.data)
-    channel.seconds[0] += _WTIME() - began
 
 
 @kernel

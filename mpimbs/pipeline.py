@@ -1,7 +1,7 @@
 """One evaluation of the state derivative as one compiled call, messages included.
 
 `dynamics.py` chooses between this call and the same phases one by one, which leave room for Python between them: for
-forces given as functions, and for couplings that are not compiled.
+forces given as functions.
 """
 
 from __future__ import annotations

@@ -30,11 +30,9 @@ from mpimbs.sweep.tiles import (
     PLACE_ROOM,
     PLAN_ITEMS,
     Q_AT,
-    Q_ROOM,
     STEP_AT,
     TILE,
     U_AT,
-    U_ROOM,
     WIDTH,
 )
 
@@ -125,13 +123,12 @@ def _count(plan):
 
 @kernel(inline=True)
 def _coordinates(zero, plan, tile, kind, q):
-    room = floats(plan, QS)[tile[Q_ROOM] :]
-    return _side_by_side(zero, q, tile[Q_AT], kind[COORDINATES], room)
+    return _side_by_side(zero, q, tile[Q_AT], kind[COORDINATES], floats(plan, QS))
 
 
 @kernel(inline=True)
 def _speeds(zero, plan, tile, structure, u):
-    return _side_by_side(zero, u, tile[U_AT], structure.axes.size, floats(plan, US)[tile[U_ROOM] :])
+    return _side_by_side(zero, u, tile[U_AT], structure.axes.size, floats(plan, US))
 
 
 @kernel(inline=True)

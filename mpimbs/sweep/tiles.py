@@ -31,8 +31,8 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 # Columns of the table of tiles.
-KIND, WIDTH, FIRST_LANE, STEP_AT, Q_AT, U_AT, PLACE_ROOM, BIAS_ROOM, PIVOT_ROOM, Q_ROOM, U_ROOM = range(11)
-TILE = 11
+KIND, WIDTH, FIRST_LANE, STEP_AT, Q_AT, U_AT, PLACE_ROOM, BIAS_ROOM, PIVOT_ROOM = range(9)
+TILE = 9
 
 # Items of the table of a kind of tile, and of the plan of a subchain; the compiled passes read 2 * the number.
 KIND_ITEMS = ("steps", "axes", "fixed", "pitch", "stiffness", "rest", "damping", "torque", "coordinates", "plain")
@@ -144,7 +144,7 @@ class Tiles:
         else:
             self.kept = PIVOTS_ONLY if 8 * ends[-1, 2] <= PIVOT_BYTES else NOTHING
         shared = most.copy()
-        for column, i in ((PLACE_ROOM, 0), (BIAS_ROOM, 1), (PIVOT_ROOM, 2), (Q_ROOM, 3), (U_ROOM, 4)):
+        for column, i in ((PLACE_ROOM, 0), (BIAS_ROOM, 1), (PIVOT_ROOM, 2)):
             if joined and (self.kept == ALL or (self.kept == PIVOTS_ONLY and i == 2)):
                 rows[:, column] = ends[:, i] - sizes[:, i]
                 shared[i] = ends[-1, i]
@@ -165,10 +165,8 @@ class Tiles:
             "junction": aligned_zeros(kinds.junctions * JUNCTION),
             "wrench": aligned_zeros(int(most[5])),
             "wrenches": self.wrenches,
-            "q": aligned_zeros(int(shared[3])),
-            "u": aligned_zeros(int(shared[4])),
-            **{name: aligned_zeros(int(most[4])) for name in ("tau", "total", "udot")},
-            "rates": aligned_zeros(int(most[3])),
+            **{name: aligned_zeros(int(most[3])) for name in ("q", "rates")},
+            **{name: aligned_zeros(int(most[4])) for name in ("u", "tau", "total", "udot")},
             "turns": np.zeros(lanes * TURNING),
             "omegas": np.zeros(lanes * 3),
             "blocks": blocks,

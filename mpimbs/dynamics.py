@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -9,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import coupling_named
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.coupling import LoadSolver, coupling_named
+from mpimbs.errors import SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.turn_scan import TurnScan
-from mpimbs.partition.chain import body_costs, split_chain, tip_ratio_of
-from mpimbs.partition.lanes import LEAST, chosen_width, cut_tiles
+from mpimbs.partition.division import Division, divide
+from mpimbs.partition.lanes import LEAST, cut_tiles
 from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.external import ExternalLoads
@@ -24,6 +25,7 @@ from mpimbs.sweep.motion import join_motion
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.sweep.subchains import Subchains
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,8 +33,9 @@ Floats = npt.NDArray[np.float64]
 class Dynamics:
     """Forward dynamics of a system, distributed over the ranks of a communicator.
 
-    Each rank owns a subchain: consecutive bodies of the chain. Vectors given and returned are the rank's own part, in
-    the model's order, unless said otherwise. All ranks make it together and call its methods together.
+    Each rank owns consecutive bodies of the chain: one subchain or, if there are more cuts than ranks, several. Vectors
+    given and returned are the rank's own part, in the model's order, unless said otherwise. All ranks make it together
+    and call its methods together.
 
     Parameters
     ----------
@@ -43,19 +46,27 @@ class Dynamics:
     coupling : str
         How the subchains are joined: a name in `mpimbs.coupling.COUPLINGS`.
     tip_ratio : float, optional
-        How many times more bodies the last rank gets, whose sweep is cheaper; a measured ratio by default.
+        How many times more bodies the last subchain gets, whose sweep is cheaper; a measured ratio by default.
     lanes : int, optional
-        How many pieces of its subchain a rank sweeps side by side, in the lanes of a SIMD register: 1, 2, 4 or 8; by
+        How many pieces of a subchain a rank sweeps side by side, in the lanes of a SIMD register: 1, 2, 4 or 8; by
         default as many as the processor has, where that is faster.
+    cuts : int, optional
+        Number of cut joints; by default one less than ranks, so that each has one subchain.
+    solver : LoadSolver, optional
+        How the coupling `pcg` solves.
 
     Attributes
     ----------
     subchain : Subchain
-        What this rank owns.
+        All that this rank owns, as one piece.
+    subchains : Subchains
+        The same, as it is swept.
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
-    tip_ratio : float
-        As given, or the measured one.
+    coupling : Coupling
+        What joins the subchains.
+    division : Division
+        Which subchains there are, and who owns them.
     evaluations : int
         Evaluations so far.
 
@@ -73,18 +84,21 @@ class Dynamics:
         coupling: str = "dcae",
         tip_ratio: float | None = None,
         lanes: int | None = None,
+        cuts: int | None = None,
+        solver: LoadSolver | None = None,
     ) -> None:
         given = MPI.COMM_SELF if comm is None else comm
-        make_coupling, width, self.tip_ratio, self.cuts = together(
-            given, lambda: (coupling_named(coupling), *_cut(system, given.size, tip_ratio, lanes))
+        make_coupling, self.division = together(
+            given, lambda: (coupling_named(coupling, solver), divide(system, given.size, cuts, tip_ratio, lanes))
         )
         self.system = system
         self.comm = given.Dup()
-        first, last = (int(cut) for cut in self.cuts[self.comm.rank : self.comm.rank + 2])
-        tiles = cut_tiles(system.joint_patterns(first, last), width) if system.is_chain else None
-        self.subchain = Subchain(system, first, last, tiles)
+        self.cuts = self.division.cuts
+        self.subchains = _own_subchains(system, self.division, self.comm.rank)
+        first, last = self.subchains[0].first, self.subchains[-1].last
+        self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
         self._scan = TurnScan(self.comm)
-        self._coupling = make_coupling(self.comm)
+        self.coupling = make_coupling(self.comm, self.subchains)
         self._external = ExternalLoads(self.subchain, system.name_of)
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         self._no_tau = np.zeros(0)
@@ -96,15 +110,17 @@ class Dynamics:
         self._at_rest = AT_REST[:TURNING].copy()
         self._table = Table(RANK_ITEMS)
         items: dict[str, npt.NDArray[Any] | int] = {
-            "plan": self.subchain.tiles.plan, "scan": self._scan.plan, "coupling": self._coupling.plan,
-            "root": self._root, "laps": self._laps, "at_rest": self._at_rest, "alone": int(self.comm.size == 1),
+            "sequence": self.subchains.plan, "scan": self._scan.plan, "root": self._root, "laps": self._laps,
+            "at_rest": self._at_rest, "alone": int(self.comm.size == 1),
         }  # fmt: skip
+        if self.coupling.plan is not None:
+            items["coupling"] = self.coupling.plan
         for name, value in items.items():
             self._table.add(name, value)
         self.timed = True
         self._plan = self._table.data
-        self._in_phases = self._external.any
-        self._evaluate = EVALUATE[self.subchain.tiles.width]
+        self._in_phases = self._external.any or self.coupling.plan is None
+        self._evaluate = EVALUATE[self.subchains.width]
 
     def derivative(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None
@@ -135,14 +151,16 @@ class Dynamics:
             return
         clock = time.perf_counter
         t0 = clock()
-        turn = self._scan(self.subchain.start(q, u))
-        forces, failure = self._forces(t, q, turn, tau)
+        turn = self._scan(self.subchains.start(q, u))
+        forces, failure = self._no_tau if tau is None else tau, None
+        if self._external.any:
+            forces, failure = self._forces(t, q, turn, tau)
         t1 = clock()
-        equations = self.subchain.inward(q, u, forces, turn)
+        equations = self.subchains.inward(q, u, forces, turn)
         t2 = clock()
-        loads = self._coupling.solve(equations, self._root)
+        loads = self.coupling.solve(t, q, equations, self._root)
         t3 = clock()
-        self.subchain.outward(q, u, loads, udot, rates)
+        self.subchains.outward(q, u, loads, udot, rates)
         self._laps += (t1 - t0, t2 - t1, t3 - t2, clock() - t3)
         if failure is not None:
             raise failure
@@ -165,6 +183,8 @@ class Dynamics:
             self._external.apply(t, q, turn, forces)
         except SimulationError as error:
             return np.full(self.subchain.nu, np.nan), error
+        if self._external.wrenches:
+            self.subchains.set_wrenches(self.subchain.wrenches)
         return forces, None
 
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
@@ -202,12 +222,12 @@ class Dynamics:
     @property
     def lanes(self) -> int:
         """Number of pieces that this rank sweeps side by side at the most."""
-        return self.subchain.tiles.width
+        return self.subchains.width
 
     def compile(self) -> None:
         """Compile, or load from the cache, what this run calls, first on one rank of every node; all ranks call."""
         widths = sorted(set(self.comm.allgather(self.lanes)))  # ranks of few bodies have others
-        staged = self.comm.allreduce(self._external.any, MPI.LOR)
+        staged = self.comm.allreduce(self._in_phases, MPI.LOR)
 
         def action() -> None:
             for width in widths:
@@ -219,17 +239,17 @@ class Dynamics:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
         motion, inward, coupling, outward = (float(lap) for lap in self._laps)
         scan = self._scan.seconds
-        messages = scan + self._coupling.seconds
+        messages = scan + self.coupling.seconds
         return {
             "sweep": motion - scan + inward + outward,
-            "coupling": coupling - self._coupling.seconds,
+            "coupling": coupling - self.coupling.seconds,
             "communication": messages,
         }
 
     def close(self) -> None:
         """Free the communicator; all ranks call."""
         self._scan.close()
-        self._coupling.close()
+        self.coupling.close()
         self.comm.Free()
 
 
@@ -238,27 +258,14 @@ def _contiguous(values: npt.ArrayLike) -> Floats:
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _cut(
-    system: System, size: int, tip_ratio: float | None, lanes: int | None
-) -> tuple[int, float, npt.NDArray[np.int64]]:
-    """Check that this version solves the system on so many ranks; give the number of lanes, tip ratio and cuts."""
-    system.validate()
-    if system.loops:
-        raise InputError(
-            f"system '{system.name}' closes a loop ('{system.loops[0].name}'): the couplings of this version solve "
-            "chains and trees; remove the [[loop]] tables"
-        )
-    if size > 1 and not system.is_chain:
-        raise InputError(
-            f"system '{system.name}' is a tree: this version solves a tree on one rank and a chain on any number; "
-            f"start 1 rank instead of {size}"
-        )
-    share = system.n_bodies // size
-    width = chosen_width(share, lanes) if system.is_chain else 1
-    if width > 1 and not any(tile.width > 1 for tile in cut_tiles(system.joint_patterns(0, share), width)):
-        width = 1  # joints that differ too much from body to body
-    ratio = tip_ratio_of(width, share) if tip_ratio is None else tip_ratio
-    return width, ratio, split_chain(body_costs(system.joint_types()), size, ratio, width)
+def _own_subchains(system: System, division: Division, rank: int) -> Subchains:
+    """Make the subchains of a rank, with their tiles."""
+    mine = division.bounds[division.owners[rank] : division.owners[rank + 1] + 1].tolist()
+    subchains = []
+    for first, last in itertools.pairwise(mine):
+        tiles = cut_tiles(system.joint_patterns(first, last), division.width) if system.is_chain else None
+        subchains.append(Subchain(system, first, last, tiles))
+    return Subchains(subchains)
 
 
 def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
@@ -280,7 +287,7 @@ def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
     motion = alone.subchain.boundary_motion(q, u)
     join_motion(0.0, motion, motion, motion)
     if staged:
-        turn = alone._scan(alone.subchain.start(q, u))
-        block = alone.subchain.inward(q, u, u, turn)
-        alone.subchain.outward(q, u, alone._coupling.solve(block, alone._root), u.copy(), q.copy())
+        turn = alone._scan(alone.subchains.start(q, u))
+        blocks = alone.subchains.inward(q, u, u, turn)
+        alone.subchains.outward(q, u, alone.coupling.solve(0.0, q, blocks, alone._root), u.copy(), q.copy())
     alone.close()

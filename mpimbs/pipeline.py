@@ -11,14 +11,13 @@ from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
 from mpimbs.parallel.turn_scan import scan_turns
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed, floats, integers
-from mpimbs.sweep.passes import BLOCKS, HANDLE_LOADS, TURN, inward_sweep, motion, outward_sweep
+from mpimbs.sweep.sequence import ALL_BLOCKS, ALL_LOADS, TOTAL_TURN, inward_of_all, motion_of_all, outward_of_all
 
-# Items of a rank's table, two integers each: the plans of the subchain, the scan and the coupling are its own tables.
-RANK_ITEMS = ("plan", "scan", "coupling", "root", "laps", "at_rest", "alone", "timed")
-PLAN, SCAN, COUPLING, ROOT, LAPS, AT_REST, ALONE, TIMED = range(0, 2 * len(RANK_ITEMS), 2)
+# Items of a rank's table, two integers each: the plans of its subchains, the scan and the coupling are tables too.
+RANK_ITEMS = ("sequence", "scan", "coupling", "root", "laps", "at_rest", "alone", "timed")
+SEQUENCE, SCAN, COUPLING, ROOT, LAPS, AT_REST, ALONE, TIMED = range(0, 2 * len(RANK_ITEMS), 2)
 PHASES = 4  # motion, inward, coupling, outward
 
 
@@ -30,28 +29,22 @@ def _now(rank):
 @kernel(inline=True)
 def _evaluate(zero, rank, q, u, tau, udot, rates):
     q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
-    plan = integers(rank, PLAN)
+    sequence = integers(rank, SEQUENCE)
     alone = rank[ALONE] != 0
     if not alone:
         expect(integers(rank, SCAN))
         expect(integers(rank, COUPLING))
     t0 = _now(rank)
-    motion(zero, plan, q, u)
+    motion_of_all(zero, sequence, q, u)
     turn = floats(rank, AT_REST)
     if not alone:
-        turn = scan_turns(integers(rank, SCAN), floats(plan, TURN))
+        turn = scan_turns(integers(rank, SCAN), floats(sequence, TOTAL_TURN))
     t1 = _now(rank)
-    inward_sweep(zero, plan, q, u, tau, turn)
+    inward_of_all(zero, sequence, q, u, tau, turn)
     t2 = _now(rank)
-    root = floats(rank, ROOT)
-    if alone:
-        loads = floats(plan, HANDLE_LOADS)
-        for i in range(6):
-            loads[i] = root[i]
-    else:
-        solve(integers(rank, COUPLING), floats(plan, BLOCKS)[0:SIZE], root, floats(plan, HANDLE_LOADS))
+    solve(integers(rank, COUPLING), floats(sequence, ALL_BLOCKS), floats(rank, ROOT), floats(sequence, ALL_LOADS))
     t3 = _now(rank)
-    outward_sweep(zero, plan, q, u, tau, udot, rates)
+    outward_of_all(zero, sequence, q, u, tau, udot, rates)
     laps = floats(rank, LAPS)
     laps[0] += t1 - t0
     laps[1] += t2 - t1

@@ -13,6 +13,7 @@ from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, join
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.sweep.subchains import Subchains
 from oracles.dense import Array
 from oracles.random_systems import State, random_system
 
@@ -88,12 +89,13 @@ def in_pieces(system: System, cuts: list[int], q: Array, u: Array, tau: Array) -
     The plainest use of the handle equations: what a coupling over ranks has to agree with.
     """
     q_at, u_at = system.offsets()
-    pieces = [Subchain(system, a, b) for a, b in pairwise(cuts)]
-    parts = [(slice(q_at[p.first], q_at[p.last]), slice(u_at[p.first], u_at[p.last])) for p in pieces]
+    bounds = list(pairwise(cuts))
+    pieces = [Subchains([Subchain(system, a, b)]) for a, b in bounds]
+    parts = [(slice(q_at[a], q_at[b]), slice(u_at[a], u_at[b])) for a, b in bounds]
     turn, blocks = AT_REST[:TURNING].copy(), []
     for piece, (mine, ours) in zip(pieces, parts, strict=True):
         relative = piece.start(q[mine], u[ours])
-        blocks.append(piece.inward(q[mine], u[ours], tau[ours], turn).copy())
+        blocks.append(piece.inward(q[mine], u[ours], tau[ours], turn)[0].copy())
         join_turn(0.0, turn, relative, turn)
     outboard, responses = [blocks[-1]], []
     for block in blocks[-2::-1]:
@@ -107,6 +109,6 @@ def in_pieces(system: System, cuts: list[int], q: Array, u: Array, tau: Array) -
         shared = np.zeros(6)
         if i + 1 < len(pieces):
             between(outboard[i + 1], responses[i], loads[:6], np.zeros(6), shared, loads[6:])
-        piece.outward(q[mine], u[ours], loads, udot[ours], np.empty(piece.nq))
+        piece.outward(q[mine], u[ours], loads, udot[ours], np.empty(mine.stop - mine.start))
         loads[:6], loads[6:] = shared, 0.0
     return udot

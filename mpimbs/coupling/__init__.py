@@ -8,23 +8,42 @@ from mpi4py import MPI
 
 from mpimbs.coupling.base import Coupling
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
+from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
+from mpimbs.sweep.subchains import Subchains
 
-COUPLINGS: dict[str, Callable[[MPI.Comm], Coupling]] = {"dcae": EfficientDivideAndConquer}
+MakeCoupling = Callable[[MPI.Comm, Subchains], Coupling]
 
 
-def coupling_named(name: str) -> Callable[[MPI.Comm], Coupling]:
-    """Find a coupling by name.
+def _dcae(solver: LoadSolver | None) -> MakeCoupling:
+    if solver is not None:
+        raise InputError("coupling 'dcae' has no solver to set: leave its options out, or choose --coupling pcg")
+    return lambda comm, subchains: EfficientDivideAndConquer(comm, len(subchains))
+
+
+def _pcg(solver: LoadSolver | None) -> MakeCoupling:
+    from mpimbs.coupling.pcg import ConstraintLoads  # needs petsc4py
+
+    chosen = (solver or LoadSolver()).checked()
+    return lambda comm, subchains: ConstraintLoads(comm, subchains, chosen)
+
+
+COUPLINGS: dict[str, Callable[[LoadSolver | None], MakeCoupling]] = {"dcae": _dcae, "pcg": _pcg}
+
+
+def coupling_named(name: str, solver: LoadSolver | None = None) -> MakeCoupling:
+    """Find a coupling by name; what it gives makes one from a communicator and this rank's subchains.
 
     Raises
     ------
     InputError
-        If there is none of that name.
+        If there is none of that name, it has no solver to set, or the solver makes no sense.
     """
     try:
-        return COUPLINGS[name]
+        chosen = COUPLINGS[name]
     except KeyError:
         raise InputError(f"unknown coupling '{name}'; choose one of: {', '.join(COUPLINGS)}") from None
+    return chosen(solver)
 
 
-__all__ = ["COUPLINGS", "Coupling", "coupling_named"]
+__all__ = ["COUPLINGS", "Coupling", "LoadSolver", "coupling_named"]

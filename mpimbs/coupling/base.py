@@ -13,11 +13,13 @@ Floats = npt.NDArray[np.float64]
 class Coupling(Protocol):
     """A strategy that finds the loads between subchains.
 
-    It is made once with the ranks' communicator. `seconds` is the time that it has spent in messages, `plan` what its
-    compiled form is given (`mpimbs.pipeline`).
+    It is made once with the ranks' communicator and this rank's subchains. `seconds` is the time that it has spent in
+    messages; `plan` what its compiled form is given in the one call of an evaluation (`mpimbs.pipeline`), None if it
+    has no such form.
     """
 
-    plan: npt.NDArray[np.int64]
+    @property
+    def plan(self) -> npt.NDArray[np.int64] | None: ...
 
     @property
     def seconds(self) -> float: ...
@@ -26,19 +28,23 @@ class Coupling(Protocol):
         """Free what MPI holds, before the communicator is."""
         ...
 
-    def solve(self, block: Floats, root: Floats) -> Floats:
-        """Find the boundary values of this rank's subchain.
+    def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
+        """Find the boundary values of this rank's subchains; all ranks call.
 
         Parameters
         ----------
-        block : array [SIZE]
-            Handle equations of the subchain, flat, as in `spatial.handles`.
+        t : float
+            Time (s).
+        q : array [nq]
+            Coordinates of all of this rank's subchains.
+        blocks : array [count, SIZE]
+            Handle equations of the subchains, as in `spatial.handles`.
         root : array [6]
             Acceleration of the root: -g, in the inertial frame (m/s^2).
 
         Returns
         -------
-        array [12]
-            A1, acceleration of handle 1, and f2, load on handle 2 (rad/s^2, m/s^2; N m, N).
+        array [count, 12]
+            A1, acceleration of handle 1, and f2, load on handle 2, of each (rad/s^2, m/s^2; N m, N).
         """
         ...

@@ -8,30 +8,46 @@ from mpi4py import MPI
 
 from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, respond
+from mpimbs.spatial.handles import (
+    RESPONSE,
+    SCRATCH,
+    SIZE,
+    between,
+    combine,
+    join_to_next,
+    respond,
+    spread_loads,
+)
 from mpimbs.spatial.memory import aligned_zeros, floats
 
 Floats = npt.NDArray[np.float64]
 
-_RESPONSES, _SCRATCH, _SHARED = range(2 * len(ITEMS), 2 * len(ITEMS) + 6, 2)
+_RESPONSES, _SCRATCH, _SHARED, _WITHIN, _OUTER = range(2 * len(ITEMS), 2 * len(ITEMS) + 10, 2)
 
 
 @kernel
-def solve(plan, block, root, loads):
-    """Find A1 and f2 of this rank's subchain, `loads` [12], from its `block` [SIZE], after `expect`; all ranks call."""
-    acceleration = loads[0:6]
-    load = loads[6:12]
-    acceleration[:] = root
-    load[:] = 0.0
-    schedule, mine, theirs = levels(plan)
+def solve(plan, blocks, root, loads):
+    """Find A1 and f2 of this rank's subchains, `loads` [count * 12], after `expect`; all ranks call.
+
+    `blocks` [count * SIZE] are overwritten with the products of each and all outboard of it on this rank.
+    """
     responses = floats(plan, _RESPONSES)
     scratch = floats(plan, _SCRATCH)
     shared = floats(plan, _SHARED)
+    within = floats(plan, _WITHIN)
+    outer = floats(plan, _OUTER)
+    acceleration = outer[0:6]
+    load = outer[6:12]
+    acceleration[:] = root
+    load[:] = 0.0
+    for number in range(blocks.size // SIZE - 2, -1, -1):
+        join_to_next(blocks, number, within, scratch, True)
+    schedule, mine, theirs = levels(plan)
     count = schedule.shape[0]
     # Up: at each level the product over the rank's group [Critchley 2007, eq. 53-71].
     for level in range(count):
         if level == 0:
-            mine[0, :] = block
+            mine[0, :] = blocks[0:SIZE]
         exchange(plan, level)
         left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
@@ -48,17 +64,21 @@ def solve(plan, block, root, loads):
             load[:] = shared[6:12]
         else:
             acceleration[:] = shared[0:6]
+    spread_loads(blocks, within, outer, loads)
 
 
 class EfficientDivideAndConquer:
     """DCAe: the product of the ranks' handle equations by a butterfly, exact in one pass [Critchley 2007].
 
-    ceil(log2 P) messages of 1152 bytes in each direction, as many 6x6 products, for any number P of ranks.
+    ceil(log2 P) messages of 1152 bytes in each direction, as many 6x6 products, for any number P of ranks. Several
+    subchains of a rank are joined one after the other before.
 
     Parameters
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive the coupling.
+    count : int
+        Subchains of this rank.
 
     Attributes
     ----------
@@ -66,14 +86,18 @@ class EfficientDivideAndConquer:
         The argument of `solve` in compiled code.
     """
 
-    def __init__(self, comm: MPI.Comm) -> None:
-        self._butterfly = Butterfly(comm, SIZE, more=("responses", "scratch", "shared"))
+    def __init__(self, comm: MPI.Comm, count: int = 1) -> None:
+        more = ("responses", "scratch", "shared", "within", "outer")
+        self._butterfly = Butterfly(comm, SIZE, more=more)
         table = self._butterfly.table
         table.add("responses", aligned_zeros(RESPONSE * max(comm.size.bit_length(), 1)))
         table.add("scratch", aligned_zeros(SCRATCH))
         table.add("shared", np.zeros(12))
-        self.plan = table.data
-        self._loads = np.zeros(12)
+        table.add("within", aligned_zeros(RESPONSE * count))
+        table.add("outer", np.zeros(12))
+        self.plan: npt.NDArray[np.int64] = table.data
+        self._blocks = aligned_zeros(count * SIZE)
+        self._loads = np.zeros((count, 12))
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
@@ -84,8 +108,9 @@ class EfficientDivideAndConquer:
         """Time spent in messages so far (s)."""
         return self._butterfly.seconds
 
-    def solve(self, block: Floats, root: Floats) -> Floats:
-        """Find A1 and f2 of this rank's subchain; see `Coupling.solve`. All ranks call."""
+    def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
+        """Find A1 and f2 of this rank's subchains; see `Coupling.solve`. All ranks call."""
         expect(self.plan)
-        solve(self.plan, block, root, self._loads)
+        self._blocks[:] = blocks.ravel()
+        solve(self.plan, self._blocks, root, self._loads.ravel())
         return self._loads

@@ -1,4 +1,4 @@
-"""Cuts of a chain into subchains of equal cost, one a rank."""
+"""Cuts of a chain into subchains of equal cost."""
 
 from __future__ import annotations
 
@@ -40,40 +40,38 @@ def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
 def split_chain(
     costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TIP_RATIO, width: int = 1
 ) -> npt.NDArray[np.int64]:
-    """Cut a chain into one subchain a rank, of equal cost.
+    """Cut a chain into subchains of equal cost.
 
     Parameters
     ----------
     costs : array [n]
         Relative cost of each body.
     size : int
-        Number of ranks P, any number from 1 to n.
+        Number of subchains, any number from 1 to n.
     tip_ratio : float
-        How many times the tip rank's share a body costs elsewhere: so many more bodies the tip rank gets.
+        How many times what a body costs at the tip it costs elsewhere: so many more bodies the last subchain gets.
     width : int
-        Number of lanes: where shares are large, all but the tip's are a multiple of it.
+        Number of lanes: where subchains are long, all but the tip's are a multiple of it.
 
     Returns
     -------
-    array [P + 1]
-        Rank r owns bodies cuts[r] to cuts[r + 1] - 1, at least one.
+    array [size + 1]
+        Subchain k has bodies cuts[k] to cuts[k + 1] - 1, at least one.
 
     Raises
     ------
     InputError
-        More ranks than bodies, or a ratio that is not positive.
+        A ratio that is not positive.
     """
     n = len(costs)
-    if size > n:
-        raise InputError(f"{size} ranks for {n} bodies: every rank owns one body at least; start at most {n} ranks")
     if not tip_ratio > 0.0 or not np.isfinite(tip_ratio):
         raise InputError(f"tip ratio must be a positive number, got {tip_ratio:g}")
     share = np.concatenate([[0.0], np.cumsum(costs)])
     targets = share[-1] * np.arange(size) / (size - 1 + tip_ratio)
     cuts = np.concatenate([np.searchsorted(share, targets - 0.5 * costs.min()), [n]])
-    ranks = np.arange(size + 1)
-    cuts = np.maximum.accumulate(cuts - ranks) + ranks  # at least one body each, from the left ...
-    cuts = np.minimum(cuts, n - size + ranks)  # ... and from the right
+    numbers = np.arange(size + 1)
+    cuts = np.maximum.accumulate(cuts - numbers) + numbers  # at least one body each, from the left ...
+    cuts = np.minimum(cuts, n - size + numbers)  # ... and from the right
     if np.diff(cuts).min() > ALIGNED * width:
         cuts[1:-1] = width * np.rint(cuts[1:-1] / width).astype(np.int64)
     return cuts

@@ -138,8 +138,9 @@ def simulate(
     path = None if output is None else Path(output)
     settings = {
         "t_end": t_end, "coupling": coupling, "integrator": integrator, "rtol": rtol, "atol": atol, "dt": dt,
-        "every": float(times[1] - times[0]), "poses": poses, "tip_ratio": dynamics.tip_ratio, "ranks": world.size,
-        "lanes": dynamics.lanes, "cuts": dynamics.cuts.tolist(),
+        "every": float(times[1] - times[0]), "poses": poses, "ranks": world.size, "lanes": dynamics.lanes,
+        "tip_ratio": dynamics.division.tip_ratio, "cuts": dynamics.division.bounds.tolist(),
+        "owners": dynamics.division.owners.tolist(),
     }  # fmt: skip
     file = on_root(world, lambda: OutputFile(path, system, settings, poses, force) if path else None)
     ready = time.perf_counter()

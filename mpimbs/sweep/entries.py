@@ -7,7 +7,8 @@ from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed
 from mpimbs.spatial.vectors import load3
 from mpimbs.sweep.motion import joint_places, velocity_terms
-from mpimbs.sweep.passes import inward_sweep, motion, outward_sweep, systems_alone
+from mpimbs.sweep.passes import systems_alone
+from mpimbs.sweep.sequence import inward_of_all, motion_of_all, outward_of_all
 
 
 @kernel
@@ -23,63 +24,63 @@ def move(structure, work, u, turn):
 
 
 @kernel
-def _motion1(plan, q, u):
-    motion(0.0, plan, borrowed(q), borrowed(u))
+def _motion1(sequence, q, u):
+    motion_of_all(0.0, sequence, borrowed(q), borrowed(u))
 
 
 @kernel
-def _inward1(plan, q, u, tau, turn):
-    inward_sweep(0.0, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
+def _inward1(sequence, q, u, tau, turn):
+    inward_of_all(0.0, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
 
 
 @kernel
-def _outward1(plan, q, u, tau, udot, rates):
-    outward_sweep(0.0, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+def _outward1(sequence, q, u, tau, udot, rates):
+    outward_of_all(0.0, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
 @kernel
-def _motion2(plan, q, u):
-    motion(zero_lanes(2), plan, borrowed(q), borrowed(u))
+def _motion2(sequence, q, u):
+    motion_of_all(zero_lanes(2), sequence, borrowed(q), borrowed(u))
 
 
 @kernel
-def _inward2(plan, q, u, tau, turn):
-    inward_sweep(zero_lanes(2), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
+def _inward2(sequence, q, u, tau, turn):
+    inward_of_all(zero_lanes(2), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
 
 
 @kernel
-def _outward2(plan, q, u, tau, udot, rates):
-    outward_sweep(zero_lanes(2), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+def _outward2(sequence, q, u, tau, udot, rates):
+    outward_of_all(zero_lanes(2), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
 @kernel
-def _motion4(plan, q, u):
-    motion(zero_lanes(4), plan, borrowed(q), borrowed(u))
+def _motion4(sequence, q, u):
+    motion_of_all(zero_lanes(4), sequence, borrowed(q), borrowed(u))
 
 
 @kernel
-def _inward4(plan, q, u, tau, turn):
-    inward_sweep(zero_lanes(4), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
+def _inward4(sequence, q, u, tau, turn):
+    inward_of_all(zero_lanes(4), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
 
 
 @kernel
-def _outward4(plan, q, u, tau, udot, rates):
-    outward_sweep(zero_lanes(4), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+def _outward4(sequence, q, u, tau, udot, rates):
+    outward_of_all(zero_lanes(4), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
 @kernel
-def _motion8(plan, q, u):
-    motion(zero_lanes(8), plan, borrowed(q), borrowed(u))
+def _motion8(sequence, q, u):
+    motion_of_all(zero_lanes(8), sequence, borrowed(q), borrowed(u))
 
 
 @kernel
-def _inward8(plan, q, u, tau, turn):
-    inward_sweep(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
+def _inward8(sequence, q, u, tau, turn):
+    inward_of_all(zero_lanes(8), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
 
 
 @kernel
-def _outward8(plan, q, u, tau, udot, rates):
-    outward_sweep(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+def _outward8(sequence, q, u, tau, udot, rates):
+    outward_of_all(zero_lanes(8), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
 @kernel

@@ -25,8 +25,8 @@ class ExternalLoads:
 
     Attributes
     ----------
-    any : bool
-        Whether there is anything to do at all.
+    any, wrenches : bool
+        Whether there is anything to do at all, and whether wrenches act.
     """
 
     def __init__(self, subchain: Subchain, name_of: Callable[[int], str]) -> None:
@@ -37,7 +37,8 @@ class ExternalLoads:
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
         self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
-        self.any = bool(self._torques or self._wrenches)
+        self.wrenches = bool(self._wrenches)
+        self.any = bool(self._torques) or self.wrenches
 
     def apply(self, t: float, q: Floats, turn: Floats, tau: Floats) -> None:
         """Add the prescribed torques to `tau` [nu] and set the wrenches, at time `t` (s).

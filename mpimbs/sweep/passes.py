@@ -9,7 +9,7 @@ from __future__ import annotations
 from numba.extending import overload
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import RESPONSE, SIZE, TRANSFER, between, combine, respond
+from mpimbs.spatial.handles import SIZE, TRANSFER, join_to_next, spread_loads
 from mpimbs.spatial.lanes import Lanes, width
 from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import fetch_ahead, floats, integers
@@ -240,33 +240,10 @@ def inward_sweep(zero, plan, q, u, tau, turn):
             _tile_inward(0.0, plan, tile, q, u, tau, two or number + 1 < count)
         first = tile[FIRST_LANE]
         for lane in range(min(first + tile[WIDTH], lanes - 1) - 1, first - 1, -1):
-            left = blocks[lane * SIZE : (lane + 1) * SIZE]
-            right = blocks[(lane + 1) * SIZE : (lane + 2) * SIZE]
-            response = responses[lane * RESPONSE : (lane + 1) * RESPONSE]
-            respond(left, right, response, scratch, two)
-            combine(left, right, response, left, two)
+            join_to_next(blocks, lane, responses, scratch, two)
     if not two and lanes > 1:
         for i in range(TRANSFER, SIZE):
             blocks[i] = 0.0
-
-
-@kernel
-def _spread_loads(plan):
-    """Acceleration A1 and load f2 of every lane, from those of the subchain."""
-    blocks = floats(plan, BLOCKS)
-    responses = floats(plan, RESPONSES)
-    loads = floats(plan, LOADS)
-    outer = floats(plan, HANDLE_LOADS)
-    lanes = blocks.size // SIZE
-    load = outer[6:12]
-    for i in range(6):
-        loads[i] = outer[i]
-        loads[12 * lanes - 6 + i] = load[i]
-    for lane in range(lanes - 1):
-        right = blocks[(lane + 1) * SIZE : (lane + 2) * SIZE]
-        response = responses[lane * RESPONSE : (lane + 1) * RESPONSE]
-        at = 12 * lane
-        between(right, response, loads[at : at + 6], load, loads[at + 12 : at + 18], loads[at + 6 : at + 12])
 
 
 @kernel
@@ -333,7 +310,7 @@ def systems_alone(zero, plan, q, u, tau, udot, rates):
 @kernel
 def outward_sweep(zero, plan, q, u, tau, udot, rates):
     """Pass 3: accelerations [nu] and rates of the coordinates [nq], given (A1, f2) of the subchain in the plan."""
-    _spread_loads(plan)
+    spread_loads(floats(plan, BLOCKS), floats(plan, RESPONSES), floats(plan, HANDLE_LOADS), floats(plan, LOADS))
     two = plan[TIP] == 0
     count = _count(plan)
     for number in range(count):

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from mpimbs.model import Columns, System
 from mpimbs.sweep.build import Build, build
-from mpimbs.sweep.entries import ENTRIES, move, places
+from mpimbs.sweep.entries import move, places
 from mpimbs.sweep.forces import spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.motion import poses, relative_motion
 from mpimbs.sweep.structure import BOUNDARY, PLACE, TURNING, Springs, Structure, Workspace, workspace
-from mpimbs.sweep.tiles import Tile, boundary_frame, subchain_tiles
+from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles
 from mpimbs.sweep.totals import totals
 
 Floats = npt.NDArray[np.float64]
@@ -33,8 +33,7 @@ class _Whole(NamedTuple):
 class Subchain:
     """The bodies first..last-1 of a system and the O(n) sweeps over them.
 
-    Vectors of coordinates and speeds are in the model's order. One evaluation is, in this order, `start`, `inward`
-    and `outward`; what lies between (the boundary motion and the handle loads) comes from the neighbours.
+    Vectors of coordinates and speeds are in the model's order. Evaluations are made by `Subchains`, over the tiles.
 
     Parameters
     ----------
@@ -50,8 +49,6 @@ class Subchain:
         The model's numbers for these bodies.
     tip : bool
         Nothing hangs outboard of these bodies.
-    tiles : Tiles
-        What the compiled passes work on.
     """
 
     def __init__(
@@ -62,15 +59,19 @@ class Subchain:
         self.first, self.last = first, last
         self.tip = last == system.n_bodies
         self.nq, self.nu = system.sizes(first, last)
-        cut = [Tile(first, last - first, 1)] if tiles is None else [t._replace(first=first + t.first) for t in tiles]
-        self.tiles = subchain_tiles(system, cut, self.tip, system.has_wrenches(first, last))
-        self._tau = np.zeros(0)
-        self._motion, self._inward, self._outward = ENTRIES[self.tiles.width]
+        cut = [Tile(0, last - first, 1)] if tiles is None else tiles
+        self._cut = [tile._replace(first=first + tile.first) for tile in cut]
+        self._has_wrenches = system.has_wrenches(first, last)
 
     @property
     def n_bodies(self) -> int:
         """Number of bodies owned."""
         return self.last - self.first
+
+    @functools.cached_property
+    def tiles(self) -> Tiles:
+        """What the compiled passes work on."""
+        return subchain_tiles(self._system, self._cut, self.tip, self._has_wrenches)
 
     @functools.cached_property
     def columns(self) -> Columns:
@@ -90,9 +91,12 @@ class Subchain:
     @functools.cached_property
     def _whole(self) -> _Whole:
         made = build(self.columns, boundary_frame(self._system, self.first))
-        work = workspace(len(made.structure.steps), self.nu, made.junctions)
-        wrenches = self.tiles.wrenches
-        return _Whole(made, work._replace(wrench=wrenches) if wrenches.size else work)
+        work = workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=self._has_wrenches)
+        return _Whole(made, work)
+
+    def joint(self) -> Build:
+        """Make the first body ready alone, with its inboard joint."""
+        return build(self._system.columns(self.first, self.first + 1), boundary_frame(self._system, self.first))
 
     @property
     def structure(self) -> Structure:
@@ -104,43 +108,17 @@ class Subchain:
         """The joint forces of the model as one piece."""
         return self._whole.made.springs
 
-    def start(self, q: Floats, u: Floats) -> Floats:
-        """Write the joint frames; give the boundary turn.
-
-        Parameters
-        ----------
-        q, u : array [nq], [nu]
-            Coordinates (rad, m, unit quaternions) and generalized speeds (rad/s, m/s).
-
-        Returns
-        -------
-        array [TURNING]
-            Rotation 9 from handle 1 to handle 2, and the angular velocity 3 of handle 2, in its frame, while handle
-            1 is held. At the tip, where nobody asks, zeros.
-        """
-        self._motion(self.tiles.plan, q, u)
-        return self.tiles.turn
-
-    def inward(self, q: Floats, u: Floats, tau: Floats, turn: Floats) -> Floats:
-        """Sweep inward: the handle equations, flat [SIZE], given the turn of handle 1 [TURNING].
-
-        `tau` [nu] (N m, N) comes on top of the model's own joint forces; an empty array stands for none.
-        """
-        self._tau = tau
-        self._inward(self.tiles.plan, q, u, tau, turn)
-        return self.tiles.block
-
-    def outward(self, q: Floats, u: Floats, loads: Floats, udot: Floats, rates: Floats) -> None:
-        """Sweep outward with A1 and f2 in `loads` [12]; writes accelerations [nu] and coordinate rates [nq]."""
-        self.tiles.handle_loads[:] = loads
-        self._outward(self.tiles.plan, q, u, self._tau, udot, rates)
+    @property
+    def wrenches(self) -> Floats:
+        """External wrenches on the steps in sequence [m * 6], as `set_wrench` sets them; empty where none can act."""
+        return self._whole.work.wrench
 
     def set_wrench(self, body: int, wrench: Floats) -> None:
         """Set the external wrench (N m, N) on a body, at its origin, in body frame components [6]."""
         made = self._whole.made
         step, turn = made.body_step[body], made.body_frame[body]
-        self.tiles.wrenches[6 * step : 6 * step + 3] = wrench[:3] @ turn
-        self.tiles.wrenches[6 * step + 3 : 6 * step + 6] = wrench[3:] @ turn
+        self.wrenches[6 * step : 6 * step + 3] = wrench[:3] @ turn
+        self.wrenches[6 * step + 3 : 6 * step + 6] = wrench[3:] @ turn
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the boundary motion [BOUNDARY], for output: rotation 9 and position 3 (m) from handle 1 to handle 2, and

@@ -115,8 +115,8 @@ class Tiles:
         Lanes of the widest tile.
     kept : int
         ALL, PIVOTS_ONLY or NOTHING.
-    turn, block, handle_loads : arrays [TURNING], [SIZE], [12]
-        Boundary turn, handle equations, and (A1, f2) of the whole subchain.
+    steps : int
+        Steps of all tiles.
     wrenches : array [m * 6]
         External wrenches on the steps in sequence, or empty.
     loads : array [lanes * 12]
@@ -149,10 +149,9 @@ class Tiles:
                 rows[:, column] = ends[:, i] - sizes[:, i]
                 shared[i] = ends[-1, i]
         lanes = chosen[-1][2] + chosen[-1][1] if joined else self.width
+        self.steps = step
         self.wrenches = np.zeros(step * 6 * wrenches)
-        self.turn, self.handle_loads, self.loads = np.zeros(TURNING), np.zeros(12), np.zeros(lanes * 12)
-        blocks = aligned_zeros(lanes * SIZE)
-        self.block = blocks[:SIZE]
+        self.loads = np.zeros(lanes * 12)
         self._table = Table(PLAN_ITEMS)
         items: dict[str, npt.NDArray[Any] | int] = {
             "tiles": rows.ravel(),
@@ -169,11 +168,11 @@ class Tiles:
             **{name: aligned_zeros(int(most[4])) for name in ("u", "tau", "total", "udot")},
             "turns": np.zeros(lanes * TURNING),
             "omegas": np.zeros(lanes * 3),
-            "blocks": blocks,
+            "blocks": aligned_zeros(lanes * SIZE),
             "responses": aligned_zeros(lanes * RESPONSE),
             "loads": self.loads,
-            "turn": self.turn,
-            "handle_loads": self.handle_loads,
+            "turn": np.zeros(TURNING),
+            "handle_loads": np.zeros(12),
             "lane_room": aligned_zeros(SIZE * self.width),
             "scratch": aligned_zeros(SCRATCH),
         }

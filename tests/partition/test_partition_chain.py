@@ -72,10 +72,7 @@ def test_costs_grow_with_steps_and_degrees_of_freedom() -> None:
     assert body_costs(system_from("rope:5").joint_types()).tolist() == [cost["spherical"]] * 5
 
 
-@pytest.mark.parametrize(
-    ("size", "ratio", "words"),
-    [(4, 2.0, "at most 3 ranks")] + [(2, bad, "tip ratio") for bad in (0.0, -1.0, np.nan, np.inf)],
-)
-def test_errors(size: int, ratio: float, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        split_chain(np.ones(3), size, ratio)
+@pytest.mark.parametrize("ratio", [0.0, -1.0, np.nan, np.inf])
+def test_errors(ratio: float) -> None:
+    with pytest.raises(InputError, match="tip ratio"):
+        split_chain(np.ones(3), 2, ratio)

@@ -23,6 +23,7 @@ from mpimbs.sweep.build import build
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.sweep.subchains import Subchains
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL
@@ -37,10 +38,10 @@ def blocks_of(system: System, cuts: list[int], q: Array, u: Array, tau: Array, o
     turn, blocks = AT_REST[:TURNING].copy(), []
     turn[9:] = omega
     for first, last in pairwise(cuts):
-        piece = Subchain(system, first, last)
+        piece = Subchains([Subchain(system, first, last)])
         mine, ours = slice(q_at[first], q_at[last]), slice(u_at[first], u_at[last])
         relative = piece.start(q[mine], u[ours])
-        blocks.append(piece.inward(q[mine], u[ours], tau[ours], turn).copy())
+        blocks.append(piece.inward(q[mine], u[ours], tau[ours], turn)[0].copy())
         join_turn(0.0, turn, relative, turn)
     return blocks
 
@@ -125,10 +126,11 @@ def test_piece_against_dense(types: tuple[str, ...]) -> None:
     n = piece.n_bodies
     part = Subchain(system, 1, 1 + n)
     assert not part.tip
-    part.start(q, u)
+    swept = Subchains([part])
+    swept.start(q, u)
     turn = AT_REST[:TURNING].copy()
     turn[9:] = omega
-    found = matrices(part.inward(q, u, tau, turn))
+    found = matrices(swept.inward(q, u, tau, turn)[0])
     frame = build(system.columns(n, n + 1)).body_frame[0]  # handle 2 to body axes
     both = np.kron(np.eye(2), frame)
     inertia, transfer, compliance, force, acceleration = dense_handle_equations(base, piece, q, u, tau, omega)

@@ -19,6 +19,7 @@ from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.study.extended import ExtendedSweeps
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.sweep.subchains import Subchains
 from mpimbs.sweep.tiles import ALL, NOTHING, PIVOTS_ONLY, Tile
 from oracles import dense
 from oracles.dense import Array
@@ -216,10 +217,11 @@ def test_handle_equations_of_lanes(period: str, beyond: int, cut: Cut) -> None:
         assert part.tiles.kept == (ALL if len(tiles) == 1 else cut.kept)
         assert part.tiles.width == width
         udot, rates = np.full(part.nu, np.nan), np.full(part.nq, np.nan)
-        part.start(-q[mine], u[ours])  # leaves numbers of another state
-        turned = part.start(q[mine], u[ours]).copy()
-        block = part.inward(q[mine], u[ours], tau[ours], turn).copy()
-        part.outward(q[mine], u[ours], loads, udot, rates)
+        swept = Subchains([part])
+        swept.start(-q[mine], u[ours])  # leaves numbers of another state
+        turned = swept.start(q[mine], u[ours]).copy()
+        block = swept.inward(q[mine], u[ours], tau[ours], turn)[0].copy()
+        swept.outward(q[mine], u[ours], loads, udot, rates)
         found.append((turned if beyond else None, matrices(block), udot, rates))
     (turned, parts, udot, rates), (turned8, parts8, udot8, rates8) = found
     if turned is not None:

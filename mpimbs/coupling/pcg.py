@@ -1,0 +1,232 @@
+"""Constraint-load coupling: the loads at the separated joints by PETSc's preconditioned conjugate gradients.
+
+The hybrid algorithm of Duan & Anderson (2000): subchains by O(n) sweeps, joined by the equations of the constraint
+loads (`constraint_equations`), which an iteration solves that begins with an estimate from earlier evaluations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.coupling.constraint_equations import boundary_values, form
+from mpimbs.coupling.estimates import ORDERS, Hold
+from mpimbs.coupling.separated_joints import SeparatedJoints
+from mpimbs.coupling.solver import LoadSolver
+from mpimbs.coupling.tree_product import TreeProduct
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.sweep.subchains import Subchains
+
+try:
+    import petsc4py
+
+    petsc4py.init([])
+    from petsc4py import PETSc
+
+    from mpimbs.coupling.petsc_matrix import PatternMatrix
+except ImportError as error:
+    raise InputError(
+        "coupling 'pcg' needs petsc4py, built against your PETSc; the README says how to install both"
+    ) from error
+
+Floats = npt.NDArray[np.float64]
+PREFIX = "mpimbs_"  # of PETSc's options
+_INEXACT = ("jacobi", "block-jacobi")
+_CONDITION_STEPS = 300
+RENEWED = 3  # iterations from which on a factor is too old
+
+
+class ConstraintLoads:
+    """The constraint-load equations over the ranks of a communicator, and their solution.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The caller's own communicator; it must outlive the coupling.
+    subchains : Subchains
+        Those of this rank.
+    solver : LoadSolver
+
+    Attributes
+    ----------
+    plan : None
+        There is no one call of compiled code.
+    unknowns : int
+        Constraint loads of all ranks.
+    iterations : int
+        Of the last solution.
+    residual : float
+        Of the last solution, relative to the right-hand side.
+    solutions, total_iterations, direct : int
+        Solutions so far, their iterations, and how many were or began with a factorization.
+    """
+
+    plan: npt.NDArray[np.int64] | None = None
+
+    def __init__(self, comm: MPI.Comm, subchains: Subchains, solver: LoadSolver) -> None:
+        self._comm = comm
+        self._solver = solver
+        self._joints = SeparatedJoints(comm, subchains)
+        rows = comm.allgather(self._joints.rows)
+        self.unknowns = sum(rows)
+        begin = sum(rows[: comm.rank])
+        self._matrix = PatternMatrix(comm, *self._joints.pattern(begin), begin, self._joints.sizes)
+        table = self._joints.table
+        table.add("diagonal", self._matrix.diagonal)
+        table.add("beside", self._matrix.beside)
+        self._table = table.data
+        self._right, self._solution = (
+            PETSc.Vec().createWithArray(array, comm=comm) for array in (self._joints.right, self._joints.solution)
+        )
+        self._check = self._right.duplicate()
+        self._tree = TreeProduct(comm, self._table, len(subchains))
+        self._factor = self._make_factor()
+        self._ksp = self._make_ksp()
+        self._hold = Hold(ORDERS.get(solver.estimate, 0), self._joints.rows)
+        self._values = np.zeros((len(subchains), 12))
+        self.iterations, self.residual = 0, 0.0
+        self.solutions = self.total_iterations = self.direct = 0
+
+    def _make_factor(self) -> PETSc.KSP:
+        """A direct solution: every rank factors the whole matrix, which is banded and small."""
+        ksp = PETSc.KSP().create(comm=self._comm)
+        ksp.setOptionsPrefix(PREFIX + "direct_")
+        ksp.setOperators(self._matrix.mat)
+        ksp.setType("preonly")
+        self._set_factor(ksp.getPC())
+        ksp.setFromOptions()
+        return ksp
+
+    def _set_factor(self, pc: PETSc.PC) -> None:
+        if self._comm.size > 1:
+            pc.setType("redundant")
+        else:
+            pc.setType("lu")
+
+    def _make_ksp(self) -> PETSc.KSP:
+        solver = self._solver
+        ksp = PETSc.KSP().create(comm=self._comm)
+        ksp.setOptionsPrefix(PREFIX)
+        ksp.setOperators(
+            self._steady_operator() if solver.estimate == "fischer" else self._matrix.mat, self._matrix.mat
+        )
+        ksp.setType("cg")
+        ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
+        ksp.setTolerances(rtol=solver.rtol, atol=1e-300, max_it=solver.most)
+        ksp.setConvergenceHistory(length=min(solver.most, 1000) + 1, reset=True)
+        pc = ksp.getPC()
+        if solver.preconditioner == "jacobi":
+            pc.setType("jacobi")
+        elif solver.preconditioner == "block-jacobi":
+            pc.setType("vpbjacobi")
+        elif solver.preconditioner == "dcae":
+            pc.setType("python")
+            pc.setPythonContext(self._tree)
+        else:
+            self._set_factor(pc)
+        if solver.estimate == "fischer":
+            ksp.setUseFischerGuess(1, 10)
+        else:
+            ksp.setInitialGuessNonzero(solver.estimate != "none")
+        ksp.setFromOptions()
+        return ksp
+
+    def _steady_operator(self) -> PETSc.Mat:
+        """The matrix in a shell that never seems to change: PETSc's guesses begin anew with every change."""
+        shell = PETSc.Mat().createPython(self._matrix.mat.getSizes(), self._matrix, comm=self._comm)
+        shell.setUp()
+        return shell
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in messages of our own so far (s); those within PETSc are not known."""
+        return self._joints.seconds + self._tree.seconds
+
+    def close(self) -> None:
+        """Free what PETSc and MPI hold, before the communicator is."""
+        for thing in (self._ksp, self._factor, self._right, self._solution, self._check):
+            thing.destroy()
+        self._matrix.close()
+        self._tree.close()
+        self._joints.close()
+
+    def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
+        """Find A1 and f2 of this rank's subchains; see `Coupling.solve`. All ranks call.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: the iteration does not converge.
+        """
+        form(self._table, q, blocks.ravel(), root)
+        if self.unknowns:
+            self._matrix.changed()
+            self._right.stateIncrease()
+            self._tree.blocks = blocks
+            self._solve(t)
+        boundary_values(self._table, root, self._values.ravel())
+        return self._values
+
+    def _solve(self, t: float) -> None:
+        """Solve the equations as formed; the solution stands in the table."""
+        solver, hold = self._solver, self._hold
+        if solver.estimate in ORDERS:
+            hold.estimate(t, self._joints.solution)
+            self._solution.stateIncrease()
+        anew = solver.estimate in ORDERS and hold.kept == 0  # nothing is known yet
+        if solver.preconditioner == "direct" or (solver.preconditioner in _INEXACT and (anew or self._off_track())):
+            self._factor.solve(self._right, self._solution)
+            reason, self.iterations, self.residual = self._factor.getConvergedReason(), 0, 0.0
+            self.direct += 1
+        else:
+            if solver.preconditioner == "lagged":
+                renewed = anew or self.iterations > RENEWED
+                self._ksp.getPC().setReusePreconditioner(not renewed)
+                self.direct += renewed
+            self._ksp.solve(self._right, self._solution)
+            reason, self.iterations = self._ksp.getConvergedReason(), self._ksp.getIterationNumber()
+            self.total_iterations += self.iterations
+        self.solutions += 1
+        if reason < 0:
+            self._fail(t)
+        elif solver.estimate in ORDERS:
+            hold.remember(t, self._joints.solution)
+
+    def _off_track(self) -> bool:
+        """Whether the estimate is worse than none: something has changed at once, such as a load from outside."""
+        if self._solver.estimate not in ORDERS:
+            return False
+        self._matrix.mat.mult(self._solution, self._check)
+        self._check.aypx(-1.0, self._right)
+        return bool(self._check.norm() > self._right.norm())
+
+    def _fail(self, t: float) -> None:
+        """Say why there is no solution; a state that is not finite is left to the integrator, which sees it too."""
+        self._hold.forget()
+        self._joints.solution[:] = np.nan
+        self._solution.stateIncrease()
+        if not np.isfinite(self._right.norm()):
+            return
+        history = self._ksp.getConvergenceHistory()
+        steps = ", ".join(f"{value:.1e}" for value in history[:: max(1, len(history) // 8)])
+        raise SimulationError(
+            f"the constraint loads do not converge at t = {t:g} s: {self.iterations} iterations of {self.unknowns} "
+            f"unknowns, residuals (rad/s^2, m/s^2) {steps}; condition about {self.condition():.1e}; "
+            "choose --preconditioner lagged or direct, fewer --cuts, or --coupling dcae"
+        )
+
+    def condition(self) -> float:
+        """Estimate the condition number of the equations as last formed, by a run of plain CG; all ranks call."""
+        ksp = PETSc.KSP().create(comm=self._comm)
+        ksp.setOperators(self._matrix.mat)
+        ksp.setType("cg")
+        ksp.getPC().setType("none")
+        ksp.setComputeSingularValues(True)
+        ksp.setTolerances(rtol=1e-10, max_it=_CONDITION_STEPS)
+        solution = self._right.duplicate()
+        ksp.solve(self._right, solution)
+        largest, smallest = ksp.computeExtremeSingularValues()
+        solution.destroy()
+        ksp.destroy()
+        return float(largest / smallest) if smallest > 0.0 else np.inf

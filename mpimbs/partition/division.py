@@ -1,0 +1,109 @@
+"""How a system is divided: into subchains at cut joints, and these among the ranks. No MPI."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.errors import InputError
+from mpimbs.model import System
+from mpimbs.partition.chain import body_costs, split_chain, tip_ratio_of
+from mpimbs.partition.lanes import chosen_width, cut_tiles
+
+Integers = npt.NDArray[np.int64]
+
+
+class Division(NamedTuple):
+    """Which bodies make a subchain, which rank owns it, and in how many lanes it is swept.
+
+    Attributes
+    ----------
+    width : int
+        Number of lanes at the most.
+    tip_ratio : float
+        How many times more bodies the last subchain has.
+    bounds : array [subchains + 1]
+        Subchain k has the bodies bounds[k] to bounds[k + 1] - 1: it begins with a cut joint, but for the first.
+    owners : array [P + 1]
+        Rank r owns the subchains owners[r] to owners[r + 1] - 1.
+    """
+
+    width: int
+    tip_ratio: float
+    bounds: Integers
+    owners: Integers
+
+    @property
+    def cuts(self) -> Integers:
+        """Rank r owns the bodies cuts[r] to cuts[r + 1] - 1 [P + 1]."""
+        return self.bounds[self.owners]
+
+
+def divide(
+    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+) -> Division:
+    """Check that this version solves the system on so many ranks, and divide it.
+
+    Parameters
+    ----------
+    system : System
+    size : int
+        Number of ranks P.
+    cuts : int, optional
+        Number of cut joints, one less than the subchains; P - 1 by default: one subchain a rank.
+    tip_ratio : float, optional
+        How many times more bodies the last subchain gets, whose sweep is cheaper; a measured ratio by default.
+    lanes : int, optional
+        See `Dynamics`.
+
+    Raises
+    ------
+    InputError
+        A loop; a tree on several ranks or with cuts; more ranks than subchains, more subchains than bodies; a ratio or
+        number of lanes that makes no sense.
+    """
+    system.validate()
+    if system.loops:
+        raise InputError(
+            f"system '{system.name}' closes a loop ('{system.loops[0].name}'): the couplings of this version solve "
+            "chains and trees; remove the [[loop]] tables"
+        )
+    if size > 1 and not system.is_chain:
+        raise InputError(
+            f"system '{system.name}' is a tree: this version solves a tree on one rank and a chain on any number; "
+            f"start 1 rank instead of {size}"
+        )
+    count = _subchains(system, size, cuts)
+    share = system.n_bodies // count
+    width = chosen_width(share, lanes) if system.is_chain else 1
+    if width > 1 and not any(tile.width > 1 for tile in cut_tiles(system.joint_patterns(0, share), width)):
+        width = 1  # joints that differ too much from body to body
+    ratio = tip_ratio_of(width, share) if tip_ratio is None else tip_ratio
+    bounds = split_chain(body_costs(system.joint_types()), count, ratio, width)
+    owners = np.arange(size + 1) * count // size
+    return Division(width, ratio, bounds, owners)
+
+
+def _subchains(system: System, size: int, cuts: int | None) -> int:
+    """Number of subchains."""
+    if cuts is None:
+        if size > system.n_bodies:
+            raise InputError(
+                f"{size} ranks for {system.n_bodies} bodies: every rank owns one body at least; start at most "
+                f"{system.n_bodies} ranks"
+            )
+        return size
+    if not 0 <= cuts < system.n_bodies:
+        raise InputError(
+            f"{cuts} cuts in a chain of {system.n_bodies} bodies: give --cuts from 0 to {system.n_bodies - 1}"
+        )
+    if cuts and not system.is_chain:
+        raise InputError(f"system '{system.name}' is a tree: this version cuts chains; leave --cuts out")
+    if cuts + 1 < size:
+        raise InputError(
+            f"{cuts} cuts make {cuts + 1} subchains for {size} ranks, one at least for each: start at most {cuts + 1} "
+            f"ranks, or give --cuts {size - 1} or more"
+        )
+    return cuts + 1

@@ -1,0 +1,84 @@
+"""The passes of an evaluation over all subchains of a process, one after the other from the root outward: compiled."""
+
+from __future__ import annotations
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import SIZE
+from mpimbs.spatial.memory import floats, integers
+from mpimbs.sweep.motion import join_turn
+from mpimbs.sweep.passes import BLOCKS, HANDLE_LOADS, TURN, inward_sweep, motion, outward_sweep
+from mpimbs.sweep.structure import TURNING
+
+# Items of the table of a sequence; rows: address and size of each subchain's plan, where its q and u begin, nq and nu.
+SEQUENCE_ITEMS = ("rows", "turn", "turns", "blocks", "loads")
+ROWS, TOTAL_TURN, TURNS, ALL_BLOCKS, ALL_LOADS = range(0, 2 * len(SEQUENCE_ITEMS), 2)
+Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT = range(2, 6)
+COLUMNS = 6
+
+
+@kernel(inline=True)
+def _row(rows, number):
+    return rows[number * COLUMNS : (number + 1) * COLUMNS]
+
+
+@kernel(inline=True)
+def _coordinates(row, q):
+    return q[row[Q_BEGIN] : row[Q_BEGIN] + row[Q_COUNT]]
+
+
+@kernel(inline=True)
+def _speeds(row, u):
+    return u[row[U_BEGIN] : row[U_BEGIN] + row[U_COUNT]]
+
+
+@kernel
+def motion_of_all(zero, sequence, q, u):
+    """Pass 1: the joint frames, and the boundary turn of all subchains together."""
+    rows = integers(sequence, ROWS)
+    total = floats(sequence, TOTAL_TURN)
+    for number in range(rows.size // COLUMNS):
+        row = _row(rows, number)
+        plan = integers(row, 0)
+        motion(zero, plan, _coordinates(row, q), _speeds(row, u))
+        turn = floats(plan, TURN)
+        if number == 0:
+            total[:] = turn
+        else:
+            join_turn(0.0, total, turn, total)
+
+
+@kernel
+def inward_of_all(zero, sequence, q, u, tau, turn):
+    """Pass 2: the handle equations of every subchain, given the turn of the first one's handle 1 [TURNING]."""
+    rows = integers(sequence, ROWS)
+    turns = floats(sequence, TURNS)
+    blocks = floats(sequence, ALL_BLOCKS)
+    turns[0:TURNING] = turn
+    count = rows.size // COLUMNS
+    for number in range(count):
+        row = _row(rows, number)
+        plan = integers(row, 0)
+        here = turns[number * TURNING : (number + 1) * TURNING]
+        forces = _speeds(row, tau) if tau.size > 0 else tau
+        inward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, here)
+        block = floats(plan, BLOCKS)
+        for i in range(SIZE):
+            blocks[number * SIZE + i] = block[i]
+        if number + 1 < count:
+            join_turn(0.0, here, floats(plan, TURN), turns[(number + 1) * TURNING : (number + 2) * TURNING])
+
+
+@kernel
+def outward_of_all(zero, sequence, q, u, tau, udot, rates):
+    """Pass 3: accelerations and rates of the coordinates, given (A1, f2) of every subchain in the table."""
+    rows = integers(sequence, ROWS)
+    loads = floats(sequence, ALL_LOADS)
+    for number in range(rows.size // COLUMNS):
+        row = _row(rows, number)
+        plan = integers(row, 0)
+        given = floats(plan, HANDLE_LOADS)
+        for i in range(12):
+            given[i] = loads[number * 12 + i]
+        forces = _speeds(row, tau) if tau.size > 0 else tau
+        accelerations, changes = _speeds(row, udot), _coordinates(row, rates)
+        outward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, accelerations, changes)

@@ -1,0 +1,181 @@
+"""Constraint loads by conjugate gradients: the accelerations of one rank, whatever is cut and however it is solved."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import accelerations, mixed_chain, moving_state, typed_chain
+from mpi_helpers import parallel_assert
+from mpimbs.coupling import LoadSolver, coupling_named
+from mpimbs.coupling.estimates import Hold
+from mpimbs.coupling.separated_joints import constraint_subspace
+from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import JOINT_TYPES, System, system_from
+from mpimbs.sweep.subchain import Subchain
+from oracles import dense
+from oracles.dense import Array
+from tolerances import assert_close
+
+EVERY_TYPE = tuple(kind.name for kind in JOINT_TYPES)
+
+
+def separated(system: System, comm: MPI.Comm, cuts: int, solver: LoadSolver) -> Dynamics:
+    """Dynamics with so many cuts, or the least that the ranks allow."""
+    return Dynamics(system, comm, "pcg", cuts=max(cuts, comm.size - 1), solver=solver)
+
+
+def parts_of(dynamics: Dynamics, *vectors: Array) -> list[Array]:
+    """This rank's parts of coordinates, speeds and forces."""
+    slices = (dynamics.gather_q.part, dynamics.gather_u.part, dynamics.gather_u.part)
+    return [vector[part] for vector, part in zip(vectors, slices, strict=False)]
+
+
+@pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
+@pytest.mark.parametrize("kind", ["spatial_chain:40", "rope:40", "free_chain:30", "mixed"])
+def test_every_preconditioner(comm: MPI.Comm, kind: str, preconditioner: str) -> None:
+    """State after state, also when the loads change at once; the matrix changes with the configuration."""
+    system, q, u, tau = mixed_chain(30, 1) if kind == "mixed" else (system_from(kind), *moving_state(system_from(kind)))
+    with closing(separated(system, comm, 7, LoadSolver(preconditioner, "zero"))) as dynamics:
+        for k, size in enumerate((1.0, 1.001, -3.0)):
+            given = (q * (1.0 + 0.01 * k), u * size, tau)
+            reference = accelerations(system, *given)
+            got = dynamics.accelerations(*parts_of(dynamics, *given), t=0.1 * k)
+            ours = reference[dynamics.gather_u.part]
+            assert_close(f"accelerations {k}", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize("name", EVERY_TYPE)
+def test_joints_of_every_type(comm: MPI.Comm, name: str) -> None:
+    """Every joint but the first of a chain of one type is separated, against the dense oracle."""
+    system = typed_chain(("revolute", *(name,) * 8), 3, springs=False)
+    q, u, tau = moving_state(system, 1)
+    reference = dense.dense_accelerations(system, q, u, tau)
+    with closing(separated(system, comm, 8, LoadSolver())) as dynamics:
+        got = dynamics.accelerations(*parts_of(dynamics, q, u, tau))
+        unknowns = dynamics.coupling.unknowns  # type: ignore[attr-defined]
+        ours = reference[dynamics.gather_u.part]
+    nu = next(kind.nu for kind in JOINT_TYPES if kind.name == name)
+    parallel_assert(unknowns == 8 * (6 - nu), f"{unknowns} unknowns", comm)
+    assert_close("accelerations", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize("name", EVERY_TYPE)
+def test_constraint_subspace(name: str) -> None:
+    """Loads in the subspace do no work in any motion of the joint, whatever its coordinates; the rest of them does."""
+    system = typed_chain((name,), 5)
+    _q, _u, _ = moving_state(system, 2)
+    basis = constraint_subspace(Subchain(system).joint())
+    assert basis.shape == (6, 6 - system.nu)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(6 - system.nu), atol=1e-14)
+    if name in ("revolute", "prismatic", "spherical", "planar", "universal", "cylindrical"):
+        assert np.isin(np.abs(basis).round(12), (0.0, 1.0)).all(), "unit axes"
+
+
+@pytest.mark.parametrize("preconditioner", ["lagged", "jacobi"])
+@pytest.mark.parametrize("n", [16, 1024])
+def test_63_cuts(comm: MPI.Comm, n: int, preconditioner: str) -> None:
+    system = system_from(f"spatial_chain:{n}")
+    q, u, tau = moving_state(system)
+    reference = accelerations(system, q, u, tau)
+    with closing(separated(system, comm, min(63, n - 1), LoadSolver(preconditioner, "none"))) as dynamics:
+        got = dynamics.accelerations(*parts_of(dynamics, q, u, tau))
+        iterations = dynamics.coupling.iterations  # type: ignore[attr-defined]
+        ours = reference[dynamics.gather_u.part]
+    assert_close("accelerations", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
+    parallel_assert(iterations == 1 or preconditioner == "jacobi", f"{iterations} iterations", comm)
+
+
+@pytest.mark.parametrize("cuts", [0, 1, 6, 29])
+def test_cuts_of_other_couplings(comm: MPI.Comm, cuts: int) -> None:
+    """More subchains than ranks, by the tree product too."""
+    system, q, u, tau = mixed_chain(30, 2)
+    reference = accelerations(system, q, u, tau)
+    with closing(Dynamics(system, comm, cuts=max(cuts, comm.size - 1))) as dynamics:
+        got = dynamics.accelerations(*parts_of(dynamics, q, u, tau))
+        ours = reference[dynamics.gather_u.part]
+    assert_close("accelerations", got, ours, "ranks", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize("estimate", ESTIMATES)
+def test_estimates_save_iterations(comm: MPI.Comm, estimate: str) -> None:
+    """Along a smooth motion a better estimate needs fewer iterations than none, and all give the same."""
+    system = system_from("spatial_chain:32")
+    q, u, _ = moving_state(system, 0, 0.1)
+    spent = {}
+    for name in ("none", estimate):
+        with closing(separated(system, comm, 15, LoadSolver("block-jacobi", name, 1e-8))) as dynamics:
+            for k in range(12):
+                dynamics.accelerations(*parts_of(dynamics, q + 0.002 * k * u, u), t=0.002 * k)
+            spent[name] = dynamics.coupling.total_iterations  # type: ignore[attr-defined]
+    share = {"none": 1.0, "fischer": 0.99}.get(estimate, 0.9)  # Fischer's guess is made for a matrix that stays
+    parallel_assert(spent[estimate] <= share * spent["none"], str(spent), comm)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_hold_is_exact_for_polynomials(order: int) -> None:
+    """Over uneven times, in any order, and with a time that comes twice, of which the newer value counts."""
+
+    def value(t: float) -> Array:
+        return np.array([1.0, t, t**2])[: order + 1].copy()
+
+    hold = Hold(order, order + 1)
+    out = np.full(order + 1, np.nan)
+    hold.estimate(0.0, out)
+    assert not out.any() and hold.kept == 0
+    for t in (0.0, 0.5, 0.3, 1.0):
+        hold.remember(t, value(t) + 7.0)
+        hold.remember(t, value(t))
+    hold.estimate(1.7, out)
+    np.testing.assert_allclose(out, value(1.7) if order else value(1.0), rtol=1e-13)
+    hold.forget()
+    hold.estimate(1.7, out)
+    assert not out.any()
+
+
+def test_no_convergence_is_said(comm: MPI.Comm) -> None:
+    system = system_from("spatial_chain:64")
+    q, u, tau = moving_state(system)
+    with (
+        closing(separated(system, comm, 31, LoadSolver("jacobi", "none", most=3))) as dynamics,
+        pytest.raises(SimulationError, match=r"do not converge at t = 0.5 s: 3 iterations .* condition about .*--"),
+    ):
+        dynamics.accelerations(*parts_of(dynamics, q, u, tau), t=0.5)
+
+
+def test_not_finite_is_no_error(comm: MPI.Comm) -> None:
+    """A trial step that leaves the range of numbers is the integrator's to see; afterwards all goes on."""
+    system = system_from("spatial_chain:20")
+    q, u, tau = moving_state(system)
+    reference = accelerations(system, q, u, tau)
+    for preconditioner in PRECONDITIONERS:
+        with closing(separated(system, comm, 4, LoadSolver(preconditioner))) as dynamics:
+            parts = parts_of(dynamics, q, u, tau)
+            dynamics.accelerations(*parts)
+            got = dynamics.accelerations(parts[0], np.full_like(parts[1], 1e200), parts[2], t=1.0)
+            parallel_assert(not np.isfinite(got).all(), preconditioner, comm)
+            got = dynamics.accelerations(*parts, t=2.0)
+            ours = reference[dynamics.gather_u.part]
+        assert_close(preconditioner, got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize(
+    ("solver", "words"),
+    [
+        (LoadSolver(preconditioner="ilu"), "unknown preconditioner 'ilu'; choose one of: jacobi"),
+        (LoadSolver(estimate="third"), "unknown initial estimate 'third'"),
+        (LoadSolver(rtol=0.0), "between 0 and 1"),
+        (LoadSolver(most=0), "at least one iteration"),
+    ],
+)
+def test_senseless_solvers(solver: LoadSolver, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        coupling_named("pcg", solver)
+
+
+def test_solver_of_another_coupling() -> None:
+    with pytest.raises(InputError, match="no solver to set"):
+        coupling_named("dcae", LoadSolver())

@@ -53,6 +53,7 @@ def _coupling_options(command: Any) -> Any:
 @click.option("--dt", type=float, help="A fixed step, s, in place of the adaptive one.")
 @click.option("--every", type=float, help="Time between samples, s.  [default: a 200th of --t-end]")
 @click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
+@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.pass_obj
@@ -77,10 +78,13 @@ def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, 
     "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
 )
 @click.option("-o", "--output", type=Path, required=True, help=".npz file to write: udot, in the model's joint order.")
+@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
 @_coupling_options
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.pass_obj
-def acceleration(comm: MPI.Comm, model: str, state: Path | None, output: Path, force: bool, **settings: Any) -> None:
+def acceleration(
+    comm: MPI.Comm, model: str, state: Path | None, output: Path, loads: bool, force: bool, **settings: Any
+) -> None:
     """Evaluate forward dynamics of MODEL once."""
     from mpimbs.simulation.output import check_output, part_of
     from mpimbs.simulation.state import initial_state, read_state
@@ -91,15 +95,18 @@ def acceleration(comm: MPI.Comm, model: str, state: Path | None, output: Path, f
     on_root(comm, lambda: check_output(output, force))
     dynamics.compile()
     mine_u = dynamics.gather_u.part
-    udot = dynamics.accelerations(whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u])
-    if not comm.allreduce(bool(np.isfinite(udot).all()), MPI.LAND):
+    mine = whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u]
+    parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
+    if loads:
+        parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
+    if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
-    gathered = dynamics.gather_u(udot)
-    if gathered is not None:
-        part = part_of(output)
-        with part.open("wb") as file:
-            np.savez(file, udot=gathered)
-        part.replace(output)
+    results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
+    if comm.rank == 0:
+        unfinished = part_of(output)
+        with unfinished.open("wb") as file:
+            np.savez(file, **{name: r.reshape(-1, *parts[name].shape[1:]) for name, r in results.items()})
+        unfinished.replace(output)
         click.echo(f"wrote {output}")
     dynamics.close()
 

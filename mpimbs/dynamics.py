@@ -102,6 +102,7 @@ class Dynamics:
         self._external = ExternalLoads(self.subchain, system.name_of)
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         self._no_tau = np.zeros(0)
+        self._applied = self._no_tau  # forces of the last evaluation in phases, but for springs and dampers
         q_offset, u_offset = system.offsets()
         self.gather_q = Gather(self.comm, np.diff(q_offset[self.cuts]))
         self.gather_u = Gather(self.comm, np.diff(u_offset[self.cuts]))
@@ -155,6 +156,7 @@ class Dynamics:
         forces, failure = self._no_tau if tau is None else tau, None
         if self._external.any:
             forces, failure = self._forces(t, q, turn, tau)
+        self._applied = forces
         t1 = clock()
         equations = self.subchains.inward(q, u, forces, turn)
         t2 = clock()
@@ -172,6 +174,53 @@ class Dynamics:
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)
         self.derivative(t, q, u, udot, rates, tau)
         return udot
+
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
+        """Give the loads that this rank's bodies receive through their inboard joints, from their parents [n, 6].
+
+        The whole load that passes the joint: the reaction of what it constrains, and what drives it (torque, spring,
+        damper, `tau`), together. Its component along the motion subspace, S^T load, is the generalized force of the
+        joint; a free joint passes nothing else. The parent receives the opposite load, at the same point. Weight and
+        wrenches are loads from outside: a body that hangs at rest receives the force m g upward.
+
+        One evaluation, then sweeps over the rank's own bodies without further messages.
+
+        Parameters
+        ----------
+        q, u, tau, t
+            As in `accelerations`.
+
+        Returns
+        -------
+        array [n, 6]
+            Moment (N m) about the origin of the body's frame, where its joint lies on it, then force (N): on the body,
+            in body frame components.
+
+        Raises
+        ------
+        SimulationError
+            On the rank whose user function failed.
+        """
+        q, u = _contiguous(q), _contiguous(u)
+        self.accelerations(q, u, tau, t)
+        given = self._no_tau if tau is None else _contiguous(tau)
+        forces = self._applied if self._in_phases else given
+        return self.subchain.joint_loads(q, u, forces, self._handle_turn, self._handle_loads)
+
+    @property
+    def _handle_loads(self) -> Floats:
+        """Acceleration A1 of this rank's handle 1 and load f2 on its handle 2 [12], of the last evaluation."""
+        loads = self.subchains.loads
+        return np.concatenate((loads[0, :6], loads[-1, 6:]))
+
+    @property
+    def _handle_turn(self) -> Floats:
+        """Boundary turn of this rank's handle 1 [TURNING], of the last evaluation."""
+        return self._at_rest if self.comm.size == 1 else self._scan.boundary
+
+    def gather_bodies(self, numbers: int) -> Gather:
+        """Plan to gather so many numbers of every body on rank 0, in the model's order."""
+        return Gather(self.comm, numbers * np.diff(self.cuts))
 
     def _forces(self, t: float, q: Floats, turn: Floats, tau: Floats | None) -> tuple[Floats, SimulationError | None]:
         """Generalized forces beside springs and dampers; where a function fails, NaN and the error.
@@ -281,7 +330,7 @@ def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
     system = system_from(f"rope:{LEAST * lanes}")
     alone = Dynamics(system, lanes=lanes)
     q, u = alone.subchain.q, alone.subchain.u
-    alone.accelerations(q, u)
+    alone.joint_loads(q, u)
     alone.energy_and_momentum(q, u)
     make_quaternions_unit(0.0, alone.subchain.structure, q)
     motion = alone.subchain.boundary_motion(q, u)

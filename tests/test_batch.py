@@ -9,7 +9,6 @@ from mpi_helpers import parallel_assert
 from mpimbs.batch import Batch
 from mpimbs.errors import InputError
 from mpimbs.model import Joint, System, Wrench, system_from
-from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.lanes import native_width
 from oracles import dense
 from oracles.dense import Array
@@ -17,20 +16,7 @@ from oracles.random_systems import ALL, random_system
 from tolerances import assert_close
 
 NATIVE = native_width()
-WIDTHS = sorted({1, NATIVE})
 SPECS = ("chain:12", "rope:5", "spatial_chain:9", "tree:3:2", "figure")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled(comm: MPI.Comm) -> None:
-    """Sweeps in as many lanes as batches of few copies choose; one rank compiles, the others load."""
-
-    def use() -> None:
-        for width in WIDTHS:
-            batch = Batch(system_from("chain:2"), width, lanes=width)
-            batch.accelerations(batch.q, batch.u, batch.u)
-
-    first_on_node(comm, use)
 
 
 def states(systems: list[System]) -> list[Array]:

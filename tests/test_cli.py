@@ -20,7 +20,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import read_system, system_from
 from mpimbs.simulation.state import read_state
 from mpimbs.spatial.lanes import native_width
-from oracles.dense import dense_accelerations
+from oracles.dense import dense_accelerations, joint_wrenches
 from tolerances import assert_close
 
 # Four bodies, so that there is one for each of four ranks; every value that a case replaces stands here once.
@@ -438,6 +438,29 @@ def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path,
         assert_close("quaternions read", read_state(folder / "state.npz", system).q, state["q"], "rounding")
 
 
+@pytest.mark.parametrize("model", [MODEL, TREE], ids=["chain", "tree"])
+def test_joint_loads(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, model: str) -> None:
+    if model is TREE and comm.size > 1:
+        pytest.skip("a tree needs one rank")
+    put(comm, folder / "model.toml", model)
+    system = read_system(folder / "model.toml")
+    if comm.rank == 0:
+        savez(folder / "state.npz", **state_of())
+    comm.Barrier()
+    found = call("acceleration @/model.toml --state @/state.npz --loads -o @/out.npz")
+    assert (found.code, found.err) == (0, "")
+    with np.load(folder / "out.npz") as file:
+        assert file.files == ["udot", "loads"]
+        assert_close("udot", file["udot"], dense_accelerations(system, **state_of()), "dense")
+        assert_close("loads", file["loads"], joint_wrenches(system, **state_of(), frame="body"), "dense")
+    found = call("run @/model.toml -o @/out.h5 --t-end 0.02 --every 0.01 --loads")
+    assert (found.code, found.err) == (0, "")
+    with h5py.File(folder / "out.h5") as run:
+        assert run["loads"].shape == (3, 4, 6) and json.loads(run.attrs["settings"])["loads"] is True
+        reference = joint_wrenches(system, run["q"][-1], run["u"][-1], frame="body")
+        assert_close("loads at the end", run["loads"][-1], reference, "dense")
+
+
 def test_lanes(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     """Lanes change roundings and nothing else."""
     system = system_from("rope:200")
@@ -533,7 +556,7 @@ def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     found = call("run chain:5 -o @/out.h5 --t-end 0.02 --every 0.01 --dt 0.005 --integrator 4 --force")
     assert found.code == 0
     with h5py.File(folder / "out.h5") as run:
-        assert run["q"].shape == (3, 5) and "poses" not in run
+        assert run["q"].shape == (3, 5) and "poses" not in run and "loads" not in run
 
 
 def test_run_with_pictures(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:

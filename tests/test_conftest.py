@@ -11,18 +11,20 @@ from mpi_helpers import run_job, starts_mpiexec
 pytestmark = starts_mpiexec
 
 HEAD = "from mpi4py import MPI\nfrom mpi_helpers import parallel_assert\ncomm = MPI.COMM_WORLD\n"
-FAILING = HEAD + "def test():\n    assert comm.rank != 1, 'the reason'\n    comm.Barrier()\n"
+FAILING = HEAD + "def test(comm):\n    assert comm.rank != 1, 'the reason'\n    comm.Barrier()\n"
 BROKEN_FIXTURE = (
     HEAD
     + "import pytest\n@pytest.fixture\ndef broken():\n    1 / (comm.rank - 1)\n"
-    + "def test(broken):\n    comm.Barrier()\n"
+    + "def test(broken, comm):\n    comm.Barrier()\n"
 )
 HANGING = (
-    HEAD + "def test_waits():\n    if comm.rank == 1:\n        comm.Recv(bytearray(1), source=2)\n    comm.Barrier()\n"
+    HEAD
+    + "def test_waits(comm):\n    if comm.rank == 1:\n        comm.Recv(bytearray(1), source=2)\n    comm.Barrier()\n"
 )
-BROKEN_MODULE = HEAD + "1 / (comm.rank - 1)\ndef test():\n    comm.Barrier()\n"
-TOGETHER = HEAD + "def test():\n    parallel_assert(comm.rank == 0, f'no rank 0 but {comm.rank}')\n"
-PASSING = HEAD + "def test():\n    parallel_assert(True, 'never shown')\n"
+BROKEN_MODULE = HEAD + "1 / (comm.rank - 1)\ndef test(comm):\n    comm.Barrier()\n"
+TOGETHER = HEAD + "def test(comm):\n    parallel_assert(comm.rank == 0, f'no rank 0 but {comm.rank}')\n"
+SERIAL = HEAD + "def test_serial():\n    assert comm.size == 1\n"
+PASSING = SERIAL + "def test(comm):\n    parallel_assert(True, 'never shown')\n"
 
 
 @pytest.mark.parametrize(
@@ -33,17 +35,19 @@ PASSING = HEAD + "def test():\n    parallel_assert(True, 'never shown')\n"
         (BROKEN_MODULE, ["[rank 1 of 3]", "ZeroDivisionError", "collection"]),
         (HANGING, ["Timeout (0:00:02)!", "in test_waits"]),
         (TOGETHER, ["rank 1 of 3: no rank 0 but 1", "rank 2 of 3: no rank 0 but 2"]),
-        (PASSING, ["1 passed"]),
+        (PASSING, ["1 passed, 1 deselected"]),
+        (SERIAL, ["1 deselected"]),
     ],
-    ids=["test", "fixture", "module", "hang", "together", "passing"],
+    ids=["test", "fixture", "module", "hang", "together", "passing", "serial"],
 )
 def test_one_rank_ends_all(tmp_path: Path, source: str, texts: list[str]) -> None:
     for name in ("conftest.py", "mpi_helpers.py"):
         shutil.copy(Path(__file__).with_name(name), tmp_path)
     (tmp_path / "test_small.py").write_text(source)
-    command = [sys.executable, "-m", "pytest", "--with-mpi", "-q", "-p", "no:cacheprovider", "test_small.py"]
+    options = ["--with-mpi", "-q", "--color=no", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, "test_small.py"]
     job = run_job(3, command, cwd=tmp_path, limit=30, TEST_TIME_LIMIT="2")
-    assert (job.returncode == 0) == (source == PASSING), f"exit code {job.returncode}\n{job.stdout}"
+    assert (job.returncode == 0) == (source in (PASSING, SERIAL)), f"exit code {job.returncode}\n{job.stdout}"
     for text in texts:
         assert text in job.stdout, f"no {text!r} in:\n{job.stdout}"
     assert job.stdout.count("1 passed") <= 1, f"several ranks report:\n{job.stdout}"

@@ -25,6 +25,11 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "lanes": (1e-12, "the same operations; sines differ by a rounding of 1e-16, which random systems amplify"),
     "lanes joined": (1e-12, "the same equations in another order: the lanes are swept apart and joined, as ranks are"),
     "extended": (1e-13, "the sweeps are backward stable; random systems amplify rounding up to a hundredfold"),
+    "loads": (
+        2e-11,
+        "the sweeps are backward stable, but moments are summed over the bodies beyond: in a rope, whose forces are "
+        "right to 1e-13, up to 7e-12 of force times length",
+    ),
     "difference": (
         1e-7,
         "central differences with a step of 1e-5: 1e-10 of truncation and 1e-11 of rounding, amplified",

@@ -1,4 +1,4 @@
-"""How ranks fail together: bad input is agreed on first; any other error ends the job, and never hangs it."""
+"""How ranks fail together: what is foreseen is agreed on; any other error ends the job, and never hangs it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import TypeVar
 
 from mpi4py import MPI
 
-from mpimbs.errors import InputError
+from mpimbs.errors import InputError, SimulationError
 
 T = TypeVar("T")
 
 
 def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
-    """Run an action that may find bad input, and raise on all ranks if any of them does.
+    """Run an action that may find bad input or fail, and raise on all ranks if it does on any of them.
 
     Parameters
     ----------
     comm : MPI.Comm
-        Every rank calls, with an action free of communication.
+        Every rank calls, with an action that raises before or after all of its communication.
     action : callable
         Its result is returned.
 
     Raises
     ------
-    InputError
-        On all ranks, with the message of the lowest rank that found an error.
+    InputError, SimulationError
+        On all ranks, that of the lowest rank that found one.
     """
-    result, message = None, None
+    result, mine = None, None
     try:
         result = action()
-    except InputError as error:
-        message = str(error)
-    messages = comm.allgather(message)
-    found = next((text for text in messages if text is not None), None)
+    except (InputError, SimulationError) as error:
+        mine = type(error), str(error)
+    found = next((failure for failure in comm.allgather(mine) if failure is not None), None)
     if found is not None:
-        raise InputError(found)
+        kind, message = found
+        raise kind(message)
     return result  # type: ignore[return-value]
 
 

@@ -49,12 +49,14 @@ class TurnScan:
     ----------
     plan : int64 array
         The argument of `scan_turns` in compiled code.
+    boundary : array [TURNING]
+        What the last scan gave.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
         self._butterfly = Butterfly(comm, TURNING, to_the_right=True, more=("boundary",))
-        self._boundary = np.zeros(TURNING)
-        self._butterfly.table.add("boundary", self._boundary)
+        self.boundary = np.zeros(TURNING)
+        self._butterfly.table.add("boundary", self.boundary)
         self.plan = self._butterfly.table.data
 
     def close(self) -> None:
@@ -82,4 +84,4 @@ class TurnScan:
         """
         expect(self.plan)
         scan_turns(self.plan, turn)
-        return self._boundary
+        return self.boundary

@@ -59,45 +59,52 @@ def cut_tiles(patterns: Integers, width: int, least: int = LEAST, most: int = MO
     Returns
     -------
     list of Tile
-        In sequence, over all bodies.
+        In sequence, over all bodies: each tile begins at the first body at which one can.
     """
     n = len(patterns)
     tiles: list[Tile] = []
+    longest = _longest_lanes(patterns, width, least, most) if width > 1 else np.zeros(0, np.int64)
+    begins = np.flatnonzero(longest)
     alone = 0  # the first of the bodies that are in no tile yet
-    at = 0
-    while width > 1 and n - at >= width * least:
-        count = -(-(n - at) // (width * most))  # tiles that the rest takes
-        longest = max((n - at) // (width * count), least)
-        shift, length = _next_tile(patterns[at : at + 4 * width * most], width, longest, least)
-        at += shift
-        if length:
-            if at > alone:
-                tiles.append(Tile(alone, at - alone, 1))
-            tiles.append(Tile(at, length, width))
-            at = alone = at + length * width
+    while (k := int(np.searchsorted(begins, alone))) < len(begins):
+        at = int(begins[k])
+        length = _even_length(patterns[at:], int(longest[at]), width, least, most)
+        if at > alone:
+            tiles.append(Tile(alone, at - alone, 1))
+        tiles.append(Tile(at, length, width))
+        alone = at + length * width
     if n > alone:
         tiles.append(Tile(alone, n - alone, 1))
     return tiles
 
 
-def _next_tile(patterns: Integers, width: int, longest: int, least: int) -> tuple[int, int]:
-    """Where the next tile may begin and its length of a lane; length 0 and how far to go on if there is none.
+def _longest_lanes(patterns: Integers, width: int, least: int, most: int) -> Integers:
+    """Bodies of a lane of the longest tile that begins at each body; 0 if none does.
 
-    Of all tiles the longest one of those that begin first.
+    A tile begins where the patterns equal those `length` bodies further (width - 1) * length times in succession.
     """
-    if _repeats(patterns[: width * longest], longest):
-        return 0, longest
-    best = (len(patterns) - width * least + 1, 0)
-    for length in range(longest, least - 1, -1):
-        differs = np.concatenate([[0], np.cumsum(patterns[length:] != patterns[:-length])])
+    n = len(patterns)
+    longest = np.zeros(n, np.int64)
+    for length in range(least, min(most, n // width) + 1):
         span = (width - 1) * length
-        good = np.flatnonzero(differs[span:] == differs[: len(differs) - span])
-        if len(good) and good[0] < best[0]:
-            best = (int(good[0]), length)
-            if best[0] == 0:
-                break
-    return best
+        here, further = patterns[:-length], patterns[length:]
+        if not (here[::span] == further[::span]).any():
+            continue  # so many in succession would hit one of these
+        differs = np.flatnonzero(here != further)
+        first = np.concatenate(([0], differs + 1))
+        last = np.concatenate((differs, [n - length])) - span
+        wide = first <= last
+        for a, b in zip(first[wide].tolist(), last[wide].tolist(), strict=True):
+            longest[a : b + 1] = length
+    return longest
 
 
-def _repeats(patterns: Integers, period: int) -> bool:
-    return bool(np.array_equal(patterns[period:], patterns[:-period]))
+def _even_length(patterns: Integers, longest: int, width: int, least: int, most: int) -> int:
+    """Bodies of a lane of the tile that begins here: as many as make the tiles of the rest alike, else the longest."""
+    rest = len(patterns)
+    even = rest // (width * -(-rest // (width * most)))
+    if longest > even:
+        for length in range(even, max(even // 2, least - 1), -1):
+            if (patterns[length : width * length] == patterns[: (width - 1) * length]).all():
+                return length
+    return longest

@@ -22,6 +22,11 @@ from mpimbs.model import JOINT_TYPES, System, system_text
 
 Floats = npt.NDArray[np.float64]
 FLUSH_SECONDS = 1.0
+DATASETS = ("time", "q", "u", "energy", "constraint_violation", "poses", "loads")  # as `Sample` has them
+LOADS = (
+    "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
+    "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
+)
 
 
 class Sample(NamedTuple):
@@ -33,6 +38,7 @@ class Sample(NamedTuple):
     energy: Floats  # [2]: kinetic, potential (J)
     violation: float  # largest | |quaternion| - 1 | that a step has left, before it was taken away
     poses: Floats | None  # [n, 7]: position (m), quaternion of each body in the inertial frame
+    loads: Floats | None  # [n, 6]: moment (N m), force (N) on each body by its parent; see `Dynamics.joint_loads`
 
 
 class OutputFile:
@@ -45,8 +51,8 @@ class OutputFile:
     system : System
     settings : dict
         Everything that the run was asked for; kept as an attribute in JSON.
-    poses : bool
-        Whether samples have poses.
+    poses, loads : bool
+        Whether samples have poses and joint loads.
     force : bool
         Replace an existing file.
 
@@ -56,7 +62,9 @@ class OutputFile:
         The file exists (without `force`), or can't be written.
     """
 
-    def __init__(self, path: Path, system: System, settings: dict[str, Any], poses: bool, force: bool) -> None:
+    def __init__(
+        self, path: Path, system: System, settings: dict[str, Any], poses: bool, loads: bool, force: bool
+    ) -> None:
         self.path = path
         check_output(path, force)
         self._part = part_of(path)
@@ -75,6 +83,8 @@ class OutputFile:
         }
         if poses:
             empty["poses"] = ((system.n_bodies, 7), "m, quaternion w x y z", "position and orientation of each body")
+        if loads:
+            empty["loads"] = ((system.n_bodies, 6), "N m, N m, N m, N, N, N", LOADS)
         for name, (shape, units, meaning) in empty.items():
             rows = max(1, min(1024, 2**17 // max(1, int(np.prod(shape)))))
             data = self._file.create_dataset(name, (0, *shape), "f8", maxshape=(None, *shape), chunks=(rows, *shape))
@@ -84,8 +94,7 @@ class OutputFile:
 
     def write(self, sample: Sample) -> None:
         """Append a sample."""
-        values = (sample.time, sample.q, sample.u, sample.energy, sample.violation, sample.poses)
-        for name, value in zip(("time", "q", "u", "energy", "constraint_violation", "poses"), values, strict=True):
+        for name, value in zip(DATASETS, sample, strict=True):
             if value is not None:
                 data = self._file[name]
                 data.resize(len(data) + 1, axis=0)

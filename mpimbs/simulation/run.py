@@ -16,7 +16,6 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System
 from mpimbs.parallel.agreement import on_root, together
-from mpimbs.parallel.gather import Gather
 from mpimbs.simulation.integrator import Accuracy, Integrator
 from mpimbs.simulation.output import OutputFile, Sample
 from mpimbs.simulation.progress import Progress
@@ -86,6 +85,7 @@ def simulate(
     output: str | Path | None = None,
     force: bool = False,
     poses: bool = False,
+    loads: bool = False,
     progress: bool = False,
     tip_ratio: float | None = None,
     lanes: int | None = None,
@@ -114,6 +114,8 @@ def simulate(
         Replace an existing file.
     poses : bool
         Keep the poses of the bodies too.
+    loads : bool
+        Keep the joint loads too, as `Dynamics.joint_loads` gives them; one more evaluation for every sample.
     progress : bool
         Show progress on rank 0.
     tip_ratio, lanes : optional
@@ -138,16 +140,16 @@ def simulate(
     path = None if output is None else Path(output)
     settings = {
         "t_end": t_end, "coupling": coupling, "integrator": integrator, "rtol": rtol, "atol": atol, "dt": dt,
-        "every": float(times[1] - times[0]), "poses": poses, "ranks": world.size, "lanes": dynamics.lanes,
-        "tip_ratio": dynamics.division.tip_ratio, "cuts": dynamics.division.bounds.tolist(),
+        "every": float(times[1] - times[0]), "poses": poses, "loads": loads, "ranks": world.size,
+        "lanes": dynamics.lanes, "tip_ratio": dynamics.division.tip_ratio, "cuts": dynamics.division.bounds.tolist(),
         "owners": dynamics.division.owners.tolist(),
     }  # fmt: skip
-    file = on_root(world, lambda: OutputFile(path, system, settings, poses, force) if path else None)
+    file = on_root(world, lambda: OutputFile(path, system, settings, poses, loads, force) if path else None)
     ready = time.perf_counter()
     dynamics.compile()
     compiled = time.perf_counter()
     result = Result()
-    recorder = _Recorder(dynamics, poses, file, result)
+    recorder = _Recorder(dynamics, poses, loads, file, result)
     stepper = None
     error: SimulationError | None = None
     try:
@@ -211,20 +213,28 @@ def _checked_times(t_end: float, every: float | None, accuracy: Accuracy, integr
 class _Recorder:
     """Takes samples of the running system, and keeps them or writes them."""
 
-    def __init__(self, dynamics: Dynamics, poses: bool, file: OutputFile | None, result: Result) -> None:
+    def __init__(self, dynamics: Dynamics, poses: bool, loads: bool, file: OutputFile | None, result: Result) -> None:
         self._dynamics = dynamics
         self._file = file
         self._result = result
-        self._gather_poses = Gather(dynamics.comm, 7 * np.diff(dynamics.cuts)) if poses else None
+        self._gather_poses = dynamics.gather_bodies(7) if poses else None
+        self._gather_loads = dynamics.gather_bodies(6) if loads else None
         self._first_energy: float | None = None
         self._kinetic = 0.0
         self._change = 0.0
         self.seconds = 0.0
 
     def record(self, t: float, q: Floats, u: Floats, norm_error: float) -> None:
-        """Take the sample of time `t` (s); all ranks call with their parts of the state."""
-        began = time.perf_counter()
+        """Take the sample of time `t` (s); all ranks call with their parts of the state.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: joint loads are wanted, and a function of the model failed.
+        """
         dynamics = self._dynamics
+        evaluating = sum(dynamics.seconds().values())
+        began = time.perf_counter()
         energy = dynamics.energy_and_momentum(q, u)[:2]
         total = float(energy.sum())
         if self._first_energy is None:
@@ -235,13 +245,15 @@ class _Recorder:
         violation = dynamics.comm.allreduce(norm_error, MPI.MAX)
         whole_q, whole_u = dynamics.gather_q(q), dynamics.gather_u(u)
         poses = self._poses(q, u) if self._gather_poses is not None else None
+        loads = self._loads(t, q, u) if self._gather_loads is not None else None
         if whole_q is not None and whole_u is not None:
-            sample = Sample(t, whole_q.copy(), whole_u.copy(), energy, violation, poses)
+            sample = Sample(t, whole_q.copy(), whole_u.copy(), energy, violation, poses, loads)
             if self._file is not None:
                 self._file.write(sample)
             else:
                 self._result.samples.append(sample)
-        self.seconds += time.perf_counter() - began
+        evaluating -= sum(dynamics.seconds().values())  # the phases of an evaluation have their own times
+        self.seconds += time.perf_counter() - began + evaluating
 
     def _poses(self, q: Floats, u: Floats) -> Floats | None:
         assert self._gather_poses is not None
@@ -249,3 +261,9 @@ class _Recorder:
         quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
         whole = self._gather_poses(np.hstack([positions, quaternions]).ravel())
         return None if whole is None else whole.reshape(-1, 7).copy()
+
+    def _loads(self, t: float, q: Floats, u: Floats) -> Floats | None:
+        assert self._gather_loads is not None
+        loads = together(self._dynamics.comm, lambda: self._dynamics.joint_loads(q, u, t=t))
+        whole = self._gather_loads(loads.ravel())
+        return None if whole is None else whole.reshape(-1, 6).copy()

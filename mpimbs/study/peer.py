@@ -131,7 +131,7 @@ def rotations(c: Columns, q: Floats) -> Rotation:
     return Rotation.from_quat(w_first[:, [1, 2, 3, 0]].reshape(-1, 4))
 
 
-def joint_loads(c: Columns, q: Floats, u: Floats, tau: Floats | None = None) -> Floats:
+def joint_forces(c: Columns, q: Floats, u: Floats, tau: Floats | None = None) -> Floats:
     """Give the generalized forces [nu] (N m, N) of springs, dampers, torques at time 0 and `tau`, by plain formulas.
 
     Peers don't have them all, so they get them as numbers: the time of a peer does not contain their evaluation, that

@@ -14,7 +14,7 @@ from pydrake.multibody import tree
 from pydrake.multibody.plant import MultibodyPlant
 
 from mpimbs.model import JOINT_TYPES, Columns, System
-from mpimbs.study.peer import Floats, Peer, check_memory, check_model, joint_loads, rotations, turned
+from mpimbs.study.peer import Floats, Peer, check_memory, check_model, joint_forces, rotations, turned
 
 # Of each type: the Drake joint from its name, the frames on parent and body, axis and pitch.
 JOINTS: dict[str, Callable[..., Any]] = {
@@ -139,7 +139,7 @@ def drake_peer(system: System, q: Floats, u: Floats, tau: Floats | None = None, 
     plant, joints = build_plant(system, columns)
     context = plant.CreateDefaultContext()
     state = DrakeState(columns, joints, q, u)
-    loads = state.theirs(joint_loads(columns, q, u, tau))
+    loads = state.theirs(joint_forces(columns, q, u, tau))
     plant.get_applied_generalized_force_input_port().FixValue(context, loads)
     both = np.concatenate((state.q, state.u))
 

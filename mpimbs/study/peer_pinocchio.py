@@ -12,7 +12,7 @@ import numpy as np
 import pinocchio as pin
 
 from mpimbs.model import JOINT_TYPES, System
-from mpimbs.study.peer import Floats, Peer, check_memory, check_model, joint_loads
+from mpimbs.study.peer import Floats, Peer, check_memory, check_model, joint_forces
 
 X, Y, Z = np.eye(3)
 
@@ -139,7 +139,7 @@ def pinocchio_peer(
     check_model(system, {*JOINTS, "fixed"}, "Pinocchio")
     check_memory(memory_needed(system.nu), "n^3", memory)
     built = PinocchioModel(system)
-    loads = joint_loads(built.columns, q, u, tau)
+    loads = joint_forces(built.columns, q, u, tau)
     state = built.model, built.model.createData(), built.q_of(q), built.u_of(u), built.u_of(loads)
     return Peer(
         version=pin.__version__,

@@ -5,8 +5,12 @@ from __future__ import annotations
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed
-from mpimbs.spatial.vectors import load3
+from mpimbs.spatial.vectors import load3, load6
+from mpimbs.sweep.forces import joint_forces
+from mpimbs.sweep.inverse import newton_euler
+from mpimbs.sweep.inward import inward
 from mpimbs.sweep.motion import joint_places, velocity_terms
+from mpimbs.sweep.outward import outward
 from mpimbs.sweep.passes import systems_alone
 from mpimbs.sweep.sequence import inward_of_all, motion_of_all, outward_of_all
 
@@ -21,6 +25,22 @@ def places(structure, work, q):
 def move(structure, work, u, turn):
     """Write the velocity terms of one piece, given the turn of handle 1 [TURNING]."""
     velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
+
+
+@kernel
+def joint_loads(structure, springs, work, q, u, tau, turn, handle_loads, loads, total, udot, block):
+    """Write the load [m * 6] that each step of one piece receives through its joint, at its origin, in its frame.
+
+    Accelerations are solved for once more, as one piece between handles whose A1 and f2 are known; see `sweep.inverse`.
+    `total`, `udot` [nu] and `block` [SIZE] are room.
+    """
+    load2 = load6(0.0, handle_loads, 6)
+    joint_places(0.0, structure, q, work.place)
+    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
+    joint_forces(0.0, structure, springs, q, u, tau, total)
+    inward(0.0, structure, work, total, load2, block, False)
+    outward(0.0, structure, work, load6(0.0, handle_loads, 0), load2, False, udot, loads)
+    newton_euler(0.0, structure, work, load2, loads, total)
 
 
 @kernel

@@ -1,4 +1,11 @@
-"""Inverse dynamics: the generalized forces that a given acceleration needs, and the loads that every joint carries."""
+"""The load that every joint carries, from the accelerations of the bodies; inverse dynamics, which asks for its part
+along the motion of the joint.
+
+Accelerations that are summed up from a given `udot` carry the rounding of every joint into all bodies beyond, so that
+loads of long chains lose digits, as with any inverse dynamics. Those that the outward sweep passes on do not: there the
+`udot` of each joint answers to the acceleration as it was rounded so far. Joint loads of forward dynamics come from
+these.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +13,14 @@ from mpimbs.spatial.axes import add_along, along
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.inertia import momentum
 from mpimbs.spatial.lanes import load, store, width
-from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, motion_outward, store6
+from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, motion_outward, scale6, store6
 from mpimbs.sweep.motion import MOTION
 from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, JUNCTION, LAST_U, PLACE, SINK, SOURCE
 
 
 @kernel
 def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
-    """Write tau = S^T f with f = I A + p + sum over children of X^T f: the recursive Newton-Euler algorithm.
+    """Write the generalized forces that given accelerations need: the recursive Newton-Euler algorithm.
 
     Parameters
     ----------
@@ -21,16 +28,12 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
         Generalized accelerations (rad/s^2, m/s^2).
     acceleration : 6-tuple
         Acceleration of handle 1, gravity included as -g at the root.
-    loads : array [m * 6]
-        Written: load that each step receives through its joint, at its origin, in its frame (N m, N).
-    tau : array [nu]
-        Written: generalized forces (N m, N).
+    loads, tau : array [m * 6], [nu]
+        Written, as by `newton_euler`.
     """
     n = width(zero)
     steps = structure.steps
-    none = (zero, zero, zero, zero, zero, zero)
     store6(zero, work.junction, MOTION, acceleration)
-    store6(zero, work.junction, 0, none)
     a = acceleration
     for step in range(steps.shape[0]):
         source = steps[step, SOURCE]
@@ -41,21 +44,45 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
         a = add6(motion_outward(r, p, a), load6(zero, work.bias, step * BIAS))
         for d in range(steps[step, FIRST_U], steps[step, LAST_U]):
             a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), load(zero, udot, d * n))
-        fixed = steps[step, BODY] * FIXED
-        inertia = load6(zero, structure.fixed, fixed + 12)
-        h = load3(zero, structure.fixed, fixed + 18)
-        m = load(zero, structure.fixed, (fixed + 21) * n)
-        store6(zero, loads, step * 6, add6(momentum(inertia, h, m, a), load6(zero, work.bias, step * BIAS + 6)))
+        store6(zero, loads, step * 6, a)
         sink = steps[step, SINK]
         if sink >= 0:
             store6(zero, work.junction, sink * JUNCTION + MOTION, a)
-            store6(zero, work.junction, sink * JUNCTION, none)
-    f = none
+    newton_euler(zero, structure, work, (zero, zero, zero, zero, zero, zero), loads, tau)
+
+
+@kernel
+def newton_euler(zero, structure, work, load2, loads, tau):
+    """Sweep inward: the joint loads f = I A + p + sum over children of X^T f, and of them tau = S^T f.
+
+    Parameters
+    ----------
+    load2 : 6-tuple
+        Load f2 on handle 2, in its frame (N m, N); there -f2 takes the place of the children's loads.
+    loads : array [m * 6]
+        Given: acceleration of every step's origin, gravity included as -g at the root (rad/s^2, m/s^2). Written in its
+        place: load that the step receives through its joint, at its origin, in its frame (N m, N).
+    tau : array [nu]
+        Written: generalized forces (N m, N).
+    """
+    n = width(zero)
+    steps = structure.steps
+    none = (zero, zero, zero, zero, zero, zero)
+    store6(zero, work.junction, 0, none)
+    for step in range(steps.shape[0]):
+        if steps[step, SINK] >= 0:
+            store6(zero, work.junction, steps[step, SINK] * JUNCTION, none)
+    f = scale6(-1.0, load2)
     for step in range(steps.shape[0] - 1, -1, -1):
         sink = steps[step, SINK]
         if sink >= 0:
             f = add6(f, load6(zero, work.junction, sink * JUNCTION))
-        f = add6(f, load6(zero, loads, step * 6))
+        fixed = steps[step, BODY] * FIXED
+        inertia = load6(zero, structure.fixed, fixed + 12)
+        h = load3(zero, structure.fixed, fixed + 18)
+        m = load(zero, structure.fixed, (fixed + 21) * n)
+        f = add6(f, momentum(inertia, h, m, load6(zero, loads, step * 6)))
+        f = add6(f, load6(zero, work.bias, step * BIAS + 6))
         store6(zero, loads, step * 6, f)
         for d in range(steps[step, FIRST_U], steps[step, LAST_U]):
             store(tau, d * n, along(f, structure.axes[d], load(zero, structure.pitch, d * n)))

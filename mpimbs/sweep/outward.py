@@ -11,7 +11,7 @@ from mpimbs.sweep.structure import BIAS, FIRST_U, JUNCTION, LAST_U, PIVOT, PLACE
 
 
 @kernel(inline=True)
-def outward(zero, structure, work, acceleration, load2, two_handles, udot):
+def outward(zero, structure, work, acceleration, load2, two_handles, udot, accelerations=None):
     """Sweep outward: qdd = (u + s^T f2 - U^T A) / D, one axis after the other [design, section 3].
 
     Parameters
@@ -24,6 +24,8 @@ def outward(zero, structure, work, acceleration, load2, two_handles, udot):
         False where nothing is outboard, so that f2 = 0; a constant of the caller.
     udot : array [nu]
         Written: generalized accelerations (rad/s^2, m/s^2).
+    accelerations : array [m * 6], optional
+        Written: acceleration of every step's origin, in its frame.
     """
     n = width(zero)
     store6(zero, work.junction, MOTION, acceleration)
@@ -52,6 +54,8 @@ def outward(zero, structure, work, acceleration, load2, two_handles, udot):
             x = u * load(zero, work.pivot, (base + 6) * n)
             store(udot, d * n, x)
             a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), x)
+        if accelerations is not None:
+            store6(zero, accelerations, step * 6, a)
         sink = structure.steps[step, SINK]
         if sink >= 0:
             store6(zero, work.junction, sink * JUNCTION + MOTION, a)

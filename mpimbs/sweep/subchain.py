@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import Columns, System
+from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.build import Build, build
-from mpimbs.sweep.entries import move, places
+from mpimbs.sweep.entries import joint_loads, move, places
 from mpimbs.sweep.forces import spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.motion import poses, relative_motion
@@ -165,6 +166,29 @@ class Subchain:
         kinetic, potential, linear, angular = totals(0.0, self.structure, work, u, tuple(gravity), twist, pose)
         potential += spring_energy(0.0, self.structure, self.springs, q)
         return np.array([kinetic, potential, *linear, *angular])
+
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turn: Floats, handle_loads: Floats) -> Floats:
+        """Give the loads that the bodies receive through their inboard joints; see `Dynamics.joint_loads`.
+
+        External wrenches are those set last.
+
+        Parameters
+        ----------
+        q, u, tau, turn
+            As for `inward`.
+        handle_loads : array [12]
+            Acceleration A1 of handle 1 and load f2 on handle 2.
+
+        Returns
+        -------
+        array [n, 6]
+            Moment (N m) about the origin of the body's frame, force (N); body frame components.
+        """
+        made, work = self._whole
+        loads, room = np.empty((len(made.structure.steps), 2, 3)), np.empty((2, self.nu))
+        arrays = (turn, handle_loads, loads.ravel(), room[0], room[1], np.empty(SIZE))
+        joint_loads(made.structure, made.springs, work, q, u, tau, *arrays)
+        return (loads[made.body_step] @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
 
     def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, gravity: Floats) -> Floats:
         """Generalized forces [nu] (N m, N) that give the accelerations `udot` [nu]; for a whole system, not a part.

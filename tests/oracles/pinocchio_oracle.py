@@ -11,7 +11,7 @@ So `dense` is the reference for long chains; a test by Pinocchio keeps to a doze
 import numpy as np
 import pinocchio as pin
 
-from mpimbs.model import System
+from mpimbs.model import JOINT_TYPES, System
 from mpimbs.study.peer_pinocchio import PinocchioModel
 from oracles.dense import Array, at_time, generalized_forces, spring_energy
 
@@ -64,6 +64,19 @@ class PinocchioOracle(PinocchioModel):
         args = self.q_of(q), self.u_of(u), self.u_of(udot), loads
         total = pin.rnea(self.model, self.data, *args)[self.u_index]
         return total - generalized_forces(self.columns, q, u, None, t)
+
+    def joint_loads(self, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
+        """Load [n, 6] on each body by its parent: moment about the body's origin, then force, in its frame.
+
+        By the recursive Newton-Euler algorithm from its own accelerations. NaN for fixed joints, which it merges.
+        """
+        udot = self.u_of(self.accelerations(q, u, tau, t))
+        pin.rnea(self.model, self.data, self.q_of(q), self.u_of(u), udot, self.body_forces(q, t))
+        loads = np.full((self.columns.n, 6), np.nan)
+        for k, (carrier, _) in enumerate(self.carriers):
+            if JOINT_TYPES[self.columns.joint_type[k]].name != "fixed":
+                loads[k] = np.concatenate((self.data.f[carrier].angular, self.data.f[carrier].linear))
+        return loads
 
     def mass_matrix(self, q: Array) -> Array:
         """Joint-space inertia matrix [nu, nu] by the composite-rigid-body algorithm."""

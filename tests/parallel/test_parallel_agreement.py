@@ -91,11 +91,10 @@ with abort_on_error(comm):
 class TestAborts:
     pytestmark = starts_mpiexec
 
-    @pytest.mark.parametrize("ranks", [2, 3])
-    def test_abort_on_error_ends_waiting_ranks(self, ranks: int) -> None:
-        job = run_job(ranks, [sys.executable, "-c", ABORTING], limit=30)
+    def test_abort_on_error_ends_waiting_ranks(self) -> None:
+        job = run_job(3, [sys.executable, "-c", ABORTING], limit=30)
         assert job.returncode != 0, job.stdout
-        assert f"[rank 1 of {ranks}]" in job.stdout and "RuntimeError: the reason" in job.stdout, job.stdout
+        assert "[rank 1 of 3]" in job.stdout and "RuntimeError: the reason" in job.stdout, job.stdout
 
     def test_abort_on_error_on_one_rank(self) -> None:
         script = ABORTING.replace("comm.rank == 1", "True")

@@ -37,19 +37,24 @@ def alone(tiles: list[Tile]) -> int:
     return sum(tile.length for tile in tiles if tile.width == 1)
 
 
-@SETTINGS
-@given(patterns(), st.sampled_from((1, *WIDTHS)), st.integers(1, 6), st.integers(0, 30))
-def test_any_sequence(found: Integers, width: int, least: int, more: int) -> None:
-    tiles = cut_tiles(found, width, least, least + more)
+def assert_tiles(tiles: list[Tile], found: Integers, width: int, least: int = LEAST, most: int = MOST) -> None:
+    """Every body is in exactly one tile, and the lanes of a tile agree at each place."""
     assert [0, *(tile.last for tile in tiles)] == [*(tile.first for tile in tiles), len(found)], "gap or overlap"
     assert all(tile.width in (1, width) and tile.length > 0 for tile in tiles)
     for tile in tiles:
         if tile.width > 1:
-            assert least <= tile.length <= least + more
+            assert least <= tile.length <= most
             pieces = found[tile.first : tile.last].reshape(width, tile.length)
             assert (pieces == pieces[0]).all(), f"the lanes of {tile} differ"
     for one, other in pairwise(tiles):
         assert one.width > 1 or other.width > 1, "one piece in two"
+
+
+@SETTINGS
+@given(patterns(), st.sampled_from((1, *WIDTHS)), st.integers(1, 6), st.integers(0, 30))
+def test_any_sequence(found: Integers, width: int, least: int, more: int) -> None:
+    tiles = cut_tiles(found, width, least, least + more)
+    assert_tiles(tiles, found, width, least, least + more)
 
 
 @SETTINGS
@@ -91,6 +96,51 @@ def test_odd_joints(n: int, width: int, data: st.DataObject) -> None:
     found[odd] = 1 + np.arange(len(odd))
     rest = alone(cut_tiles(found, width))
     assert rest <= len(odd) + (len(odd) + 1) * (width * LEAST - 1), f"{rest} of {n} alone"
+
+
+def some_odd(n: int, share: float, period: int = 1) -> Integers:
+    """A chain whose joints repeat a period, but for a share of them, at random, of another type."""
+    found = np.resize(np.arange(period), n)
+    found[np.random.default_rng(0).random(n) < share] = period
+    return found
+
+
+@pytest.mark.parametrize("share", [0.1, 0.01, 0.001])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_many_odd_joints(width: int, share: float) -> None:
+    """Between two odd joints a tile leaves less than a body a lane, and several leave less than another tile."""
+    found = some_odd(10**5, share)
+    tiles = cut_tiles(found, width)
+    assert_tiles(tiles, found, width)
+    odd = np.flatnonzero(found)
+    between = np.diff(odd, prepend=-1, append=len(found)) - 1
+    shortest = width * LEAST
+    left = np.where(between < shortest, between, np.where(between <= width * MOST // 2, between % width, shortest - 1))
+    assert alone(tiles) <= left.sum() + len(odd), f"{alone(tiles)} of {len(found)} alone"
+    assert len(tiles) <= 2 * len(between) + 2 * (between // (width * MOST)).sum()
+
+
+class Counted(np.ndarray):
+    """Numbers that count how often they are compared."""
+
+    comparisons = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
+        plain = [np.asarray(one) for one in inputs]
+        Counted.comparisons += max(one.size for one in plain)
+        return getattr(ufunc, method)(*plain, **options)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize("period", [1, 3, 7])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_work_of_cutting(width: int, period: int, share: float) -> None:
+    """Each length of a lane is tried once for the whole chain, not again for every tile."""
+    found = some_odd(50_000, share, period)
+    Counted.comparisons = 0
+    tiles = cut_tiles(found.view(Counted), width)
+    assert tiles == cut_tiles(found, width)
+    assert len(found) < Counted.comparisons < 1.5 * MOST * len(found)
 
 
 @pytest.mark.parametrize("n", [64, 300, 1024, 5000])

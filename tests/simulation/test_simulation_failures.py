@@ -79,6 +79,15 @@ def test_a_bad_wrench_on_a_body_that_cannot_move_by_itself(
 
 
 @pytest.mark.parametrize("body", [FIRST, LAST])
+def test_a_bad_function_at_the_start(comm: MPI.Comm, body: str) -> None:
+    """With a fixed step nothing is evaluated before the first sample, whose joint loads ask for the function."""
+    system = system_from("chain:6")
+    system.set_torque(body, lambda t: np.nan)
+    message = stopped(comm, lambda: simulate(system, 1.0, comm, dt=0.02, every=0.04, loads=True))
+    assert message == f"the torque of body '{body}' is not finite at t = 0 s: [nan]"
+
+
+@pytest.mark.parametrize("body", [FIRST, LAST])
 def test_a_load_without_bound_underflows_the_step(comm: MPI.Comm, body: str) -> None:
     system = system_from("chain:6")
     system.set_torque(body, lambda t: 1 / (0.2 - t) ** 2 if t < 0.2 else np.copysign(1e300, t - 0.2))

@@ -19,7 +19,7 @@ from mpimbs.model import read_system, system_from
 from mpimbs.simulation import output as output_module
 from mpimbs.simulation.output import part_of
 from mpimbs.simulation.run import simulate
-from oracles.dense import energy, kinematics, rotation_of
+from oracles.dense import energy, joint_wrenches, kinematics, rotation_of
 from simulation.motions import motion, tumbler
 from tolerances import assert_close
 
@@ -42,22 +42,24 @@ def test_an_output_file_has_everything(comm: MPI.Comm, path: Path) -> None:
     system = tumbler(driven=False)
     system.set_torque("part2", lambda t: time.sleep(0.005) or 1.0 + t)  # so that the run takes a while
     began = time.perf_counter()
-    settings: dict[str, Any] = {"integrator": "8vr", "rtol": 1e-7, "atol": 1e-6, "every": 0.1, "poses": True}
+    settings: dict[str, Any] = {"integrator": "8vr", "rtol": 1e-7, "atol": 1e-6, "every": 0.1}
+    settings |= {"poses": True, "loads": True}
     result = simulate(system, 0.25, comm, output=path, **settings)
     wall = time.perf_counter() - began
     comm.Barrier()
     assert result.samples == [] and not part_of(path).exists()
     data, attributes = contents(path)
     system.set_torque("part2", lambda t: 1.0 + t)
-    expected, _ = motion(system, 0.25, comm, **settings)
-    assert set(data) == {"time", "q", "u", "energy", "constraint_violation", "poses"}
+    expected, plain = motion(system, 0.25, comm, **settings | {"loads": False})
+    assert plain.steps == result.steps and plain.evaluations == result.evaluations - len(data["time"])
+    assert set(data) == {"time", "q", "u", "energy", "constraint_violation", "poses", "loads"}
     for name, values in zip(("time", "q", "u", "energy", "constraint_violation"), expected, strict=True):
         assert np.array_equal(data[name], values), name
 
     assert (attributes["status"], attributes["name"], attributes["format"]) == ("complete", "tumbler", "mpimbs 1")
     kept = json.loads(attributes["settings"])
     assert kept["t_end"] == 0.25 and kept["ranks"] == comm.size and len(kept["cuts"]) == comm.size + 1
-    assert {name: kept[name] for name in settings if name != "poses"} | {"poses": True} == settings
+    assert {name: kept[name] for name in settings} == settings
     assert {"mpimbs", "numpy", "petsc4py", "numba", "python"} <= set(json.loads(attributes["versions"]))
     statistics = json.loads(attributes["statistics"])
     assert statistics["steps"] == result.steps > 0 and statistics["evaluations"] == result.evaluations > 0
@@ -71,7 +73,12 @@ def test_an_output_file_has_everything(comm: MPI.Comm, path: Path) -> None:
         assert all("description" in file[name].attrs for name in data)
         assert units | {"q": "", "poses": ""} == {
             "time": "s", "u": "rad/s or m/s", "energy": "J", "constraint_violation": "1", "q": "", "poses": "",
+            "loads": "N m, N m, N m, N, N, N",
         }  # fmt: skip
+        said = file["loads"].attrs["description"]
+        assert all(
+            words in said for words in ("on each body by its parent", "body frame", "parent receives the opposite")
+        )
         assert [name.decode() for name in file["model/body"]] == ["part0", "part1", "part2", "part3"]
         assert [name.decode() for name in file["model/joint_type"]] == ["free", "spherical", "revolute", "universal"]
         assert file["model/parent"][:].tolist() == [-1, 0, 1, 2]
@@ -95,9 +102,10 @@ def test_the_model_inside_is_the_system(comm: MPI.Comm, path: Path, spec: str) -
     assert (again.name, again.gravity) == (system.name, system.gravity)
 
 
-def test_poses_and_energies_are_those_of_the_coordinates(comm: MPI.Comm, path: Path) -> None:
+def test_poses_energies_and_loads_are_those_of_the_state(comm: MPI.Comm, path: Path) -> None:
+    """Loads are those of the sample's time: torques and wrenches change with it."""
     system = tumbler()
-    simulate(system, 0.3, comm, output=path, every=0.1, poses=True)
+    simulate(system, 0.3, comm, output=path, every=0.1, poses=True, loads=True)
     comm.Barrier()
     data, _ = contents(path)
     for k, (q, u) in enumerate(zip(data["q"], data["u"], strict=True)):
@@ -105,6 +113,11 @@ def test_poses_and_energies_are_those_of_the_coordinates(comm: MPI.Comm, path: P
         assert_close("positions", data["poses"][k, :, :3], state.origin, "dense")
         assert_close("rotations", [rotation_of(p) for p in data["poses"][k, :, 3:]], state.rotation, "dense")
         assert_close("energies", data["energy"][k], energy(system, q, u), "dense")
+        loads = joint_wrenches(system, q, u, t=data["time"][k], frame="body")
+        assert_close("loads", data["loads"][k], loads, "dense")
+    result = simulate(system, 0.3, comm, every=0.1, loads=True)
+    samples = [sample.loads for sample in result.samples]
+    assert np.array_equal(samples, data["loads"]) if comm.rank == 0 else samples == []
 
 
 def test_samples_can_be_read_while_the_run_goes_on(comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
-from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.compiler import interpreted, kernel
 from mpimbs.spatial.lanes import WIDTHS, zero_lanes
 from mpimbs.spatial.layout import interleave, separate
@@ -46,20 +44,13 @@ def _separate8(lanes, count, sequence, first, stride):
 COMPILED = {2: (_interleave2, _separate2), 4: (_interleave4, _separate4), 8: (_interleave8, _separate8)}
 
 
-@pytest.fixture(scope="module", params=WIDTHS)
-def w(request: pytest.FixtureRequest, comm: MPI.Comm) -> int:
-    """Number of lanes, of which the kernels are compiled by one rank and loaded by the others."""
-    forth, back = COMPILED[request.param]
-    first_on_node(comm, lambda: (forth(np.zeros(8), 0, 1, 1, np.zeros(8)), back(np.zeros(8), 1, np.zeros(8), 0, 1)))
-    return request.param
-
-
 def guarded(size: int) -> tuple[Array, Array]:
     """NaN everywhere: an array, and its part of the given size which may be written."""
     whole = np.full(size + 2 * GUARD, np.nan)
     return whole, whole[GUARD : GUARD + size]
 
 
+@pytest.mark.parametrize("w", WIDTHS)
 @pytest.mark.parametrize("gap", [0, 1, 7])
 @pytest.mark.parametrize("first", [0, 3, 8])
 def test_there_and_back(w: int, first: int, gap: int) -> None:

@@ -5,9 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
-from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Table, aligned_zeros, floats, integers
 
@@ -23,11 +21,6 @@ def _visit(table):
         numbers[i] += counts[i]
     numbers[0] += table[4]
     return numbers.size, counts.size, floats(table, 6).size
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled(comm: MPI.Comm) -> None:
-    first_on_node(comm, lambda: _visit(filled()[0].data))
 
 
 def filled() -> tuple[Table, weakref.ref[np.ndarray], int]:

@@ -7,11 +7,9 @@ from dataclasses import astuple
 import numba
 import numpy as np
 import pytest
-from mpi4py import MPI
 
 from cases import GENERATORS
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.compiler import FASTMATH, interpreted, kernel
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.inertia import inertia_inward, inertia_inward_from_hinge
@@ -214,17 +212,7 @@ def test_rows_are_loaded_and_stored_whole() -> None:
     assert a.size == 16
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compiled(comm: MPI.Comm) -> None:
-    def action() -> None:
-        for lanes in (1, native_width()):
-            swept(system_from(f"chain:{lanes}"), lanes)
-        run_joins(0, table_of(pieces(np.ones((2, SIZE)))).data)
-
-    first_on_node(comm, action)
-
-
-@pytest.mark.time_limit(400)  # the first to use a width compiles for it
+@pytest.mark.time_limit(400)  # compiles
 @pytest.mark.parametrize("spec", [f"{name}:5" for name in GENERATORS])
 def test_counted_sweeps_compute_what_compiled_ones_do(spec: str) -> None:
     counted, compiled = arguments(system_from(spec)), swept(system_from(spec))

@@ -13,7 +13,7 @@ import mpimbs.study.peer as peer_module
 import mpimbs.study.peer_pinocchio as peer_pinocchio
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Joint, Loop, System, system_from
-from mpimbs.study.peer import Peer, UnavailableError, free_memory, joint_loads
+from mpimbs.study.peer import Peer, UnavailableError, free_memory, joint_forces
 from mpimbs.study.peers import OURS, PEERS, compare, sentences, take_turns
 from mpimbs.study.peers_apart import compare_apart
 from oracles.dense import Array, dense_accelerations, generalized_forces
@@ -55,12 +55,12 @@ def test_mixed_joint_types(name: str, seed: int, chain: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_joint_loads(seed: int) -> None:
+def test_joint_forces(seed: int) -> None:
     system, q, u, tau = random_system(seed, 12, False)
     kinds = [JOINT_TYPES[kind].nu for kind in system.columns().joint_type]
     system.set_torque(system.name_of(kinds.index(1)), lambda t: 3.0 + t)
     c = system.columns()
-    assert_close("joint loads", joint_loads(c, q, u, tau), generalized_forces(c, q, u, tau), "dense")
+    assert_close("joint forces", joint_forces(c, q, u, tau), generalized_forces(c, q, u, tau), "dense")
 
 
 @pytest.mark.parametrize("spec", ["spatial_chain:20", "rope:12", "free_chain:9", "tree:3:2"])

@@ -4,13 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
 from cases import moving_state, typed_chain
-from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.lanes import WIDTHS, store, zero_lanes
+from mpimbs.spatial.lanes import native_width, store, zero_lanes
 from mpimbs.spatial.vectors import load3, load6, scale6
 from mpimbs.sweep.build import build
 from mpimbs.sweep.forces import joint_forces, spring_energy
@@ -99,19 +97,11 @@ def evaluate(
     return [{name: array.reshape(-1, w)[:, lane] for name, array in found.items()} for lane in range(w)]
 
 
-@pytest.fixture(scope="module", params=WIDTHS)
-def w(request: pytest.FixtureRequest, comm: MPI.Comm) -> int:
-    """Number of lanes, of which the kernels are compiled by one rank and loaded by the others."""
-    structures = [build(typed_chain(("revolute",), 0).columns()).structure] * request.param
-    states = [[np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(15)]] * request.param
-    first_on_node(comm, lambda: evaluate(structures, 1, states, [np.zeros(6)] * request.param, True))
-    return request.param
-
-
-@pytest.mark.time_limit(400)  # the first to use a width compiles for it
+@pytest.mark.time_limit(400)  # compiles
 @pytest.mark.parametrize("two", [False, True], ids=["tip", "two-handles"])
 @pytest.mark.parametrize("types", [ALL, ("revolute",) * 12, ("spherical", "free", "universal", "helical") * 3])
-def test_lanes_are_scalar_sweeps(types: tuple[str, ...], w: int, two: bool) -> None:
+def test_lanes_are_scalar_sweeps(types: tuple[str, ...], two: bool) -> None:
+    w = native_width()  # pipelines of other widths: test_sweep_tiles
     systems = [typed_chain(types, seed, springs=False) for seed in range(w)]
     built = [build(system.columns()) for system in systems]
     structures = [b.structure for b in built]
@@ -145,8 +135,7 @@ def _springs4(structure, springs, q, u, tau, total, energy):
     _springs(zero_lanes(4), structure, springs, q, u, tau, total, energy)
 
 
-@pytest.mark.time_limit(400)
-def test_springs_in_lanes(comm: MPI.Comm) -> None:
+def test_springs_in_lanes() -> None:
     """Springs and dampers of every joint type, four chains side by side."""
     systems = [typed_chain(ALL, seed) for seed in range(4)]
     built = [build(system.columns()) for system in systems]
@@ -161,7 +150,6 @@ def test_springs_in_lanes(comm: MPI.Comm) -> None:
         (_springs4 if len(chosen) == 4 else _springs1)(structure, springs, q, u, tau, total, energy)
         return total.reshape(-1, len(chosen)), energy
 
-    first_on_node(comm, lambda: [run([0]), run([0, 1, 2, 3])])
     total, energy = run([0, 1, 2, 3])
     assert len(np.unique(energy)) == 4, "the lanes hold the same chain"
     for lane in range(4):

@@ -5,14 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
 import mpimbs.dynamics
 import mpimbs.sweep.tiles
 from cases import GENERATORS, moving_state, typed_chain
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import first_on_node
 from mpimbs.partition.lanes import LEAST, MOST, cut_tiles
 from mpimbs.spatial.handles import matrices
 from mpimbs.spatial.lanes import WIDTHS, native_width
@@ -244,8 +242,7 @@ def test_joint_forces_back(cut: Cut) -> None:
 
 @pytest.mark.time_limit(400)  # compiles for a number of lanes that this processor would not choose
 @pytest.mark.parametrize("w", OTHERS)
-def test_other_widths(comm: MPI.Comm, w: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    first_on_node(comm, lambda: evaluation(system_from("chain:16"), np.zeros(16), np.zeros(16), None, lanes=w))
+def test_other_widths(w: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for cut in CUTS.values():
         for period in PERIODS:
             force(monkeypatch, cut, period)

@@ -1,0 +1,258 @@
+"""Loads through the joints, over ranks: against oracles, the balance of every body, and statics by hand."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import GENERATORS, along_motion, moving_state, typed_chain
+from mpi_helpers import parallel_assert
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import JOINT_TYPES, Joint, System, system_from
+from mpimbs.spatial.lanes import native_width
+from oracles import dense
+from oracles.dense import Array
+from oracles.pinocchio_oracle import PinocchioOracle
+from oracles.random_systems import ALL, random_system
+from tolerances import assert_close
+
+NATIVE = native_width()
+G = 9.81
+
+
+def joint_loads(
+    system: System,
+    comm: MPI.Comm,
+    q: Array,
+    u: Array,
+    tau: Array | None = None,
+    t: float = 0.0,
+    lanes: int | None = None,
+) -> Array:
+    """Loads of the whole system [n, 6], on every rank."""
+    with closing(Dynamics(system, comm, lanes=lanes)) as dynamics:
+        ours = dynamics.gather_u.part
+        mine = dynamics.joint_loads(q[dynamics.gather_q.part], u[ours], None if tau is None else tau[ours], t)
+        parallel_assert(mine.shape == (dynamics.subchain.n_bodies, 6), f"shape {mine.shape}", comm)
+    return np.concatenate(comm.allgather(mine))
+
+
+def assert_loads(system: System, ours: Array, reference: Array, tolerance: str, comm: MPI.Comm) -> None:
+    """Forces relative to the largest one; moments to the largest one, or to the largest force on a body's length."""
+    c = system.columns()
+    length = np.abs(np.concatenate((c.position, c.center_of_mass))).max()
+    force = np.abs(reference[:, 3:]).max()
+    moment = max(np.abs(reference[:, :3]).max(), length * force)
+    assert_close("forces", ours[:, 3:], reference[:, 3:], tolerance, scale=force, comm=comm)
+    assert_close("moments", ours[:, :3], reference[:, :3], tolerance, scale=moment, comm=comm)
+
+
+def assert_as_dense(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Array, t: float = 0.0) -> None:
+    reference = dense.joint_wrenches(system, q, u, tau, t, frame="body")
+    assert_loads(system, joint_loads(system, comm, q, u, tau, t), reference, "dense", comm)
+
+
+def assert_drives(system: System, loads: Array, q: Array, u: Array, tau: Array, comm: MPI.Comm) -> None:
+    """S^T load of every joint is its generalized force: tau, torque, spring and damper."""
+    state = dense.Snapshot(system, q, u)
+    components = []
+    for joint, load in zip(state.joints, loads, strict=True):
+        moment, force = joint.rotation @ load[:3], joint.rotation @ load[3:]  # in the joint frame
+        components.append(joint.turns.T @ moment + joint.slides.T @ force)
+    expected = dense.generalized_forces(system.columns(), q, u, tau)
+    scale = max(np.abs(loads).max(), np.abs(expected).max(initial=0.0))
+    assert_close("components", np.concatenate(components), expected, "dense", scale=scale, comm=comm)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_type(comm: MPI.Comm, name: str) -> None:
+    """Chains of one joint type, with springs, dampers, torques and wrenches in both frames."""
+    for seed in range(3):
+        system, q, u, tau = random_system(seed, comm.size + 2, True, [name], wrenches=True)
+        assert_as_dense(comm, system, q, u, tau)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("n", [4, 12, 30])
+def test_mixed_types(comm: MPI.Comm, n: int, seed: int) -> None:
+    """Whole loads, and their components along the motion subspace of each joint."""
+    system, q, u, tau = random_system(seed, n, True, wrenches=True)
+    assert_as_dense(comm, system, q, u, tau)
+    assert_drives(system, joint_loads(system, comm, q, u, tau), q, u, tau, comm)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_trees(seed: int) -> None:
+    """Each rank solves the tree alone."""
+    system, q, u, tau = random_system(seed, 15, False, wrenches=True)
+    assert not system.is_chain
+    assert_as_dense(MPI.COMM_SELF, system, q, u, tau)
+    assert_drives(system, joint_loads(system, MPI.COMM_SELF, q, u, tau), q, u, tau, MPI.COMM_SELF)
+
+
+@pytest.mark.parametrize("types", [None, ["fixed", "universal", "planar"], ["spherical", "helical", "cylindrical"]])
+@pytest.mark.parametrize("seed", range(3))
+def test_pinocchio(comm: MPI.Comm, seed: int, types: list[str] | None) -> None:
+    system, q, u, tau = random_system(seed, 12, True, types, wrenches=True)
+    reference = PinocchioOracle(system).joint_loads(q, u, tau)
+    moving = np.array([JOINT_TYPES[kind].nu > 0 for kind in system.columns().joint_type])
+    assert np.array_equal(np.isfinite(reference).all(axis=1), moving)
+    ours = joint_loads(system, comm, q, u, tau)
+    assert_loads(system, ours[moving], reference[moving], "pinocchio", comm)
+
+
+@pytest.mark.parametrize("lanes", [1, NATIVE])
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_standard_chains(comm: MPI.Comm, kind: str, lanes: int) -> None:
+    system = system_from(f"{kind}:64")
+    q, u, tau = moving_state(system)
+    reference = dense.joint_wrenches(system, q, u, tau, frame="body")
+    assert_loads(system, joint_loads(system, comm, q, u, tau, lanes=lanes), reference, "loads", comm)
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_long_chains_do_not_lose_digits(comm: MPI.Comm, kind: str) -> None:
+    """Numbers of ranks and lanes change the joints at which sums begin: what these differ by is the rounding."""
+    system = system_from(f"{kind}:3000")
+    q, u, tau = moving_state(system)
+    alone = joint_loads(system, MPI.COMM_SELF, q, u, tau, lanes=1)
+    assert_loads(system, joint_loads(system, comm, q, u, tau, lanes=NATIVE), alone, "loads", comm)
+
+
+@pytest.mark.parametrize("wrenches", [False, True], ids=["one call", "phases"])
+@pytest.mark.parametrize("period", [("revolute",), ("spherical", "universal", "helical")], ids=["hinges", "mixed"])
+def test_balance_of_every_body(comm: MPI.Comm, period: tuple[str, ...], wrenches: bool) -> None:
+    """In inertial components, about its center of mass: the rate of a body's momentum is its weight, its wrenches, the
+    load through its joint and minus that of its child. Momentum, and its rate by differences, is the oracle's."""
+    n, t = 200, 0.5
+    system = typed_chain((period * n)[:n], 1)
+    if wrenches:
+        for k in range(0, n, 3):
+            force, frame = (lambda t, k=k: (40 * t, k, -3)), ("body", "world")[k % 2]
+            system.add_wrench(f"b{k}", force=force, moment=(3, 1, -20), point=(0.3, 0, 0.1), frame=frame)
+    q, u, tau = moving_state(system, 2)
+    u *= 0.1  # bodies turn with up to 2 rad/s: what differences over 1e-5 s cut off is about 1e-8
+    with closing(Dynamics(system, comm, lanes=NATIVE)) as dynamics:
+        parallel_assert(dynamics.lanes == NATIVE, f"{dynamics.lanes} lanes", comm)
+        mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
+        part = dynamics.joint_loads(q[mine], u[ours], tau[ours], t)
+        udot = np.concatenate(comm.allgather(dynamics.accelerations(q[mine], u[ours], tau[ours], t)))
+    loads = np.concatenate(comm.allgather(part)).reshape(n, 2, 3)
+
+    def momenta(q: Array, u: Array) -> Array:
+        """Of every body, angular about its center of mass, and linear [n, 6]."""
+        state = dense.Snapshot(system, q, u)
+        m = state.kinematics
+        spin = np.array([state.inertia(k) @ m.omega[k] for k in range(n)])
+        return np.hstack((spin, state.columns.mass[:, None] * m.com_velocity))
+
+    state = dense.Snapshot(system, q, u)
+    origin, com = state.kinematics.origin, state.kinematics.com
+    moment, force = np.einsum("nij,naj->ani", state.kinematics.rotation, loads)
+    total = state.body_loads(t) + np.hstack((moment + np.cross(origin - com, force), force))
+    arm = origin[1:] - com[:-1]
+    total[:-1] -= np.hstack((moment[1:] + np.cross(arm, force[1:]), force[1:]))
+    change = along_motion(momenta, dense.coordinate_rates(system, q, u), udot, q, u)
+    for name, part, passed in (("moments", slice(0, 3), moment), ("forces", slice(3, 6), force)):
+        assert_close(name, total[:, part], change[:, part], "difference", np.abs(passed).max(), comm)
+
+
+def pendulum(**joint: object) -> System:
+    system = System(gravity=(0, -G, 0))
+    system.add(name="bob", mass=2, inertia=(1, 2, 1.5, 0, 0, 0), center_of_mass=(0, -3, 0),
+               joint=Joint(type="revolute", **joint))  # fmt: skip
+    return system
+
+
+def single(system: System, q: float, u: float = 0.0, tau: float = 0.0, t: float = 0.0) -> Array:
+    return joint_loads(system, MPI.COMM_SELF, *np.array([[q], [u], [tau]]), t)[0]
+
+
+def test_pendulum_by_hand() -> None:
+    """Force m g upward at rest; m (g + l u^2) at the bottom of the swing; the moment that holds it horizontal."""
+    weight = 2 * G
+    cases = {
+        "at rest": (single(pendulum(), 0.0), (0, 0, 0, 0, weight, 0)),
+        "at the bottom": (single(pendulum(), 0.0, 1.5), (0, 0, 0, 0, weight + 2 * 3 * 1.5**2, 0)),
+        # body x points up: the force too
+        "held horizontal": (single(pendulum(), np.pi / 2, tau=3 * weight), (0, 0, 3 * weight, weight, 0, 0)),
+        # (I + m l^2) udot = -m g l: the bob falls by l udot, the joint carries the rest
+        "let go": (single(pendulum(), np.pi / 2), (0, 0, 0, weight * (1 - 18 / 19.5), 0, 0)),
+        # (I + m l^2) udot = -2 N m: the force of the joint accelerates the bob by l udot along x
+        "on a spring": (single(pendulum(stiffness=8.0, rest=-0.25), 0.0), (0, 0, -2, -12 / 19.5, weight, 0)),
+        "damped": (single(pendulum(damping=4.0), 0.0, 0.5), (0, 0, -2, -12 / 19.5, weight + 2 * 3 * 0.5**2, 0)),
+    }
+    for name, (found, expected) in cases.items():
+        assert_close(name, found, expected, "rounding", scale=3 * weight)
+
+
+def test_wrenches_by_hand() -> None:
+    """What pushes the body up from outside does not pass the joint; a world force is turned into the body's frame."""
+    lifted = pendulum()
+    lifted.add_wrench("bob", force=lambda t: (0, 5 * t, 0), point=(0, -3, 0), frame="world")
+    lifted.add_wrench("bob", moment=(0.5, 0, 0))
+    tau = 3 * (2 * G - 10)
+    assert_close("at rest", single(lifted, 0.0, t=2.0), (-0.5, 0, 0, 0, 2 * G - 10, 0), "rounding", scale=2 * G)
+    held = single(lifted, np.pi / 2, tau=tau, t=2.0)
+    assert_close("held horizontal", held, (-0.5, 0, tau, 2 * G - 10, 0, 0), "rounding", scale=tau)
+
+
+def test_a_free_joint_passes_what_drives_it() -> None:
+    system = System(gravity=(0, 0, -G))
+    system.add(name="b", mass=2, inertia=(1, 2, 2.5, 0, 0, 0), center_of_mass=(0.1, 0.2, 0.3), joint=Joint(type="free"))
+    q, u = np.array([0.6, 0, 0.8, 0, 1, 2, 3]), np.array([1.0, -2, 0.5, 3, 2, 1])
+    for tau in (np.zeros(6), np.array([1.0, 2, -3, 4, 5, -6])):
+        assert_close("load", joint_loads(system, MPI.COMM_SELF, q, u, tau)[0], tau, "dense", scale=50.0)
+
+
+def test_the_point_slides_with_the_body() -> None:
+    """The moment of a slider is about its own origin, wherever it has gone along its axis."""
+    system = System(gravity=(0, -G, 0))
+    system.add(name="slider", mass=2, inertia=(1, 1, 1, 0, 0, 0), center_of_mass=(0.5, 0, 0),
+               joint=Joint(type="prismatic", axis=(1, 0, 0)))  # fmt: skip
+    for q in (0.0, 7.0):
+        assert_close("load", single(system, q, tau=3.0), (0, 0, G, 3, 2 * G, 0), "rounding", scale=2 * G)
+
+
+def test_statics_over_ranks(comm: MPI.Comm) -> None:
+    """A hanging chain carries at every joint what hangs below; a beam clamped joint to joint, its moment too."""
+    n = 2 * comm.size + 1
+    hanging, beam = System(gravity=(0, -G, 0)), System(gravity=(0, -G, 0))
+    for k in range(n):
+        body = {"name": f"b{k}", "mass": 1 + k, "inertia": (1, 1, 1, 0, 0, 0)}
+        place = 1.0 if k else 0.0
+        ball = Joint(type=("spherical", "universal", "revolute")[k % 3], position=(0, -place, 0))
+        hanging.add(**body, center_of_mass=(0, -0.5, 0), joint=ball)
+        clamp = Joint(type="fixed" if k else "revolute", position=(place, 0, 0))
+        beam.add(**body, center_of_mass=(0.5, 0, 0), joint=clamp)
+    weight = G * (1 + np.arange(n))
+    below = np.cumsum(weight[::-1])[::-1]
+    expected = np.zeros((n, 6))
+    expected[:, 4] = below
+    q, u = hanging.initial_state(0, n)
+    assert_close("hanging chain", joint_loads(hanging, comm, q, u), expected, "dense", comm=comm)
+    arms = np.arange(n) + 0.5 - np.arange(n)[:, None]
+    expected[:, 2] = (weight * np.maximum(arms, 0)).sum(axis=1)
+    clamped = joint_loads(beam, comm, np.zeros(1), np.zeros(1), expected[:1, 2])
+    assert_close("beam", clamped, expected, "dense", comm=comm)
+
+
+@pytest.mark.parametrize("kind", ["rope", "mixed"])
+def test_arrays_and_bits(comm: MPI.Comm, kind: str) -> None:
+    """The same bits each time, whatever was evaluated before; lists will do; what is given is only read."""
+    system = system_from("rope:100") if kind == "rope" else random_system(1, 40, True, wrenches=True)[0]
+    q, u, tau = moving_state(system)
+    with closing(Dynamics(system, comm)) as dynamics:
+        state = [q[dynamics.gather_q.part].copy(), *(x[dynamics.gather_u.part].copy() for x in (u, tau))]
+        before = [x.copy() for x in state]
+        udot = dynamics.accelerations(*state)
+        loads = dynamics.joint_loads(*state)
+        dynamics.joint_loads(state[0], 2 * state[1])
+        again = dynamics.joint_loads(*(x.tolist() for x in state))
+        assert_close("loads again", again, loads, "exact", comm=comm)
+        assert_close("accelerations again", dynamics.accelerations(*state), udot, "exact", comm=comm)
+        still = dynamics.joint_loads(state[0], state[1])
+    for name, given, kept in zip(("q", "u", "tau"), state, before, strict=True):
+        assert_close(name, given, kept, "exact", comm=comm)
+    parallel_assert(comm.allreduce(int(np.any(still != loads))) > 0, "tau has no effect", comm)

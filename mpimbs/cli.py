@@ -6,11 +6,12 @@ Exit codes: 0 done; 2 bad input, one message and no traceback; 1 anything else.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ import click
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.coupling import COUPLINGS, LoadSolver
+from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import GENERATORS, System, system_from
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
+from mpimbs.parallel.first_ranks import first_ranks
 
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
@@ -35,18 +39,52 @@ def cli() -> None:
     """Dynamics of articulated rigid-body systems on distributed memory."""
 
 
-def _coupling_options(command: Any) -> Any:
-    command = click.option("--tip-ratio", type=float, help="How many times more bodies the last rank gets.")(command)
-    lanes = "Pieces of its subchain that a rank sweeps side by side: 1, 2, 4 or 8.  [default: the faster]"
-    command = click.option("--lanes", type=int, help=lanes)(command)
-    return click.option("--coupling", default="dcae", help="How subchains are joined.")(command)
+def _coupling_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of `Dynamics`; what they leave without a subchain of its own waits meanwhile."""
+
+    @functools.wraps(command)
+    def coupled(
+        comm: MPI.Comm,
+        cuts: int | None,
+        preconditioner: str | None,
+        estimate: str | None,
+        load_rtol: float | None,
+        **settings: Any,
+    ) -> None:
+        given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate, "rtol": load_rtol}
+        given = {name: value for name, value in given.items() if value is not None}
+        solver = LoadSolver(**given) if given else None
+        with first_ranks(comm, comm.size if cuts is None else cuts + 1) as part:
+            if part is not None:
+                if part.size < comm.size and part.rank == 0:
+                    idle = comm.size - part.size
+                    click.echo(
+                        f"{cuts} cuts make {part.size} subchains: {idle} of {comm.size} ranks stand idle", err=True
+                    )
+                command(part, cuts=cuts, solver=solver, **settings)
+
+    for option in _COUPLING_OPTIONS:
+        coupled = option(coupled)
+    return coupled
+
+
+_COUPLING_OPTIONS = (
+    click.option("--load-rtol", type=float, help="pcg: tolerance of the constraint loads."),
+    click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}."),
+    click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}."),
+    click.option("--cuts", type=int, help="Number of cut joints.  [default: one less than ranks]"),
+    click.option("--tip-ratio", type=float, help="How many times more bodies the last subchain gets."),
+    click.option(
+        "--lanes", type=int, help="Pieces of a subchain swept side by side: 1, 2, 4 or 8.  [default: the faster]"
+    ),
+    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(COUPLINGS)}."),
+)
 
 
 @cli.command()
 @click.argument("model")
 @click.option("--t-end", type=float, required=True, help="Simulated time, s.")
 @click.option("-o", "--output", type=Path, required=True, help="HDF5 file to write.")
-@_coupling_options
 @click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
 @click.option("--rtol", type=float, default=1e-8, help="Relative tolerance of the adaptive step.")
 @click.option("--atol", type=float, default=1e-8, help="Absolute tolerance of the adaptive step.")
@@ -57,6 +95,7 @@ def _coupling_options(command: Any) -> Any:
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.pass_obj
+@_coupling_options
 def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, poses: bool, **settings: Any) -> None:
     """Simulate MODEL and write its motion."""
     from mpimbs.simulation.run import simulate
@@ -79,9 +118,9 @@ def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, 
 )
 @click.option("-o", "--output", type=Path, required=True, help=".npz file to write: udot, in the model's joint order.")
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
-@_coupling_options
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.pass_obj
+@_coupling_options
 def acceleration(
     comm: MPI.Comm, model: str, state: Path | None, output: Path, loads: bool, force: bool, **settings: Any
 ) -> None:
@@ -113,12 +152,12 @@ def acceleration(
 
 @cli.command()
 @click.argument("model")
-@_coupling_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
 @click.option("--peers", is_flag=True, help="Compare with other programs too, on 1 rank: Pinocchio, Drake.")
 @click.pass_obj
+@_coupling_options
 def bench(
     comm: MPI.Comm, model: str, as_json: bool, peers: bool, batch: int | None, seconds: float, **settings: Any
 ) -> None:

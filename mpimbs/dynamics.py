@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from typing import Any
@@ -73,8 +74,8 @@ class Dynamics:
     Raises
     ------
     InputError
-        On all ranks: a system that this version does not solve, more ranks than bodies, an unknown coupling or number
-        of lanes.
+        On all ranks: a system that this version does not solve, more ranks than subchains or bodies, an unknown
+        coupling, solver or number of lanes.
     """
 
     def __init__(
@@ -281,6 +282,8 @@ class Dynamics:
         def action() -> None:
             for width in widths:
                 compile_kernels(width, staged)
+            if self.coupling.plan is None:
+                compile_constraint_loads(widths[-1])
 
         first_on_node(self.comm, action)
 
@@ -340,3 +343,12 @@ def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
         blocks = alone.subchains.inward(q, u, u, turn)
         alone.subchains.outward(q, u, alone.coupling.solve(0.0, q, blocks, alone._root), u.copy(), q.copy())
     alone.close()
+
+
+def compile_constraint_loads(lanes: int = 1) -> None:
+    """Compile, or load from the cache, what the coupling `pcg` calls beside the rest; no communication."""
+    system = system_from(f"rope:{2 * LEAST * lanes}")
+    solver = LoadSolver("dcae")
+    with contextlib.closing(Dynamics(system, coupling="pcg", lanes=lanes, cuts=1, solver=solver)) as alone:
+        for t in (0.0, 1.0):
+            alone.accelerations(alone.subchain.q, alone.subchain.u, t=t)

@@ -24,6 +24,10 @@ class Coupling(Protocol):
     @property
     def seconds(self) -> float: ...
 
+    def statistics(self) -> dict[str, int]:
+        """What solutions took so far, by name; empty where they always take the same."""
+        ...
+
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
         ...

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from mpimbs.coupling.constraint_equations import boundary_values, form
 from mpimbs.coupling.estimates import ORDERS, Hold
 from mpimbs.coupling.separated_joints import SeparatedJoints
-from mpimbs.coupling.solver import LoadSolver
+from mpimbs.coupling.solver import EXACT, LoadSolver
 from mpimbs.coupling.tree_product import TreeProduct
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.sweep.subchains import Subchains
@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 PREFIX = "mpimbs_"  # of PETSc's options
 _INEXACT = ("jacobi", "block-jacobi")
 _CONDITION_STEPS = 300
-RENEWED = 3  # iterations from which on a factor is too old
+RENEWED = 2  # iterations beyond which a factor is too old
 
 
 class ConstraintLoads:
@@ -54,12 +54,12 @@ class ConstraintLoads:
         There is no one call of compiled code.
     unknowns : int
         Constraint loads of all ranks.
+    joints : SeparatedJoints
+        Those of this rank, with the loads that were found.
     iterations : int
         Of the last solution.
-    residual : float
-        Of the last solution, relative to the right-hand side.
-    solutions, total_iterations, direct : int
-        Solutions so far, their iterations, and how many were or began with a factorization.
+    solutions, total_iterations, most_iterations, factorizations : int
+        Solutions so far, their iterations, the most for one of them, and how many were or began with a factorization.
     """
 
     plan: npt.NDArray[np.int64] | None = None
@@ -67,26 +67,26 @@ class ConstraintLoads:
     def __init__(self, comm: MPI.Comm, subchains: Subchains, solver: LoadSolver) -> None:
         self._comm = comm
         self._solver = solver
-        self._joints = SeparatedJoints(comm, subchains)
-        rows = comm.allgather(self._joints.rows)
+        self.joints = SeparatedJoints(comm, subchains)
+        rows = comm.allgather(self.joints.rows)
         self.unknowns = sum(rows)
         begin = sum(rows[: comm.rank])
-        self._matrix = PatternMatrix(comm, *self._joints.pattern(begin), begin, self._joints.sizes)
-        table = self._joints.table
+        self._matrix = PatternMatrix(comm, *self.joints.pattern(begin), begin, self.joints.sizes)
+        table = self.joints.table
         table.add("diagonal", self._matrix.diagonal)
         table.add("beside", self._matrix.beside)
         self._table = table.data
         self._right, self._solution = (
-            PETSc.Vec().createWithArray(array, comm=comm) for array in (self._joints.right, self._joints.solution)
+            PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )
         self._check = self._right.duplicate()
         self._tree = TreeProduct(comm, self._table, len(subchains))
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
-        self._hold = Hold(ORDERS.get(solver.estimate, 0), self._joints.rows)
+        self._hold = Hold(ORDERS.get(solver.estimate, 0), self.joints.rows)
         self._values = np.zeros((len(subchains), 12))
-        self.iterations, self.residual = 0, 0.0
-        self.solutions = self.total_iterations = self.direct = 0
+        self.iterations = 0
+        self.solutions = self.total_iterations = self.most_iterations = self.factorizations = 0
 
     def _make_factor(self) -> PETSc.KSP:
         """A direct solution: every rank factors the whole matrix, which is banded and small."""
@@ -113,7 +113,7 @@ class ConstraintLoads:
         )
         ksp.setType("cg")
         ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
-        ksp.setTolerances(rtol=solver.rtol, atol=1e-300, max_it=solver.most)
+        ksp.setTolerances(rtol=solver.rtol or EXACT, atol=1e-300, max_it=solver.most)
         ksp.setConvergenceHistory(length=min(solver.most, 1000) + 1, reset=True)
         pc = ksp.getPC()
         if solver.preconditioner == "jacobi":
@@ -138,10 +138,15 @@ class ConstraintLoads:
         shell.setUp()
         return shell
 
+    def statistics(self) -> dict[str, int]:
+        """Unknowns, solutions, iterations of all, most iterations of one, factorizations."""
+        names = ("unknowns", "solutions", "total_iterations", "most_iterations", "factorizations")
+        return {name: getattr(self, name) for name in names}
+
     @property
     def seconds(self) -> float:
         """Time spent in messages of our own so far (s); those within PETSc are not known."""
-        return self._joints.seconds + self._tree.seconds
+        return self.joints.seconds + self._tree.seconds
 
     def close(self) -> None:
         """Free what PETSc and MPI hold, before the communicator is."""
@@ -149,7 +154,7 @@ class ConstraintLoads:
             thing.destroy()
         self._matrix.close()
         self._tree.close()
-        self._joints.close()
+        self.joints.close()
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
         """Find A1 and f2 of this rank's subchains; see `Coupling.solve`. All ranks call.
@@ -172,39 +177,38 @@ class ConstraintLoads:
         """Solve the equations as formed; the solution stands in the table."""
         solver, hold = self._solver, self._hold
         if solver.estimate in ORDERS:
-            hold.estimate(t, self._joints.solution)
+            hold.estimate(t, self.joints.solution)
             self._solution.stateIncrease()
         anew = solver.estimate in ORDERS and hold.kept == 0  # nothing is known yet
         if solver.preconditioner == "direct" or (solver.preconditioner in _INEXACT and (anew or self._off_track())):
             self._factor.solve(self._right, self._solution)
-            reason, self.iterations, self.residual = self._factor.getConvergedReason(), 0, 0.0
-            self.direct += 1
+            reason, self.iterations = self._factor.getConvergedReason(), 0
+            self.factorizations += 1
         else:
             if solver.preconditioner == "lagged":
                 renewed = anew or self.iterations > RENEWED
                 self._ksp.getPC().setReusePreconditioner(not renewed)
-                self.direct += renewed
+                self.factorizations += renewed
             self._ksp.solve(self._right, self._solution)
             reason, self.iterations = self._ksp.getConvergedReason(), self._ksp.getIterationNumber()
             self.total_iterations += self.iterations
+            self.most_iterations = max(self.most_iterations, self.iterations)
         self.solutions += 1
         if reason < 0:
             self._fail(t)
         elif solver.estimate in ORDERS:
-            hold.remember(t, self._joints.solution)
+            hold.remember(t, self.joints.solution)
 
     def _off_track(self) -> bool:
         """Whether the estimate is worse than none: something has changed at once, such as a load from outside."""
         if self._solver.estimate not in ORDERS:
             return False
-        self._matrix.mat.mult(self._solution, self._check)
-        self._check.aypx(-1.0, self._right)
-        return bool(self._check.norm() > self._right.norm())
+        return self.residual() > 1.0
 
     def _fail(self, t: float) -> None:
         """Say why there is no solution; a state that is not finite is left to the integrator, which sees it too."""
         self._hold.forget()
-        self._joints.solution[:] = np.nan
+        self.joints.solution[:] = np.nan
         self._solution.stateIncrease()
         if not np.isfinite(self._right.norm()):
             return
@@ -216,8 +220,22 @@ class ConstraintLoads:
             "choose --preconditioner lagged or direct, fewer --cuts, or --coupling dcae"
         )
 
+    def residual(self) -> float:
+        """Residual of what stands in the place of the solution, over the right-hand side; all ranks call."""
+        if not self.unknowns:
+            return 0.0
+        self._matrix.mat.mult(self._solution, self._check)
+        self._check.aypx(-1.0, self._right)
+        size = self._right.norm()
+        return float(self._check.norm() / size) if size > 0.0 else 0.0
+
     def condition(self) -> float:
-        """Estimate the condition number of the equations as last formed, by a run of plain CG; all ranks call."""
+        """Estimate the condition number of the equations as last formed, by a run of plain CG; all ranks call.
+
+        From below: close after as many iterations as there are unknowns, of which so many are made at the most.
+        """
+        if not self.unknowns:
+            return 1.0
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOperators(self._matrix.mat)
         ksp.setType("cg")

@@ -64,6 +64,9 @@ class SeparatedJoints:
         Constraint loads of each of this rank's separated joints.
     rows : int
         Constraint loads of this rank, the rows of the equations that it owns.
+    bodies, subspaces : array [rows], [rows, 6]
+        The body whose inboard joint has the load; what a load of 1 is, moment about the origin of the body's frame and
+        force on the body, in body frame components (of a universal joint, in a frame that its first axis turns).
     right, solution : array [rows]
         Right-hand side (rad/s^2, m/s^2) and constraint loads (N m, N).
     table : Table
@@ -80,6 +83,8 @@ class SeparatedJoints:
         pitch: list[Floats] = []
         subspaces = np.zeros((len(slots), 6, ROW))
         pads = np.zeros((len(slots), 6, ROW))
+        readable = [np.zeros((0, 6))]
+        bodies: list[int] = []
         at_q = at_u = 0
         for slot, subchain in enumerate(subchains, 1):
             if slot in slots:
@@ -95,6 +100,9 @@ class SeparatedJoints:
                 fixed.append(made.structure.fixed.reshape(-1, FIXED)[step[BODY]])
                 step[BODY] = number
                 steps.append(step)
+                turn = made.body_frame[0] if len(made.structure.steps) == 1 else np.eye(3)
+                readable.append((subspace.T.reshape(-1, 2, 3) @ turn.T).reshape(-1, 6))
+                bodies += [subchain.first] * int(sizes[slot])
                 axes.append(made.structure.axes)
                 pitch.append(made.structure.pitch)
                 at_u += len(made.structure.axes)
@@ -102,6 +110,7 @@ class SeparatedJoints:
         sizes[0], sizes[-1] = _neighbours(comm, sizes[count], sizes[1])
         self.sizes = sizes[slots]
         self.rows = int(self.sizes.sum())
+        self.bodies, self.subspaces = np.array(bodies, np.int64), np.concatenate(readable)
         self._all_sizes = sizes
         self._slots = np.array(slots, np.int64)
         self._halos = (Halo(comm, JOINT // 2, OUTER), Halo(comm, ROW, ROW))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from mpimbs.errors import InputError
 
 PRECONDITIONERS = ("jacobi", "block-jacobi", "lagged", "dcae", "direct")
+EXACT = 1e-12
+SHARE = 0.01  # of the integrator's tolerance: what it leaves in the motion is below the integrator's own error
 ESTIMATES = ("none", "zero", "first", "second", "fischer")
 
 
@@ -24,15 +24,16 @@ class LoadSolver(NamedTuple):
     estimate : str
         Where the iteration begins: "none" at zero, or a "zero"-, "first"- or "second"-order hold of earlier
         evaluations' loads, or PETSc's "fischer" guess from earlier solutions.
-    rtol : float
-        The residual over the right-hand side, both accelerations across the separated joints, to be reached.
+    rtol : float, optional
+        The residual over the right-hand side, both accelerations across the separated joints, to be reached; `EXACT`
+        by default, in a simulation a share of the integrator's tolerance (`tied_to`).
     most : int
         Iterations allowed.
     """
 
     preconditioner: str = "lagged"
     estimate: str = "first"
-    rtol: float = 1e-12
+    rtol: float | None = None
     most: int = 10_000
 
     def checked(self) -> LoadSolver:
@@ -48,8 +49,17 @@ class LoadSolver(NamedTuple):
             )
         if self.estimate not in ESTIMATES:
             raise InputError(f"unknown initial estimate '{self.estimate}'; choose one of: {', '.join(ESTIMATES)}")
-        if not (np.isfinite(self.rtol) and 0.0 < self.rtol < 1.0):
+        if self.rtol is not None and not 0.0 < self.rtol < 1.0:
             raise InputError(f"the tolerance of the constraint loads must lie between 0 and 1, got {self.rtol:g}")
         if self.most < 1:
             raise InputError(f"at least one iteration must be allowed, got {self.most}")
         return self
+
+    def tied_to(self, rtol: float | None) -> LoadSolver:
+        """Give the settings with a tolerance that suits the integrator's relative one, if they have none of their own.
+
+        `rtol` is None for a fixed step, of whose error nothing is known.
+        """
+        if self.rtol is not None:
+            return self
+        return self._replace(rtol=EXACT if rtol is None else max(EXACT, SHARE * rtol))

@@ -19,10 +19,11 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, System, system_text
+from mpimbs.simulation.constraint_record import SeparatedLoads, SolutionSample
 
 Floats = npt.NDArray[np.float64]
 FLUSH_SECONDS = 1.0
-DATASETS = ("time", "q", "u", "energy", "constraint_violation", "poses", "loads")  # as `Sample` has them
+DATASETS = ("time", "q", "u", "energy", "constraint_violation", "poses", "loads")  # as `Sample` begins
 LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
     "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
@@ -39,6 +40,7 @@ class Sample(NamedTuple):
     violation: float  # largest | |quaternion| - 1 | that a step has left, before it was taken away
     poses: Floats | None  # [n, 7]: position (m), quaternion of each body in the inertial frame
     loads: Floats | None  # [n, 6]: moment (N m), force (N) on each body by its parent; see `Dynamics.joint_loads`
+    solution: SolutionSample | None  # of the constraint-load equations, where a coupling has them
 
 
 class OutputFile:
@@ -55,6 +57,8 @@ class OutputFile:
         Whether samples have poses and joint loads.
     force : bool
         Replace an existing file.
+    separated : SeparatedLoads, optional
+        Samples have the solution of the equations of these.
 
     Raises
     ------
@@ -63,7 +67,14 @@ class OutputFile:
     """
 
     def __init__(
-        self, path: Path, system: System, settings: dict[str, Any], poses: bool, loads: bool, force: bool
+        self,
+        path: Path,
+        system: System,
+        settings: dict[str, Any],
+        poses: bool,
+        loads: bool,
+        force: bool,
+        separated: SeparatedLoads | None = None,
     ) -> None:
         self.path = path
         check_output(path, force)
@@ -85,6 +96,8 @@ class OutputFile:
             empty["poses"] = ((system.n_bodies, 7), "m, quaternion w x y z", "position and orientation of each body")
         if loads:
             empty["loads"] = ((system.n_bodies, 6), "N m, N m, N m, N, N, N", LOADS)
+        if separated is not None:
+            empty |= _solution_datasets(self._file["model"], separated)
         for name, (shape, units, meaning) in empty.items():
             rows = max(1, min(1024, 2**17 // max(1, int(np.prod(shape)))))
             data = self._file.create_dataset(name, (0, *shape), "f8", maxshape=(None, *shape), chunks=(rows, *shape))
@@ -94,7 +107,10 @@ class OutputFile:
 
     def write(self, sample: Sample) -> None:
         """Append a sample."""
-        for name, value in zip(DATASETS, sample, strict=True):
+        values = dict(zip(DATASETS, sample, strict=False))
+        if sample.solution is not None:
+            values |= sample.solution._asdict()
+        for name, value in values.items():
             if value is not None:
                 data = self._file[name]
                 data.resize(len(data) + 1, axis=0)
@@ -163,6 +179,24 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+def _solution_datasets(model: h5py.Group, separated: SeparatedLoads) -> dict[str, tuple[tuple[int, ...], str, str]]:
+    """Datasets of the constraint-load equations, after what their loads act on was written to the model's group."""
+    bodies = model.create_dataset("separated_joint", data=separated.bodies)
+    bodies.attrs["description"] = "the constraint load acts on this body through its inboard joint"
+    subspaces = model.create_dataset("constraint_subspace", data=separated.subspaces)
+    subspaces.attrs["description"] = (
+        "what a constraint load of 1 is: moment about the origin of the body frame, then force, in body frame "
+        "components (of a universal joint, in a frame that its first axis turns)"
+    )
+    unknowns = len(separated.bodies)
+    return {
+        "iterations": ((), "1", "iterations of an evaluation, on average since the sample before"),
+        "residual": ((), "1", "residual of the constraint-load equations over the right-hand side"),
+        "condition": ((), "1", "estimated condition number of the constraint-load equations"),
+        "constraint_loads": ((unknowns,), "N m or N", "constraint loads at the separated joints, as the model says"),
+    }
 
 
 def _write_model(file: h5py.File, system: System) -> None:

@@ -12,10 +12,13 @@ import numpy.typing as npt
 from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
+from mpimbs.coupling import LoadSolver
+from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System
 from mpimbs.parallel.agreement import on_root, together
+from mpimbs.simulation.constraint_record import ConstraintRecord, SolutionSample
 from mpimbs.simulation.integrator import Accuracy, Integrator
 from mpimbs.simulation.output import OutputFile, Sample
 from mpimbs.simulation.progress import Progress
@@ -42,6 +45,9 @@ class Result:
     energy_change : float
         Largest change of the total energy from its first value, over the largest kinetic energy: the drift, where
         nothing drives or damps the system.
+    solutions : dict of str to float
+        Of the constraint-load equations, where the coupling has them: unknowns, solutions, total_iterations,
+        most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
     samples : list of Sample
         On rank 0, where no output file was asked for.
     """
@@ -53,22 +59,31 @@ class Result:
     evaluations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     energy_change: float = 0.0
+    solutions: dict[str, float] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
 
     def statistics(self) -> dict[str, Any]:
         """What the output file keeps of the run."""
-        names = ("time", "steps", "rejected", "evaluations", "seconds", "energy_change")
+        names = ("time", "steps", "rejected", "evaluations", "seconds", "energy_change", "solutions")
         return {name: getattr(self, name) for name in names}
 
     def summary(self) -> str:
         """A few lines for a person."""
         phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
-        return (
+        text = (
             f"{self.status}: t = {self.time:g} s, {self.steps} steps, {self.rejected} rejected, "
             f"{self.evaluations} evaluations\n"
             f"seconds: {phases}\n"
             f"energy: largest change {self.energy_change:.2e} of the largest kinetic energy"
         )
+        if self.solutions:
+            s = self.solutions
+            text += (
+                f"\nconstraint loads: {s['unknowns']} unknowns, {s['total_iterations'] / max(s['solutions'], 1):.2f} "
+                f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations; "
+                f"residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
+            )
+        return text
 
 
 def simulate(
@@ -89,6 +104,8 @@ def simulate(
     progress: bool = False,
     tip_ratio: float | None = None,
     lanes: int | None = None,
+    cuts: int | None = None,
+    solver: LoadSolver | None = None,
 ) -> Result:
     """Simulate a system from its initial state; all ranks call together.
 
@@ -118,8 +135,8 @@ def simulate(
         Keep the joint loads too, as `Dynamics.joint_loads` gives them; one more evaluation for every sample.
     progress : bool
         Show progress on rank 0.
-    tip_ratio, lanes : optional
-        See `Dynamics`.
+    tip_ratio, lanes, cuts, solver : optional
+        See `Dynamics`; a solver without a tolerance gets a hundredth of `rtol`.
 
     Returns
     -------
@@ -136,20 +153,25 @@ def simulate(
     world = MPI.COMM_SELF if comm is None else comm
     accuracy = Accuracy(rtol, atol, dt)
     times = together(world, lambda: _checked_times(t_end, every, accuracy, integrator))
-    dynamics = Dynamics(system, world, coupling, tip_ratio, lanes)
+    if coupling == "pcg":
+        solver = (solver or LoadSolver()).tied_to(None if dt else rtol)
+    dynamics = Dynamics(system, world, coupling, tip_ratio, lanes, cuts, solver)
+    joined = dynamics.coupling
+    constraints = ConstraintRecord(dynamics, joined) if isinstance(joined, ConstraintLoads) else None
+    separated = None if constraints is None else constraints.separated_loads()
     path = None if output is None else Path(output)
     settings = {
         "t_end": t_end, "coupling": coupling, "integrator": integrator, "rtol": rtol, "atol": atol, "dt": dt,
         "every": float(times[1] - times[0]), "poses": poses, "loads": loads, "ranks": world.size,
         "lanes": dynamics.lanes, "tip_ratio": dynamics.division.tip_ratio, "cuts": dynamics.division.bounds.tolist(),
-        "owners": dynamics.division.owners.tolist(),
+        "owners": dynamics.division.owners.tolist(), "solver": None if solver is None else solver._asdict(),
     }  # fmt: skip
-    file = on_root(world, lambda: OutputFile(path, system, settings, poses, loads, force) if path else None)
+    file = on_root(world, lambda: OutputFile(path, system, settings, poses, loads, force, separated) if path else None)
     ready = time.perf_counter()
     dynamics.compile()
     compiled = time.perf_counter()
     result = Result()
-    recorder = _Recorder(dynamics, poses, loads, file, result)
+    recorder = _Recorder(dynamics, poses, loads, constraints, file, result)
     stepper = None
     error: SimulationError | None = None
     try:
@@ -165,6 +187,8 @@ def simulate(
         error = stopped
         result.status = f"stopped: {stopped}"
     result.evaluations = dynamics.evaluations
+    if constraints is not None:
+        result.solutions = {**dynamics.coupling.statistics(), **constraints.largest()}
     if stepper is not None:
         result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
         stepper.close()
@@ -213,8 +237,17 @@ def _checked_times(t_end: float, every: float | None, accuracy: Accuracy, integr
 class _Recorder:
     """Takes samples of the running system, and keeps them or writes them."""
 
-    def __init__(self, dynamics: Dynamics, poses: bool, loads: bool, file: OutputFile | None, result: Result) -> None:
+    def __init__(
+        self,
+        dynamics: Dynamics,
+        poses: bool,
+        loads: bool,
+        constraints: ConstraintRecord | None,
+        file: OutputFile | None,
+        result: Result,
+    ) -> None:
         self._dynamics = dynamics
+        self._constraints = constraints
         self._file = file
         self._result = result
         self._gather_poses = dynamics.gather_bodies(7) if poses else None
@@ -230,7 +263,7 @@ class _Recorder:
         Raises
         ------
         SimulationError
-            On all ranks: joint loads are wanted, and a function of the model failed.
+            On all ranks: joint or constraint loads are wanted, and a function of the model failed.
         """
         dynamics = self._dynamics
         evaluating = sum(dynamics.seconds().values())
@@ -245,9 +278,10 @@ class _Recorder:
         violation = dynamics.comm.allreduce(norm_error, MPI.MAX)
         whole_q, whole_u = dynamics.gather_q(q), dynamics.gather_u(u)
         poses = self._poses(q, u) if self._gather_poses is not None else None
+        solution = self._solution(t, q, u) if self._constraints is not None else None
         loads = self._loads(t, q, u) if self._gather_loads is not None else None
         if whole_q is not None and whole_u is not None:
-            sample = Sample(t, whole_q.copy(), whole_u.copy(), energy, violation, poses, loads)
+            sample = Sample(t, whole_q.copy(), whole_u.copy(), energy, violation, poses, loads, solution)
             if self._file is not None:
                 self._file.write(sample)
             else:
@@ -261,6 +295,11 @@ class _Recorder:
         quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
         whole = self._gather_poses(np.hstack([positions, quaternions]).ravel())
         return None if whole is None else whole.reshape(-1, 7).copy()
+
+    def _solution(self, t: float, q: Floats, u: Floats) -> SolutionSample | None:
+        assert self._constraints is not None
+        together(self._dynamics.comm, lambda: self._dynamics.accelerations(q, u, t=t))
+        return self._constraints.take()
 
     def _loads(self, t: float, q: Floats, u: Floats) -> Floats | None:
         assert self._gather_loads is not None

@@ -11,9 +11,11 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.batch import Batch
+from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
+from mpimbs.study.replay import RTOL, player
 
 _TRIALS = 5
 _SHARE = 0.3  # of the time, for the same without lanes
@@ -26,11 +28,16 @@ def bench(
     seconds: float = 1.0,
     tip_ratio: float | None = None,
     lanes: int | None = None,
+    cuts: int | None = None,
+    solver: LoadSolver | None = None,
 ) -> dict[str, Any]:
     """Time one evaluation of forward dynamics at a moving state; all ranks call together.
 
     Speeds are u_k = 0.1 sin(k), so that the velocity terms are at work. An evaluation begins when the last rank is
     ready and ends when the slowest one is done. Where it runs in lanes it takes turns with the same without.
+
+    A coupling that makes use of earlier solutions evaluates one state after the other of a motion that begins there,
+    as a simulation with tolerance 1e-8 does; then begins again.
 
     Parameters
     ----------
@@ -39,15 +46,16 @@ def bench(
     coupling : str
     seconds : float
         Wall time to spend on repetitions (s).
-    tip_ratio, lanes : optional
+    tip_ratio, lanes, cuts, solver : optional
         See `Dynamics`.
 
     Returns
     -------
     dict
-        ranks, lanes, n (bodies), dof, repetitions, us_min, us_median, ns_per_body_min, phases: mean time per evaluation
-        of the slowest rank in each phase (us); and where lanes are used, scalar: us_min, us_median, ratio of the minima
-        without lanes, difference of the accelerations relative to the largest.
+        ranks, cuts, lanes, n (bodies), dof, repetitions, us_min, us_median, ns_per_body_min, phases: mean time per
+        evaluation of the slowest rank in each phase (us); and where lanes are used, scalar: us_min, us_median, ratio of
+        the minima without lanes, difference of the accelerations relative to the largest. Where constraint loads are
+        solved for, solutions: unknowns, iterations and factorizations per evaluation, most_iterations.
 
     Raises
     ------
@@ -55,18 +63,21 @@ def bench(
         On all ranks, as `Dynamics`.
     """
     _check(seconds)
-    rows = {"used": Dynamics(system, comm, coupling, tip_ratio, lanes)}
+    if coupling == "pcg":
+        solver = (solver or LoadSolver()).tied_to(RTOL)
+    rows = {"used": Dynamics(system, comm, coupling, tip_ratio, lanes, cuts, solver)}
     used = rows["used"]
     if used.comm.allreduce(used.lanes, MPI.MAX) > 1:
-        rows["scalar"] = Dynamics(system, comm, coupling, tip_ratio, 1)
-    calls, accelerations = {}, {}
+        rows["scalar"] = Dynamics(system, comm, coupling, tip_ratio, 1, cuts, solver)
+    calls, begin, accelerations = {}, {}, {}
     for name, dynamics in rows.items():
         dynamics.compile()
-        calls[name], accelerations[name] = _evaluation(system, dynamics)
+        calls[name], begin[name], accelerations[name] = _evaluation(system, dynamics)
     laps = _take_turns(used.comm, calls, seconds)
     for dynamics in rows.values():
         dynamics.timed = True
-    before = used.seconds()
+    before, solved = used.seconds(), used.coupling.statistics()
+    begin["used"]()
     again = _laps(used.comm, calls["used"], max(10, len(laps["used"]) // 10))
     phases = {
         name: 1e6 * used.comm.allreduce((value - before[name]) / len(again), MPI.MAX)
@@ -76,6 +87,7 @@ def bench(
         "system": system.name,
         "coupling": coupling,
         "ranks": comm.size,
+        "cuts": len(used.division.bounds) - 2,
         "lanes": used.comm.allreduce(used.lanes, MPI.MAX),
         "n": system.n_bodies,
         "dof": system.nu,
@@ -84,7 +96,13 @@ def bench(
         "ns_per_body_min": 1e9 * float(laps["used"].min()) / system.n_bodies,
         "phases": phases,
     }
+    if solved:
+        figures["solver"] = solver._asdict() if solver else None
+        figures["solutions"] = _per_solution(solved, used.coupling.statistics())
     if "scalar" in rows:
+        for name, call in calls.items():
+            begin[name]()
+            call()
         apart = used.gather_u(accelerations["used"])
         apart = None if apart is None else apart.copy()
         together = rows["scalar"].gather_u(accelerations["scalar"])
@@ -162,13 +180,26 @@ def _check(seconds: float) -> None:
         raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give --seconds")
 
 
-def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], None], np.ndarray]:
-    """An evaluation at a moving state, not timed by phases, and where it writes the accelerations."""
+def _per_solution(before: dict[str, int], after: dict[str, int]) -> dict[str, float]:
+    count = after["solutions"] - before["solutions"]
+    each = {name: (after[name] - before[name]) / max(count, 1) for name in ("total_iterations", "factorizations")}
+    return {
+        "unknowns": after["unknowns"],
+        "iterations": each["total_iterations"],
+        "most_iterations": after["most_iterations"],
+        "factorizations": each["factorizations"],
+    }
+
+
+def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], None], Callable[[], None], np.ndarray]:
+    """An evaluation, not timed by phases, how it begins anew, and where it writes the accelerations."""
     q = dynamics.subchain.q
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
     udot, rates = np.empty(len(u)), np.empty(len(q))
     dynamics.timed = False
-    return lambda: dynamics.derivative(0.0, q, u, udot, rates), udot
+    if dynamics.coupling.plan is None:
+        return *player(dynamics, q, u, udot), udot
+    return lambda: dynamics.derivative(0.0, q, u, udot, rates), lambda: None, udot
 
 
 def _laps(comm: MPI.Comm, call: Callable[[], None], count: int) -> np.ndarray:
@@ -220,6 +251,12 @@ def report(figures: dict[str, Any]) -> list[str]:
         f"{figures['system']}: {where}, {figures['coupling']}: {times}, {figures['ns_per_body_min']:.4g} ns per body",
         "mean us by phase: " + ", ".join(f"{name} {value:.4g}" for name, value in figures["phases"].items()),
     ]
+    if "solutions" in figures:
+        s = figures["solutions"]
+        lines.append(
+            f"{figures['cuts']} cuts, {s['unknowns']} constraint loads: {s['iterations']:.2f} iterations per "
+            f"evaluation (at most {s['most_iterations']}), {s['factorizations']:.2f} factorizations; states of a motion"
+        )
     if "scalar" in figures:
         other = figures["scalar"]
         lines.append(

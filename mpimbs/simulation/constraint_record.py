@@ -1,0 +1,72 @@
+"""What a simulation with constraint loads at separated joints tells of them, sample by sample."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.coupling.pcg import ConstraintLoads
+from mpimbs.dynamics import Dynamics
+from mpimbs.parallel.gather import Gather
+
+Floats = npt.NDArray[np.float64]
+
+
+class SolutionSample(NamedTuple):
+    """The constraint-load equations at one time."""
+
+    iterations: float  # mean of an evaluation since the sample before
+    residual: float  # over the right-hand side
+    condition: float  # estimated condition number
+    constraint_loads: Floats  # [unknowns]: N m, N
+
+
+class SeparatedLoads(NamedTuple):
+    """What the constraint loads are loads on."""
+
+    bodies: npt.NDArray[np.int64]  # [unknowns]: the load acts on this body through its inboard joint
+    subspaces: Floats  # [unknowns, 6]: what a load of 1 is; see `SeparatedJoints`
+
+
+class ConstraintRecord:
+    """Takes samples of a coupling by constraint loads; all ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    coupling : ConstraintLoads
+        Its own.
+    """
+
+    def __init__(self, dynamics: Dynamics, coupling: ConstraintLoads) -> None:
+        self._dynamics, self._coupling = dynamics, coupling
+        self._gather = Gather(dynamics.comm, np.array(dynamics.comm.allgather(coupling.joints.rows)))
+        self._before = (0, 0)
+        self._largest = {"largest_residual": 0.0, "largest_condition": 0.0}
+
+    def separated_loads(self) -> SeparatedLoads:
+        """What the loads of all ranks act on; the same on every rank."""
+        joints = self._coupling.joints
+        parts = self._dynamics.comm.allgather((joints.bodies, joints.subspaces))
+        return SeparatedLoads(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def largest(self) -> dict[str, float]:
+        """Largest residual and condition number of the samples so far."""
+        return dict(self._largest)
+
+    def take(self) -> SolutionSample | None:
+        """Give the equations of the last evaluation, on rank 0; None elsewhere."""
+        coupling = self._coupling
+        solutions, iterations = (
+            now - then for now, then in zip((coupling.solutions, coupling.total_iterations), self._before, strict=True)
+        )
+        self._before = (coupling.solutions, coupling.total_iterations)
+        residual, condition = coupling.residual(), coupling.condition()
+        for name, value in (("largest_residual", residual), ("largest_condition", condition)):
+            self._largest[name] = max(self._largest[name], value)
+        loads = self._gather(coupling.joints.solution)
+        if loads is None:
+            return None
+        return SolutionSample(iterations / max(solutions, 1), residual, condition, loads.copy())

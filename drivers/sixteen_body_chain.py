@@ -1,11 +1,11 @@
 """The sixteen-body chain of Duan & Anderson, section 5: five cases of cuts, checked against an independent reference.
 
-    mpiexec -n 16 python drivers/sixteen_body_chain.py --folder results
+    mpiexec -n 2 python drivers/sixteen_body_chain.py --coupling pcg --folder results
 
-A case with K cuts runs on the first K + 1 ranks; all cases that the number of ranks allows are run: 0, 1, 3, 7 and 15
-cuts on 1, 2, 4, 8 and 16 ranks. The reference is Pinocchio's articulated-body algorithm integrated by scipy's DOP853,
-twice, with tolerances 1e-12 and 1e-13: the chain is chaotic, and where the two part the reference has nothing more to
-say. Figures 9 and 10 of the paper are drawn from the case with most cuts.
+The cases have 0, 1, 3, 7 and 15 cuts, on any number of ranks: a rank owns several subchains where there are more cuts;
+where there are fewer, the ranks left over wait. The reference is Pinocchio's articulated-body algorithm integrated by
+scipy's DOP853, twice, with tolerances 1e-12 and 1e-13: the chain is chaotic, and where the two part the reference has
+nothing more to say. Figures 9 and 10 of the paper are drawn from the case of 3 cuts, as there.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from mpi4py import MPI
 
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error
+from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.run import simulate
-from mpimbs.study.pictures import draw_coordinates, draw_energy, draw_motion, new_figure, save, trace_motion
+from mpimbs.study.pictures import draw_coordinates, draw_energy, draw_subchains, new_figure, save
 
 Floats = npt.NDArray[np.float64]
-CASES = {1: 0, 2: 1, 4: 3, 8: 7, 16: 15}  # ranks: cuts
+CASES = (0, 1, 3, 7, 15)  # cuts
+DRAWN = 3
 AGREEMENT = 1e-7  # rad: what a case must keep while the reference is converged
 CONVERGED = 1e-8  # rad: the references agree so far
 HORIZON = 2.5  # how far the references are followed, in units of the simulated time
@@ -60,6 +62,8 @@ def main(
     t_end: float = 10.0,
     tolerance: float = 1e-11,
     integrator: str = "8vr",
+    coupling: str = "dcae",
+    samples: int = 500,
     comm: MPI.Comm = MPI.COMM_WORLD,
 ) -> dict[str, Any] | None:
     """Run the cases and compare them with the reference.
@@ -74,8 +78,12 @@ def main(
         Relative and absolute tolerance of the runs.
     integrator : str
         An adaptive integrator of `mpimbs run`.
+    coupling : str
+        What joins the subchains.
+    samples : int
+        How many are compared and drawn.
     comm : MPI.Comm
-        Its ranks; the cases use the first of them.
+        Its ranks; a case uses the first of them, one for each subchain at the most.
 
     Returns
     -------
@@ -85,34 +93,31 @@ def main(
     if comm.rank == 0:
         folder.mkdir(parents=True, exist_ok=True)
     comm.Barrier()
-    ranks = [count for count in CASES if count <= comm.size]
-    for count in ranks:
-        part = comm.Split(0 if comm.rank < count else MPI.UNDEFINED)
-        if part != MPI.COMM_NULL:
-            simulate(
-                system_from("chain16"), t_end, part, integrator=integrator, rtol=tolerance, atol=tolerance,
-                every=t_end / 500, output=case_file(folder, count), force=True, poses=True, tip_ratio=1.0,
-                progress=True,
-            )  # fmt: skip
-            part.Free()
-        comm.Barrier()
+    for cuts in CASES:
+        with first_ranks(comm, cuts + 1) as part:
+            if part is not None:
+                simulate(
+                    system_from("chain16"), t_end, part, integrator=integrator, rtol=tolerance, atol=tolerance,
+                    every=t_end / samples, output=case_file(folder, cuts), force=True, poses=True, tip_ratio=1.0,
+                    progress=True, coupling=coupling, cuts=cuts,
+                )  # fmt: skip
     if comm.rank > 0:
         return None
-    table = compare(folder, ranks)
+    table = compare(folder)
     (folder / "sixteen_body_chain.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-    draw(folder, ranks[-1])
+    draw(folder, DRAWN)
     report(table)
     return table
 
 
-def case_file(folder: Path, ranks: int) -> Path:
+def case_file(folder: Path, cuts: int) -> Path:
     """Output file of a case."""
-    return folder / f"chain16_{CASES[ranks]}_cuts.h5"
+    return folder / f"chain16_{cuts}_cuts.h5"
 
 
-def compare(folder: Path, ranks: list[int]) -> dict[str, Any]:
+def compare(folder: Path) -> dict[str, Any]:
     """Largest differences of the joint angles from the reference while it is converged, case by case."""
-    with h5py.File(case_file(folder, ranks[0]), "r") as run:
+    with h5py.File(case_file(folder, CASES[0]), "r") as run:
         times = run["time"][:]
     longer = np.linspace(0.0, HORIZON * times[-1], 4 * len(times))[1:]
     longer = np.append(times, longer[longer > times[-1]])
@@ -123,14 +128,21 @@ def compare(folder: Path, ranks: list[int]) -> dict[str, Any]:
     figure, axes = new_figure("Sixteen-body chain: differences of joint angles", "time (s)", "largest difference (rad)")
     axes.semilogy(longer[1:], spread[1:], "k--", label="reference, tolerance 1e-12 against 1e-13")
     cases = []
-    for count in ranks:
-        with h5py.File(case_file(folder, count), "r") as run:
+    for cuts in CASES:
+        with h5py.File(case_file(folder, cuts), "r") as run:
             difference = np.abs(run["q"][:] - best).max(axis=1)
-            statistics = json.loads(run.attrs["statistics"])
-        axes.semilogy(times[1:], difference[1:], label=f"{CASES[count]} cuts, {count} ranks", lw=1.0)
+            statistics, settings = (json.loads(run.attrs[name]) for name in ("statistics", "settings"))
+        ranks = settings["ranks"]
+        axes.semilogy(times[1:], difference[1:], label=f"{cuts} cuts, {ranks} ranks", lw=1.0)
         worst = float(difference[:converged].max())
-        names = ("steps", "rejected", "evaluations", "energy_change", "seconds")
-        row = {"cuts": CASES[count], "ranks": count, "difference": worst, "agrees": worst <= AGREEMENT}
+        names = ("steps", "rejected", "evaluations", "energy_change", "seconds", "solutions")
+        row = {
+            "cuts": cuts,
+            "ranks": ranks,
+            "coupling": settings["coupling"],
+            "difference": worst,
+            "agrees": worst <= AGREEMENT,
+        }
         cases.append(row | {name: statistics[name] for name in names})
     axes.axhline(AGREEMENT, color="tab:red", lw=0.8)
     axes.legend()
@@ -138,24 +150,12 @@ def compare(folder: Path, ranks: list[int]) -> dict[str, Any]:
     return {"t_end": float(times[-1]), "reference_converged_until": float(longer[until - 1]), "cases": cases}
 
 
-def draw(folder: Path, ranks: int) -> None:
-    """Draw figures 9 and 10 of the paper and the energy, from the case with most cuts."""
-    with h5py.File(case_file(folder, ranks), "r") as run:
+def draw(folder: Path, cuts: int) -> None:
+    """Draw figures 9 and 10 of the paper and the energy, from a case."""
+    with h5py.File(case_file(folder, cuts), "r") as run:
         save(draw_coordinates(run), folder / "figure9_coordinates.png")
         save(draw_energy(run), folder / "sixteen_body_chain_energy.png")
-        figure = draw_motion(run)
-        save(figure, folder / "figure10_motion.png")
-        cuts = json.loads(run.attrs["settings"])["cuts"]
-        if len(cuts) > 2:
-            from matplotlib.figure import Figure
-
-            rows = int(np.ceil((len(cuts) - 1) / 4))
-            figure = Figure(figsize=(16, 4 * rows), layout="constrained")
-            for k, axes in enumerate(np.ravel(figure.subplots(rows, min(4, len(cuts) - 1)))):
-                if k + 1 < len(cuts):
-                    trace_motion(axes, run, np.arange(cuts[k], cuts[k + 1]))
-                    axes.set_title(f"subchain {k + 1}: bodies {cuts[k] + 1} to {cuts[k + 1]}")
-            save(figure, folder / "figure10_subchains.png")
+        save(draw_subchains(run), folder / "figure10_motion.png")
 
 
 def report(table: dict[str, Any]) -> None:
@@ -177,9 +177,10 @@ def report(table: dict[str, Any]) -> None:
 @click.option("--t-end", type=float, default=10.0, show_default=True, help="Simulated time, s.")
 @click.option("--tolerance", type=float, default=1e-11, show_default=True)
 @click.option("--integrator", default="8vr", show_default=True)
-def _command(folder: Path, t_end: float, tolerance: float, integrator: str) -> None:
+@click.option("--coupling", default="dcae", show_default=True, help="dcae or pcg.")
+def _command(folder: Path, t_end: float, tolerance: float, integrator: str, coupling: str) -> None:
     with abort_on_error(MPI.COMM_WORLD):
-        table = main(folder, t_end, tolerance, integrator)
+        table = main(folder, t_end, tolerance, integrator, coupling)
         if table is not None and not all(row["agrees"] for row in table["cases"]):
             raise SystemExit(1)
 

@@ -21,28 +21,32 @@ def driver(name: str) -> ModuleType:
     return module
 
 
-def test_the_sixteen_body_chain(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
+def test_the_sixteen_body_chain(
+    comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str], coupling: str
+) -> None:
     folder = comm.bcast(tmp_path) / "results"
-    table = driver("sixteen_body_chain").main(folder, t_end=0.5, comm=comm)
+    table = driver("sixteen_body_chain").main(folder, t_end=0.5, coupling=coupling, samples=40, comm=comm)
     out, _ = capsys.readouterr()
     if comm.rank > 0:
         assert table is None and out == ""
         return
-    ranks = [count for count in (1, 2, 4) if count <= comm.size]
-    assert [row["ranks"] for row in table["cases"]] == ranks
-    assert [row["cuts"] for row in table["cases"]] == [count - 1 for count in ranks]
+    cuts = [0, 1, 3, 7, 15]
+    assert [row["cuts"] for row in table["cases"]] == cuts
+    assert [row["ranks"] for row in table["cases"]] == [min(count + 1, comm.size) for count in cuts]
     assert table["reference_converged_until"] >= table["t_end"] == 0.5
     for row in table["cases"]:
         assert row["agrees"] and 0 < row["difference"] < 1e-9 and row["energy_change"] < 1e-10 and row["steps"] > 5
+        assert bool(row["solutions"]) == (coupling == "pcg" and row["cuts"] > 0)
     assert json.loads((folder / "sixteen_body_chain.json").read_text()) == table
-    assert out.count("agrees") == len(ranks) and "DIFFERS" not in out
+    assert out.count("agrees") == len(cuts) and "DIFFERS" not in out
     pictures = {
         "figure9_coordinates", "figure10_motion", "sixteen_body_chain_energy", "sixteen_body_chain_differences",
-    } | ({"figure10_subchains"} if comm.size > 1 else set())  # fmt: skip
+    }  # fmt: skip
     assert {file.stem for file in folder.glob("*.png")} == pictures
     for name in pictures:
         assert image.imread(folder / f"{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
-    assert {file.name for file in folder.glob("*.h5*")} == {f"chain16_{count - 1}_cuts.h5" for count in ranks}
+    assert {file.name for file in folder.glob("*.h5*")} == {f"chain16_{count}_cuts.h5" for count in cuts}
 
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="peers know no MPI: the driver runs alone")
@@ -89,3 +93,36 @@ def test_the_limits(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixtur
     for bad in ("tree:2:2", "spatial_chain:1", "free_chain:64"):
         with pytest.raises(InputError, match=bad):
             limits.main([bad], folder, 0.0, comm)
+
+
+def test_constraint_loads(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Iterations grow with the cuts for the paper's preconditioner, and not for exact ones; pictures are drawn."""
+    folder = comm.bcast(tmp_path) / "results"
+    study = driver("constraint_load_study")
+    table = study.main(["spatial_chain:12"], folder, (1, 3, 7, 15), 0.05, 1e-6, 0.0, (1e-6,), comm)
+    out, _ = capsys.readouterr()
+    if comm.rank > 0:
+        assert table is None and out == ""
+        return
+    assert json.loads((folder / "constraint_load_study.json").read_text()) == table
+    (part,) = table["systems"]
+    rows = part["iterations"]
+    assert {row["cuts"] for row in rows} == {1, 3, 7}, "15 cuts are too many for 12 bodies"
+    assert len(rows) == 3 * 4 * 5 and all(row["m"] == 5 * row["cuts"] for row in rows)
+    assert study.gamma(rows, "jacobi", "none") > 0.5
+    for exact in ("lagged", "dcae"):
+        assert study.gamma(rows, exact, "first") < 0.1, exact
+    assert all(row["iterations"] <= 3 for row in rows if row["preconditioner"] in ("lagged", "dcae"))
+    solvers = {(row["solver"], row["ranks"]) for row in part["times"]}
+    assert solvers == {(name, ranks) for name in ("jacobi", "lagged", "(dcae)") for ranks in {1, comm.size}}
+    for fit in part["fits"].values():
+        assert min(fit["c1"], fit["c2"], fit["c3"], fit["c4"]) >= 0 < fit["c1"] + fit["c2"] + fit["c3"]
+    (paper,) = table["paper"]
+    assert paper["iterations"] == sorted(paper["iterations"]) and 0.5 < paper["gamma_from_3_cuts"] < 1.0
+    assert "spatial_chain:12" in out and out.count("equation 23") == 2
+    pictures = {f"constraint_load{name}" for name in (
+        "_iterations_spatial_chain_12", "_figure11_spatial_chain_12", "s_figure9", "s_figure10"
+    )}  # fmt: skip
+    assert {file.stem for file in folder.glob("*.png")} == pictures
+    for name in pictures:
+        assert image.imread(folder / f"{name}.png")[..., :3].std() > 0.02, f"{name} is blank"

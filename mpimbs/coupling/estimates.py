@@ -11,17 +11,36 @@ Floats = npt.NDArray[np.float64]
 ORDERS = {"zero": 0, "first": 1, "second": 2}
 
 
+LARGEST_SUM = 50.0  # of weights without their signs; within the stages of a step it is 11 at the most for first order
+
+
+@kernel
+def _weight(times, points, t, i):
+    weight = 1.0
+    for k in range(points):
+        if k != i:
+            weight *= (t - times[k]) / (times[i] - times[k])
+    return weight
+
+
 @kernel
 def extrapolate(times, values, kept, order, t, out):
-    """Write the polynomial through the last `order` + 1 values, or as many as are kept, at time `t` (Lagrange)."""
+    """Write the polynomial through the last `order` + 1 values at time `t` (Lagrange).
+
+    Through fewer, if fewer are kept, or if times so close to each other are to say so much about one further away that
+    they would multiply the errors of the values.
+    """
     points = min(kept, order + 1)
+    while points > 1:
+        total = 0.0
+        for i in range(points):
+            total += abs(_weight(times, points, t, i))
+        if total <= LARGEST_SUM:
+            break
+        points -= 1
     out[:] = 0.0
     for i in range(points):
-        weight = 1.0
-        for k in range(points):
-            if k != i:
-                weight *= (t - times[k]) / (times[i] - times[k])
-        out += weight * values[i]
+        out += _weight(times, points, t, i) * values[i]
 
 
 @kernel

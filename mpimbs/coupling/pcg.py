@@ -126,11 +126,15 @@ class ConstraintLoads:
         else:
             self._set_factor(pc)
         if solver.estimate == "fischer":
-            ksp.setUseFischerGuess(1, 10)
+            self._use_fischer_guess(ksp)
         else:
             ksp.setInitialGuessNonzero(solver.estimate != "none")
         ksp.setFromOptions()
         return ksp
+
+    def _use_fischer_guess(self, ksp: PETSc.KSP) -> None:
+        """Have PETSc guess from the last solutions, of which none is kept yet."""
+        ksp.setUseFischerGuess(1, int(np.clip(self.unknowns // 2, 1, 10)))
 
     def _steady_operator(self) -> PETSc.Mat:
         """The matrix in a shell that never seems to change: PETSc's guesses begin anew with every change."""
@@ -190,6 +194,9 @@ class ConstraintLoads:
                 self._ksp.getPC().setReusePreconditioner(not renewed)
                 self.factorizations += renewed
             self._ksp.solve(self._right, self._solution)
+            if self._ksp.getConvergedReason() < 0 and solver.estimate == "fischer":  # solutions that say nothing new
+                self._use_fischer_guess(self._ksp)
+                self._ksp.solve(self._right, self._solution)
             reason, self.iterations = self._ksp.getConvergedReason(), self._ksp.getIterationNumber()
             self.total_iterations += self.iterations
             self.most_iterations = max(self.most_iterations, self.iterations)

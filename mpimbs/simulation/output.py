@@ -23,6 +23,7 @@ from mpimbs.simulation.constraint_record import SeparatedLoads, SolutionSample
 
 Floats = npt.NDArray[np.float64]
 FLUSH_SECONDS = 1.0
+FLUSH_BYTES = 2**24
 DATASETS = ("time", "q", "u", "energy", "constraint_violation", "poses", "loads")  # as `Sample` begins
 LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
@@ -103,21 +104,31 @@ class OutputFile:
             data = self._file.create_dataset(name, (0, *shape), "f8", maxshape=(None, *shape), chunks=(rows, *shape))
             data.attrs.update(units=units, description=meaning)
         self._file.swmr_mode = True
-        self._flushed = time.monotonic()
+        self._waiting: dict[str, list[Any]] = {}
+        self._waiting_bytes = 0
+        self._flushed = -np.inf  # the first sample shows at once
 
     def write(self, sample: Sample) -> None:
-        """Append a sample."""
-        values = dict(zip(DATASETS, sample, strict=False))
+        """Append a sample; it reaches the file together with others of the same second."""
+        values: dict[str, Any] = dict(zip(DATASETS, sample, strict=False))
         if sample.solution is not None:
             values |= sample.solution._asdict()
         for name, value in values.items():
             if value is not None:
-                data = self._file[name]
-                data.resize(len(data) + 1, axis=0)
-                data[-1] = value
-        if time.monotonic() - self._flushed > FLUSH_SECONDS:
-            self._file.flush()
-            self._flushed = time.monotonic()
+                self._waiting.setdefault(name, []).append(value)
+                self._waiting_bytes += np.asarray(value).nbytes
+        if time.monotonic() - self._flushed > FLUSH_SECONDS or self._waiting_bytes > FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Bring the samples that wait to the file."""
+        for name, values in self._waiting.items():
+            data = self._file[name]
+            data.resize(len(data) + len(values), axis=0)
+            data[-len(values) :] = values
+        self._waiting, self._waiting_bytes = {}, 0
+        self._file.flush()
+        self._flushed = time.monotonic()
 
     def finish(self, status: str, statistics: dict[str, Any]) -> None:
         """Close the file, add the outcome, and give it its name.
@@ -129,6 +140,7 @@ class OutputFile:
         statistics : dict
             Steps, evaluations and seconds by phase; kept as an attribute in JSON.
         """
+        self._flush()
         self._file.close()
         with h5py.File(self._part, "r+", libver="latest") as file:
             file.attrs.update(status=status, statistics=json.dumps(statistics))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -157,7 +157,8 @@ def simulate(
         solver = (solver or LoadSolver()).tied_to(None if dt else rtol)
     dynamics = Dynamics(system, world, coupling, tip_ratio, lanes, cuts, solver)
     joined = dynamics.coupling
-    constraints = ConstraintRecord(dynamics, joined) if isinstance(joined, ConstraintLoads) else None
+    solving = isinstance(joined, ConstraintLoads) and joined.unknowns > 0
+    constraints = ConstraintRecord(dynamics, cast(ConstraintLoads, joined)) if solving else None
     separated = None if constraints is None else constraints.separated_loads()
     path = None if output is None else Path(output)
     settings = {

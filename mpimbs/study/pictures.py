@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,25 @@ def draw_motion(run: h5py.File) -> Figure:
     figure, axes = new_figure(f"{run.attrs['name']}: motion trace", "", "", 7.0, 7.0)
     trace_motion(axes, run, np.arange(len(run["model/body"])))
     _colour_bar(figure, axes, "time (s)", run["time"][0], run["time"][-1])
+    return figure
+
+
+def draw_subchains(run: h5py.File) -> Figure:
+    """Motion traces of each subchain, and of all together [Duan & Anderson, figure 10]; the run must have poses."""
+    cuts = json.loads(run.attrs["settings"])["cuts"]
+    parts = [("entire chain", 0, cuts[-1])]
+    if len(cuts) > 2:
+        subchains = enumerate(itertools.pairwise(cuts), 1)
+        parts += [(f"subchain {k}: bodies {a + 1} to {b}", a, b) for k, (a, b) in subchains]
+    columns = min(4, len(parts))
+    rows = -(-len(parts) // columns)
+    figure = Figure(figsize=(4 * columns, 4 * rows), layout="constrained")
+    places = np.ravel(figure.subplots(rows, columns))
+    for axes, (title, first, last) in zip(places, parts, strict=False):
+        trace_motion(axes, run, np.arange(first, last))
+        axes.set_title(title)
+    for axes in places[len(parts) :]:
+        axes.set_axis_off()
     return figure
 
 

@@ -1,0 +1,81 @@
+"""Fits of measured iterations and times to the cost model of the constraint-load coupling [Duan & Anderson, eq. 23]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+Floats = npt.NDArray[np.float64]
+
+
+class PowerLaw(NamedTuple):
+    """y = factor * x^exponent."""
+
+    factor: float
+    exponent: float
+
+    def __call__(self, x: npt.ArrayLike) -> Floats:
+        return self.factor * np.asarray(x, np.float64) ** self.exponent
+
+
+def fit_power_law(x: npt.ArrayLike, y: npt.ArrayLike) -> PowerLaw:
+    """Fit a power law to positive numbers, by least squares of the logarithms.
+
+    Parameters
+    ----------
+    x, y : array [points]
+        Two points at least.
+    """
+    exponent, offset = np.polyfit(np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64)), 1)
+    return PowerLaw(float(np.exp(offset)), float(exponent))
+
+
+class Point(NamedTuple):
+    """One measurement: n degrees of freedom, m constraint loads, subchains, ranks, and seconds of an evaluation."""
+
+    n: int
+    m: int
+    subchains: int
+    ranks: int
+    seconds: float
+
+
+class CostModel(NamedTuple):
+    """Seconds of an evaluation: C1 n / R + C2 n m / (N R) + m^gamma (C3 N / R + C4 log2 R).
+
+    N subchains on R ranks; with N = R it is equation 23 of Duan & Anderson, whose processors have one subchain each
+    (they write log2(N - 1)).
+    """
+
+    gamma: float
+    c1: float
+    c2: float
+    c3: float
+    c4: float
+
+    def __call__(self, n: int, m: int, subchains: int, ranks: int) -> float:
+        """Seconds of an evaluation."""
+        return float(_terms(n, m, subchains, ranks, self.gamma) @ np.array(self[1:]))
+
+
+def _terms(n: int, m: int, subchains: int, ranks: int, gamma: float) -> Floats:
+    iterating = float(m) ** gamma if m else 0.0
+    return np.array([n / ranks, n * m / (subchains * ranks), iterating * subchains / ranks, iterating * np.log2(ranks)])
+
+
+def fit_cost_model(points: Sequence[Point], gamma: float) -> CostModel:
+    """Fit the coefficients, none below zero, by least squares of the relative errors.
+
+    Parameters
+    ----------
+    points : sequence of Point
+    gamma : float
+        How iterations grow with the constraint loads: `fit_power_law`.
+    """
+    rows = [_terms(p.n, p.m, p.subchains, p.ranks, gamma) / p.seconds for p in points]
+    coefficients, _ = nnls(np.array(rows), np.ones(len(rows)))
+    return CostModel(gamma, *(float(c) for c in coefficients))

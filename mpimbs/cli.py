@@ -54,14 +54,18 @@ def _coupling_options(command: Callable[..., None]) -> Callable[..., None]:
         given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate, "rtol": load_rtol}
         given = {name: value for name, value in given.items() if value is not None}
         solver = LoadSolver(**given) if given else None
-        with first_ranks(comm, comm.size if cuts is None else cuts + 1) as part:
-            if part is not None:
-                if part.size < comm.size and part.rank == 0:
-                    idle = comm.size - part.size
-                    click.echo(
-                        f"{cuts} cuts make {part.size} subchains: {idle} of {comm.size} ranks stand idle", err=True
-                    )
+        count = comm.size if cuts is None else cuts + 1
+
+        def work() -> None:
+            with first_ranks(comm, count) as part:
+                if part is None:
+                    return
                 command(part, cuts=cuts, solver=solver, **settings)
+                if part.size < comm.size and part.rank == 0:
+                    idle = f"{comm.size - part.size} of {comm.size} ranks had nothing to do"
+                    click.echo(f"{cuts} cuts make {part.size} subchains: {idle}", err=True)
+
+        together(comm, work)  # an error of those who work is an error of all
 
     for option in _COUPLING_OPTIONS:
         coupled = option(coupled)

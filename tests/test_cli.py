@@ -192,6 +192,11 @@ def test_an_unreadable_model(comm: MPI.Comm, call: Callable[[str], Call], folder
 
 RUN = "run @/model.toml -o @/out.h5 --t-end 1"
 BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
+    f"{RUN} --coupling pcg --cuts 4": ("4 cuts in a chain of 4 bodies: give --cuts from 0 to 3",),
+    f"{RUN} --cuts -1": ("-1 cuts", "give --cuts from 0 to 3"),
+    f"{RUN} --estimate zero": ("'dcae' has no solver to set", "choose --coupling pcg"),
+    f"{RUN} --coupling pcg --preconditioner ilu": ("unknown preconditioner 'ilu'; choose one of: jacobi",),
+    f"{RUN} --coupling pcg --load-rtol 2": ("tolerance of the constraint loads must lie between 0 and 1, got 2",),
     "check @/modle.toml": ("@/modle.toml: there is no such file; did you mean 'model.toml'?",),
     "check chian:4": ("'chian:4'", "did you mean 'chain'",),
     f"check {'x' * 300}": ("is neither a file nor a generator",),
@@ -557,6 +562,29 @@ def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     assert found.code == 0
     with h5py.File(folder / "out.h5") as run:
         assert run["q"].shape == (3, 5) and "poses" not in run and "loads" not in run
+
+
+def test_run_with_constraint_loads(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """Few cuts leave ranks without work, which is said; many give a rank several subchains."""
+    for cuts in (1, 3):
+        options = f"--coupling pcg --cuts {cuts} --preconditioner block-jacobi --estimate zero --load-rtol 1e-11"
+        found = call(f"run chain:8 --t-end 0.1 -o @/{cuts}.h5 {options}")
+        parallel_assert(found.code == 0, found.err, comm)
+        note = f"{cuts} cuts make {cuts + 1} subchains: {comm.size - cuts - 1} of {comm.size} ranks had nothing to do"
+        idle = comm.size > cuts + 1
+        parallel_assert((note in found.err) == (idle and comm.rank == 0), found.err, comm)
+        parallel_assert((f"constraint loads: {5 * cuts} unknowns" in found.out) == (comm.rank == 0), found.out, comm)
+        if comm.rank == 0:
+            with h5py.File(folder / f"{cuts}.h5") as run:
+                settings = json.loads(run.attrs["settings"])
+                assert settings["ranks"] == min(comm.size, cuts + 1) and len(settings["cuts"]) == cuts + 2
+                solver = {"preconditioner": "block-jacobi", "estimate": "zero", "rtol": 1e-11, "most": 10000}
+                assert settings["solver"] == solver
+    call("run chain:8 --t-end 0.1 -o @/dcae.h5")
+    if comm.rank == 0:
+        last = [h5py.File(folder / f"{name}.h5")["q"][-1] for name in ("dcae", "1", "3")]
+        for q in last[1:]:
+            assert_close("coordinates", q, last[0], "tied")
 
 
 def test_run_with_pictures(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:

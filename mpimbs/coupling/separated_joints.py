@@ -66,7 +66,7 @@ class SeparatedJoints:
         Constraint loads of this rank, the rows of the equations that it owns.
     bodies, subspaces : array [rows], [rows, 6]
         The body whose inboard joint has the load; what a load of 1 is, moment about the origin of the body's frame and
-        force on the body, in body frame components (of a universal joint, in a frame that its first axis turns).
+        force on the body, in body frame components (of a universal or planar joint, of a frame between its two steps).
     right, solution : array [rows]
         Right-hand side (rad/s^2, m/s^2) and constraint loads (N m, N).
     table : Table

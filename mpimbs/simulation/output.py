@@ -200,7 +200,7 @@ def _solution_datasets(model: h5py.Group, separated: SeparatedLoads) -> dict[str
     subspaces = model.create_dataset("constraint_subspace", data=separated.subspaces)
     subspaces.attrs["description"] = (
         "what a constraint load of 1 is: moment about the origin of the body frame, then force, in body frame "
-        "components (of a universal joint, in a frame that its first axis turns)"
+        "components (of a universal or planar joint, of a frame between its two steps)"
     )
     unknowns = len(separated.bodies)
     return {

@@ -1,5 +1,6 @@
 """Constraint loads by conjugate gradients: the accelerations of one rank, whatever is cut and however it is solved."""
 
+import tracemalloc
 from contextlib import closing
 
 import numpy as np
@@ -89,6 +90,52 @@ def test_63_cuts(comm: MPI.Comm, n: int, preconditioner: str) -> None:
     parallel_assert(iterations == 1 or preconditioner == "jacobi", f"{iterations} iterations", comm)
 
 
+@pytest.mark.parametrize(
+    "name", [*(name for name in EVERY_TYPE if name not in ("free", "universal", "planar")), "mixed"]
+)
+def test_constraint_loads_are_those_of_the_joints(comm: MPI.Comm, name: str) -> None:
+    """Their numbers are the components of the oracle's joint wrenches along the constraint subspaces."""
+    kinds = ("revolute", "spherical", "prismatic", "fixed") if name == "mixed" else (name,)
+    system = typed_chain(("revolute", *(kinds * 8)[:8]), 4, springs=True)
+    q, u, tau = moving_state(system, 1)
+    wrenches = dense.joint_wrenches(system, q, u, tau, frame="body")
+    with closing(separated(system, comm, 8, LoadSolver())) as dynamics:
+        dynamics.accelerations(*parts_of(dynamics, q, u, tau))
+        joints = dynamics.coupling.joints  # type: ignore[attr-defined]
+        bodies, subspaces, found = joints.bodies, joints.subspaces, joints.solution.copy()
+    expected = np.einsum("ki,ki->k", subspaces, wrenches[bodies])
+    assert_close("constraint loads", found, expected, "iterated", scale=np.abs(wrenches).max(), comm=comm)
+
+
+@pytest.mark.parametrize("coupling", ["pcg", "dcae"])
+def test_joint_loads_of_several_subchains(comm: MPI.Comm, coupling: str) -> None:
+    system, q, u, tau = mixed_chain(30, 3)
+    wrenches = dense.joint_wrenches(system, q, u, tau, frame="body")
+    with closing(Dynamics(system, comm, coupling, cuts=11)) as dynamics:
+        found = dynamics.joint_loads(*parts_of(dynamics, q, u, tau))
+        ours = wrenches[dynamics.subchain.first : dynamics.subchain.last]
+    assert_close("joint loads", found, ours, "iterated", scale=np.abs(wrenches).max(), comm=comm)
+
+
+def test_evaluations_leave_nothing_behind(comm: MPI.Comm) -> None:
+    """After the first ones, an evaluation allocates no arrays: what Python takes meanwhile is smaller than ours."""
+    system = system_from("spatial_chain:256")
+    q, u, _ = moving_state(system)
+    with closing(separated(system, comm, 31, LoadSolver())) as dynamics:
+        q, u = parts_of(dynamics, q, u)
+        udot, rates = np.empty(len(u)), np.empty(len(q))
+        dynamics.compile()
+        for k in range(5):
+            dynamics.derivative(0.01 * k, q, u, udot, rates)
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for k in range(50):
+            dynamics.derivative(0.05 + 0.01 * k, q, u, udot, rates)
+        after, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    parallel_assert(peak - before < 5000 and after - before < 2000, f"{before}, {after}, peak {peak} bytes", comm)
+
+
 @pytest.mark.parametrize("cuts", [0, 1, 6, 29])
 def test_cuts_of_other_couplings(comm: MPI.Comm, cuts: int) -> None:
     """More subchains than ranks, by the tree product too."""
@@ -134,6 +181,42 @@ def test_hold_is_exact_for_polynomials(order: int) -> None:
     hold.forget()
     hold.estimate(1.7, out)
     assert not out.any()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_hold_of_times_too_close(order: int) -> None:
+    """The values of times that nearly coincide, as at a sample, differ by errors alone: no slope is made of them."""
+    hold = Hold(order, 1)
+    for t, value in ((0.0, 3.0), (1.0, 5.0), (1.0 + 1e-9, 5.0 + 1e-6)):
+        hold.remember(t, np.array([value]))
+    out = np.zeros(1)
+    hold.estimate(1.5, out)
+    np.testing.assert_allclose(out, 5.0, rtol=1e-6)
+
+
+def test_fischer_begins_anew_when_solutions_repeat(comm: MPI.Comm) -> None:
+    """Solutions that depend on each other spoil PETSc's projection; the results must not show it."""
+    system = system_from("chain:8")
+    q, u, tau = moving_state(system)
+    reference = accelerations(system, q, u, tau)
+    with closing(separated(system, comm, 1, LoadSolver("jacobi", "fischer"))) as dynamics:
+        for k in range(40):
+            got = dynamics.accelerations(*parts_of(dynamics, q, u, tau), t=0.1 * k)
+        ours = reference[dynamics.gather_u.part]
+    assert_close("accelerations", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize(
+    ("solver", "rtol", "expected"),
+    [
+        (LoadSolver(), 1e-6, 1e-8),
+        (LoadSolver(), 1e-13, 1e-12),
+        (LoadSolver(), None, 1e-12),
+        (LoadSolver(rtol=0.1), 1e-6, 0.1),
+    ],
+)
+def test_tolerance_follows_the_integrator(solver: LoadSolver, rtol: float | None, expected: float) -> None:
+    assert solver.tied_to(rtol).rtol == pytest.approx(expected)
 
 
 def test_no_convergence_is_said(comm: MPI.Comm) -> None:

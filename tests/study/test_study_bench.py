@@ -8,6 +8,7 @@ import pytest
 from matplotlib import image
 from mpi4py import MPI
 
+from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.simulation.run import simulate
@@ -49,6 +50,25 @@ def test_bench_compares_with_one_lane(comm: MPI.Comm, lanes: int) -> None:
         assert other["ratio"] == pytest.approx(other["us_min"] / figures["us_min"])
         assert 1.0 < other["us_min"] <= other["us_median"] and other["difference"] < 1e-12
         assert lines[2].startswith("without lanes: ") and "times as long; accelerations differ by" in lines[2]
+
+
+@pytest.mark.parametrize("cuts", [None, 7])
+def test_bench_of_constraint_loads(comm: MPI.Comm, cuts: int | None) -> None:
+    """States of a motion in turn, with the tolerance of its integrator."""
+    system = system_from("spatial_chain:64")
+    figures = bench(system, comm, "pcg", seconds=0.02, cuts=cuts, solver=LoadSolver("lagged", "zero"))
+    assert comm.allgather(figures) == [figures] * comm.size
+    expected = comm.size - 1 if cuts is None else cuts
+    assert figures["cuts"] == expected and figures["solver"]["rtol"] == pytest.approx(1e-10)
+    solved = figures["solutions"]
+    assert solved["unknowns"] == 5 * expected
+    if expected:
+        assert 0 < solved["iterations"] <= solved["most_iterations"] and 0 < solved["factorizations"] < 1
+        assert f"{expected} cuts, {5 * expected} constraint loads: {solved['iterations']:.2f} iterations" in "".join(
+            report(figures)
+        )
+    if "scalar" in figures:
+        assert figures["scalar"]["difference"] < 1e-7
 
 
 @pytest.mark.parametrize(("copies", "lanes"), [(4, 1), (8 * MPI.COMM_WORLD.size, None)])

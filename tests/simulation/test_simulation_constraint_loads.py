@@ -1,0 +1,95 @@
+"""Simulations joined by constraint loads: the motion of the other couplings, and what the results tell."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpi_helpers import parallel_assert
+from mpimbs.coupling import LoadSolver
+from mpimbs.errors import SimulationError
+from mpimbs.model import system_from
+from mpimbs.simulation.run import simulate
+from oracles import dense
+from tolerances import assert_close
+
+NAMES = ("iterations", "residual", "condition", "constraint_loads")
+
+
+@pytest.fixture
+def path(comm: MPI.Comm, tmp_path: Path) -> Path:
+    return comm.bcast(tmp_path) / "out.h5"
+
+
+def test_what_the_file_tells(comm: MPI.Comm, path: Path) -> None:
+    system = system_from("rope:12")
+    rtol = 1e-7
+    result = simulate(
+        system, 0.2, comm, rtol=rtol, atol=rtol, every=0.05, coupling="pcg", cuts=5, output=path, loads=True
+    )
+    solved = result.solutions
+    parallel_assert(solved["unknowns"] == 15 and solved["solutions"] == result.evaluations, str(solved), comm)
+    parallel_assert(0 < solved["total_iterations"] <= 3 * solved["solutions"], str(solved), comm)
+    parallel_assert(solved["most_iterations"] >= 1 and solved["factorizations"] >= 1, str(solved), comm)
+    line = result.summary().splitlines()[-1]
+    parallel_assert(line.startswith("constraint loads: 15 unknowns, "), line, comm)
+    if comm.rank > 0:
+        return
+    with h5py.File(path) as run:
+        q, u, loads = run["q"][:], run["u"][:], run["loads"][:]
+        iterations, residual, condition, found = (run[name][:] for name in NAMES)
+        assert all(run[name].attrs["units"] and run[name].attrs["description"] for name in NAMES)
+        bodies, subspaces = run["model/separated_joint"][:], run["model/constraint_subspace"][:]
+        settings, statistics = (json.loads(run.attrs[name]) for name in ("settings", "statistics"))
+    assert settings["solver"]["rtol"] == pytest.approx(0.01 * rtol) and settings["solver"]["preconditioner"] == "lagged"
+    assert statistics["solutions"] == solved
+    assert found.shape == (5, 15) and list(np.unique(bodies)) == settings["cuts"][1:-1]
+    assert np.all(residual < 2e-9) and residual.max() == solved["largest_residual"]
+    assert np.all(condition > 1.0) and condition.max() == solved["largest_condition"]
+    assert np.all((iterations >= 0) & (iterations <= 10))
+    for k in range(5):
+        oracle = dense.joint_wrenches(system, q[k], u[k], frame="body")
+        scale = np.abs(oracle).max()
+        expected = np.einsum("ki,ki->k", subspaces, oracle[bodies])
+        assert_close("constraint loads", found[k], expected, "tied", scale)
+        assert_close("joint loads", loads[k], oracle, "tied", scale)
+
+
+def test_the_condition_is_that_of_the_matrix(comm: MPI.Comm, path: Path) -> None:
+    """Of one hinge in a chain of two equal bodies: the estimate is exact, as a dense solution of the same shows."""
+    result = simulate(system_from("chain:8"), 0.01, comm, coupling="pcg", cuts=max(1, comm.size - 1), every=0.01)
+    again = simulate(system_from("chain:8"), 0.01, comm, coupling="pcg", cuts=7, every=0.01)
+    few, many = (found.solutions["largest_condition"] for found in (result, again))
+    parallel_assert(1.0 < few < many < 1e4 or comm.size == 8, f"{few} with few cuts, {many} with 7", comm)
+
+
+@pytest.mark.parametrize("estimate", ["first", "second"])
+def test_three_iterations_are_enough(comm: MPI.Comm, estimate: str) -> None:
+    """On average, in the motion of 1024 bodies with 15 cuts at a tolerance of 1e-8; and it is the same motion."""
+    system = system_from("spatial_chain:1024")
+    other = simulate(system, 0.1, comm, every=0.1)
+    result = simulate(system, 0.1, comm, coupling="pcg", cuts=15, solver=LoadSolver(estimate=estimate), every=0.1)
+    each = result.solutions["total_iterations"] / result.solutions["solutions"]
+    parallel_assert(each <= 3.0, f"{each} iterations", comm)
+    if comm.rank == 0:
+        assert_close("coordinates", result.samples[-1].q, other.samples[-1].q, "tied")
+
+
+def test_a_run_without_convergence_stops(comm: MPI.Comm, path: Path) -> None:
+    solver = LoadSolver("jacobi", "none", most=3)
+    with pytest.raises(SimulationError, match=r"do not converge at t = 0 s: 3 iterations .* condition about"):
+        simulate(system_from("spatial_chain:32"), 0.1, comm, coupling="pcg", cuts=15, solver=solver, output=path)
+    if comm.rank == 0:
+        with h5py.File(path) as run:
+            assert run.attrs["status"].startswith("stopped: the constraint loads do not converge")
+
+
+def test_no_cuts_have_no_equations(comm: MPI.Comm, path: Path) -> None:
+    if comm.rank == 0:
+        result = simulate(system_from("chain:4"), 0.1, MPI.COMM_SELF, coupling="pcg", cuts=0, output=path)
+        assert result.solutions == {} and "constraint loads" not in result.summary()
+        with h5py.File(path) as run:
+            assert "constraint_loads" not in run

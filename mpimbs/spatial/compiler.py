@@ -24,17 +24,19 @@ from numba.core.dispatcher import Dispatcher
 # NaN and infinity, so that a broken state is still seen.
 FASTMATH = {"contract", "nsz", "arcp"}
 
+_WITH_KERNELS = ("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py", "study/*.py")
+
 
 @functools.cache
 def cache_folder() -> Path:
-    """Folder of the compiled code, one for every state of the package's sources, numba, and processor.
+    """Folder of the compiled code, one for every state of the kernels' sources, numba, and processor.
 
     numba's own cache looks only at the file that holds a kernel; a change in another file that the kernel calls would
-    leave stale code, so the folder's name is a hash over all of them. `MPIMBS_CACHE_DIR` moves it.
+    leave stale code, so the folder's name is a hash over all that may. `MPIMBS_CACHE_DIR` moves it.
     """
     digest = hashlib.sha256()
     package = Path(__file__).resolve().parents[1]
-    for source in sorted(package.rglob("*.py")):
+    for source in sorted(path for part in _WITH_KERNELS for path in package.glob(part)):
         digest.update(str(source.relative_to(package)).encode())
         digest.update(source.read_bytes())
     host = (

@@ -81,6 +81,7 @@ class ConstraintLoads:
         )
         self._check = self._right.duplicate()
         self._tree = TreeProduct(comm, self._table, len(subchains))
+        self._guesses = 0
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
         self._hold = Hold(ORDERS.get(solver.estimate, 0), self.joints.rows)
@@ -133,8 +134,10 @@ class ConstraintLoads:
         return ksp
 
     def _use_fischer_guess(self, ksp: PETSc.KSP) -> None:
-        """Have PETSc guess from the last solutions, of which none is kept yet."""
-        ksp.setUseFischerGuess(1, int(np.clip(self.unknowns // 2, 1, 10)))
+        """Have PETSc guess from the next solutions; it forgets the last ones when the number to keep changes."""
+        most = int(np.clip(self.unknowns // 2, 2, 10))
+        self._guesses = most if self._guesses != most else most - 1
+        ksp.setUseFischerGuess(1, self._guesses)
 
     def _steady_operator(self) -> PETSc.Mat:
         """The matrix in a shell that never seems to change: PETSc's guesses begin anew with every change."""

@@ -63,7 +63,7 @@ def _coupling_options(command: Callable[..., None]) -> Callable[..., None]:
                 command(part, cuts=cuts, solver=solver, **settings)
                 if part.size < comm.size and part.rank == 0:
                     idle = f"{comm.size - part.size} of {comm.size} ranks had nothing to do"
-                    click.echo(f"{cuts} cuts make {part.size} subchains: {idle}", err=True)
+                    click.echo(f"{part.size} subchains (--cuts {cuts}): {idle}", err=True)
 
         together(comm, work)  # an error of those who work is an error of all
 

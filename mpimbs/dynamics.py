@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 from typing import Any
@@ -320,6 +321,7 @@ def _own_subchains(system: System, division: Division, rank: int) -> Subchains:
     return Subchains(subchains)
 
 
+@functools.cache  # a second time in a process there is nothing to do
 def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
     """Compile, or load from the cache, every kernel that a run with so many lanes calls; no communication.
 
@@ -345,6 +347,7 @@ def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
     alone.close()
 
 
+@functools.cache
 def compile_constraint_loads(lanes: int = 1) -> None:
     """Compile, or load from the cache, what the coupling `pcg` calls beside the rest; no communication."""
     system = system_from(f"rope:{2 * LEAST * lanes}")

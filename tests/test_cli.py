@@ -570,7 +570,7 @@ def test_run_with_constraint_loads(comm: MPI.Comm, call: Callable[[str], Call], 
         options = f"--coupling pcg --cuts {cuts} --preconditioner block-jacobi --estimate zero --load-rtol 1e-11"
         found = call(f"run chain:8 --t-end 0.1 -o @/{cuts}.h5 {options}")
         parallel_assert(found.code == 0, found.err, comm)
-        note = f"{cuts} cuts make {cuts + 1} subchains: {comm.size - cuts - 1} of {comm.size} ranks had nothing to do"
+        note = f"{cuts + 1} subchains (--cuts {cuts}): {comm.size - cuts - 1} of {comm.size} ranks had nothing to do"
         idle = comm.size > cuts + 1
         parallel_assert((note in found.err) == (idle and comm.rank == 0), found.err, comm)
         parallel_assert((f"constraint loads: {5 * cuts} unknowns" in found.out) == (comm.rank == 0), found.out, comm)

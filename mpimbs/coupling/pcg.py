@@ -12,28 +12,19 @@ from mpi4py import MPI
 
 from mpimbs.coupling.constraint_equations import boundary_values, form
 from mpimbs.coupling.estimates import ORDERS, Hold
+from mpimbs.coupling.petsc_matrix import PatternMatrix
 from mpimbs.coupling.separated_joints import SeparatedJoints
 from mpimbs.coupling.solver import EXACT, LoadSolver
 from mpimbs.coupling.tree_product import TreeProduct
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.errors import SimulationError
+from mpimbs.petsc import PREFIX, PETSc
 from mpimbs.sweep.subchains import Subchains
 
-try:
-    import petsc4py
-
-    petsc4py.init([])
-    from petsc4py import PETSc
-
-    from mpimbs.coupling.petsc_matrix import PatternMatrix
-except ImportError as error:
-    raise InputError(
-        "coupling 'pcg' needs petsc4py, built against your PETSc; the README says how to install both"
-    ) from error
-
 Floats = npt.NDArray[np.float64]
-PREFIX = "mpimbs_"  # of PETSc's options
 _INEXACT = ("jacobi", "block-jacobi")
 _CONDITION_STEPS = 300
+_NOTHING = 1e-25  # rad/s^2, m/s^2: what is left of the right-hand side of a chain that falls freely
+_NEVER = 1e200  # of the right-hand side, which may be next to nothing while the estimate is not
 RENEWED = 2  # iterations beyond which a factor is too old
 
 
@@ -114,7 +105,7 @@ class ConstraintLoads:
         )
         ksp.setType("cg")
         ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
-        ksp.setTolerances(rtol=solver.rtol or EXACT, atol=1e-300, max_it=solver.most)
+        ksp.setTolerances(rtol=solver.rtol or EXACT, atol=_NOTHING, divtol=_NEVER, max_it=solver.most)
         ksp.setConvergenceHistory(length=min(solver.most, 1000) + 1, reset=True)
         pc = ksp.getPC()
         if solver.preconditioner == "jacobi":
@@ -131,6 +122,8 @@ class ConstraintLoads:
         else:
             ksp.setInitialGuessNonzero(solver.estimate != "none")
         ksp.setFromOptions()
+        if ksp.getType() != "cg" and not PETSc.Options(PREFIX).hasName("ksp_norm_type"):
+            ksp.setNormType(PETSc.KSP.NormType.DEFAULT)  # some know no other
         return ksp
 
     def _use_fischer_guess(self, ksp: PETSc.KSP) -> None:

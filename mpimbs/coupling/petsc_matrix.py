@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from petsc4py import PETSc
+
+from mpimbs.petsc import PETSc
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

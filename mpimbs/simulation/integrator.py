@@ -17,21 +17,11 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.petsc import PREFIX, PETSc
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
-try:
-    import petsc4py
-
-    petsc4py.init([])
-    from petsc4py import PETSc
-except ImportError as error:
-    raise InputError(
-        "time integration needs petsc4py, built against your PETSc; the README says how to install both"
-    ) from error
-
 Floats = npt.NDArray[np.float64]
-PREFIX = "mpimbs_"  # of PETSc's options
 NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
 
 

@@ -219,6 +219,20 @@ def test_tolerance_follows_the_integrator(solver: LoadSolver, rtol: float | None
     assert solver.tied_to(rtol).rtol == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
+def test_loads_that_vanish(comm: MPI.Comm, preconditioner: str) -> None:
+    """Weight ends at once and bodies at rest carry nothing: the estimate is much larger than all that is left."""
+    system = system_from("chain:16")
+    system.gravity = (0.0, -1e-35, 0.0)
+    q, u = system.initial_state(0, 16)
+    with closing(separated(system, comm, 3, LoadSolver(preconditioner, "zero"))) as dynamics:
+        dynamics.coupling.joints.solution[:] = 1.0  # type: ignore[attr-defined]
+        for t in (0.0, 0.1):
+            got = dynamics.accelerations(*parts_of(dynamics, q, u), t=t)
+            parallel_assert(float(np.abs(got).max()) < 1e-20, f"{got}", comm)
+            dynamics.coupling._hold.remember(t, 1e-20 * np.ones(dynamics.coupling.joints.rows))  # type: ignore[attr-defined]
+
+
 def test_no_convergence_is_said(comm: MPI.Comm) -> None:
     system = system_from("spatial_chain:64")
     q, u, tau = moving_state(system)

@@ -1,0 +1,22 @@
+"""PETSc, where it is installed; the rest of the package works without."""
+
+from __future__ import annotations
+
+from mpi4py import MPI
+
+from mpimbs.errors import InputError
+
+try:
+    import petsc4py
+
+    # On every process for itself: else all of COMM_WORLD would have to come here, also ranks that have nothing to do.
+    petsc4py.init([], comm=MPI.COMM_SELF)
+    from petsc4py import PETSc
+except ImportError as error:
+    raise InputError(
+        "time integration and coupling 'pcg' need petsc4py, built against your PETSc; the README says how to get both"
+    ) from error
+
+PREFIX = "mpimbs_"  # of PETSc's options
+
+__all__ = ["PREFIX", "PETSc"]

@@ -110,7 +110,7 @@ def draw_subchains(run: h5py.File) -> Figure:
     if len(cuts) > 2:
         subchains = enumerate(itertools.pairwise(cuts), 1)
         parts += [(f"subchain {k}: bodies {a + 1} to {b}", a, b) for k, (a, b) in subchains]
-    columns = min(4, len(parts))
+    columns = min(5, len(parts))
     rows = -(-len(parts) // columns)
     figure = Figure(figsize=(4 * columns, 4 * rows), layout="constrained")
     places = np.ravel(figure.subplots(rows, columns))

@@ -76,6 +76,7 @@ _COUPLING_OPTIONS = (
     click.option("--load-rtol", type=float, help="pcg: tolerance of the constraint loads."),
     click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}."),
     click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}."),
+    click.option("--overlap", is_flag=True, help="Sweep inertias while velocities are on the way: for slow networks."),
     click.option("--cuts", type=int, help="Number of cut joints.  [default: one less than ranks]"),
     click.option("--tip-ratio", type=float, help="How many times more bodies the last subchain gets."),
     click.option(

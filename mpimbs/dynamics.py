@@ -56,6 +56,10 @@ class Dynamics:
         Number of cut joints; by default one less than ranks, so that each has one subchain.
     solver : LoadSolver, optional
         How the coupling `pcg` solves.
+    overlap : bool
+        Sweep the inertias of the largest tile in lanes inward before the last message of the scan of velocities is
+        waited for: for messages that take longer than about half of that sweep. Accelerations differ by rounding.
+        Without effect for forces that are functions, and for the coupling `pcg`.
 
     Attributes
     ----------
@@ -88,6 +92,7 @@ class Dynamics:
         lanes: int | None = None,
         cuts: int | None = None,
         solver: LoadSolver | None = None,
+        overlap: bool = False,
     ) -> None:
         given = MPI.COMM_SELF if comm is None else comm
         make_coupling, self.division = together(
@@ -114,7 +119,7 @@ class Dynamics:
         self._table = Table(RANK_ITEMS)
         items: dict[str, npt.NDArray[Any] | int] = {
             "sequence": self.subchains.plan, "scan": self._scan.plan, "root": self._root, "laps": self._laps,
-            "at_rest": self._at_rest, "alone": int(self.comm.size == 1),
+            "at_rest": self._at_rest, "alone": int(self.comm.size == 1), "overlap": int(overlap),
         }  # fmt: skip
         if self.coupling.plan is not None:
             items["coupling"] = self.coupling.plan

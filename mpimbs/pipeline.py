@@ -9,16 +9,24 @@ from __future__ import annotations
 from mpimbs.coupling.dcae import solve
 from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
-from mpimbs.parallel.turn_scan import scan_turns
+from mpimbs.parallel.turn_scan import begin_scan, end_scan
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed, floats, integers
-from mpimbs.sweep.sequence import ALL_BLOCKS, ALL_LOADS, TOTAL_TURN, inward_of_all, motion_of_all, outward_of_all
+from mpimbs.sweep.sequence import (
+    ALL_BLOCKS,
+    ALL_LOADS,
+    TOTAL_TURN,
+    ahead_of_all,
+    inward_of_all,
+    motion_of_all,
+    outward_of_all,
+)
 
 # Items of a rank's table, two integers each: the plans of its subchains, the scan and the coupling are tables too.
-RANK_ITEMS = ("sequence", "scan", "coupling", "root", "laps", "at_rest", "alone", "timed")
-SEQUENCE, SCAN, COUPLING, ROOT, LAPS, AT_REST, ALONE, TIMED = range(0, 2 * len(RANK_ITEMS), 2)
-PHASES = 4  # motion, inward, coupling, outward
+RANK_ITEMS = ("sequence", "scan", "coupling", "root", "laps", "at_rest", "alone", "timed", "overlap")
+SEQUENCE, SCAN, COUPLING, ROOT, LAPS, AT_REST, ALONE, TIMED, OVERLAP = range(0, 2 * len(RANK_ITEMS), 2)
+PHASES = 4  # motion and what goes ahead of the turn, inward, coupling, outward
 
 
 @kernel(inline=True)
@@ -26,7 +34,7 @@ def _now(rank):
     return clock() if rank[TIMED] != 0 else 0.0
 
 
-@kernel(inline=True)
+@kernel(merge=True)
 def _evaluate(zero, rank, q, u, tau, udot, rates):
     q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
     sequence = integers(rank, SEQUENCE)
@@ -37,10 +45,14 @@ def _evaluate(zero, rank, q, u, tau, udot, rates):
     t0 = _now(rank)
     motion_of_all(zero, sequence, q, u)
     turn = floats(rank, AT_REST)
+    ahead = not alone and rank[OVERLAP] != 0
     if not alone:
-        turn = scan_turns(integers(rank, SCAN), floats(sequence, TOTAL_TURN))
+        begin_scan(integers(rank, SCAN), floats(sequence, TOTAL_TURN))
+        if ahead:
+            ahead_of_all(zero, sequence)
+        turn = end_scan(integers(rank, SCAN))
     t1 = _now(rank)
-    inward_of_all(zero, sequence, q, u, tau, turn)
+    inward_of_all(zero, sequence, q, u, tau, turn, ahead)
     t2 = _now(rank)
     solve(integers(rank, COUPLING), floats(sequence, ALL_BLOCKS), floats(rank, ROOT), floats(sequence, ALL_LOADS))
     t3 = _now(rank)

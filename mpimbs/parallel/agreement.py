@@ -11,6 +11,7 @@ from typing import TypeVar
 from mpi4py import MPI
 
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.spatial.compiler import many_objects
 
 T = TypeVar("T")
 
@@ -69,7 +70,8 @@ def first_on_node(comm: MPI.Comm, action: Callable[[], None]) -> None:
     try:
         try:
             if node.rank == 0:
-                action()
+                with many_objects():
+                    action()
         finally:
             node.Barrier()  # the others find the same error themselves
         if node.rank > 0:

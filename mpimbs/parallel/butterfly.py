@@ -71,17 +71,33 @@ def expect(plan):
         start(requests[level])
 
 
+@kernel(inline=True)
+def _channel(plan):
+    return Channel(integers(plan, _HANDLES), integers(plan, _STATUS), floats(plan, _SECONDS))
+
+
+@kernel(inline=True)
+def send(plan, row, value):
+    """Send the group's value of a level; `row` is that of the schedule."""
+    channel = _channel(plan)
+    for target in (row[TARGET], row[EXTRA]):
+        if target != PROC_NULL:
+            send_only(channel, value, target, row[TAG])
+
+
+@kernel(inline=True)
+def receive(plan, row, level):
+    """Receive the sibling group's value of a level, where there is one; `row` is that of the schedule."""
+    if row[SOURCE] != PROC_NULL:
+        wait(_channel(plan), integers(plan, _REQUESTS)[level])
+
+
 @kernel
 def exchange(plan, level):
     """Exchange at one level: send the group's value, receive the sibling group's."""
-    channel = Channel(integers(plan, _HANDLES), integers(plan, _STATUS), floats(plan, _SECONDS))
     schedule, mine, _ = levels(plan)
-    row = schedule[level]
-    for target in (row[TARGET], row[EXTRA]):
-        if target != PROC_NULL:
-            send_only(channel, mine[level], target, row[TAG])
-    if row[SOURCE] != PROC_NULL:
-        wait(channel, integers(plan, _REQUESTS)[level])
+    send(plan, schedule[level], mine[level])
+    receive(plan, schedule[level], level)
 
 
 class Butterfly:

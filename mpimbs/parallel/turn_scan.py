@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
+from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, expect, levels, receive, send
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import floats
 from mpimbs.sweep.motion import join_turn
@@ -15,26 +15,43 @@ from mpimbs.sweep.structure import TURNING
 _BOUNDARY = 2 * len(ITEMS)
 
 
+@kernel(inline=True)
+def _receive_turn(plan, schedule, mine, theirs, level):
+    """Receive the turn of the sibling group at a level, and join it."""
+    receive(plan, schedule[level], level)
+    prefix = floats(plan, _BOUNDARY)
+    more = level + 1 < schedule.shape[0]
+    if schedule[level, IS_LEFT]:
+        if more:
+            join_turn(0.0, mine[level], theirs[level], mine[level + 1])
+    else:
+        join_turn(0.0, theirs[level], prefix, prefix)
+        if more:
+            join_turn(0.0, theirs[level], mine[level], mine[level + 1])
+
+
 @kernel
-def scan_turns(plan, total):
-    """Scan over the ranks, after `expect`, the turn of this rank's subchain; returns that of its handle 1 [TURNING]."""
+def begin_scan(plan, total):
+    """Scan over the ranks, after `expect`, the turn of this rank's subchain: all but the last message to it."""
     prefix = floats(plan, _BOUNDARY)
     prefix[:] = 0.0
     prefix[0] = prefix[4] = prefix[8] = 1.0
     schedule, mine, theirs = levels(plan)
-    count = schedule.shape[0]
-    for level in range(count):
+    for level in range(schedule.shape[0]):
         if level == 0:
             mine[0, :] = total
-        exchange(plan, level)
-        if schedule[level, IS_LEFT]:
-            if level + 1 < count:
-                join_turn(0.0, mine[level], theirs[level], mine[level + 1])
         else:
-            join_turn(0.0, theirs[level], prefix, prefix)
-            if level + 1 < count:
-                join_turn(0.0, theirs[level], mine[level], mine[level + 1])
-    return prefix
+            _receive_turn(plan, schedule, mine, theirs, level - 1)
+        send(plan, schedule[level], mine[level])
+
+
+@kernel
+def end_scan(plan):
+    """Receive the last message of the scan that has begun; returns the turn of this rank's handle 1 [TURNING]."""
+    schedule, mine, theirs = levels(plan)
+    if schedule.shape[0] > 0:
+        _receive_turn(plan, schedule, mine, theirs, schedule.shape[0] - 1)
+    return floats(plan, _BOUNDARY)
 
 
 class TurnScan:
@@ -48,7 +65,7 @@ class TurnScan:
     Attributes
     ----------
     plan : int64 array
-        The argument of `scan_turns` in compiled code.
+        The argument of `begin_scan` and `end_scan` in compiled code.
     boundary : array [TURNING]
         What the last scan gave.
     """
@@ -83,5 +100,6 @@ class TurnScan:
             Rotation from the inertial frame to handle 1, and its angular velocity, in its own frame (rad/s). Reused.
         """
         expect(self.plan)
-        scan_turns(self.plan, turn)
+        begin_scan(self.plan, turn)
+        end_scan(self.plan)
         return self.boundary

@@ -106,6 +106,7 @@ def simulate(
     lanes: int | None = None,
     cuts: int | None = None,
     solver: LoadSolver | None = None,
+    overlap: bool = False,
 ) -> Result:
     """Simulate a system from its initial state; all ranks call together.
 
@@ -135,7 +136,7 @@ def simulate(
         Keep the joint loads too, as `Dynamics.joint_loads` gives them; one more evaluation for every sample.
     progress : bool
         Show progress on rank 0.
-    tip_ratio, lanes, cuts, solver : optional
+    tip_ratio, lanes, cuts, solver, overlap : optional
         See `Dynamics`; a solver without a tolerance gets a hundredth of `rtol`.
 
     Returns
@@ -155,7 +156,7 @@ def simulate(
     times = together(world, lambda: _checked_times(t_end, every, accuracy, integrator))
     if coupling == "pcg":
         solver = (solver or LoadSolver()).tied_to(None if dt else rtol)
-    dynamics = Dynamics(system, world, coupling, tip_ratio, lanes, cuts, solver)
+    dynamics = Dynamics(system, world, coupling, tip_ratio, lanes, cuts, solver, overlap)
     joined = dynamics.coupling
     solving = isinstance(joined, ConstraintLoads) and joined.unknowns > 0
     constraints = ConstraintRecord(dynamics, cast(ConstraintLoads, joined)) if solving else None
@@ -166,6 +167,7 @@ def simulate(
         "every": float(times[1] - times[0]), "poses": poses, "loads": loads, "ranks": world.size,
         "lanes": dynamics.lanes, "tip_ratio": dynamics.division.tip_ratio, "cuts": dynamics.division.bounds.tolist(),
         "owners": dynamics.division.owners.tolist(), "solver": None if solver is None else solver._asdict(),
+        "overlap": overlap,
     }  # fmt: skip
     file = on_root(world, lambda: OutputFile(path, system, settings, poses, loads, force, separated) if path else None)
     ready = time.perf_counter()

@@ -30,6 +30,7 @@ def bench(
     lanes: int | None = None,
     cuts: int | None = None,
     solver: LoadSolver | None = None,
+    overlap: bool = False,
 ) -> dict[str, Any]:
     """Time one evaluation of forward dynamics at a moving state; all ranks call together.
 
@@ -46,7 +47,7 @@ def bench(
     coupling : str
     seconds : float
         Wall time to spend on repetitions (s).
-    tip_ratio, lanes, cuts, solver : optional
+    tip_ratio, lanes, cuts, solver, overlap : optional
         See `Dynamics`.
 
     Returns
@@ -65,7 +66,7 @@ def bench(
     _check(seconds)
     if coupling == "pcg":
         solver = (solver or LoadSolver()).tied_to(RTOL)
-    rows = {"used": Dynamics(system, comm, coupling, tip_ratio, lanes, cuts, solver)}
+    rows = {"used": Dynamics(system, comm, coupling, tip_ratio, lanes, cuts, solver, overlap)}
     used = rows["used"]
     if used.comm.allreduce(used.lanes, MPI.MAX) > 1:
         rows["scalar"] = Dynamics(system, comm, coupling, tip_ratio, 1, cuts, solver)
@@ -87,6 +88,7 @@ def bench(
         "system": system.name,
         "coupling": coupling,
         "ranks": comm.size,
+        "overlap": overlap,
         "cuts": len(used.division.bounds) - 2,
         "lanes": used.comm.allreduce(used.lanes, MPI.MAX),
         "n": system.n_bodies,

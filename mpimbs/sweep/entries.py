@@ -50,7 +50,7 @@ def _motion1(sequence, q, u):
 
 @kernel
 def _inward1(sequence, q, u, tau, turn):
-    inward_of_all(0.0, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
+    inward_of_all(0.0, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
 
 
 @kernel
@@ -65,7 +65,7 @@ def _motion2(sequence, q, u):
 
 @kernel
 def _inward2(sequence, q, u, tau, turn):
-    inward_of_all(zero_lanes(2), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
+    inward_of_all(zero_lanes(2), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
 
 
 @kernel
@@ -80,7 +80,7 @@ def _motion4(sequence, q, u):
 
 @kernel
 def _inward4(sequence, q, u, tau, turn):
-    inward_of_all(zero_lanes(4), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
+    inward_of_all(zero_lanes(4), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
 
 
 @kernel
@@ -95,7 +95,7 @@ def _motion8(sequence, q, u):
 
 @kernel
 def _inward8(sequence, q, u, tau, turn):
-    inward_of_all(zero_lanes(8), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn))
+    inward_of_all(zero_lanes(8), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
 
 
 @kernel

@@ -44,6 +44,7 @@ from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, scal
 from mpimbs.sweep.structure import (
     BIAS,
     BODY,
+    ELIMINATED,
     FIRST_U,
     FIXED,
     JUNCTION,
@@ -212,7 +213,7 @@ def _clear_junction(zero, junction, slot):
 
 
 @kernel(inline=True)
-def inward(zero, structure, work, tau, load2, block, two_handles):
+def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 
     Leaves U, 1 / D, u and s of every degree of freedom in the workspace, for the outward sweep.
@@ -232,6 +233,8 @@ def inward(zero, structure, work, tau, load2, block, two_handles):
         Load f2 on handle 2 (N m, N) where it is known already, which p then contains; else zeros.
     block : array [SIZE]
         Written: the handle equations, as in `spatial.handles`; with one handle, I and p only.
+    eliminated : array [m * ELIMINATED], optional
+        Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
     """
     n = width(zero)
     _clear_junction(zero, work.junction, 0)
@@ -263,6 +266,8 @@ def inward(zero, structure, work, tau, load2, block, two_handles):
             column = row(inertia, 2)
             u = load(zero, tau, first * n) - force[2]
             inertia, force = _eliminate(zero, work, first, column, column[2], u, inertia, force)
+            if eliminated is not None:
+                _store_symmetric(zero, eliminated, step * ELIMINATED, inertia)
             force = force_inward(r, p, add_applied_from_hinge(force, inertia, bias))
             inertia = inertia_inward_from_hinge(r, p, inertia)
         else:
@@ -275,6 +280,8 @@ def inward(zero, structure, work, tau, load2, block, two_handles):
                 diagonal = along(column, axis, pitch)
                 u = load(zero, tau, d * n) - along(force, axis, pitch)
                 inertia, force = _eliminate(zero, work, d, column, diagonal, u, inertia, force)
+            if eliminated is not None:
+                _store_symmetric(zero, eliminated, step * ELIMINATED, inertia)
             if turn == 4:
                 force = force_inward(r, p, add_applied_from_ball(force, inertia, bias))
                 inertia = inertia_inward_from_ball(r, p, inertia)

@@ -26,6 +26,11 @@ def outward(zero, structure, work, acceleration, load2, two_handles, udot, accel
         Written: generalized accelerations (rad/s^2, m/s^2).
     accelerations : array [m * 6], optional
         Written: acceleration of every step's origin, in its frame.
+
+    Returns
+    -------
+    6-tuple
+        Acceleration of the last step's origin, in its frame; of a chain, A2.
     """
     n = width(zero)
     store6(zero, work.junction, MOTION, acceleration)
@@ -59,3 +64,4 @@ def outward(zero, structure, work, acceleration, load2, two_handles, udot, accel
         sink = structure.steps[step, SINK]
         if sink >= 0:
             store6(zero, work.junction, sink * JUNCTION + MOTION, a)
+    return a

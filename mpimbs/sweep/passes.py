@@ -14,6 +14,7 @@ from mpimbs.spatial.lanes import Lanes, width
 from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import fetch_ahead, floats, integers
 from mpimbs.spatial.vectors import load3, load6
+from mpimbs.sweep.ahead import inward_after
 from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relative_turn, velocity_terms
@@ -39,7 +40,7 @@ from mpimbs.sweep.tiles import (
 STEPS, AXES, FIXED, PITCH, STIFFNESS, REST, DAMPING, TORQUE, COORDINATES, PLAIN = range(0, 2 * len(KIND_ITEMS), 2)
 TILES, KINDS, TIP, KEPT, PLACES, BIASES, PIVOTS, JUNCTIONS, WRENCH, WRENCHES = range(0, 20, 2)
 QS, US, TAUS, TOTALS, UDOTS, RATES, TURNS, OMEGAS, BLOCKS, RESPONSES, LOADS = range(20, 42, 2)
-TURN, HANDLE_LOADS, LANE_ROOM, SCRATCH = range(42, 2 * len(PLAN_ITEMS), 2)
+TURN, HANDLE_LOADS, LANE_ROOM, SCRATCH, LEADING, ELIMINATED, AHEAD_BLOCK = range(42, 2 * len(PLAN_ITEMS), 2)
 _KIND = 2 * len(KIND_ITEMS)
 
 
@@ -201,7 +202,33 @@ def _no_load(zero):
 
 
 @kernel
-def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
+def _tile_ahead(zero, plan, tile):
+    """Inward sweep with the loads of the last evaluation, which mean nothing: for the inertias, E and W."""
+    structure = _structure(_kind(plan, tile))
+    work = _work(zero, plan, tile, structure)
+    block, room = floats(plan, AHEAD_BLOCK), floats(plan, ELIMINATED)
+    inward(zero, structure, work, floats(plan, TOTALS), _no_load(zero), block, True, room)
+
+
+def go_ahead(zero, plan):
+    """Pass 2, while the boundary turn is not known: the inertias of the leading tile."""
+
+
+@overload(go_ahead)
+def _overload_go_ahead(zero, plan):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, plan):
+            if plan[LEADING] >= 0:
+                _tile_ahead(zero, plan, _tile(plan, plan[LEADING]))
+
+        return lanes
+    return lambda zero, plan: None
+
+
+@kernel(inline=True)
+def _loaded(zero, plan, tile, q, u, tau):
+    """Structure and workspace of a tile, with velocity terms, and its joint forces."""
     kind = _kind(plan, tile)
     structure = _structure(kind)
     work = _work(zero, plan, tile, structure)
@@ -215,6 +242,12 @@ def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
     total = floats(plan, TOTALS)
     joint_forces(zero, structure, _springs(kind), q, u, tau, total)
+    return structure, work, total
+
+
+@kernel
+def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
+    structure, work, total = _loaded(zero, plan, tile, q, u, tau)
     blocks = floats(plan, BLOCKS)
     block = _room(zero, blocks, tile[FIRST_LANE] * SIZE, SIZE, floats(plan, LANE_ROOM))
     inward(zero, structure, work, total, _no_load(zero), block, two_handles)
@@ -222,8 +255,20 @@ def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
 
 
 @kernel
-def inward_sweep(zero, plan, q, u, tau, turn):
-    """Pass 2: velocity terms, joint forces, the handle equations of every lane, joined from the last to the first."""
+def _tile_after(zero, plan, tile, q, u, tau):
+    """What `_tile_ahead` has left of the inward sweep."""
+    structure, work, total = _loaded(zero, plan, tile, q, u, tau)
+    block = floats(plan, AHEAD_BLOCK)
+    inward_after(zero, structure, work, total, floats(plan, ELIMINATED), block, floats(plan, UDOTS))
+    _put(zero, block, floats(plan, BLOCKS), tile[FIRST_LANE] * SIZE, SIZE)
+
+
+@kernel
+def inward_sweep(zero, plan, q, u, tau, turn, ahead):
+    """Pass 2: velocity terms, joint forces, the handle equations of every lane, joined from the last to the first.
+
+    `ahead` says whether `go_ahead` has done its part of it.
+    """
     _spread_omegas(plan, turn)
     blocks = floats(plan, BLOCKS)
     responses = floats(plan, RESPONSES)
@@ -234,7 +279,9 @@ def inward_sweep(zero, plan, q, u, tau, turn):
     for number in range(count - 1, -1, -1):
         tile = _tile(plan, number)
         _fetch_state(plan, number - 1, q, u)
-        if width(zero) > 1 and tile[WIDTH] > 1:
+        if ahead and number == plan[LEADING]:
+            _tile_after(zero, plan, tile, q, u, tau)
+        elif width(zero) > 1 and tile[WIDTH] > 1:
             _tile_inward(zero, plan, tile, q, u, tau, True)
         else:
             _tile_inward(0.0, plan, tile, q, u, tau, two or number + 1 < count)

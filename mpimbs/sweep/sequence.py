@@ -6,7 +6,7 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import floats, integers
 from mpimbs.sweep.motion import join_turn
-from mpimbs.sweep.passes import BLOCKS, HANDLE_LOADS, TURN, inward_sweep, motion, outward_sweep
+from mpimbs.sweep.passes import BLOCKS, HANDLE_LOADS, TURN, go_ahead, inward_sweep, motion, outward_sweep
 from mpimbs.sweep.structure import TURNING
 
 # Items of the table of a sequence; rows: address and size of each subchain's plan, where its q and u begin, nq and nu.
@@ -31,7 +31,7 @@ def _speeds(row, u):
     return u[row[U_BEGIN] : row[U_BEGIN] + row[U_COUNT]]
 
 
-@kernel
+@kernel(merge=True)
 def motion_of_all(zero, sequence, q, u):
     """Pass 1: the joint frames, and the boundary turn of all subchains together."""
     rows = integers(sequence, ROWS)
@@ -47,9 +47,20 @@ def motion_of_all(zero, sequence, q, u):
             join_turn(0.0, total, turn, total)
 
 
-@kernel
-def inward_of_all(zero, sequence, q, u, tau, turn):
-    """Pass 2: the handle equations of every subchain, given the turn of the first one's handle 1 [TURNING]."""
+@kernel(merge=True)
+def ahead_of_all(zero, sequence):
+    """Pass 2, while the turn is not known: the inertias of what may go ahead of the velocities."""
+    rows = integers(sequence, ROWS)
+    for number in range(rows.size // COLUMNS):
+        go_ahead(zero, integers(_row(rows, number), 0))
+
+
+@kernel(merge=True)
+def inward_of_all(zero, sequence, q, u, tau, turn, ahead):
+    """Pass 2: the handle equations of every subchain, given the turn of the first one's handle 1 [TURNING].
+
+    `ahead` says whether `ahead_of_all` has done its part of it.
+    """
     rows = integers(sequence, ROWS)
     turns = floats(sequence, TURNS)
     blocks = floats(sequence, ALL_BLOCKS)
@@ -60,7 +71,7 @@ def inward_of_all(zero, sequence, q, u, tau, turn):
         plan = integers(row, 0)
         here = turns[number * TURNING : (number + 1) * TURNING]
         forces = _speeds(row, tau) if tau.size > 0 else tau
-        inward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, here)
+        inward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, here, ahead)
         block = floats(plan, BLOCKS)
         for i in range(SIZE):
             blocks[number * SIZE + i] = block[i]
@@ -68,7 +79,7 @@ def inward_of_all(zero, sequence, q, u, tau, turn):
             join_turn(0.0, here, floats(plan, TURN), turns[(number + 1) * TURNING : (number + 2) * TURNING])
 
 
-@kernel
+@kernel(merge=True)
 def outward_of_all(zero, sequence, q, u, tau, udot, rates):
     """Pass 3: accelerations and rates of the coordinates, given (A1, f2) of every subchain in the table."""
     rows = integers(sequence, ROWS)

@@ -22,6 +22,7 @@ FIXED = 22  # joint frame in the parent's: rotation 9, position 3; body: A 6, h 
 PLACE = 12  # rotation 9, position 3: the frame change from the parent's frame to the step's
 BIAS = 12  # velocity-dependent acceleration 6, bias force 6
 PIVOT = 16  # U 6, 1 / D, u, s 6 and the two spare numbers of a row
+ELIMINATED = 21  # articulated inertia after the elimination of the step's axes
 JUNCTION = 45  # articulated inertia 21 and bias force 6 of the children; motion 6; pose 12
 TURNING = 12  # boundary turn: rotation 9, angular velocity 3
 BOUNDARY = 18  # boundary motion, for output: rotation 9, position 3, twist 6

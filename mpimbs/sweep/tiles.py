@@ -20,6 +20,7 @@ from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.side_by_side import in_lanes
 from mpimbs.sweep.structure import (
     BIAS,
+    ELIMINATED,
     JUNCTION,
     PIVOT,
     PLACE,
@@ -39,7 +40,7 @@ KIND_ITEMS = ("steps", "axes", "fixed", "pitch", "stiffness", "rest", "damping",
 PLAN_ITEMS = (
     *("tiles", "kinds", "tip", "kept", "place", "bias", "pivot", "junction", "wrench", "wrenches"),
     *("q", "u", "tau", "total", "udot", "rates", "turns", "omegas", "blocks", "responses", "loads"),
-    *("turn", "handle_loads", "lane_room", "scratch"),
+    *("turn", "handle_loads", "lane_room", "scratch", "leading", "eliminated", "ahead_block"),
 )
 
 # What a subchain keeps from one pass to the next: all of its workspace while it is at most so large; the pivots while
@@ -117,6 +118,9 @@ class Tiles:
         ALL, PIVOTS_ONLY or NOTHING.
     steps : int
         Steps of all tiles.
+    leading : int
+        Number of the tile whose inertias may go ahead of the velocities (`sweep.ahead`): the largest in lanes, where
+        all is kept. -1: none.
     wrenches : array [m * 6]
         External wrenches on the steps in sequence, or empty.
     loads : array [lanes * 12]
@@ -149,6 +153,9 @@ class Tiles:
                 rows[:, column] = ends[:, i] - sizes[:, i]
                 shared[i] = ends[-1, i]
         lanes = chosen[-1][2] + chosen[-1][1] if joined else self.width
+        side_by_side = [kinds.sizes[kind][0] * w if w > 1 else 0 for kind, w, _ in chosen]  # steps
+        may_lead = joined and self.kept == ALL and any(side_by_side)
+        self.leading = int(np.argmax(side_by_side)) if may_lead else -1
         self.steps = step
         self.wrenches = np.zeros(step * 6 * wrenches)
         self.loads = np.zeros(lanes * 12)
@@ -175,6 +182,9 @@ class Tiles:
             "handle_loads": np.zeros(12),
             "lane_room": aligned_zeros(SIZE * self.width),
             "scratch": aligned_zeros(SCRATCH),
+            "leading": self.leading,
+            "eliminated": aligned_zeros(max(side_by_side) * ELIMINATED * may_lead),
+            "ahead_block": aligned_zeros(SIZE * self.width),
         }
         for name, value in items.items():
             self._table.add(name, value)

@@ -1,0 +1,56 @@
+"""What is left of an inward sweep that went ahead of the velocities, for the sake of what needs none: I, E, W, U, D, s.
+
+Now p and u come by a sweep over the loads alone, and c is A2 while A1 = 0 and f2 = 0: an outward sweep. That, and what
+goes through memory between the two, is the price of not waiting.
+"""
+
+from __future__ import annotations
+
+from mpimbs.spatial.axes import along
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import COMPLIANCE, EXTRA, INERTIA
+from mpimbs.spatial.inertia import apply
+from mpimbs.spatial.lanes import load, store, width
+from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, scale6
+from mpimbs.sweep.inward import load_symmetric
+from mpimbs.sweep.outward import outward
+from mpimbs.sweep.structure import BIAS, ELIMINATED, FIRST_U, LAST_U, PIVOT, PLACE
+
+
+@kernel(inline=True)
+def inward_after(zero, structure, work, tau, eliminated, block, udot):
+    """Sweep inward the loads of a chain with two handles, after `inward` with others: u, p and c.
+
+    Parameters
+    ----------
+    structure, work : Structure, Workspace
+        `velocity_terms` has written the bias since; all else is as `inward` left it.
+    tau : array [nu]
+        Generalized forces (N m, N).
+    eliminated : array [m * ELIMINATED]
+        Of `inward`.
+    block : array [SIZE]
+        Handle equations of `inward`, with p and c to be written.
+    udot : array [nu]
+        Overwritten.
+    """
+    n = width(zero)
+    o = (zero, zero, zero, zero, zero, zero)
+    force = o
+    for step in range(structure.steps.shape[0] - 1, -1, -1):
+        force = add6(force, load6(zero, work.bias, step * BIAS + 6))
+        for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
+            # u = tau - S^T p,  p <- p + U u / D
+            base = d * PIVOT
+            u = load(zero, tau, d * n) - along(force, structure.axes[d], load(zero, structure.pitch, d * n))
+            store(work.pivot, (base + 7) * n, u)
+            force = add6(force, scale6(u * load(zero, work.pivot, (base + 6) * n), load6(zero, work.pivot, base)))
+        # p <- p + I c, to the parent's frame
+        inertia = load_symmetric(zero, eliminated, step * ELIMINATED)
+        r, p = load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9)
+        force = force_inward(r, p, add6(force, apply(inertia, load6(zero, work.bias, step * BIAS))))
+    c = outward(zero, structure, work, o, o, False, udot)
+    for i in range(6):
+        store(block, (INERTIA + i * ROW + EXTRA) * n, force[i])
+        store(block, (COMPLIANCE + i * ROW + EXTRA) * n, c[i])

@@ -1,0 +1,85 @@
+"""Inward sweeps that go ahead of the velocities: the same accelerations as sweeps that wait."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpimbs.dynamics
+from cases import moving_state, typed_chain
+from mpi_helpers import parallel_assert
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.partition.lanes import LEAST, cut_tiles
+from mpimbs.spatial.lanes import native_width
+from mpimbs.spatial.memory import floats
+from mpimbs.sweep.passes import ELIMINATED
+from oracles import dense
+from oracles.dense import Array
+from oracles.random_systems import ALL
+from tolerances import assert_close
+
+NATIVE = native_width()
+
+
+def chain_of(types: tuple[str, ...], n: int) -> System:
+    """A random chain of n bodies whose joints repeat the types."""
+    return typed_chain(tuple(np.resize(types, n).tolist()), 9)
+
+
+def gone_ahead(dynamics: Dynamics) -> bool:
+    """Whether a sweep has left inertias to another one."""
+    return any(floats(part.tiles.plan, ELIMINATED).any() for part in dynamics.subchains)
+
+
+def of_another_state_first(dynamics: Dynamics, q: Array, u: Array, tau: Array, t: float = 0.0) -> Array:
+    """This rank's accelerations, where what an evaluation leaves behind is that of another state."""
+    mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
+    dynamics.accelerations(q[mine] + 0.1, u[ours] - 0.2, t=t)
+    return dynamics.accelerations(q[mine], u[ours], tau[ours], t)
+
+
+@pytest.mark.parametrize("cut", ["one tile", "several"])
+@pytest.mark.parametrize("joint", [name for name in ALL if name != "fixed"])
+def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tile that goes ahead is alone, or has others before and beyond it."""
+    if cut == "several":
+        monkeypatch.setattr(mpimbs.dynamics, "cut_tiles", lambda patterns, w: cut_tiles(patterns, w, 1, 2))
+    system = chain_of((joint,), comm.size * NATIVE * LEAST + 3)
+    q, u, tau = moving_state(system)
+    reference = dense.dense_accelerations(system, q, u, tau)
+    with closing(Dynamics(system, comm, lanes=NATIVE, tip_ratio=1.0, overlap=True)) as dynamics:
+        got = of_another_state_first(dynamics, q, u, tau)
+        parallel_assert(gone_ahead(dynamics) == (comm.size > 1), "nothing went ahead, or on one rank", comm)
+        ours = dynamics.gather_u.part
+    assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize("lanes", [1, NATIVE])
+@pytest.mark.parametrize("spec", ["all types", "spatial_chain:400", "rope:203", "chain:9000"])
+def test_overlap_and_waiting_agree(comm: MPI.Comm, spec: str, lanes: int) -> None:
+    """In doubles, and where not all is kept, nothing goes ahead."""
+    system = chain_of(ALL, comm.size * NATIVE * LEAST * len(ALL)) if spec == "all types" else system_from(spec)
+    q, u, tau = moving_state(system)
+    found = []
+    for overlap in (False, True):
+        with closing(Dynamics(system, comm, lanes=lanes, overlap=overlap)) as dynamics:
+            found.append(of_another_state_first(dynamics, q, u, tau))
+            may = lanes > 1 and any(part.tiles.leading >= 0 for part in dynamics.subchains)
+            parallel_assert(gone_ahead(dynamics) == (overlap and may and comm.size > 1), f"overlap {overlap}", comm)
+    size = comm.allreduce(np.abs(found[0]).max(), MPI.MAX)
+    assert_close("accelerations", found[1], found[0], "lanes joined" if lanes > 1 else "exact", scale=size, comm=comm)
+
+
+def test_forces_that_are_functions_wait(comm: MPI.Comm) -> None:
+    system = chain_of(("revolute",), NATIVE * LEAST * comm.size)
+    for k in range(0, system.n_bodies, 10):
+        system.add_wrench(system.name_of(k), force=lambda t, k=k: (t, k, -1.0), frame="world")
+    q, u, tau = moving_state(system)
+    reference = dense.dense_accelerations(system, q, u, tau, 0.3)
+    with closing(Dynamics(system, comm, overlap=True)) as dynamics:
+        got = of_another_state_first(dynamics, q, u, tau, 0.3)
+        parallel_assert(not gone_ahead(dynamics), "something went ahead", comm)
+        ours = dynamics.gather_u.part
+    assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)

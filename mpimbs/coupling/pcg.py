@@ -91,10 +91,15 @@ class ConstraintLoads:
         return ksp
 
     def _set_factor(self, pc: PETSc.PC) -> None:
-        if self._comm.size > 1:
-            pc.setType("redundant")
-        else:
+        """Choose the factorization: of a matrix that is a band as it stands."""
+        if self._comm.size == 1:
             pc.setType("lu")
+            pc.setFactorOrdering("natural")
+            return
+        pc.setType("redundant")
+        options, inner = PETSc.Options(pc.getOptionsPrefix()), "redundant_pc_factor_mat_ordering_type"
+        if not options.hasName(inner):
+            options[inner] = "natural"
 
     def _make_ksp(self) -> PETSc.KSP:
         solver = self._solver
@@ -186,7 +191,7 @@ class ConstraintLoads:
             self.factorizations += 1
         else:
             if solver.preconditioner == "lagged":
-                renewed = anew or self.iterations > RENEWED
+                renewed = anew or self.solutions == 0 or self.iterations > RENEWED
                 self._ksp.getPC().setReusePreconditioner(not renewed)
                 self.factorizations += renewed
             self._ksp.solve(self._right, self._solution)

@@ -107,6 +107,21 @@ def test_constraint_loads_are_those_of_the_joints(comm: MPI.Comm, name: str) -> 
     assert_close("constraint loads", found, expected, "iterated", scale=np.abs(wrenches).max(), comm=comm)
 
 
+@pytest.mark.parametrize("kind", ["spatial_chain", "rope"])
+@pytest.mark.parametrize("n", [16, 1024])
+def test_loads_with_63_cuts_are_those_of_one_rank(comm: MPI.Comm, n: int, kind: str) -> None:
+    system = system_from(f"{kind}:{n}")
+    q, u, tau = moving_state(system)
+    with closing(Dynamics(system)) as alone:
+        reference = alone.joint_loads(q, u, tau)
+    with closing(separated(system, comm, min(63, n - 1), LoadSolver())) as dynamics:
+        found = dynamics.joint_loads(*parts_of(dynamics, q, u, tau))
+        ours = reference[dynamics.subchain.first : dynamics.subchain.last]
+    for part in (slice(0, 3), slice(3, 6)):
+        scale = np.abs(reference[:, part]).max()
+        assert_close("joint loads", found[:, part], ours[:, part], "iterated", scale=scale, comm=comm)
+
+
 @pytest.mark.parametrize("coupling", ["pcg", "dcae"])
 def test_joint_loads_of_several_subchains(comm: MPI.Comm, coupling: str) -> None:
     system, q, u, tau = mixed_chain(30, 3)

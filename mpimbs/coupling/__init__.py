@@ -1,4 +1,4 @@
-"""How subchains are joined: one file per strategy, one small interface. No joints, no files."""
+"""How subchains are joined: one file per strategy, one small interface. No files."""
 
 from __future__ import annotations
 
@@ -46,4 +46,12 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> MakeCoupling:
     return chosen(solver)
 
 
-__all__ = ["COUPLINGS", "Coupling", "LoadSolver", "coupling_named"]
+def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> LoadSolver | None:
+    """Give the solver of a coupling in a simulation with a relative tolerance; None where it has none, nor was given.
+
+    See `LoadSolver.tied_to`.
+    """
+    return (solver or LoadSolver()).tied_to(rtol) if name == "pcg" else solver
+
+
+__all__ = ["COUPLINGS", "Coupling", "LoadSolver", "coupling_named", "solver_for"]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from mpimbs.parallel.halo import FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, swap
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER
+from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER, item
 from mpimbs.spatial.memory import floats, integers
 from mpimbs.spatial.rows import ROW, eight_rows, transposed_rows
 from mpimbs.spatial.six import (
@@ -121,11 +121,6 @@ def _base(block, root, outer):
         outer[i * ROW + EXTRA] = s
 
 
-@kernel(inline=True)
-def _slot(array, number, size):
-    return array[number * size : (number + 1) * size]
-
-
 @kernel
 def form(table, q, blocks, root):
     """Form this rank's rows of the equations; all ranks call. One message in each direction [Duan & Anderson, 4.1].
@@ -150,19 +145,19 @@ def form(table, q, blocks, root):
     )
     joint_places(0.0, structure, q, place)
     if table[FIRST]:
-        _base(blocks[0:SIZE], root, _slot(outers, 1, OUTER))
+        _base(blocks[0:SIZE], root, item(outers, 1, OUTER))
     for number in range(slots.size):
         slot = slots[number]
-        joint = _slot(joints, slot, JOINT)
-        subspace = _slot(floats(table, SUBSPACES), number, _SIX)
-        _place_joint(_slot(place, number, PLACE), subspace, sizes[slot], joint)
-        block, own, outer = _slot(blocks, slot - 1, SIZE), _slot(owns, slot, OWN), _slot(outers, slot, OUTER)
-        _open(block, _slot(floats(table, PADS), number, _SIX), joint, own, outer, scratch)
+        joint = item(joints, slot, JOINT)
+        subspace = item(floats(table, SUBSPACES), number, _SIX)
+        _place_joint(item(place, number, PLACE), subspace, sizes[slot], joint)
+        block, own, outer = item(blocks, slot - 1, SIZE), item(owns, slot, OWN), item(outers, slot, OUTER)
+        _open(block, item(floats(table, PADS), number, _SIX), joint, own, outer, scratch)
     halo = integers(table, HALO)
     floats(halo, TO_LEFT)[:] = joints[JOINT : JOINT + _SIX]
-    floats(halo, TO_RIGHT)[:] = _slot(outers, count, OUTER)
+    floats(halo, TO_RIGHT)[:] = item(outers, count, OUTER)
     swap(halo)
-    _slot(outers, 0, OUTER)[:] = floats(halo, FROM_LEFT)
+    item(outers, 0, OUTER)[:] = floats(halo, FROM_LEFT)
     joints[(count + 1) * JOINT : (count + 1) * JOINT + _SIX] = floats(halo, FROM_RIGHT)
     _rows(table, count)
 
@@ -179,8 +174,8 @@ def _rows(table, count):
     for number in range(slots.size):
         slot = slots[number]
         before, size, behind = sizes[slot - 1], sizes[slot], sizes[slot + 1]
-        joint, own = _slot(joints, slot, JOINT), _slot(owns, slot, OWN)
-        inner, outer = _slot(outers, slot - 1, OUTER), _slot(outers, slot, OUTER)
+        joint, own = item(joints, slot, JOINT), item(owns, slot, OWN)
+        inner, outer = item(outers, slot - 1, OUTER), item(outers, slot, OUTER)
         here, last = six_rows(joint, 0), slot == count
         # -H' B; -H B";  L^-1 + B^T P22' B
         write_six(scratch, 0, products(inner, _SIX, here))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
-from mpimbs.coupling import LoadSolver
+from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
@@ -154,12 +154,12 @@ def simulate(
     world = MPI.COMM_SELF if comm is None else comm
     accuracy = Accuracy(rtol, atol, dt)
     times = together(world, lambda: _checked_times(t_end, every, accuracy, integrator))
-    if coupling == "pcg":
-        solver = (solver or LoadSolver()).tied_to(None if dt else rtol)
+    solver = solver_for(coupling, solver, None if dt else rtol)
     dynamics = Dynamics(system, world, coupling, tip_ratio, lanes, cuts, solver, overlap)
     joined = dynamics.coupling
-    solving = isinstance(joined, ConstraintLoads) and joined.unknowns > 0
-    constraints = ConstraintRecord(dynamics, cast(ConstraintLoads, joined)) if solving else None
+    constraints = (
+        ConstraintRecord(dynamics, joined) if isinstance(joined, ConstraintLoads) and joined.unknowns else None
+    )
     separated = None if constraints is None else constraints.separated_loads()
     path = None if output is None else Path(output)
     settings = {
@@ -281,8 +281,8 @@ class _Recorder:
         violation = dynamics.comm.allreduce(norm_error, MPI.MAX)
         whole_q, whole_u = dynamics.gather_q(q), dynamics.gather_u(u)
         poses = self._poses(q, u) if self._gather_poses is not None else None
-        solution = self._solution(t, q, u) if self._constraints is not None else None
         loads = self._loads(t, q, u) if self._gather_loads is not None else None
+        solution = self._solution(t, q, u) if self._constraints is not None else None
         if whole_q is not None and whole_u is not None:
             sample = Sample(t, whole_q.copy(), whole_u.copy(), energy, violation, poses, loads, solution)
             if self._file is not None:
@@ -301,7 +301,8 @@ class _Recorder:
 
     def _solution(self, t: float, q: Floats, u: Floats) -> SolutionSample | None:
         assert self._constraints is not None
-        together(self._dynamics.comm, lambda: self._dynamics.accelerations(q, u, t=t))
+        if self._gather_loads is None:  # which evaluate the sample themselves
+            together(self._dynamics.comm, lambda: self._dynamics.accelerations(q, u, t=t))
         return self._constraints.take()
 
     def _loads(self, t: float, q: Floats, u: Floats) -> Floats | None:

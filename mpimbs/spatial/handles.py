@@ -181,7 +181,8 @@ def join(left, right, out, response, scratch):
 
 
 @kernel(inline=True)
-def _item(array, number, size):
+def item(array, number, size):
+    """Give one of a sequence of items of the same size in a flat array."""
     return array[number * size : (number + 1) * size]
 
 
@@ -197,9 +198,9 @@ def join_to_next(blocks, number, responses, scratch, two_handles):
     two_handles : bool
         As in `respond`.
     """
-    left = _item(blocks, number, SIZE)
-    right = _item(blocks, number + 1, SIZE)
-    response = _item(responses, number, RESPONSE)
+    left = item(blocks, number, SIZE)
+    right = item(blocks, number + 1, SIZE)
+    response = item(responses, number, RESPONSE)
     respond(left, right, response, scratch, two_handles)
     combine(left, right, response, left, two_handles)
 
@@ -224,6 +225,6 @@ def spread_loads(blocks, responses, outer, loads):
         loads[12 * count - 6 + i] = load[i]
     for k in range(count - 1):
         at = 12 * k
-        right = _item(blocks, k + 1, SIZE)
-        response = _item(responses, k, RESPONSE)
+        right = item(blocks, k + 1, SIZE)
+        response = item(responses, k, RESPONSE)
         between(right, response, loads[at : at + 6], load, loads[at + 12 : at + 18], loads[at + 6 : at + 12])

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.batch import Batch
-from mpimbs.coupling import LoadSolver
+from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
@@ -64,8 +64,7 @@ def bench(
         On all ranks, as `Dynamics`.
     """
     _check(seconds)
-    if coupling == "pcg":
-        solver = (solver or LoadSolver()).tied_to(RTOL)
+    solver = solver_for(coupling, solver, RTOL)
     rows = {"used": Dynamics(system, comm, coupling, tip_ratio, lanes, cuts, solver, overlap)}
     used = rows["used"]
     if used.comm.allreduce(used.lanes, MPI.MAX) > 1:

@@ -26,7 +26,11 @@ from numba.core.dispatcher import Dispatcher
 # NaN and infinity, so that a broken state is still seen.
 FASTMATH = {"contract", "nsz", "arcp"}
 
-_WITH_KERNELS = ("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py", "study/*.py")
+# All that a kernel may call: where the first one of a further file is written, the file belongs here.
+_WITH_KERNELS = (
+    *("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py"),
+    *("study/machine.py", "study/phases.py"),
+)
 
 
 @functools.cache

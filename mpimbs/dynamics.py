@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import time
 from typing import Any
 
@@ -12,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import LoadSolver, coupling_named
+from mpimbs.coupling import LoadSolver, Strategy, coupling_named
 from mpimbs.errors import SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.turn_scan import TurnScan
-from mpimbs.partition.division import Division, divide
-from mpimbs.partition.lanes import LEAST, cut_tiles
+from mpimbs.partition.division import Division
+from mpimbs.partition.lanes import LEAST
 from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.external import ExternalLoads
@@ -27,7 +26,6 @@ from mpimbs.sweep.motion import join_motion
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
-from mpimbs.sweep.subchains import Subchains
 
 Floats = npt.NDArray[np.float64]
 
@@ -95,17 +93,21 @@ class Dynamics:
         overlap: bool = False,
     ) -> None:
         given = MPI.COMM_SELF if comm is None else comm
-        make_coupling, self.division = together(
-            given, lambda: (coupling_named(coupling, solver), divide(system, given.size, cuts, tip_ratio, lanes))
-        )
+
+        def prepare() -> tuple[Strategy, Division, Any]:
+            strategy = coupling_named(coupling, solver)
+            division = strategy.divide(system, given.size, cuts, tip_ratio, lanes)
+            return strategy, division, strategy.own(system, division, given.rank)
+
+        strategy, self.division, self.subchains = together(given, prepare)
         self.system = system
         self.comm = given.Dup()
         self.cuts = self.division.cuts
-        self.subchains = _own_subchains(system, self.division, self.comm.rank)
         first, last = self.subchains[0].first, self.subchains[-1].last
         self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
         self._scan = TurnScan(self.comm)
-        self.coupling = make_coupling(self.comm, self.subchains)
+        self.coupling = strategy.join(self.comm, self.subchains)
+        self._name = coupling
         self._external = ExternalLoads(self.subchain, system.name_of)
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         self._no_tau = np.zeros(0)
@@ -118,11 +120,11 @@ class Dynamics:
         self._at_rest = AT_REST[:TURNING].copy()
         self._table = Table(RANK_ITEMS)
         items: dict[str, npt.NDArray[Any] | int] = {
-            "sequence": self.subchains.plan, "scan": self._scan.plan, "root": self._root, "laps": self._laps,
+            "scan": self._scan.plan, "root": self._root, "laps": self._laps,
             "at_rest": self._at_rest, "alone": int(self.comm.size == 1), "overlap": int(overlap),
         }  # fmt: skip
         if self.coupling.plan is not None:
-            items["coupling"] = self.coupling.plan
+            items |= {"sequence": self.subchains.plan, "coupling": self.coupling.plan}
         for name, value in items.items():
             self._table.add(name, value)
         self.timed = True
@@ -289,7 +291,7 @@ class Dynamics:
             for width in widths:
                 compile_kernels(width, staged)
             if self.coupling.plan is None:
-                compile_constraint_loads(widths[-1])
+                compile_coupling(self._name, widths[-1])
 
         first_on_node(self.comm, action)
 
@@ -314,16 +316,6 @@ class Dynamics:
 def _contiguous(values: npt.ArrayLike) -> Floats:
     """Give an array as compiled code reads it: doubles, one after the other."""
     return np.ascontiguousarray(values, dtype=np.float64)
-
-
-def _own_subchains(system: System, division: Division, rank: int) -> Subchains:
-    """Make the subchains of a rank, with their tiles."""
-    mine = division.bounds[division.owners[rank] : division.owners[rank + 1] + 1].tolist()
-    subchains = []
-    for first, last in itertools.pairwise(mine):
-        tiles = cut_tiles(system.joint_patterns(first, last), division.width) if system.is_chain else None
-        subchains.append(Subchain(system, first, last, tiles))
-    return Subchains(subchains)
 
 
 @functools.cache  # a second time in a process there is nothing to do
@@ -353,10 +345,12 @@ def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
 
 
 @functools.cache
-def compile_constraint_loads(lanes: int = 1) -> None:
-    """Compile, or load from the cache, what the coupling `pcg` calls beside the rest; no communication."""
+def compile_coupling(name: str, lanes: int = 1) -> None:
+    """Compile, or load from the cache, what a coupling calls beside the rest; no communication."""
     system = system_from(f"rope:{2 * LEAST * lanes}")
-    solver = LoadSolver("dcae")
-    with contextlib.closing(Dynamics(system, coupling="pcg", lanes=lanes, cuts=1, solver=solver)) as alone:
+    of_its_own: dict[str, Any] = {"cuts": 1, "solver": LoadSolver("dcae")} if name == "pcg" else {}
+    if name != "dca":
+        of_its_own["lanes"] = lanes
+    with contextlib.closing(Dynamics(system, coupling=name, **of_its_own)) as alone:
         for t in (0.0, 1.0):
             alone.accelerations(alone.subchain.q, alone.subchain.u, t=t)

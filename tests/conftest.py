@@ -114,14 +114,14 @@ def _use_all_passes() -> None:
     import numpy as np
 
     from mpimbs.batch import Batch
-    from mpimbs.dynamics import compile_constraint_loads, compile_kernels
+    from mpimbs.dynamics import compile_coupling, compile_kernels
     from mpimbs.model import system_from
     from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, join
     from mpimbs.spatial.lanes import native_width
 
     for lanes in {1, native_width()}:
         compile_kernels(lanes)
-        compile_constraint_loads(lanes)
+        compile_coupling("pcg", lanes)
         batch = Batch(system_from("chain:2"), lanes, lanes=lanes)
         batch.accelerations(batch.q, batch.u)
     block = np.zeros(SIZE)

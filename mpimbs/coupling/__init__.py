@@ -3,47 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
 from mpimbs.coupling.base import Coupling
+from mpimbs.coupling.dca import DivideAndConquer
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
 from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
-from mpimbs.sweep.subchains import Subchains
-
-MakeCoupling = Callable[[MPI.Comm, Subchains], Coupling]
-
-
-def _dcae(solver: LoadSolver | None) -> MakeCoupling:
-    if solver is not None:
-        raise InputError("coupling 'dcae' has no solver to set: leave its options out, or choose --coupling pcg")
-    return lambda comm, subchains: EfficientDivideAndConquer(comm, len(subchains))
+from mpimbs.model import System
+from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal
+from mpimbs.partition.ownership import own_bodies, own_bodies_and_terminal, own_subchains
 
 
-def _pcg(solver: LoadSolver | None) -> MakeCoupling:
+class Strategy(NamedTuple):
+    """What a coupling needs: how the system is divided, what a rank makes of its part, and what joins the parts.
+
+    Attributes
+    ----------
+    divide : callable
+        As `partition.division.divide`.
+    own : callable
+        `Subchains`, or what is used like them, of a rank.
+    join : callable
+        The `Coupling`, from a communicator and what `own` gave.
+    sentence : str
+        What it is, for people.
+    """
+
+    divide: Callable[..., Division]
+    own: Callable[[System, Division, int], Any]
+    join: Callable[[MPI.Comm, Any], Coupling]
+    sentence: str
+
+
+def _dcae(solver: LoadSolver | None) -> Strategy:
+    return Strategy(
+        divide,
+        own_subchains,
+        lambda comm, subchains: EfficientDivideAndConquer(comm, len(subchains)),
+        "subchains by O(n) sweeps, joined by a tree",
+    )
+
+
+def _dca(solver: LoadSolver | None) -> Strategy:
+    return Strategy(
+        divide_bodies, own_bodies, lambda comm, _: DivideAndConquer(comm), "single bodies, joined by a binary tree"
+    )
+
+
+def _dca_terminal(solver: LoadSolver | None) -> Strategy:
+    return Strategy(
+        divide_terminal,
+        own_bodies_and_terminal,
+        lambda comm, _: DivideAndConquer(comm),
+        "single bodies, but at the tip an O(n) sweep, joined by a binary tree",
+    )
+
+
+def _pcg(solver: LoadSolver | None) -> Strategy:
     from mpimbs.coupling.pcg import ConstraintLoads  # needs petsc4py
 
     chosen = (solver or LoadSolver()).checked()
-    return lambda comm, subchains: ConstraintLoads(comm, subchains, chosen)
+    return Strategy(
+        divide,
+        own_subchains,
+        lambda comm, subchains: ConstraintLoads(comm, subchains, chosen),
+        "subchains by O(n) sweeps, joined by constraint loads, which are solved for iteratively",
+    )
 
 
-COUPLINGS: dict[str, Callable[[LoadSolver | None], MakeCoupling]] = {"dcae": _dcae, "pcg": _pcg}
+COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
+    "dcae": _dcae,
+    "pcg": _pcg,
+    "dca": _dca,
+    "dca-terminal": _dca_terminal,
+}
 
 
-def coupling_named(name: str, solver: LoadSolver | None = None) -> MakeCoupling:
-    """Find a coupling by name; what it gives makes one from a communicator and this rank's subchains.
+def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
+    """Find a coupling by name.
 
     Raises
     ------
     InputError
         If there is none of that name, it has no solver to set, or the solver makes no sense.
     """
-    try:
-        chosen = COUPLINGS[name]
-    except KeyError:
-        raise InputError(f"unknown coupling '{name}'; choose one of: {', '.join(COUPLINGS)}") from None
-    return chosen(solver)
+    if name not in COUPLINGS:
+        raise InputError(f"unknown coupling '{name}'; choose one of: {', '.join(COUPLINGS)}")
+    if solver is not None and name != "pcg":
+        raise InputError(f"coupling '{name}' has no solver to set: leave its options out, or choose --coupling pcg")
+    return COUPLINGS[name](solver)
 
 
 def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> LoadSolver | None:
@@ -54,4 +105,4 @@ def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> Load
     return (solver or LoadSolver()).tied_to(rtol) if name == "pcg" else solver
 
 
-__all__ = ["COUPLINGS", "Coupling", "LoadSolver", "coupling_named", "solver_for"]
+__all__ = ["COUPLINGS", "Coupling", "LoadSolver", "Strategy", "coupling_named", "solver_for"]

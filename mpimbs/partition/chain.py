@@ -15,6 +15,9 @@ AXIS_COST = 0.3
 TIP_RATIO = 1.2
 # In lanes all pieces carry two handles, and all but the tip's rank join them with both: so many bodies' time more.
 JOINS_IN_BODIES = 25
+# Cost of a body assembled as a leaf over that of one swept at the tip, and of that over one swept in lanes.
+TERMINAL_RATIO = 12.0
+SWEPT_IN_LANES = 4.0
 # Shares of more than so many bodies a lane are cut at multiples of the lanes.
 ALIGNED = 4
 
@@ -24,6 +27,11 @@ _COST = np.array([STEP_COST * len(kind.steps) + AXIS_COST * kind.nu for kind in 
 def tip_ratio_of(width: int, bodies: int) -> float:
     """How many times more bodies the tip's rank gets, for a number of lanes and of bodies of a rank."""
     return TIP_RATIO if width == 1 else 1.0 + JOINS_IN_BODIES / max(bodies, 4 * JOINS_IN_BODIES)
+
+
+def terminal_ratio(width: int) -> float:
+    """How many times more bodies the last rank gets where it sweeps them and the others assemble them one by one."""
+    return TERMINAL_RATIO * (SWEPT_IN_LANES if width > 1 else 1.0)
 
 
 def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.partition.chain import body_costs, split_chain, tip_ratio_of
+from mpimbs.partition.chain import body_costs, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.lanes import chosen_width, cut_tiles
 
 Integers = npt.NDArray[np.int64]
@@ -64,6 +64,69 @@ def divide(
         A loop; a tree on several ranks or with cuts; more ranks than subchains, more subchains than bodies; a ratio or
         number of lanes that makes no sense.
     """
+    count = _subchains(system, size, cuts)
+    share = system.n_bodies // count
+    width = _width(system, share, lanes)
+    ratio = tip_ratio_of(width, share) if tip_ratio is None else tip_ratio
+    return _division(system, size, count, ratio, width)
+
+
+def divide_bodies(
+    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+) -> Division:
+    """Divide a chain for the divide and conquer over single bodies: as many to each rank, whose cost is the same.
+
+    Parameters and errors are those of `divide`; also refused are trees on one rank, cuts of their own (every joint is
+    one) and lanes (no bodies are swept).
+    """
+    _refuse_cuts_and_trees(system, size, cuts)
+    if lanes not in (None, 1):
+        raise InputError(f"the coupling dca sweeps no bodies in lanes; leave --lanes {lanes} out")
+    count = _subchains(system, size, None)
+    return _division(system, size, count, 1.0 if tip_ratio is None else tip_ratio, 1)
+
+
+def divide_terminal(
+    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+) -> Division:
+    """Divide a chain for the divide and conquer whose terminal bodies are swept: the last rank gets most of them.
+
+    Parameters and errors are those of `divide`; also refused are trees on one rank, and cuts of their own.
+    """
+    _refuse_cuts_and_trees(system, size, cuts)
+    count = _subchains(system, size, None)
+    width = _width(system, system.n_bodies * 3 // 4 if count > 1 else system.n_bodies, lanes)
+    ratio = terminal_ratio(width) if tip_ratio is None else tip_ratio
+    return _division(system, size, count, ratio, width)
+
+
+def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
+    if not system.is_chain:
+        raise InputError(
+            f"system '{system.name}' is a tree: the couplings dca and dca-terminal of this version solve chains; "
+            "choose --coupling dcae, which solves a tree on one rank"
+        )
+    if cuts is not None and cuts != size - 1:
+        raise InputError(
+            f"the couplings dca and dca-terminal join single bodies, one part to a rank; leave --cuts {cuts} out"
+        )
+
+
+def _width(system: System, share: int, lanes: int | None) -> int:
+    """Number of lanes for a share of bodies: 1 where joints differ too much from body to body."""
+    width = chosen_width(share, lanes) if system.is_chain else 1
+    if width > 1 and not any(tile.width > 1 for tile in cut_tiles(system.joint_patterns(0, share), width)):
+        return 1
+    return width
+
+
+def _division(system: System, size: int, count: int, ratio: float, width: int) -> Division:
+    bounds = split_chain(body_costs(system.joint_types()), count, ratio, width)
+    return Division(width, ratio, bounds, np.arange(size + 1) * count // size)
+
+
+def _subchains(system: System, size: int, cuts: int | None) -> int:
+    """Number of subchains of a system that this version solves."""
     system.validate()
     if system.loops:
         raise InputError(
@@ -75,19 +138,6 @@ def divide(
             f"system '{system.name}' is a tree: this version solves a tree on one rank and a chain on any number; "
             f"start 1 rank instead of {size}"
         )
-    count = _subchains(system, size, cuts)
-    share = system.n_bodies // count
-    width = chosen_width(share, lanes) if system.is_chain else 1
-    if width > 1 and not any(tile.width > 1 for tile in cut_tiles(system.joint_patterns(0, share), width)):
-        width = 1  # joints that differ too much from body to body
-    ratio = tip_ratio_of(width, share) if tip_ratio is None else tip_ratio
-    bounds = split_chain(body_costs(system.joint_types()), count, ratio, width)
-    owners = np.arange(size + 1) * count // size
-    return Division(width, ratio, bounds, owners)
-
-
-def _subchains(system: System, size: int, cuts: int | None) -> int:
-    """Number of subchains."""
     if cuts is None:
         if size > system.n_bodies:
             raise InputError(

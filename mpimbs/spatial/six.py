@@ -28,8 +28,8 @@ _EXTRA = np.eye(1, ROW, EXTRA).ravel()
 
 
 @kernel(inline=True)
-def _times(a, base, rows):
-    """Six numbers of an array, the entries of a row, times six rows: a row of the product."""
+def weighted(a, base, rows):
+    """Sum of six rows times six numbers of an array, from `base` on: a row of a product."""
     low = add_row(scale_row(a[base], rows[0]), scale_row(a[base + 1], rows[1]))
     middle = add_row(scale_row(a[base + 2], rows[2]), scale_row(a[base + 3], rows[3]))
     return add_row(add_row(low, middle), add_row(scale_row(a[base + 4], rows[4]), scale_row(a[base + 5], rows[5])))
@@ -147,12 +147,12 @@ def eliminated(a, x, y, two_handles):
 def products(a, base, rows):
     """Six rows from an index on of a flat array, as a 6x6 matrix, times six rows."""
     return (
-        _times(a, base, rows),
-        _times(a, base + ROW, rows),
-        _times(a, base + 2 * ROW, rows),
-        _times(a, base + 3 * ROW, rows),
-        _times(a, base + 4 * ROW, rows),
-        _times(a, base + 5 * ROW, rows),
+        weighted(a, base, rows),
+        weighted(a, base + ROW, rows),
+        weighted(a, base + 2 * ROW, rows),
+        weighted(a, base + 3 * ROW, rows),
+        weighted(a, base + 4 * ROW, rows),
+        weighted(a, base + 5 * ROW, rows),
     )
 
 

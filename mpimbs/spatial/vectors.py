@@ -191,6 +191,13 @@ def motion_outward(r, p, m):
 
 
 @kernel(inline=True)
+def motion_inward(r, p, m):
+    """Move a twist or spatial acceleration inward: the inverse of `motion_outward`."""
+    angular = rotate_back(r, m[0:3])
+    return angular + add3(rotate_back(r, m[3:6]), cross(p, angular))
+
+
+@kernel(inline=True)
 def force_inward(r, p, f):
     """Force vector in the parent frame, X^T f = (R^T n + p x R^T f, R^T f), of one given in the child frame."""
     linear = rotate_back(r, f[3:6])

@@ -1,0 +1,49 @@
+"""What a rank owns, made ready for its sweeps. No MPI."""
+
+from __future__ import annotations
+
+import itertools
+
+from mpimbs.model import System
+from mpimbs.partition.division import Division
+from mpimbs.partition.lanes import cut_tiles
+from mpimbs.sweep.body_tree import BodyTree
+from mpimbs.sweep.subchain import Subchain
+from mpimbs.sweep.subchains import Subchains
+
+
+def own_subchains(system: System, division: Division, rank: int) -> Subchains:
+    """Make the subchains of a rank, with their tiles."""
+    mine = division.bounds[division.owners[rank] : division.owners[rank + 1] + 1].tolist()
+    return Subchains([_subchain(system, first, last, division.width) for first, last in itertools.pairwise(mine)])
+
+
+def own_bodies(system: System, division: Division, rank: int) -> BodyTree:
+    """Make the bodies of a rank the leaves of a tree.
+
+    Raises
+    ------
+    InputError
+        A body has no inverse inertia.
+    """
+    first, last = division.cuts[rank : rank + 2].tolist()
+    return BodyTree(system, first, last)
+
+
+def own_bodies_and_terminal(system: System, division: Division, rank: int) -> BodyTree:
+    """Make the bodies of a rank the leaves of a tree; at the tip only the first, on which the rest hangs as a subchain.
+
+    Raises
+    ------
+    InputError
+        A leaf has no inverse inertia.
+    """
+    first, last = division.cuts[rank : rank + 2].tolist()
+    if last < system.n_bodies or last - first < 2:
+        return BodyTree(system, first, last)
+    return BodyTree(system, first, last, _subchain(system, first + 1, last, division.width))
+
+
+def _subchain(system: System, first: int, last: int, width: int) -> Subchain:
+    tiles = cut_tiles(system.joint_patterns(first, last), width) if system.is_chain else None
+    return Subchain(system, first, last, tiles)

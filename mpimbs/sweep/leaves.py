@@ -1,0 +1,303 @@
+"""The passes of the divide and conquer over single bodies: each a leaf of a binary tree, in the acceleration form.
+
+Kinematics are the sweeps' own (`sweep.motion`). Nodes of the tree are blocks of `spatial.assembly`: the leaves in the
+order of the bodies, then the joins in the order in which they are made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba.extending import overload
+
+from mpimbs.spatial.assembly import (
+    AXES,
+    CROSS,
+    FAR,
+    JOINT,
+    NEAR,
+    RECORD,
+    SIZE,
+    assemble,
+    far_acceleration,
+    inverse_six,
+    release,
+    spread,
+)
+from mpimbs.spatial.axes import add_along
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import INERTIA, item
+from mpimbs.spatial.inertia import add_body
+from mpimbs.spatial.memory import borrowed
+from mpimbs.spatial.rows import ROW, add_row, eight_rows, scale_row, store_symmetric, transposed_rows
+from mpimbs.spatial.six import EXTRA, six_rows, sums, write_six
+from mpimbs.spatial.vectors import add6, load3, load6, load9, motion_inward, store6
+from mpimbs.sweep.forces import joint_forces
+from mpimbs.sweep.motion import chain_frame_change, coordinate_rates, joint_places, relative_turn, velocity_terms
+from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
+
+# Columns of the joins.
+LEFT, RIGHT, BEGIN, MIDDLE, END = range(5)
+INVERSE = 6 * ROW  # numbers of a body's inverse inertia
+SCRATCH = 8 * ROW
+
+
+class Tree(NamedTuple):
+    """The arrays of a tree over m bodies."""
+
+    joins: Any  # [m - 1, 5]: nodes of left and right, first body, first body of the right, body after the last
+    last_step: Any  # [m]: the step that carries each body
+    inverses: Any  # [different bodies * INVERSE]: inverse inertia, in the frame of the step
+    nodes: Any  # [(2 m - 1) * SIZE], written: blocks
+    joints: Any  # [m * JOINT], written: the inboard joint of each body
+    records: Any  # [m * RECORD], written: what `release` kept, of the joint at each body
+    loads: Any  # [(m + 1) * 6], written: the load that each body receives through its joint; last, minus f2
+    total: Any  # [nu], written: joint forces
+    scratch: Any  # [SCRATCH]
+    world: Any  # [SIZE]: zeros, but for the acceleration of what the first body hangs on, in place of b2
+
+
+@kernel(inline=True)
+def _moved_inward(r, p, rows):
+    """Motion vectors, the columns of six rows, moved inward."""
+    a = (rows[0], rows[1], rows[2])
+    b = (rows[3], rows[4], rows[5])
+    a = (_mixed(r[0], r[3], r[6], a), _mixed(r[1], r[4], r[7], a), _mixed(r[2], r[5], r[8], a))
+    b = (_mixed(r[0], r[3], r[6], b), _mixed(r[1], r[4], r[7], b), _mixed(r[2], r[5], r[8], b))
+    # p x a
+    return a + (
+        add_row(b[0], add_row(scale_row(p[1], a[2]), scale_row(-p[2], a[1]))),
+        add_row(b[1], add_row(scale_row(p[2], a[0]), scale_row(-p[0], a[2]))),
+        add_row(b[2], add_row(scale_row(p[0], a[1]), scale_row(-p[1], a[0]))),
+    )
+
+
+@kernel(inline=True)
+def _mixed(x, y, z, rows):
+    return add_row(add_row(scale_row(x, rows[0]), scale_row(y, rows[1])), scale_row(z, rows[2]))
+
+
+@kernel
+def joint_between(zero, structure, work, total, first, last, joint):
+    """Write the joint of a body, whose steps are `first` to `last`, in the frame of the body before.
+
+    Returns rotation and position of the body's frame in that of the body before.
+    """
+    rotation = load9(zero, work.place, first * PLACE)
+    position = load3(zero, work.place, first * PLACE + 9)
+    c = motion_inward(rotation, position, load6(zero, work.bias, first * BIAS))
+    axis = AXES
+    for step in range(first, last + 1):
+        if step > first:
+            r = load9(zero, work.place, step * PLACE)
+            p = load3(zero, work.place, step * PLACE + 9)
+            rotation, position = chain_frame_change(rotation, position, r, p)
+            c = add6(c, motion_inward(rotation, position, load6(zero, work.bias, step * BIAS)))
+        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+            unit = add_along((zero, zero, zero, zero, zero, zero), structure.axes[d], structure.pitch[d], zero + 1.0)
+            store6(zero, joint, axis, motion_inward(rotation, position, unit))
+            joint[axis + EXTRA] = total[d]
+            axis += ROW
+    store6(zero, joint, 0, c)
+    return rotation, position
+
+
+@kernel
+def leaf(rotation, position, inverse, force, block):
+    """Write the equations of one body [Critchley 2007, eq. 12-14].
+
+    Parameters
+    ----------
+    rotation, position
+        Of the body's frame in that of the body before.
+    inverse : six rows
+        Inverse inertia in the body's frame, and zeros beside it.
+    force : array [6]
+        Its bias force, velocity terms less external loads (N m, N).
+    block : array [SIZE]
+        Written.
+    """
+    # b2 = - I^-1 p
+    for i in range(6):
+        block[i] = -force[i]
+    write_six(block, FAR, inverse)
+    for i in range(6):
+        b = block[FAR + i * ROW] * block[0]
+        for k in range(1, 6):
+            b += block[FAR + i * ROW + k] * block[k]
+        block[FAR + i * ROW + EXTRA] = b
+    # P12 = X^-1 I^-1,  P11 = X^-1 P12^T
+    moved = _moved_inward(rotation, position, six_rows(block, FAR))
+    write_six(block, CROSS, moved)
+    across = transposed_rows(eight_rows(moved))
+    near = _moved_inward(rotation, position, (across[0], across[1], across[2], across[3], across[4], across[5]))
+    write_six(block, NEAR, near)
+    for i in range(6):
+        at = i * ROW + EXTRA
+        block[NEAR + at] = block[CROSS + at]
+        block[CROSS + at] = 0.0
+
+
+@kernel
+def _body(zero, structure, work, tree, body):
+    first = tree.last_step[body - 1] + 1 if body > 0 else 0
+    last = tree.last_step[body]
+    rotation, position = joint_between(zero, structure, work, tree.total, first, last, item(tree.joints, body, JOINT))
+    inverse = six_rows(tree.inverses, structure.steps[last, BODY] * INVERSE)
+    force = item(tree.scratch, 6, ROW)
+    for i in range(6):
+        force[i] = work.bias[last * BIAS + 6 + i]
+    leaf(rotation, position, inverse, force, item(tree.nodes, body, SIZE))
+
+
+@kernel
+def _body_with_terminal(zero, structure, work, tree, body, terminal):
+    """The last body, its inertia with that of all that hangs on it [Critchley 2007, eq. 50-52]."""
+    first = tree.last_step[body - 1] + 1 if body > 0 else 0
+    last = tree.last_step[body]
+    rotation, position = joint_between(zero, structure, work, tree.total, first, last, item(tree.joints, body, JOINT))
+    fixed = structure.steps[last, BODY] * FIXED
+    none = (zero, zero, zero, zero, zero, zero)
+    inertia = add_body(
+        none + none + none + (zero, zero, zero),
+        load6(zero, structure.fixed, fixed + 12),
+        load3(zero, structure.fixed, fixed + 18),
+        structure.fixed[fixed + 21],
+    )
+    force = item(tree.scratch, 6, ROW)
+    for i in range(6):
+        force[i] = work.bias[last * BIAS + 6 + i] + terminal[INERTIA + i * ROW + EXTRA]
+    store_symmetric(zero, tree.scratch, 0, inertia)
+    matrix = sums(six_rows(tree.scratch, 0), six_rows(terminal, INERTIA))
+    leaf(rotation, position, inverse_six(matrix), force, item(tree.nodes, body, SIZE))
+
+
+@kernel
+def motion_of_bodies(structure, work, q, u, turn):
+    """Pass 1: the joint frames, and the boundary turn of all bodies."""
+    joint_places(0.0, structure, q, work.place)
+    relative_turn(0.0, structure, work, u, turn)
+
+
+@kernel
+def velocities_of_bodies(structure, springs, work, tree, q, u, tau, turn):
+    """Pass 2, its first part: velocity terms and joint forces, given the turn of handle 1."""
+    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
+    joint_forces(0.0, structure, springs, q, u, tau, tree.total)
+
+
+def lent(tree: Tree) -> Tree:
+    """Give the tree once more without the owners of its arrays: numba counts references to what it slices."""
+    return tree
+
+
+@overload(lent)
+def _overload_lent(tree):
+    def compiled(tree):
+        return Tree(
+            tree.joins,
+            tree.last_step,
+            borrowed(tree.inverses),
+            borrowed(tree.nodes),
+            borrowed(tree.joints),
+            borrowed(tree.records),
+            borrowed(tree.loads),
+            borrowed(tree.total),
+            borrowed(tree.scratch),
+            borrowed(tree.world),
+        )
+
+    return compiled
+
+
+@kernel
+def assemble_bodies(zero, structure, work, tree, terminal, assembly):
+    """Pass 2, its second part: the tree up to its root; `assembly` [ASSEMBLY] is written.
+
+    `terminal` [SIZE of the mixed form] stands for what hangs on the last body and was swept; empty for nothing.
+    """
+    tree = lent(tree)
+    count = tree.last_step.shape[0]
+    made = 0
+    for number in range(count):
+        end = tree.joins[number, END] if number + 1 < count else count
+        while made < end:
+            if made + 1 == count and terminal.size > 0:
+                _body_with_terminal(zero, structure, work, tree, made, terminal)
+            else:
+                _body(zero, structure, work, tree, made)
+            made += 1
+        if number + 1 < count:
+            middle = tree.joins[number, MIDDLE]
+            left = item(tree.nodes, tree.joins[number, LEFT], SIZE)
+            right = item(tree.nodes, tree.joins[number, RIGHT], SIZE)
+            record = item(tree.records, middle, RECORD)
+            freed = _freed(structure, tree, middle)
+            release(left, right, item(tree.joints, middle, JOINT), freed, record)
+            assemble(left, right, record, item(tree.nodes, count + number, SIZE))
+    root = 2 * count - 2
+    for i in range(SIZE):
+        assembly[i] = tree.nodes[root * SIZE + i]
+    for i in range(JOINT):
+        assembly[SIZE + i] = tree.joints[i]
+    assembly[SIZE + 6] = _freed(structure, tree, 0)
+
+
+@kernel(inline=True)
+def _first_axis(structure, tree, body):
+    step = tree.last_step[body - 1] + 1 if body > 0 else 0
+    return structure.steps[step, FIRST_U]
+
+
+@kernel(inline=True)
+def _freed(structure, tree, body):
+    """Degrees of freedom of a body's joint."""
+    return structure.steps[tree.last_step[body], LAST_U] - _first_axis(structure, tree, body)
+
+
+@kernel
+def spread_bodies(structure, tree, outer, udot, acceleration):
+    """Pass 3: the tree from its root to its leaves; writes the accelerations [nu] of all bodies' joints.
+
+    `outer` [12] holds A1, acceleration of what the first body hangs on, and f2, load on the last. The first six numbers
+    of `acceleration` are written: those of the last body.
+    """
+    tree = lent(tree)
+    count = tree.last_step.shape[0]
+    loads = tree.loads
+    outer = borrowed(outer)
+    udot = borrowed(udot)
+    for i in range(6):
+        tree.world[FAR + i * ROW + EXTRA] = outer[i]
+        loads[count * 6 + i] = -outer[6 + i]
+    whole = item(tree.nodes, 2 * count - 2, SIZE)
+    record = item(tree.records, 0, RECORD)
+    freed = _freed(structure, tree, 0)
+    joint = item(tree.joints, 0, JOINT)
+    release(tree.world, whole, joint, freed, record)
+    f1 = item(tree.scratch, 6, ROW)
+    f2 = item(tree.scratch, 7, ROW)
+    for i in range(6):
+        f1[i] = 0.0
+        f2[i] = outer[6 + i]
+    axis = _first_axis(structure, tree, 0)
+    spread(tree.world, whole, joint, freed, record, f1, f2, item(loads, 0, 6), udot[axis : axis + freed])
+    for number in range(count - 2, -1, -1):
+        begin, middle, end = tree.joins[number, BEGIN], tree.joins[number, MIDDLE], tree.joins[number, END]
+        left = item(tree.nodes, tree.joins[number, LEFT], SIZE)
+        right = item(tree.nodes, tree.joins[number, RIGHT], SIZE)
+        freed = _freed(structure, tree, middle)
+        axis = _first_axis(structure, tree, middle)
+        for i in range(6):
+            f1[i] = loads[begin * 6 + i]
+            f2[i] = -loads[end * 6 + i]
+        record = item(tree.records, middle, RECORD)
+        joint = item(tree.joints, middle, JOINT)
+        spread(left, right, joint, freed, record, f1, f2, item(loads, middle, 6), udot[axis : axis + freed])
+    far_acceleration(item(tree.nodes, count - 1, SIZE), item(loads, count - 1, 6), outer[6:12], acceleration)
+
+
+@kernel
+def rates_of_bodies(structure, q, u, rates):
+    """Rates of the coordinates of all bodies' joints."""
+    coordinate_rates(0.0, structure, q, u, rates)

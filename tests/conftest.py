@@ -121,7 +121,8 @@ def _use_all_passes() -> None:
 
     for lanes in {1, native_width()}:
         compile_kernels(lanes)
-        compile_coupling("pcg", lanes)
+        for coupling in ("pcg", "dca", "dca-terminal"):
+            compile_coupling(coupling, lanes)
         batch = Batch(system_from("chain:2"), lanes, lanes=lanes)
         batch.accelerations(batch.q, batch.u)
     block = np.zeros(SIZE)

@@ -12,22 +12,16 @@ from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.spatial.assembly import ASSEMBLY, JOINT, RECORD
 from mpimbs.spatial.handles import SIZE
+from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import build
-from mpimbs.sweep.leaves import (
-    SCRATCH,
-    Tree,
-    assemble_bodies,
-    motion_of_bodies,
-    rates_of_bodies,
-    spread_bodies,
-    velocities_of_bodies,
-)
+from mpimbs.sweep.leaves import SCRATCH, Tree
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import BODY, FIXED, TURNING, Structure, workspace
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 from mpimbs.sweep.tiles import boundary_frame
+from mpimbs.sweep.tree_passes import TREE_ITEMS, tree_inward, tree_motion, tree_outward
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -112,6 +106,8 @@ class BodyTree:
 
     Attributes
     ----------
+    leaves : int
+        Number of bodies that are leaves.
     width : int
         Lanes in which the terminal subchain is swept.
     loads : array [1, 12]
@@ -132,28 +128,35 @@ class BodyTree:
         self.width = 1 if self._terminal is None else self._terminal.width
         self.nq, self.nu = system.sizes(first, leaves)
         made = build(system.columns(first, leaves), boundary_frame(system, first))
-        self._structure, self._springs = made.structure, made.springs
         self._steps = len(made.structure.steps)
         wrenches = system.has_wrenches(first, leaves)
-        self._work = workspace(self._steps, self.nu, made.junctions, wrenches=wrenches)
-        count = leaves - first
-        self._tree = Tree(
+        work = workspace(self._steps, self.nu, made.junctions, wrenches=wrenches)
+        self._wrench = work.wrench
+        count = self.leaves = leaves - first
+        tree = Tree(
             halves(count),
             made.body_step,
             inverse_inertias(system, first, made.structure, made.body_step),
-            np.zeros((2 * count - 1) * SIZE),
-            np.zeros(count * JOINT),
-            np.zeros(count * RECORD),
+            aligned_zeros((2 * count - 1) * SIZE),
+            aligned_zeros(count * JOINT),
+            aligned_zeros(count * RECORD),
             np.zeros((count + 1) * 6),
             np.zeros(self.nu),
-            np.zeros(SCRATCH),
-            np.zeros(SIZE),
+            aligned_zeros(SCRATCH),
+            aligned_zeros(SIZE),
         )
         self._turn, self._inner = np.zeros(TURNING), np.zeros(TURNING)
-        self._assembly = np.zeros((1, ASSEMBLY))
-        self._tau = self._none = np.zeros(0)
+        self._assembly = aligned_zeros(ASSEMBLY).reshape(1, ASSEMBLY)
+        self._none = np.zeros(0)
         self.loads = np.zeros((1, 12))
         self._inboard = np.zeros((1, 12))  # acceleration of the last leaf, and no load: A1 and f2 of the terminal part
+        table = Table(TREE_ITEMS)
+        given = {"turn": self._turn, "assembly": self._assembly, "inboard": self._inboard}
+        parts = (made.structure, made.springs, work, tree)
+        for name, values in {**{k: v for part in parts for k, v in part._asdict().items()}, **given}.items():
+            table.add(name, values.ravel())
+        self._table = table  # it keeps the arrays alive whose addresses the compiled passes are given
+        self._passes = table.data
 
     def __len__(self) -> int:
         return 1
@@ -164,41 +167,32 @@ class BodyTree:
     def __getitem__(self, number: int) -> Subchain:
         return (self._whole,)[number]
 
-    @property
-    def leaves(self) -> int:
-        """Number of bodies that are leaves of the tree."""
-        return len(self._tree.last_step)
-
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
-        if self._work.wrench.size:
-            self._work.wrench[:] = wrenches[: 6 * self._steps]
+        if self._wrench.size:
+            self._wrench[:] = wrenches[: 6 * self._steps]
         if self._terminal is not None:
             self._terminal.set_wrenches(wrenches[6 * self._steps :])
 
     def start(self, q: Floats, u: Floats) -> Floats:
         """Write the joint frames; give the boundary turn [TURNING], as `Subchains.start`."""
-        motion_of_bodies(self._structure, self._work, q[: self.nq], u[: self.nu], self._turn)
+        tree_motion(self._passes, q[: self.nq], u[: self.nu])
         if self._terminal is not None:
             self._terminal.start(q[self.nq :], u[self.nu :])
         return self._turn
 
     def inward(self, q: Floats, u: Floats, tau: Floats, turn: Floats) -> Floats:
         """Assemble the bodies [1, ASSEMBLY]; arguments as of `Subchains.inward`."""
-        self._tau = tau
         block = self._none
         if self._terminal is not None:
             join_turn(0.0, turn, self._turn, self._inner)
             block = self._terminal.inward(q[self.nq :], u[self.nu :], tau[self.nu :], self._inner)[0]
-        here = (q[: self.nq], u[: self.nu], tau[: self.nu])
-        velocities_of_bodies(self._structure, self._springs, self._work, self._tree, *here, turn)
-        assemble_bodies(0.0, self._structure, self._work, self._tree, block, self._assembly[0])
+        tree_inward(self._passes, q[: self.nq], u[: self.nu], tau[: self.nu], turn, block)
         return self._assembly
 
     def outward(self, q: Floats, u: Floats, loads: Floats, udot: Floats, rates: Floats) -> None:
         """Find accelerations [nu] and coordinate rates [nq], from A1 and f2 in `loads` [1, 12]."""
         self.loads[:] = loads
-        spread_bodies(self._structure, self._tree, self.loads[0], udot[: self.nu], self._inboard[0])
-        rates_of_bodies(self._structure, q[: self.nq], u[: self.nu], rates[: self.nq])
+        tree_outward(self._passes, q[: self.nq], u[: self.nu], self.loads[0], udot[: self.nu], rates[: self.nq])
         if self._terminal is not None:
             self._terminal.outward(q[self.nq :], u[self.nu :], self._inboard, udot[self.nu :], rates[self.nq :])

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba.extending import overload
-
 from mpimbs.spatial.assembly import (
     AXES,
     CROSS,
@@ -28,12 +26,10 @@ from mpimbs.spatial.axes import add_along
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import INERTIA, item
 from mpimbs.spatial.inertia import add_body
-from mpimbs.spatial.memory import borrowed
 from mpimbs.spatial.rows import ROW, add_row, eight_rows, scale_row, store_symmetric, transposed_rows
 from mpimbs.spatial.six import EXTRA, six_rows, sums, write_six
 from mpimbs.spatial.vectors import add6, load3, load6, load9, motion_inward, store6
-from mpimbs.sweep.forces import joint_forces
-from mpimbs.sweep.motion import chain_frame_change, coordinate_rates, joint_places, relative_turn, velocity_terms
+from mpimbs.sweep.motion import chain_frame_change
 from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
 
 # Columns of the joins.
@@ -43,7 +39,7 @@ SCRATCH = 8 * ROW
 
 
 class Tree(NamedTuple):
-    """The arrays of a tree over m bodies."""
+    """The arrays of a tree over m bodies: without owners (`spatial.memory`), since numba counts what is sliced."""
 
     joins: Any  # [m - 1, 5]: nodes of left and right, first body, first body of the right, body after the last
     last_step: Any  # [m]: the step that carries each body
@@ -173,50 +169,11 @@ def _body_with_terminal(zero, structure, work, tree, body, terminal):
 
 
 @kernel
-def motion_of_bodies(structure, work, q, u, turn):
-    """Pass 1: the joint frames, and the boundary turn of all bodies."""
-    joint_places(0.0, structure, q, work.place)
-    relative_turn(0.0, structure, work, u, turn)
-
-
-@kernel
-def velocities_of_bodies(structure, springs, work, tree, q, u, tau, turn):
-    """Pass 2, its first part: velocity terms and joint forces, given the turn of handle 1."""
-    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
-    joint_forces(0.0, structure, springs, q, u, tau, tree.total)
-
-
-def lent(tree: Tree) -> Tree:
-    """Give the tree once more without the owners of its arrays: numba counts references to what it slices."""
-    return tree
-
-
-@overload(lent)
-def _overload_lent(tree):
-    def compiled(tree):
-        return Tree(
-            tree.joins,
-            tree.last_step,
-            borrowed(tree.inverses),
-            borrowed(tree.nodes),
-            borrowed(tree.joints),
-            borrowed(tree.records),
-            borrowed(tree.loads),
-            borrowed(tree.total),
-            borrowed(tree.scratch),
-            borrowed(tree.world),
-        )
-
-    return compiled
-
-
-@kernel
 def assemble_bodies(zero, structure, work, tree, terminal, assembly):
     """Pass 2, its second part: the tree up to its root; `assembly` [ASSEMBLY] is written.
 
     `terminal` [SIZE of the mixed form] stands for what hangs on the last body and was swept; empty for nothing.
     """
-    tree = lent(tree)
     count = tree.last_step.shape[0]
     made = 0
     for number in range(count):
@@ -262,11 +219,8 @@ def spread_bodies(structure, tree, outer, udot, acceleration):
     `outer` [12] holds A1, acceleration of what the first body hangs on, and f2, load on the last. The first six numbers
     of `acceleration` are written: those of the last body.
     """
-    tree = lent(tree)
     count = tree.last_step.shape[0]
     loads = tree.loads
-    outer = borrowed(outer)
-    udot = borrowed(udot)
     for i in range(6):
         tree.world[FAR + i * ROW + EXTRA] = outer[i]
         loads[count * 6 + i] = -outer[6 + i]
@@ -295,9 +249,3 @@ def spread_bodies(structure, tree, outer, udot, acceleration):
         joint = item(tree.joints, middle, JOINT)
         spread(left, right, joint, freed, record, f1, f2, item(loads, middle, 6), udot[axis : axis + freed])
     far_acceleration(item(tree.nodes, count - 1, SIZE), item(loads, count - 1, 6), outer[6:12], acceleration)
-
-
-@kernel
-def rates_of_bodies(structure, q, u, rates):
-    """Rates of the coordinates of all bodies' joints."""
-    coordinate_rates(0.0, structure, q, u, rates)

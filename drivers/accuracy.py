@@ -1,10 +1,13 @@
-"""Relative error of the accelerations against extended precision, for any systems and numbers of ranks.
+"""Relative error of the accelerations against extended precision: couplings, shapes, lengths, numbers of ranks.
 
-    mpiexec -n 4 python drivers/accuracy.py spatial_chain:16 spatial_chain:1024 --folder results
+    mpiexec -n 16 python drivers/accuracy.py --folder results
+    mpiexec -n 4 python drivers/accuracy.py spatial_chain:16384 --couplings dcae --shapes bent
 
-The reference is the package's serial sweep, uncompiled, in numbers of 40 digits: it shows the rounding of each number
-of ranks, not a mistake in the equations, which the tests look for with other programs. States are moving ones, drawn
-at random.
+The reference is the package's serial sweep, uncompiled, in numbers of 40 digits: it shows the rounding of each
+coupling, not a mistake in the equations, which the tests look for with other programs. Speeds and forces are drawn at
+random; chains are straight, bent at random, or folded like a rule; "resting" ones are folded, at rest, under their
+weight alone. The divide and conquer over single bodies (dca) is known to lose digits in long chains [Critchley 2007,
+p. 4].
 """
 
 from __future__ import annotations
@@ -16,81 +19,113 @@ from typing import Any
 
 import click
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.dynamics import Dynamics
-from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import abort_on_error
+from mpimbs.coupling import COUPLINGS
+from mpimbs.errors import InputError
+from mpimbs.model import system_from
+from mpimbs.parallel.agreement import abort_on_error, together
+from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.study.accuracy import SHAPES, accelerations, relative_error, shaped_state
 from mpimbs.study.extended import ExtendedSweeps
+from mpimbs.study.pictures import new_figure, save
 
-Floats = npt.NDArray[np.float64]
-SYSTEMS = ("spatial_chain:16", "spatial_chain:1024", "spatial_chain:16384")
-
-
-def moving_state(system: System) -> tuple[Floats, Floats, Floats]:
-    """A state in which everything moves: the model's q, bent further by up to 0.3 rad, with random u and tau."""
-    draw = np.random.default_rng(16)
-    columns = system.columns()
-    q = columns.q.copy()
-    single = np.isin(np.arange(system.nq), system.offsets()[0][:-1][np.diff(system.offsets()[0]) == 1])
-    q[single] += draw.uniform(-0.3, 0.3, int(single.sum()))
-    return q, draw.normal(size=system.nu), draw.normal(size=system.nu)
+SYSTEMS = tuple(f"{kind}:{n}" for kind in ("chain", "spatial_chain") for n in (16, 64, 256, 1024, 4096))
 
 
 def main(
-    systems: Sequence[str] = SYSTEMS, folder: Path = Path("results"), comm: MPI.Comm = MPI.COMM_WORLD
+    systems: Sequence[str] = SYSTEMS,
+    folder: Path = Path("results"),
+    couplings: Sequence[str] = tuple(COUPLINGS),
+    shapes: Sequence[str] = SHAPES,
+    comm: MPI.Comm = MPI.COMM_WORLD,
 ) -> list[dict[str, Any]] | None:
-    """Compare each system on 1, 2, 4, ... ranks with extended precision.
+    """Compare each coupling with extended precision, on 1, 2, 4, ... ranks.
 
     Parameters
     ----------
     systems : sequence of str
         As `mpimbs run` takes them.
     folder : Path
-        Where the table goes.
+        Where accuracy.json and accuracy.png go.
+    couplings, shapes : sequence of str
     comm : MPI.Comm
         Its ranks; a case uses the first of them.
 
     Returns
     -------
     list of dict or None
-        system, ranks, error (largest difference over the largest acceleration); on rank 0.
+        system, bodies, shape, coupling, ranks, error (largest difference over the largest acceleration); on rank 0.
+
+    Raises
+    ------
+    InputError
+        On all ranks: an unknown coupling, shape or system.
     """
+    together(comm, lambda: check(couplings))
     counts = [2**k for k in range(comm.size.bit_length()) if 2**k <= comm.size]
     rows = []
     for spec in systems:
-        system = system_from(spec)
-        q, u, tau = moving_state(system)
-        exact = None
-        if comm.rank == 0:
-            exact = np.array([float(x) for x in ExtendedSweeps(system, q, u).accelerations(tau)])
-        for count in counts:
-            part = comm.Split(0 if comm.rank < count else MPI.UNDEFINED)
-            if part != MPI.COMM_NULL:
-                dynamics = Dynamics(system, part)
-                mine = dynamics.gather_u.part
-                udot = dynamics.gather_u(dynamics.accelerations(q[dynamics.gather_q.part], u[mine], tau[mine]))
-                if exact is not None and udot is not None:
-                    error = float(np.abs(udot - exact).max() / np.abs(exact).max())
-                    rows.append({"system": spec, "ranks": count, "error": error})
-                    print(f"{spec:24s} {count:3d} ranks   {error:.1e}", flush=True)
-                dynamics.close()
-                part.Free()
-            comm.Barrier()
+        system = together(comm, lambda spec=spec: system_from(spec))
+        for shape in shapes:
+            state = together(comm, lambda system=system, shape=shape: shaped_state(system, shape))
+            exact = np.zeros(0)
+            with first_ranks(comm, 1) as alone:
+                if alone is not None:
+                    exact = ExtendedSweeps(system, state.q, state.u).accelerations(state.tau).astype(np.float64)
+            for count in (count for count in counts if count <= system.n_bodies):
+                with first_ranks(comm, count) as part:
+                    for coupling in couplings if part is not None else ():
+                        udot = accelerations(system, state, part, coupling)
+                        if comm.rank == 0:
+                            error = relative_error(udot, exact)
+                            case = {"system": spec, "bodies": system.n_bodies, "shape": shape}
+                            rows.append({**case, "coupling": coupling, "ranks": count, "error": error})
+                            print(f"{spec:20s} {shape:9s} {coupling:13s} {count:3d} ranks  {error:.1e}", flush=True)
     if comm.rank > 0:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "accuracy.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    draw(rows, folder / "accuracy.png")
     return rows
+
+
+def check(couplings: Sequence[str]) -> None:
+    """Refuse couplings that there are none of."""
+    for name in couplings:
+        if name not in COUPLINGS:
+            raise InputError(f"unknown coupling '{name}'; choose of: {', '.join(COUPLINGS)}")
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw the largest error over the numbers of ranks against the bodies: a curve for each coupling, kind, shape."""
+    figure, axes = new_figure(
+        "rounding of the accelerations, the worst of all numbers of ranks", "bodies", "relative error"
+    )
+    colours = {name: f"C{k}" for k, name in enumerate(COUPLINGS)}
+    styles = {"straight": ":", "bent": "--", "folded": "-.", "resting": "-"}
+    cases: dict[tuple[str, str, str], dict[int, float]] = {}
+    for row in rows:
+        worst = cases.setdefault((row["coupling"], row["shape"], row["system"].partition(":")[0]), {})
+        worst[row["bodies"]] = max(worst.get(row["bodies"], 1e-17), row["error"])
+    for (coupling, shape, kind), worst in cases.items():
+        marker = "o" if kind.startswith("spatial") else "s"
+        axes.loglog(
+            list(worst), list(worst.values()), styles[shape], color=colours[coupling], marker=marker, ms=4,
+            label=f"{coupling}, {kind}, {shape}",
+        )  # fmt: skip
+    axes.legend(fontsize=6, ncols=2)
+    save(figure, path)
 
 
 @click.command(help=__doc__)
 @click.argument("systems", nargs=-1)
 @click.option("--folder", type=Path, default=Path("results"), show_default=True)
-def _command(systems: tuple[str, ...], folder: Path) -> None:
+@click.option("--couplings", default=",".join(COUPLINGS), show_default=True)
+@click.option("--shapes", default=",".join(SHAPES), show_default=True)
+def _command(systems: tuple[str, ...], folder: Path, couplings: str, shapes: str) -> None:
     with abort_on_error(MPI.COMM_WORLD):
-        main(systems or SYSTEMS, folder)
+        main(systems or SYSTEMS, folder, couplings.split(","), shapes.split(","))
 
 
 if __name__ == "__main__":

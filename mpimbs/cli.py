@@ -192,11 +192,17 @@ def bench(
 
 @cli.command()
 @click.argument("model")
+@click.option(
+    "--accuracy", is_flag=True, help="Measure what the couplings lose to rounding, in three poses, on rank 0."
+)
 @click.pass_obj
-def check(comm: MPI.Comm, model: str) -> None:
-    """Validate MODEL, and say what it is."""
+def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
+    """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
+    from mpimbs.study.accuracy import fitness, notes
+
     system = _read(comm, model)
     together(comm, system.validate)
+    measured = on_root(comm, lambda: fitness(system)) if accuracy else None
     if comm.rank == 0:
         found = system.summary()
         kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
@@ -204,8 +210,58 @@ def check(comm: MPI.Comm, model: str) -> None:
             f"{found.name}: {found.topology} of {found.bodies} bodies, {found.degrees_of_freedom} degrees of freedom"
         )
         click.echo(f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg")
-        for warning in found.warnings:
+        for warning in (*found.warnings, *notes(system)):
             click.echo(f"note: {warning}")
+        for row in measured or ():
+            verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"
+            click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
+
+
+@cli.command()
+@click.argument("model")
+@click.option("-o", "--output", type=Path, required=True, help="Folder for study.json, study.tsv and pictures.")
+@click.option("--couplings", help="Couplings to compare.  [default: all; dca up to 10000 bodies]")
+@click.option("--ranks", help="Numbers of ranks to measure, of those started.  [default: powers of two]")
+@click.option(
+    "--studies", default="strong,weak,size", help="strong: more ranks; weak: more of both; size: more bodies."
+)
+@click.option("--seconds", type=float, default=0.3, help="Wall time for each point, s.")
+@click.option("--collect", type=Path, help="Draw what `bench --json` wrote into this folder; measure nothing.")
+@click.option("--force", is_flag=True, help="Replace a study in the folder.")
+@click.pass_obj
+def study(
+    comm: MPI.Comm,
+    model: str,
+    output: Path,
+    couplings: str | None,
+    ranks: str | None,
+    studies: str,
+    seconds: float,
+    collect: Path | None,
+    force: bool,
+) -> None:
+    """Study the speed of MODEL: against ranks, bodies and couplings."""
+    from mpimbs.study.speedup import Plan, default_couplings, default_ranks
+    from mpimbs.study.study import report
+    from mpimbs.study.study import study as whole
+
+    system = _read(comm, model)
+    together(comm, system.validate)
+    chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
+    counts = default_ranks(comm.size) if ranks is None else _numbers("--ranks", ranks)
+    plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
+    table = whole(system, model, plan, output, comm, force, collected=collect, progress=True)
+    if comm.rank == 0:
+        for line in (*report(table), f"wrote {', '.join(table['files'])}"):
+            click.echo(line)
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers of an option, separated by commas, in order."""
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise InputError(f"{option} {text}: give whole numbers, separated by commas") from None
 
 
 def _read(comm: MPI.Comm, model: str) -> System:

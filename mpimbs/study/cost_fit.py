@@ -1,4 +1,4 @@
-"""Fits of measured iterations and times to the cost model of the constraint-load coupling [Duan & Anderson, eq. 23]."""
+"""Fits of measured iterations and times to cost models: constraint loads [Duan & Anderson, eq. 23], and trees."""
 
 from __future__ import annotations
 
@@ -79,3 +79,37 @@ def fit_cost_model(points: Sequence[Point], gamma: float) -> CostModel:
     rows = [_terms(p.n, p.m, p.subchains, p.ranks, gamma) / p.seconds for p in points]
     coefficients, _ = nnls(np.array(rows), np.ones(len(rows)))
     return CostModel(gamma, *(float(c) for c in coefficients))
+
+
+class TreeModel(NamedTuple):
+    """Seconds of an evaluation by a tree: C0 + C1 n / P + C2 ceil(log2 P), as [Critchley 2007, eq. 43 and 72]."""
+
+    c0: float
+    c1: float
+    c2: float
+
+    def __call__(self, n: int, ranks: int) -> float:
+        """Seconds of an evaluation of n bodies on P ranks."""
+        return float(_tree_terms(n, ranks) @ np.array(self))
+
+    def best_ranks(self, n: int) -> int:
+        """P of least time, of those up to n."""
+        powers = 2 ** np.arange(int(n).bit_length())
+        return int(min((p for p in powers.tolist() if p <= n), key=lambda p: self(n, p)))
+
+
+def _tree_terms(n: int, ranks: int) -> Floats:
+    return np.array([1.0, n / ranks, (ranks - 1).bit_length()])
+
+
+def fit_tree_model(points: Sequence[tuple[int, int, float]]) -> TreeModel:
+    """Fit the coefficients, none below zero, by least squares of the relative errors.
+
+    Parameters
+    ----------
+    points : sequence of (n, ranks, seconds)
+        Of different n, and of one and more ranks: what they don't tell is fitted as zero.
+    """
+    rows = [_tree_terms(n, ranks) / seconds for n, ranks, seconds in points]
+    coefficients, _ = nnls(np.array(rows), np.ones(len(rows)))
+    return TreeModel(*(float(c) for c in coefficients))

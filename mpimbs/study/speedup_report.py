@@ -1,0 +1,125 @@
+"""A study of speed as files: JSON with all that is needed to repeat it, a TSV table, PNG pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpimbs.study.pictures import new_figure, save
+
+Row = dict[str, Any]
+COLUMNS = (
+    *("study", "predicted", "oversubscribed", "cluster", "coupling", "ranks", "n", "dof", "lanes", "cuts"),
+    *("us_min", "us_median", "ns_per_body_min", "speedup", "efficiency", "repetitions"),
+)
+PICTURES = ("strong", "speedup", "weak", "size")
+
+
+def write(folder: Path, table: dict[str, Any]) -> list[Path]:
+    """Write study.json, study.tsv and the pictures for which there are points; give their paths.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if there is none.
+    table : dict
+        With "model", "bodies", "points" and "fits".
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / "study.json", folder / "study.tsv"]
+    _whole(paths[0], json.dumps(table, indent=1) + "\n")
+    lines = ["\t".join(COLUMNS)]
+    lines += ["\t".join(_cell(row.get(name)) for name in COLUMNS) for row in table["points"]]
+    _whole(paths[1], "\n".join(lines) + "\n")
+    draw = {"strong": draw_times, "speedup": draw_speedups, "weak": draw_weak, "size": draw_sizes}
+    for name in PICTURES:
+        rows = [row for row in table["points"] if row["study"] == ("strong" if name == "speedup" else name)]
+        if rows:
+            paths.append(save(draw[name](table, rows), folder / f"study_{name}.png"))
+    return paths
+
+
+def _whole(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _curves(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:
+    """Coupling, kind ("measured", "oversubscribed", "predicted") and rows of each curve."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        kind = "predicted" if row["predicted"] else "oversubscribed" if row["oversubscribed"] else "measured"
+        found.setdefault((row["coupling"], kind), []).append(row)
+    return [(*key, sorted(own, key=lambda row: (row["ranks"], row["n"]))) for key, own in found.items()]
+
+
+_STYLES = {
+    "measured": {"marker": "o", "linestyle": "-"},
+    "oversubscribed": {"marker": "o", "linestyle": "", "markerfacecolor": "none"},
+    "predicted": {"marker": ".", "linestyle": "--"},
+}
+_SAID = {"measured": "", "oversubscribed": ", more ranks than cores", "predicted": ", predicted"}
+
+
+def _draw(axes: Any, rows: Sequence[Row], x: str, y: str, by: str = "") -> None:
+    """Draw a curve for each coupling, kind, and value of `by`."""
+    colours: dict[str, str] = {}
+    for coupling, kind, own in _curves(rows):
+        colour = colours.setdefault(coupling, f"C{len(colours)}")
+        for value in dict.fromkeys(row.get(by) for row in own):
+            chosen = [row for row in own if row.get(by) == value and row.get(y) is not None]
+            label = f"{coupling}{f', {by}: {value}' if by else ''}{_SAID[kind]}"
+            width = 1.0 if not by or value == own[0].get(by) else 2.5
+            style: dict[str, Any] = {**_STYLES[kind], "color": colour, "lw": width, "label": label}
+            axes.plot([row[x] for row in chosen], [row[y] for row in chosen], **style)
+    axes.set_xscale("log", base=2 if x == "ranks" else 10)
+    axes.legend(fontsize="small")
+
+
+def _title(table: dict[str, Any], text: str) -> str:
+    return re.sub(r"\s+", " ", f"{table['model']}: {text}")
+
+
+def draw_times(table: dict[str, Any], rows: Sequence[Row]) -> Any:
+    """Time of an evaluation against the number of ranks, and the fitted cost models."""
+    figure, axes = new_figure(_title(table, "time of an evaluation"), "ranks", "us (minimum)")
+    _draw(axes, rows, "ranks", "us_min")
+    axes.set_yscale("log")
+    return figure
+
+
+def draw_speedups(table: dict[str, Any], rows: Sequence[Row]) -> Any:
+    """Speed-up against the number of ranks, over the fastest coupling on one."""
+    figure, axes = new_figure(_title(table, "speed-up over the fastest on 1 rank"), "ranks", "speed-up")
+    _draw(axes, rows, "ranks", "speedup")
+    ranks = np.unique([row["ranks"] for row in rows])
+    axes.plot(ranks, ranks, "k:", lw=1.0, label="ideal")
+    axes.set_yscale("log", base=2)
+    axes.legend(fontsize="small")
+    return figure
+
+
+def draw_weak(table: dict[str, Any], rows: Sequence[Row]) -> Any:
+    """Time of an evaluation against the number of ranks, with as many bodies on each."""
+    figure, axes = new_figure(_title(table, f"{table['bodies']} bodies a rank"), "ranks", "us (minimum)")
+    _draw(axes, rows, "ranks", "us_min")
+    axes.set_ylim(bottom=0.0)
+    return figure
+
+
+def draw_sizes(table: dict[str, Any], rows: Sequence[Row]) -> Any:
+    """Time per body against the number of bodies, on the fewest and on the most ranks."""
+    figure, axes = new_figure(_title(table, "time per body"), "bodies", "ns per body (minimum)")
+    _draw(axes, rows, "n", "ns_per_body_min", by="ranks")
+    axes.set_yscale("log")
+    return figure

@@ -1,0 +1,155 @@
+"""A whole study of speed: measure or collect, predict, fit, advise, write."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from mpimbs.errors import InputError
+from mpimbs.model import System, system_text
+from mpimbs.parallel.agreement import on_root, together
+from mpimbs.simulation.output import versions
+from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure
+from mpimbs.study.speedup_report import write
+from mpimbs.study.verdict import add_speedups, advice, fits
+
+Row = dict[str, Any]
+RTOL = 1e-8
+_MOST_TEXT = 100_000  # characters of a model that the study keeps
+
+Predictor = Callable[[System, Sequence[str], MPI.Comm], list[Row]]
+
+
+def study(
+    system: System,
+    spec: str,
+    plan: Plan,
+    folder: Path,
+    comm: MPI.Comm,
+    force: bool = False,
+    predictor: Predictor | None = None,
+    collected: Path | None = None,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Measure a plan on the ranks that there are, or collect what was measured, and write what it comes to.
+
+    Parameters
+    ----------
+    system : System
+    spec : str
+        How the user named it.
+    plan : Plan
+    folder : Path
+        Where study.json, study.tsv and pictures go.
+    comm : MPI.Comm
+        All ranks call.
+    force : bool
+        Replace a study that is there.
+    predictor : callable, optional
+        Gives rows for numbers of ranks beyond those measured, on all ranks.
+    collected : Path, optional
+        A folder with measurements of `mpimbs bench --json`: nothing is measured then.
+    progress : bool
+        Tell on standard error, on rank 0, which point comes.
+
+    Returns
+    -------
+    dict
+        What study.json holds; on all ranks.
+
+    Raises
+    ------
+    InputError
+        On all ranks: the plan makes no sense for the system, the study is there already, nothing could be measured.
+    """
+    together(comm, lambda: plan.checked(system))
+    on_root(comm, lambda: _check_folder(folder, force))
+    settings: Row = {**plan._asdict(), "rtol": RTOL, "collected": None if collected is None else str(collected)}
+    if collected is None:
+        rows, notes = measure(system, plan, comm, _teller(comm, progress))
+        if not rows:
+            raise InputError("nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than --ranks"]))
+    else:
+        found = on_root(comm, lambda: _of_one_model(collect(collected), system))
+        rows, notes = comm.bcast(found), []
+    if predictor is not None:
+        rows += predictor(system, plan.couplings, comm)
+    add_speedups(rows)
+    cores = cores_of(comm)
+    best = min((row for row in rows if not row["predicted"]), key=lambda row: row["us_min"])
+    per_second = evaluations_per_second(system, comm, best["coupling"]) if collected is None else None
+    table = {
+        "model": spec,
+        "bodies": system.n_bodies,
+        "command": shlex.join(sys.argv),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "ranks": comm.size,
+        "cores": cores,
+        "versions": versions(),
+        "machine": machine(),
+        "settings": settings,
+        "model_text": system_text(system, functions=True)[:_MOST_TEXT],
+        "points": rows,
+        "fits": fits(rows, system.n_bodies),
+        "evaluations_per_simulated_second": per_second,
+        "notes": notes,
+        "advice": advice(rows, per_second, RTOL),
+    }
+    table["files"] = [str(path) for path in on_root(comm, lambda: write(folder, table)) or ()]
+    return table
+
+
+def _check_folder(folder: Path, force: bool) -> None:
+    if (folder / "study.json").exists() and not force:
+        raise InputError(f"'{folder / 'study.json'}' is there already; choose another folder with -o, or give --force")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"'{folder}' is no folder; choose another place with -o")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"'{folder}' can't be made ({error.strerror}); choose another place with -o") from None
+
+
+def _of_one_model(rows: list[Row], system: System) -> list[Row]:
+    for row in rows:
+        if (row["n"], row["system"]) != (system.n_bodies, system.name):
+            raise InputError(
+                f"'{row['file']}' was measured for '{row['system']}' with {row['n']} bodies, not for '{system.name}' "
+                f"with {system.n_bodies}: collect the measurements of one model"
+            )
+    return rows
+
+
+def _teller(comm: MPI.Comm, progress: bool) -> Callable[[int, int, str], None]:
+    def tell(done: int, of: int, what: str) -> None:
+        if progress and comm.rank == 0:
+            print(f"{done} of {of} done; measuring {what}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def report(table: dict[str, Any]) -> list[str]:
+    """Say what a study found: its points, fits and advice, for a person."""
+    lines = ["study  coupling       ranks    bodies          us  ns/body speed-up   eff."]
+    for row in table["points"]:
+        remark = "  predicted" if row["predicted"] else "  more ranks than cores" if row["oversubscribed"] else ""
+        gain = f"{row['speedup']:9.2f}{row['efficiency']:7.2f}" if "speedup" in row else ""
+        lines.append(
+            f"{row['study']:7s}{row['coupling']:14s}{row['ranks']:6d}{row['n']:10d}{row['us_min']:12.4g}"
+            f"{1e3 * row['us_min'] / row['n']:9.4g}{gain}{remark}"
+        )
+    for coupling, fit in table["fits"].items():
+        numbers = ", ".join(f"{name} {value:.3g}" for name, value in fit["coefficients"].items())
+        least = f"; least time at P = {fit['best_ranks']}" if fit.get("best_ranks") else ""
+        lines.append(
+            f"{coupling}: t = {fit['model']}; {numbers}; within {100 * fit['largest_relative_error']:.0f} % of "
+            f"{fit['points']} measured points{least}"
+        )
+    lines += [f"left out: {note}" for note in table["notes"]]
+    return [*lines, table["advice"]]

@@ -1,0 +1,107 @@
+"""What a study of speed comes to: fits of the cost models, speed-up and efficiency, and one line of advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpimbs.study.cost_fit import Point, fit_cost_model, fit_power_law, fit_tree_model
+
+Row = dict[str, Any]
+
+
+def trusted(rows: Sequence[Row]) -> list[Row]:
+    """Rows whose times say something: measured, and not with more ranks than cores."""
+    return [row for row in rows if not row["predicted"] and not row["oversubscribed"]]
+
+
+def add_speedups(rows: Sequence[Row]) -> None:
+    """Add "speedup" and "efficiency" to the rows of the study "strong": against the fastest coupling on one rank."""
+    alone = [row["us_min"] for row in rows if row["study"] == "strong" and row["ranks"] == 1]
+    for row in rows:
+        if row["study"] == "strong" and alone:
+            row["speedup"] = min(alone) / row["us_min"]
+            row["efficiency"] = row["speedup"] / row["ranks"]
+
+
+def fits(rows: Sequence[Row], n: int) -> dict[str, Row]:
+    """Fit a cost model to the trusted rows of each coupling.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        With coupling, ranks, n, dof, us_min; for constraint loads cuts and solutions too.
+    n : int
+        Bodies for which the number of ranks of least time is given.
+
+    Returns
+    -------
+    dict of dict
+        By coupling: model, coefficients (s), largest_relative_error, points, and for trees best_ranks: None where
+        only one number of ranks was measured, since the cost of a level is not known then.
+    """
+    found = {}
+    good = trusted(rows)
+    for coupling in dict.fromkeys(row["coupling"] for row in good):
+        own = [row for row in good if row["coupling"] == coupling]
+        found[coupling] = _fit_loads(own) if any("solutions" in row for row in own) else _fit_tree(own, n)
+        found[coupling]["points"] = len(own)
+    return found
+
+
+def _fit_tree(rows: Sequence[Row], n: int) -> Row:
+    model = fit_tree_model([(row["n"], row["ranks"], 1e-6 * row["us_min"]) for row in rows])
+    return {
+        "model": "C0 + C1 n / P + C2 ceil(log2 P)",
+        "coefficients": model._asdict(),
+        "largest_relative_error": max(abs(1e6 * model(r["n"], r["ranks"]) / r["us_min"] - 1.0) for r in rows),
+        "best_ranks": model.best_ranks(n) if len({row["ranks"] for row in rows}) > 1 else None,
+    }
+
+
+def _fit_loads(rows: Sequence[Row]) -> Row:
+    """Equation 23; one subchain alone has no loads to solve for."""
+    loads = [row.get("solutions", {}) for row in rows]
+    iterating = [(s["unknowns"], s["iterations"]) for s in loads if s.get("unknowns") and s.get("iterations")]
+    gamma = fit_power_law(*zip(*iterating, strict=True)).exponent if len({m for m, _ in iterating}) > 1 else 0.0
+    points = [
+        Point(row["dof"], s.get("unknowns", 0), row["cuts"] + 1, row["ranks"], 1e-6 * row["us_min"])
+        for row, s in zip(rows, loads, strict=True)
+    ]
+    model = fit_cost_model(points, gamma)
+    return {
+        "model": "C1 n / R + C2 n m / (N R) + m^gamma (C3 N / R + C4 log2 R)",
+        "coefficients": model._asdict(),
+        "largest_relative_error": max(abs(model(*point[:4]) / point.seconds - 1.0) for point in points),
+    }
+
+
+def advice(rows: Sequence[Row], per_second: float | None, rtol: float) -> str:
+    """Say in one line which coupling on how many ranks, and how long a simulated second takes then.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Those of the study "strong", measured and predicted.
+    per_second : float, optional
+        Evaluations per simulated second at the tolerance `rtol`.
+    """
+    strong = [row for row in rows if row["study"] == "strong"]
+    best = min(trusted(strong), key=lambda row: row["us_min"], default=None)
+    if best is None:
+        return "no advice: nothing was measured within the cores"
+    line = f"choose --coupling {best['coupling']} on {best['ranks']} rank(s): {best['us_min']:.4g} us an evaluation"
+    line += _per_simulated_second(best, per_second)
+    if per_second is not None:
+        line += f" (rtol {rtol:g}, {per_second:.4g} evaluations)"
+    predicted = min((row for row in strong if row["predicted"]), key=lambda row: row["us_min"], default=None)
+    if predicted is not None and predicted["us_min"] < best["us_min"]:
+        line += (
+            f"; predicted for the cluster '{predicted['cluster']}': {predicted['coupling']} on {predicted['ranks']} "
+            f"ranks, {predicted['us_min']:.4g} us{_per_simulated_second(predicted, per_second)}"
+        )
+    return line
+
+
+def _per_simulated_second(row: Row, per_second: float | None) -> str:
+    return "" if per_second is None else f", {1e-6 * row['us_min'] * per_second:.3g} s per simulated second"

@@ -114,7 +114,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
             list(worst), list(worst.values()), styles[shape], color=colours[coupling], marker=marker, ms=4,
             label=f"{coupling}, {kind}, {shape}",
         )  # fmt: skip
-    axes.legend(fontsize=6, ncols=2)
+    figure.legend(loc="outside right upper", fontsize=6)
     save(figure, path)
 
 

@@ -60,6 +60,8 @@ def _coupling_options(command: Callable[..., None]) -> Callable[..., None]:
             with first_ranks(comm, count) as part:
                 if part is None:
                     return
+                if settings["coupling"] == "auto":
+                    settings["coupling"] = _chosen(part, cuts, solver, **settings)
                 command(part, cuts=cuts, solver=solver, **settings)
                 if part.size < comm.size and part.rank == 0:
                     idle = f"{comm.size - part.size} of {comm.size} ranks had nothing to do"
@@ -72,6 +74,28 @@ def _coupling_options(command: Callable[..., None]) -> Callable[..., None]:
     return coupled
 
 
+def _chosen(
+    comm: MPI.Comm,
+    cuts: int | None,
+    solver: LoadSolver | None,
+    *,
+    model: str,
+    tip_ratio: float | None,
+    lanes: int | None,
+    overlap: bool,
+    **others: Any,
+) -> str:
+    """Name of the coupling that is the best for a model on these ranks; rank 0 says why."""
+    from mpimbs.study.choice import choose_coupling
+
+    if solver is not None:
+        raise InputError("options of pcg's solver choose nothing: leave them out, or choose --coupling pcg")
+    found = choose_coupling(_read(comm, model), comm, tip_ratio, lanes, cuts, overlap)
+    if comm.rank == 0:
+        click.echo(f"--coupling auto: {found.coupling}: {found.why}", err=True)
+    return found.coupling
+
+
 _COUPLING_OPTIONS = (
     click.option("--load-rtol", type=float, help="pcg: tolerance of the constraint loads."),
     click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}."),
@@ -82,7 +106,7 @@ _COUPLING_OPTIONS = (
     click.option(
         "--lanes", type=int, help="Pieces of a subchain swept side by side: 1, 2, 4 or 8.  [default: the faster]"
     ),
-    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(COUPLINGS)}."),
+    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(COUPLINGS)}, auto."),
 )
 
 

@@ -19,10 +19,11 @@ Floats = npt.NDArray[np.float64]
 
 SHAPES = ("straight", "bent", "folded", "resting")
 FOLD = np.pi - 0.02  # rad: every joint, to either side in turn; the links lie beside each other
-LONG = 1000  # bodies from which on the DCA is known to lose digits
+ASSEMBLED = ("dca", "dca-terminal")  # what joins single bodies in the acceleration form ...
+LONG = 1000  # ... which is known to lose digits in chains of more bodies than these
 UNFIT = 1e-10  # relative error of which a user should hear: a hundredth of the default tolerance of a run
 
-_MEASURED = "folded spatial chains at rest: 9e-11 of the largest acceleration at 1024 bodies, 1e-9 at 4096"
+_MEASURED = "spatial chains folded at rest, of the largest acceleration: 9e-11 at 1024 bodies, 1e-9 at 4096"
 
 
 class State(NamedTuple):
@@ -135,7 +136,7 @@ def notes(system: System) -> list[str]:
         found.append("a tree: --coupling dcae on 1 rank solves it; the others and more ranks solve chains")
     elif system.n_bodies > LONG:
         found.append(
-            f"{system.n_bodies} bodies: --coupling dca loses digits in chains of more than {LONG} ({_MEASURED}); "
-            "the others don't; --accuracy measures it here"
+            f"{system.n_bodies} bodies: --coupling dca, and dca-terminal on several ranks, lose digits in chains of "
+            f"more than {LONG} ({_MEASURED}); dcae and pcg don't; --accuracy measures it here"
         )
     return found

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import ScalarFormatter
 
 from mpimbs.study.pictures import new_figure, save
 
@@ -83,6 +84,8 @@ def _draw(axes: Any, rows: Sequence[Row], x: str, y: str, by: str = "") -> None:
             style: dict[str, Any] = {**_STYLES[kind], "color": colour, "lw": width, "label": label}
             axes.plot([row[x] for row in chosen], [row[y] for row in chosen], **style)
     axes.set_xscale("log", base=2 if x == "ranks" else 10)
+    if x == "ranks":
+        axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.legend(fontsize="small")
 
 

@@ -1,5 +1,5 @@
 # make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
-# make test   set up, run all tests at 1, 2, 3 and 4 ranks
+# make test   set up, run all tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
 # make lint   ruff and mypy
 # make clean  remove what was made here (the set-up too)
 
@@ -27,6 +27,7 @@ run: setup
 	mpiexec -n $(RANKS) $(BIN)/python drivers/sixteen_body_chain.py --folder results
 
 test: setup
+	@bash .ci/slurm
 	@set -e; for ranks in $(TEST_RANKS); do \
 	  echo "== tests at $$ranks rank(s)"; \
 	  OMPI_MCA_mpi_yield_when_idle=1 timeout -k 10 900 mpiexec -n $$ranks $(PYTEST) $(ARGS); \

@@ -26,6 +26,7 @@ from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import GENERATORS, System, system_from
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.launcher import refuse_singletons
 
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
@@ -315,6 +316,7 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
 def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     """Exit code and message."""
     try:
+        refuse_singletons(MPI.COMM_WORLD)
         printed = contextlib.nullcontext() if comm.rank == 0 else contextlib.redirect_stdout(io.StringIO())
         with printed:  # only rank 0 shows help and version
             cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)

@@ -1,0 +1,1 @@
+"""Jobs under a private SLURM on this machine."""

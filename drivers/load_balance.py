@@ -118,7 +118,8 @@ def main(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "load_balance.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     report(table)
-    draw_balance(table, chains[-1].n_bodies, folder)
+    if balance:
+        draw_balance(table, chains[-1].n_bodies, folder)
     draw_timings(table, folder)
     return table
 

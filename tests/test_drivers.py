@@ -126,3 +126,42 @@ def test_constraint_loads(comm: MPI.Comm, tmp_path: Path, capsys: pytest.Capture
     assert {file.stem for file in folder.glob("*.png")} == pictures
     for name in pictures:
         assert image.imread(folder / f"{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
+
+
+def test_accuracy(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = comm.bcast(tmp_path) / "results"
+    couplings, shapes = ("dcae", "dca"), ("bent", "resting")
+    rows = driver("accuracy").main(["spatial_chain:16"], folder, couplings, shapes, comm)
+    out, _ = capsys.readouterr()
+    if comm.rank > 0:
+        assert rows is None and out == ""
+    else:
+        counts = [count for count in (1, 2, 4) if count <= comm.size]
+        cases = [(row["shape"], row["ranks"], row["coupling"]) for row in rows]
+        assert cases == [(shape, count, coupling) for shape in shapes for count in counts for coupling in couplings]
+        assert all(0 < row["error"] < 1e-12 for row in rows) and out.count("spatial_chain:16") == len(rows)
+        assert json.loads((folder / "accuracy.json").read_text()) == rows
+        assert image.imread(folder / "accuracy.png")[..., :3].std() > 0.02, "the picture is blank"
+    with pytest.raises(InputError, match="unknown coupling 'aba'"):
+        driver("accuracy").main(["chain:4"], folder, ["aba"], shapes, comm)
+
+
+def test_load_balance(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = comm.bcast(tmp_path) / "results"
+    balance = driver("load_balance")
+    balance.SOLVES = 3  # type: ignore[attr-defined]
+    table = balance.main(folder, (16, 64), (0.4, 0.6), "spatial_chain", 0.0, comm)
+    out, _ = capsys.readouterr()
+    if comm.rank > 0:
+        assert table is None and out == ""
+    else:
+        counts = [count for count in (1, 2, 3, 4) if count in (1, 2, 4)[: comm.size.bit_length()] or count == comm.size]
+        assert len(table["timings"]) == len(counts) * 2 * 4 and all(row["ms"] > 0 for row in table["timings"])
+        assert len(table["optima"]) == 3 * (len(counts) - 1)
+        for row in table["balance"]:
+            assert min(abs(row["share"] - share) for share in (0.4, 0.6)) < 0.1, row
+        assert json.loads((folder / "load_balance.json").read_text()) == table
+        assert image.imread(folder / "load_balance_figure8.png")[..., :3].std() > 0.02, "the picture is blank"
+        assert out.count("default") == 1 + len(table["optima"])
+    with pytest.raises(InputError, match="between 0 and 1"):
+        balance.main(folder, (16,), (1.0,), comm=comm)

@@ -1,0 +1,166 @@
+"""Studies of speed: what is measured, what is fitted and advised, which files are written; the choice of a coupling."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib import image
+from mpi4py import MPI
+
+from mpimbs.errors import InputError
+from mpimbs.model import Joint, System, read_system, system_from, write_system
+from mpimbs.study.choice import choose_coupling
+from mpimbs.study.cost_fit import TreeModel, fit_tree_model
+from mpimbs.study.scaled import scaled
+from mpimbs.study.speedup import Plan, cores_of, default_couplings, default_ranks
+from mpimbs.study.study import report, study
+from mpimbs.study.verdict import add_speedups, advice, fits
+
+
+def crane() -> System:
+    """A body of its own, then links of two kinds."""
+    system = System("crane", gravity=(0, 0, -9.81))
+    hinge = Joint(type="revolute", axis=(0, 0, 1))
+    system.add(name="boom", parent="world", mass=10, inertia=(1, 2, 2, 0, 0, 0), joint=hinge)
+    ball = Joint(type="spherical", position=(0, 0, -1))
+    links = [
+        boom.model_copy(update={"name": name, "parent": None, "joint": joint})
+        for boom in system.bodies()
+        for name, joint in (("link", ball), ("pin", hinge))
+    ]
+    system.repeat(5, *links)
+    return system
+
+
+@pytest.mark.parametrize(("bodies", "made"), [(11, 11), (31, 31), (4, 5), (1, 3)])
+def test_a_chain_of_another_length(bodies: int, made: int) -> None:
+    """The repetition comes more or less often, with the same joints; what is beside it stays. Files work too."""
+    system = crane()
+    other = scaled(system, bodies)
+    assert other.n_bodies == made and other.is_chain
+    types = system.joint_patterns(0, 3)
+    assert list(other.joint_patterns(0, made)) == [types[0], *np.tile(types[1:], made // 2)]
+    other.validate()
+
+
+def test_a_chain_of_another_length_from_a_file(tmp_path: Path) -> None:
+    write_system(crane(), tmp_path / "crane.toml")
+    assert scaled(read_system(tmp_path / "crane.toml"), 21).n_bodies == 21
+    assert abs(scaled(system_from("spatial_chain:7"), 40).n_bodies - 40) <= 1, "its bodies come in pairs"
+
+
+def test_what_has_no_other_length() -> None:
+    for spec in ("figure", "tree:2:2"):
+        with pytest.raises(InputError, match="no other lengths"):
+            scaled(system_from(spec), 10)
+
+
+def test_points_of_a_plan() -> None:
+    system = system_from("chain:16")
+    points = list(Plan(("dcae",), (1, 2, 4)).points(system, cores=2))
+    assert [p[2:] for p in points if p[0] == "strong"] == [(1, 16), (2, 16), (4, 16)]
+    assert [p[2:] for p in points if p[0] == "weak"] == [(1, 16), (2, 32)], "within the cores"
+    sizes = [p[2:] for p in points if p[0] == "size"]
+    assert sizes == [(p, n) for p in (1, 2) for n in (2, 4, 8, 16, 32, 64)]
+    assert default_ranks(6) == (1, 2, 4, 6)
+    assert default_couplings(system_from("figure")) == ("dcae",) and "dca" not in default_couplings(
+        system_from("chain:20000")
+    )
+    for plan, message in (
+        (Plan(("dcea",), (1,)), "unknown coupling 'dcea'"),
+        (Plan(("dcae",), (0, 1)), "ranks from 1 on"),
+        (Plan(("dcae",), (1,), ("long",)), "unknown study 'long'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            plan.checked(system)
+
+
+def test_a_tree_model_is_found() -> None:
+    model = TreeModel(1e-6, 2e-8, 3e-6)
+    found = fit_tree_model([(n, p, model(n, p)) for n in (100, 1000) for p in (1, 2, 3)])
+    np.testing.assert_allclose(found, model, rtol=1e-9)
+    assert model(1000, 3) == pytest.approx(1e-6 + 2e-8 * 1000 / 3 + 2 * 3e-6)
+    times = {p: model(1024, p) for p in (1, 2, 4, 8, 16)}
+    assert model.best_ranks(1024) == min(times, key=lambda p: times[p]) == 4
+
+
+def row(coupling: str, ranks: int, us: float, **changes: Any) -> dict[str, Any]:
+    given = {"study": "strong", "predicted": False, "oversubscribed": False, "n": 100, "dof": 100, "cuts": ranks - 1}
+    return {**given, "coupling": coupling, "ranks": ranks, "us_min": us, **changes}
+
+
+def test_verdict() -> None:
+    """Oversubscribed and predicted times are neither fitted nor advised; predicted ones are said beside."""
+    rows = [row("dcae", 1, 10.0), row("dcae", 2, 6.0), row("dcae", 4, 1.0, oversubscribed=True), row("pcg", 2, 8.0)]
+    rows.append(row("dcae", 64, 2.0, predicted=True, cluster="big"))
+    add_speedups(rows)
+    assert [r["speedup"] for r in rows] == pytest.approx([1, 10 / 6, 10, 10 / 8, 5])
+    assert rows[1]["efficiency"] == pytest.approx(10 / 12)
+    found = fits(rows, 100)
+    assert found["dcae"]["points"] == 2 and found["dcae"]["largest_relative_error"] < 1e-9
+    assert found["dcae"]["best_ranks"] and found["pcg"]["best_ranks"] is None, "pcg has one number of ranks"
+    line = advice(rows, 1000.0, 1e-8)
+    assert line.startswith("choose --coupling dcae on 2 rank(s): 6 us an evaluation, 0.006 s per simulated second")
+    assert "predicted for the cluster 'big': dcae on 64 ranks, 2 us, 0.002 s" in line
+    assert "no advice" in advice([row("dcae", 4, 1.0, oversubscribed=True)], None, 1e-8)
+
+
+def test_a_study(comm: MPI.Comm, tmp_path: Path) -> None:
+    """Every point that there are ranks for is measured once, written and drawn; a study is not overwritten."""
+    folder = comm.bcast(tmp_path) / "study"
+    system = system_from("chain:8")
+    plan = Plan(("dcae", "dca"), (1, 2, 64), seconds=0.0)
+    table = study(system, "chain:8", plan, folder, comm)
+    ranks = [1, 2][: comm.size]
+    strong = [r for r in table["points"] if r["study"] == "strong"]
+    assert [(r["coupling"], r["ranks"]) for r in strong] == [(c, p) for c in ("dcae", "dca") for p in ranks]
+    assert {r["n"] for r in table["points"] if r["study"] == "weak"} == {8 * p for p in ranks if p <= cores_of(comm)}
+    assert all(r["oversubscribed"] == (r["ranks"] > cores_of(comm)) and not r["predicted"] for r in table["points"])
+    assert table["evaluations_per_simulated_second"] > 10 and set(table["fits"]) == {"dcae", "dca"}
+    assert {"versions", "machine", "settings", "command", "date", "model_text"} <= table.keys()
+    if comm.rank == 0:
+        assert json.loads((folder / "study.json").read_text())["points"] == table["points"]
+        lines = (folder / "study.tsv").read_text().splitlines()
+        assert len(lines) == 1 + len(table["points"]) and len({line.count("\t") for line in lines}) == 1
+        for name in ("strong", "speedup", "weak", "size"):
+            assert image.imread(folder / f"study_{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
+        assert report(table)[-1] == table["advice"] and "choose --coupling" in table["advice"]
+    with pytest.raises(InputError, match="is there already"):
+        study(system, "chain:8", plan, folder, comm)
+
+
+def test_a_collected_study(comm: MPI.Comm, tmp_path: Path) -> None:
+    """Measurements of jobs on a cluster; those of another model are refused, as are folders without any."""
+    folder = comm.bcast(tmp_path)
+    system = system_from("chain:8")
+    one = {"system": system.name, "coupling": "dcae", "n": 8, "dof": 8, "cuts": 0, "lanes": 1, "us_median": 9.0}
+    if comm.rank == 0:
+        for ranks, us in ((1, 8.0), (16, 2.0)):
+            (folder / f"dcae-{ranks}.json").write_text(json.dumps({**one, "ranks": ranks, "us_min": us}))
+        (folder / "notes.json").write_text('["not a measurement"]')
+    comm.Barrier()
+    plan = Plan(("dcae",), (1,), ("strong",))
+    table = study(system, "chain:8", plan, folder / "out", comm, collected=folder)
+    assert [(r["ranks"], r["speedup"]) for r in table["points"]] == [(1, 1.0), (16, 4.0)]
+    assert "on 16 rank(s): 2 us" in table["advice"]
+    with pytest.raises(InputError, match=r"dcae-1\.json' was measured for 'chain of 8"):
+        study(system_from("chain:9"), "chain:9", plan, folder / "other", comm, collected=folder)
+    with pytest.raises(InputError, match="no measurement in"):
+        study(system, "chain:8", plan, folder / "third", comm, collected=folder / "out")
+
+
+def test_the_choice_of_a_coupling(comm: MPI.Comm) -> None:
+    """One of those that solve the system, the same on all ranks, and the times of all; long chains aren't assembled."""
+    found = choose_coupling(system_from("chain:12"), comm)
+    assert comm.allgather(found) == [found] * comm.size
+    if comm.size == 1:
+        assert found.coupling == "dcae" and "nothing to join" in found.why
+        assert choose_coupling(system_from("chain:12"), comm, cuts=3).coupling in ("dcae", "pcg")
+    else:
+        others = {"dcae", "pcg", "dca", "dca-terminal"} - {found.coupling}
+        assert all(name in found.why for name in others) and "measured" in found.why
+        assert "dca loses digits" in choose_coupling(system_from("chain:1100"), comm).why
+        with pytest.raises(InputError, match="is a tree"):
+            choose_coupling(system_from("figure"), comm)

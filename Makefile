@@ -28,6 +28,7 @@ run: setup
 
 test: setup
 	@bash .ci/slurm
+	@bash .ci/simgrid
 	@set -e; for ranks in $(TEST_RANKS); do \
 	  echo "== tests at $$ranks rank(s)"; \
 	  OMPI_MCA_mpi_yield_when_idle=1 timeout -k 10 900 mpiexec -n $$ranks $(PYTEST) $(ARGS); \

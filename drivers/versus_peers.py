@@ -11,7 +11,6 @@ asked for larger ones, and the picture says why it stops.
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Sequence
 from importlib import metadata
@@ -24,6 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from mpimbs.model import system_from
+from mpimbs.study.host import host
 from mpimbs.study.peer import free_memory
 from mpimbs.study.peers import AGREEMENT, OURS, PEERS
 from mpimbs.study.peers_apart import compare_apart
@@ -97,15 +97,9 @@ def main(
 
 def machine() -> dict[str, Any]:
     """Say what the figures were measured on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        cpu = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        cpu = platform.processor() or platform.machine()
     versions = {name: metadata.version(name) for name in ("numpy", "numba")}
     return {
-        "cpu": cpu, "cores": os.cpu_count(), "free_memory": free_memory(), "system": platform.platform(),
-        "python": platform.python_version(), **versions,
+        **host(), "free_memory": free_memory(), "python": platform.python_version(), **versions,
     }  # fmt: skip
 
 

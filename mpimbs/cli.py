@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | acceleration | bench | check`, alone or under mpiexec.
+"""The command line: `mpimbs run | acceleration | bench | check | predict`, alone or under mpiexec.
 
 Exit codes: 0 done; 2 bad input, one message and no traceback; 1 anything else.
 """
@@ -251,6 +251,8 @@ def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
     "--studies", default="strong,weak,size", help="strong: more ranks; weak: more of both; size: more bodies."
 )
 @click.option("--seconds", type=float, default=0.3, help="Wall time for each point, s.")
+@click.option("--predict", "predicted", help="Numbers of ranks to predict too, such as 16,64,256,1024.")
+@click.option("--cluster", default="infiniband", help="For what cluster, as for `mpimbs predict`.")
 @click.option("--collect", type=Path, help="Draw what `bench --json` wrote into this folder; measure nothing.")
 @click.option("--force", is_flag=True, help="Replace a study in the folder.")
 @click.pass_obj
@@ -262,31 +264,101 @@ def study(
     ranks: str | None,
     studies: str,
     seconds: float,
+    predicted: str | None,
+    cluster: str,
     collect: Path | None,
     force: bool,
 ) -> None:
     """Study the speed of MODEL: against ranks, bodies and couplings."""
     from mpimbs.study.speedup import Plan, default_couplings, default_ranks
-    from mpimbs.study.study import report
+    from mpimbs.study.study import predictor, report
     from mpimbs.study.study import study as whole
 
     system = _read(comm, model)
     together(comm, system.validate)
     chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
-    counts = default_ranks(comm.size) if ranks is None else _numbers("--ranks", ranks)
+    counts = default_ranks(comm.size) if ranks is None else tuple(_numbers(ranks, "--ranks"))
     plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
-    table = whole(system, model, plan, output, comm, force, collected=collect, progress=True)
+    beyond = None if predicted is None else predictor(_numbers(predicted, "--predict"), cluster, comm)
+    table = whole(system, model, plan, output, comm, force, beyond, collect, progress=True)
     if comm.rank == 0:
         for line in (*report(table), f"wrote {', '.join(table['files'])}"):
             click.echo(line)
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    """Whole numbers of an option, separated by commas, in order."""
+@cli.command()
+@click.argument("model")
+@click.option(
+    "--coupling", "couplings", multiple=True, default=("dcae",), help=f"{', '.join(COUPLINGS)}; may be repeated."
+)
+@click.option("--ranks", help="Numbers of ranks, with commas.  [default: powers of two to 4096]")
+@click.option(
+    "--cluster", default="infiniband", help="infiniband, ethernet, a TOML file, or here: measured on 2 ranks."
+)
+@click.option("--method", default="loggp", help="loggp, or simgrid where it is installed.")
+@click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}.")
+@click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}.")
+@click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
+@click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
+@click.pass_obj
+def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
+    """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
+    from mpimbs.study.cluster import cluster_named
+
+    system = _read(comm, model)
+    together(comm, system.validate)
+    counts = together(comm, lambda: None if ranks is None else _numbers(ranks, "--ranks"))
+    described = cluster_named(cluster, comm)
+
+    def work() -> None:
+        with first_ranks(comm, 1) as part:
+            if part is not None:
+                _predict(system, counts, described, as_json, **settings)
+
+    together(comm, work)
+
+
+def _predict(
+    system: System,
+    ranks: list[int] | None,
+    cluster: Any,
+    as_json: bool,
+    couplings: tuple[str, ...],
+    method: str,
+    seconds: float,
+    preconditioner: str | None,
+    estimate: str | None,
+    output: Path | None,
+) -> None:
+    """Predict, on one process, and say what was found."""
+    from mpimbs.study import predict as study
+    from mpimbs.study.calibration import Calibration
+
+    given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    solver = LoadSolver(**chosen) if chosen else None
+    calibration = Calibration(system, seconds)
+    counts = study.default_ranks(system) if ranks is None else ranks
+    rows = []
+    for name in dict.fromkeys(couplings):
+        its_own = solver if name == "pcg" or len(couplings) == 1 else None
+        rows += study.predict(system, counts, cluster, name, method, its_own, calibration)
+    found = study.figures(rows, cluster, calibration, solver)
+    files = [] if output is None else study.write(found, output)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for line in (*study.report(found), *(f"wrote {file}" for file in files)):
+        click.echo(line)
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    """Read whole numbers with commas between them."""
     try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
+        return [int(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{option} {text}: give whole numbers, separated by commas") from None
+        raise InputError(f"{option} '{text}': give whole numbers with commas between them, such as 1,16,256") from None
 
 
 def _read(comm: MPI.Comm, model: str) -> System:

@@ -96,8 +96,8 @@ class Dynamics:
 
         def prepare() -> tuple[Strategy, Division, Any]:
             strategy = coupling_named(coupling, solver)
-            division = strategy.divide(system, given.size, cuts, tip_ratio, lanes)
-            return strategy, division, strategy.own(system, division, given.rank)
+            division, number = self._part(strategy, system, given, cuts, tip_ratio, lanes)
+            return strategy, division, strategy.own(system, division, number)
 
         strategy, self.division, self.subchains = together(given, prepare)
         self.system = system
@@ -131,6 +131,10 @@ class Dynamics:
         self._plan = self._table.data
         self._in_phases = self._external.any or self.coupling.plan is None
         self._evaluate = EVALUATE[self.subchains.width]
+
+    def _part(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+        """Divide the system among the ranks; and say whose part of it is evaluated here."""
+        return strategy.divide(system, comm.size, *settings), comm.rank
 
     def derivative(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None

@@ -176,7 +176,7 @@ def test_a_bad_model(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, 
 
 
 BAD_FILES: dict[str, tuple[str | bytes | None, tuple[str, ...]]] = {
-    "folder": (None, ("@/bad.toml: is a folder; name the model file in it",)),
+    "folder": (None, ("@/bad.toml: is a folder; name the file in it",)),
     "latin-1": ("name = 'Gr\u00f6\u00dfe'".encode("latin-1"), ("@/bad.toml: is not UTF-8 text (byte 10); save",)),
     "binary": (b"\x89HDF\r\n\x1a\n\x00\xff", ("@/bad.toml: is not UTF-8 text (byte 0)",)),
 }
@@ -393,7 +393,7 @@ def test_an_error_that_one_rank_alone_sees(
 
 
 @pytest.mark.parametrize(
-    "command", ["--help", "-h", "", "run --help", "acceleration -h", "bench --help", "check --help"]
+    "command", ["--help", "-h", "", "run --help", "acceleration -h", "bench --help", "check --help", "predict -h"]
 )
 def test_help(comm: MPI.Comm, call: Callable[[str], Call], command: str) -> None:
     found = call(command)

@@ -165,3 +165,27 @@ def test_load_balance(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixt
         assert out.count("default") == 1 + len(table["optima"])
     with pytest.raises(InputError, match="between 0 and 1"):
         balance.main(folder, (16,), (1.0,), comm=comm)
+
+
+def test_the_check_of_predictions(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On two ranks; what is measured and what is predicted are of the same order, whatever else runs beside."""
+    check = driver("prediction_check").main
+    if comm.size == 1:
+        with pytest.raises(InputError, match="start with mpiexec -n 2"):
+            check(comm=comm)
+        return
+    if comm.size > 2:
+        pytest.skip("the messages between more ranks than cores say nothing")
+    folder = comm.bcast(tmp_path) / "results"
+    result = check(("spatial_chain:512",), ("dcae", "pcg"), folder, 1, 0.02, 0.02, comm=comm)
+    out, _ = capsys.readouterr()
+    if comm.rank > 0:
+        assert result is None and out == ""
+        return
+    assert json.loads((folder / "prediction_check.json").read_text()) == result
+    assert [(row["coupling"], row["ranks"]) for row in result["rows"]] == [
+        (coupling, ranks) for coupling in ("dcae", "pcg") for ranks in (1, 2)
+    ]
+    assert all(row["measured_us"] > 1 and row["predicted_us"] > 1 for row in result["rows"])
+    assert all(-0.8 < row["error"] < 4 for row in result["rows"] if row["ranks"] == 1), result["rows"]
+    assert out.count(" %") == 4

@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
 from mpimbs.model import read_system
+from mpimbs.study.cluster import read_cluster
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -24,6 +25,12 @@ def test_the_model_file_is_valid(tmp_path: Path) -> None:
     (tmp_path / "model.toml").write_text(block("Model file"), encoding="utf-8")
     system = read_system(tmp_path / "model.toml")
     assert (system.n_bodies, system.nu, system.name) == (101, 306, "a tethered platform")
+
+
+def test_the_cluster_file_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(block("Prediction"), encoding="utf-8")
+    cluster = read_cluster(tmp_path / "mine.toml")
+    assert (cluster.name, cluster.ranks_per_node, cluster.between_nodes.bandwidth) == ("mine", 64, 25e9)
 
 
 def test_the_python_example_runs(comm: MPI.Comm, tmp_path_factory, monkeypatch) -> None:

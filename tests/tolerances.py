@@ -88,3 +88,9 @@ TOLERANCE |= {
     "reduction": (2.0**-80, "pi/2 to 2^-108, at most 2^26 of it, and roundings of numbers below 2^-27"),
     "angle": (5e-16, "roundings of a sum, a quotient and the result; the quotient's counts twice near pi/8"),
 }
+
+# Predictions.
+TOLERANCE |= {
+    "network": (0.02, "two models of the same network, but not of headers, which are nanoseconds a message"),
+    "uneven network": (0.04, "where a port is not full, SimGrid gives what is left over to the messages of others"),
+}

@@ -55,8 +55,8 @@ def read_system(path: str | Path) -> System:
         The file can't be read, is no TOML, or describes no valid system; the message names the file, the
         table with its number, and the remedy.
     """
-    with _at(f"{path}: "):
-        model = Model(**_parse(Path(path)))
+    with at(f"{path}: "):
+        model = Model(**read_toml(Path(path)))
     places = [f"{path}: [[body]] {number}" for number in range(1, len(model.body) + 1)]
     bodies = [_read(Body, fields, where) for fields, where in zip(model.body, places, strict=True)]
     repeats = [_read_repeat(fields, f"{path}: [[repeat]] {k}") for k, fields in enumerate(model.repeat, 1)]
@@ -66,22 +66,22 @@ def read_system(path: str | Path) -> System:
     repeated = {body.name for _, templates in repeats for body in templates}
     first_place = {body.name: k for k, body in reversed(list(enumerate(bodies)))}
     for k, body in enumerate(bodies):
-        with _at(places[k]):
+        with at(places[k]):
             _check_parent(body, first_place.get(body.parent or "", -1), k, repeated)
             system.add(body)
     for k, (count, templates) in enumerate(repeats, 1):
-        with _at(f"{path}: [[repeat]] {k}"):
+        with at(f"{path}: [[repeat]] {k}"):
             system.repeat(count, *templates)
     for k, loop in enumerate(loops, 1):
-        with _at(f"{path}: [[loop]] {k}"):
+        with at(f"{path}: [[loop]] {k}"):
             system.add_loop(loop)
-    with _at(f"{path}: "):
+    with at(f"{path}: "):
         system.validate()
     return system
 
 
 def _read(kind: type[Row], fields: dict[str, Any], where: str) -> Row:
-    with _at(where):
+    with at(where):
         return kind(**fields)
 
 
@@ -110,7 +110,7 @@ def _check_parent(body: Body, place: int, own_place: int, repeated: set[str]) ->
 
 
 @contextmanager
-def _at(where: str) -> Iterator[None]:
+def at(where: str) -> Iterator[None]:
     """Put a place in front of an InputError; a numbered table replaces the kind that the message names."""
     try:
         yield
@@ -121,7 +121,7 @@ def _at(where: str) -> Iterator[None]:
         raise InputError(where + message) from None
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """Return the contents of a TOML file; InputError without its name, which the caller adds."""
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
@@ -129,11 +129,11 @@ def _parse(path: Path) -> dict[str, Any]:
         names = [file.name for file in path.parent.glob("*.toml") if file.name != "pyproject.toml"]
         raise InputError(f"there is no such file{suggest(path.name, names) or '; check its name'}") from None
     except IsADirectoryError:
-        raise InputError("is a folder; name the model file in it") from None
+        raise InputError("is a folder; name the file in it") from None
     except OSError as error:
         raise InputError(f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"is not UTF-8 text (byte {error.start}); save the model as a UTF-8 text file") from None
+        raise InputError(f"is not UTF-8 text (byte {error.start}); save it as a UTF-8 text file") from None
     except (
         ValueError,
         RecursionError,

@@ -22,12 +22,14 @@ ITEMS = (*CHANNEL_ITEMS, "schedule", "mine", "theirs", "requests")
 _HANDLES, _STATUS, _SECONDS, _SCHEDULE, _MINE, _THEIRS, _REQUESTS = range(0, 2 * len(ITEMS), 2)
 
 
-def schedule(rank: int, size: int) -> npt.NDArray[np.int64]:
+def schedule(rank: int, size: int, to_the_right: bool = False) -> npt.NDArray[np.int64]:
     """Give a rank's exchanges, from the leaves up.
 
     Parameters
     ----------
     rank, size : int
+    to_the_right : bool
+        Whether the last exchange is one way: ranks of the left half need nothing from the right one.
 
     Returns
     -------
@@ -49,7 +51,10 @@ def schedule(rank: int, size: int) -> npt.NDArray[np.int64]:
             row = (low + i, low + i, middle - 1 if i == right - 1 and left > right else PROC_NULL)
         rows.append((*row, len(rows), is_left))
         low, high = (low, middle) if is_left else (middle, high)
-    return np.array(rows[::-1], np.int64).reshape(-1, _COLUMNS)
+    table = np.array(rows[::-1], np.int64).reshape(-1, _COLUMNS)
+    if to_the_right and len(table):
+        table[-1, [SOURCE] if table[-1, IS_LEFT] else [TARGET, EXTRA]] = PROC_NULL
+    return table
 
 
 @kernel(inline=True)
@@ -110,7 +115,7 @@ class Butterfly:
     count : int
         Doubles in a value.
     to_the_right : bool
-        Whether the last exchange is one way: ranks of the left half need nothing from the right one.
+        Whether the last exchange is one way; see `schedule`.
     more : tuple of str
         Names of further items that the owner adds to the table.
 
@@ -126,10 +131,7 @@ class Butterfly:
 
     def __init__(self, comm: MPI.Comm, count: int, to_the_right: bool = False, more: tuple[str, ...] = ()) -> None:
         self.table = Table(ITEMS + more)
-        self.schedule = schedule(comm.rank, comm.size)
-        if to_the_right and len(self.schedule):
-            columns = [SOURCE] if self.schedule[-1, IS_LEFT] else [TARGET, EXTRA]
-            self.schedule[-1, columns] = PROC_NULL
+        self.schedule = schedule(comm.rank, comm.size, to_the_right)
         number = len(self.schedule)
         self.mine, self.theirs = (aligned_zeros(count * number).reshape(number, count) for _ in range(2))
         self._channel = channel(comm)

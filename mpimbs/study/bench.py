@@ -63,7 +63,7 @@ def bench(
     InputError
         On all ranks, as `Dynamics`.
     """
-    _check(seconds)
+    check_seconds(seconds)
     solver = solver_for(coupling, solver, RTOL)
     rows = {"used": Dynamics(system, comm, coupling, tip_ratio, lanes, cuts, solver, overlap)}
     used = rows["used"]
@@ -78,7 +78,7 @@ def bench(
         dynamics.timed = True
     before, solved = used.seconds(), used.coupling.statistics()
     begin["used"]()
-    again = _laps(used.comm, calls["used"], max(10, len(laps["used"]) // 10))
+    again = timed_calls(used.comm, calls["used"], max(10, len(laps["used"]) // 10))
     phases = {
         name: 1e6 * used.comm.allreduce((value - before[name]) / len(again), MPI.MAX)
         for name, value in used.seconds().items()
@@ -143,7 +143,7 @@ def bench_batch(
     InputError
         On all ranks, as `Batch`.
     """
-    _check(seconds)
+    check_seconds(seconds)
     batches = {"used": Batch(system, copies, comm, lanes), "scalar": Batch(system, copies, comm, 1)}
     own = comm.Dup()
     calls: dict[str, Callable[[], None]] = {}
@@ -176,7 +176,8 @@ def bench_batch(
     }
 
 
-def _check(seconds: float) -> None:
+def check_seconds(seconds: float) -> None:
+    """Check a wall time that the user asks for; InputError if it makes no sense."""
     if not 0.0 <= seconds < np.inf:
         raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give --seconds")
 
@@ -203,8 +204,8 @@ def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], None],
     return lambda: dynamics.derivative(0.0, q, u, udot, rates), lambda: None, udot
 
 
-def _laps(comm: MPI.Comm, call: Callable[[], None], count: int) -> np.ndarray:
-    """Times (s) of so many calls, each that of the slowest rank."""
+def timed_calls(comm: MPI.Comm, call: Callable[[], None], count: int) -> np.ndarray:
+    """Times (s) of so many calls, each that of the slowest rank; all ranks call."""
     clock = time.perf_counter
     laps = np.empty(count)
     for k in range(count):
@@ -218,7 +219,7 @@ def _laps(comm: MPI.Comm, call: Callable[[], None], count: int) -> np.ndarray:
 
 def _take_turns(comm: MPI.Comm, calls: dict[str, Callable[[], None]], seconds: float) -> dict[str, np.ndarray]:
     """Times (s) of the calls "used" and "scalar", in rounds of both, so that a slow moment meets both."""
-    trial = {name: float(_laps(comm, call, _TRIALS).min()) for name, call in calls.items()}
+    trial = {name: float(timed_calls(comm, call, _TRIALS).min()) for name, call in calls.items()}
     share = {"used": 1.0 - _SHARE * (len(calls) - 1), "scalar": _SHARE}
     rounds = 10
     count = {
@@ -228,7 +229,7 @@ def _take_turns(comm: MPI.Comm, calls: dict[str, Callable[[], None]], seconds: f
     for _ in range(rounds):
         for name, call in calls.items():
             call()  # brings its arrays into the caches
-            found[name].append(_laps(comm, call, count[name]))
+            found[name].append(timed_calls(comm, call, count[name]))
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import System
+from mpimbs.spatial.assembly import assemble, far_acceleration, release, spread
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, respond
 from mpimbs.spatial.lanes import width, zero_lanes
@@ -251,6 +252,19 @@ def run_joins(times, table):
     j = Pieces(floats(t, 0), floats(t, 2), floats(t, 4), floats(t, 6), floats(t, 8), floats(t, 10))
     for _ in range(times):
         join_pieces(j)
+
+
+@kernel
+def run_assemblies(times, left, right, joint, record, out, loads):
+    """Join two assemblies and find the loads at their joint, as the coupling dca does at a level, over and over.
+
+    `loads` [5 * 6] is room for f1, f2, the load between, accelerations of the joint, and A2.
+    """
+    for _ in range(times):
+        release(left, right, joint, 1, record)
+        assemble(left, right, record, out)
+        spread(left, right, joint, 1, record, loads[0:6], loads[6:12], loads[12:18], loads[18:24])
+        far_acceleration(left, loads[0:6], loads[12:18], loads[24:30])
 
 
 # --- what they work on ----------------------------------------------------------------------------------------------

@@ -14,7 +14,11 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
+from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.output import versions
+from mpimbs.study.calibration import Calibration
+from mpimbs.study.cluster import cluster_named
+from mpimbs.study.predict import predict
 from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure
 from mpimbs.study.speedup_report import write
 from mpimbs.study.verdict import add_speedups, advice, fits
@@ -103,6 +107,57 @@ def study(
     }
     table["files"] = [str(path) for path in on_root(comm, lambda: write(folder, table)) or ()]
     return table
+
+
+def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:
+    """Give a predictor for a cluster, by the recursion of `study.loggp`; all ranks call, and call it.
+
+    Parameters
+    ----------
+    ranks : sequence of int
+        Numbers of ranks to predict.
+    cluster : str
+        As for `study.cluster.cluster_named`.
+
+    Raises
+    ------
+    InputError
+        On all ranks: there is no such cluster.
+    """
+    described = cluster_named(cluster, comm)
+
+    def rows(system: System, couplings: Sequence[str], comm: MPI.Comm) -> list[Row]:
+        def work() -> list[Row]:
+            calibration = Calibration(system)
+            counts = [count for count in ranks if count <= system.n_bodies]
+            return [
+                {
+                    "study": "strong",
+                    "predicted": True,
+                    "oversubscribed": False,
+                    "cluster": described.name,
+                    "coupling": name,
+                    "ranks": row.ranks,
+                    "n": system.n_bodies,
+                    "dof": system.nu,
+                    "us_min": 1e6 * row.seconds,
+                    "us_median": 1e6 * row.seconds,
+                }
+                for name in couplings
+                for row in predict(system, counts, described, name, calibration=calibration)
+            ]
+
+        found: list[Row] = []
+
+        def on_the_first() -> None:
+            with first_ranks(comm, 1) as part:
+                if part is not None:
+                    found.extend(work())
+
+        together(comm, on_the_first)
+        return comm.bcast(found)
+
+    return rows
 
 
 def _check_folder(folder: Path, force: bool) -> None:

@@ -161,10 +161,10 @@ def test_a_missing_file_names_those_that_are_there(tmp_path):
 
 
 def test_what_is_no_text_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="is a folder; name the model file in it"):
+    with pytest.raises(InputError, match="is a folder; name the file in it"):
         read_system(tmp_path)
     (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
-    with pytest.raises(InputError, match=r"latin\.toml: is not UTF-8 text \(byte 8\); save the model as"):
+    with pytest.raises(InputError, match=r"latin\.toml: is not UTF-8 text \(byte 8\); save it as"):
         read_system(tmp_path / "latin.toml")
 
 

@@ -1,0 +1,165 @@
+"""Predicted against measured times of one evaluation, on the ranks that this is started with (two at least).
+
+    mpiexec -n 2 python drivers/prediction_check.py
+
+The cluster is the machine at hand, its messages measured between two ranks; computing is timed on one core. Measured
+are 1 rank and all ranks: the least time of an evaluation, and where evaluations differ along a motion the mean of the
+least times of each. No number of the comparison enters the prediction.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.coupling import solver_for
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.parallel.agreement import abort_on_error, together
+from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.simulation.output import versions
+from mpimbs.study.bench import bench
+from mpimbs.study.calibration import SECONDS, Calibration
+from mpimbs.study.cluster import measure_here
+from mpimbs.study.constraint_load_costs import settling
+from mpimbs.study.host import host
+from mpimbs.study.predict import predict
+from mpimbs.study.replay import RTOL, record
+
+SYSTEMS = ("spatial_chain:1024", "spatial_chain:16384", "rope:1024")
+COUPLINGS = ("dcae", "pcg")
+FEWEST = 5  # rounds of a motion
+
+
+def main(
+    systems: Sequence[str] = SYSTEMS,
+    couplings: Sequence[str] = COUPLINGS,
+    folder: Path = Path("results"),
+    rounds: int = 3,
+    seconds: float = 0.4,
+    share_seconds: float = 2 * SECONDS,
+    method: str = "loggp",
+    comm: MPI.Comm = MPI.COMM_WORLD,
+) -> dict[str, Any] | None:
+    """Measure and predict each system with each coupling, print the table and write it.
+
+    Parameters
+    ----------
+    systems : sequence of str
+        Chains, as `mpimbs bench` takes them.
+    couplings : sequence of str
+    folder : Path
+        Where prediction_check.json goes.
+    rounds : int
+        Measurements and predictions take turns so often, and the least of each counts: a slow moment meets both.
+    seconds : float
+        Wall time of each measurement (s).
+    share_seconds : float
+        Wall time for each share that is timed for a prediction (s).
+    method : str
+        As for `predict`.
+    comm : MPI.Comm
+        Two ranks at least.
+
+    Returns
+    -------
+    dict or None
+        rows (system, coupling, ranks, measured_us, predicted_us, error), method, cluster, machine, versions; rank 0's.
+
+    Raises
+    ------
+    InputError
+        On all ranks: one rank only, an unknown system or coupling.
+    """
+    cluster = measure_here(comm)
+    rows: list[dict[str, Any]] = []
+    for spec in systems:
+        system = together(comm, lambda spec=spec: system_from(spec))
+        for coupling in couplings:
+            found = []
+            for _ in range(rounds):
+                many = measure(system, comm, coupling, seconds)
+                with first_ranks(comm, 1) as alone:
+                    if alone is not None:
+                        one = measure(system, alone, coupling, seconds)
+                        known = Calibration(system, share_seconds)
+                        said = predict(system, (1, comm.size), cluster, coupling, method, None, known)
+                        found.append([one, many, *(1e6 * prediction.seconds for prediction in said)])
+            if comm.rank == 0:
+                least = [min(column) for column in zip(*found, strict=True)]
+                rows += [row(spec, coupling, *case) for case in zip((1, comm.size), least[:2], least[2:], strict=True)]
+    if comm.rank > 0:
+        return None
+    print(f"messages measured here: {1e6 * cluster.between_nodes.end_to_end:.3f} us and "
+          f"{1e9 / cluster.between_nodes.bandwidth:.3f} ns per byte")  # fmt: skip
+    print(f"{'system':>20s} {'coupling':>12s} ranks measured us predicted us  error")
+    for r in rows:
+        print(f"{r['system']:>20s} {r['coupling']:>12s} {r['ranks']:5d} {r['measured_us']:11.4g} "
+              f"{r['predicted_us']:12.4g} {100 * r['error']:5.1f} %")  # fmt: skip
+    result = {
+        "rows": rows,
+        "method": method,
+        "cluster": cluster.model_dump(),
+        "machine": host(),
+        "versions": versions(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "prediction_check.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return result
+
+
+def measure(system: System, comm: MPI.Comm, coupling: str, seconds: float) -> float:
+    """Measure the time of the slowest rank (us); all ranks call."""
+    solver = solver_for(coupling, None, RTOL)
+    dynamics = Dynamics(system, comm, coupling, solver=solver)
+    if dynamics.coupling.plan is not None:
+        dynamics.close()
+        return float(bench(system, comm, coupling, seconds, solver=solver)["us_min"])
+    dynamics.compile()
+    q, u = dynamics.subchain.q, 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
+    udot, rates = np.empty(len(u)), np.empty(len(q))
+    states = record(dynamics, q, u)
+    laps: list[np.ndarray] = []
+    began = time.perf_counter()
+    while comm.bcast(len(laps) < FEWEST or time.perf_counter() - began < seconds):
+        laps.append(np.empty(len(states)))
+        for k, (t, q, u) in enumerate(states):
+            comm.Barrier()
+            start = time.perf_counter()
+            dynamics.derivative(t, q, u, udot, rates)
+            laps[-1][k] = time.perf_counter() - start
+    every = np.array(laps)
+    comm.Allreduce(MPI.IN_PLACE, every, MPI.MAX)
+    dynamics.close()
+    return 1e6 * float(every.min(axis=0)[settling(len(states)) :].mean())
+
+
+def row(spec: str, coupling: str, ranks: int, measured: float, predicted: float) -> dict[str, Any]:
+    """Set a prediction beside its measurement (us)."""
+    return {
+        "system": spec, "coupling": coupling, "ranks": ranks, "measured_us": measured, "predicted_us": predicted,
+        "error": predicted / measured - 1.0,
+    }  # fmt: skip
+
+
+@click.command(help=__doc__)
+@click.argument("systems", nargs=-1)
+@click.option("--coupling", "couplings", multiple=True, default=COUPLINGS, show_default=True)
+@click.option("--folder", type=Path, default=Path("results"), show_default=True)
+@click.option("--rounds", type=int, default=3, show_default=True, help="How often all is measured and predicted.")
+@click.option("--seconds", type=float, default=0.4, show_default=True, help="Wall time of each measurement, s.")
+@click.option("--method", default="loggp", show_default=True, help="loggp or simgrid.")
+def _command(systems: tuple[str, ...], couplings: tuple[str, ...], **settings: Any) -> None:
+    with abort_on_error(MPI.COMM_WORLD):
+        main(systems or SYSTEMS, couplings, **settings)
+
+
+if __name__ == "__main__":
+    _command()

@@ -1,0 +1,227 @@
+"""What an evaluation takes on one core: the sweeps of a system's shares, timed alone, as ranks among many have them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.coupling import Strategy, coupling_named
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.partition.division import Division
+from mpimbs.spatial.assembly import RECORD, SIZE
+from mpimbs.spatial.rows import ROW
+from mpimbs.study.accuracy import ASSEMBLED
+from mpimbs.study.bench import check_seconds, timed_calls
+from mpimbs.study.phases import run_assemblies
+from mpimbs.study.trace import Sweeps
+
+SECONDS = 0.12  # wall time for each share
+_FEWEST = 5  # calls
+_ROUNDS = 4
+_JOINS = 63
+
+
+class Share(Dynamics):
+    """The bodies of one rank among many, evaluated alone: handle 1 at rest, no load on handle 2, no messages.
+
+    Parameters
+    ----------
+    system : System
+    division : Division
+        Of the system among all ranks.
+    number : int
+        The rank.
+    coupling : str
+        Of whose evaluation the sweeps are.
+    staged : bool
+        Call the phases from Python one by one, as for a coupling that is not compiled.
+    """
+
+    def __init__(
+        self, system: System, division: Division, number: int, coupling: str = "dcae", staged: bool = False
+    ) -> None:
+        self._given = division, number
+        super().__init__(system, MPI.COMM_SELF, coupling)
+        self._in_phases = self._in_phases or staged
+
+    def _part(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+        return self._given
+
+    def time(self, seconds: float) -> Sweeps:
+        """Time evaluations at the state of `bench`, for so many seconds: the least time, and its phases."""
+        first = int(self.system.offsets()[1][self.subchain.first])
+        q, u = self.subchain.q, 0.1 * np.sin(np.arange(first, first + self.subchain.nu))
+        udot, rates = np.empty(len(u)), np.empty(len(q))
+
+        def call() -> None:
+            self.derivative(0.0, q, u, udot, rates)
+
+        def lap() -> npt.NDArray[np.float64]:
+            before = self._laps.copy()
+            call()
+            return self._laps - before
+
+        self.timed = False
+        call()
+        trial = float(timed_calls(self.comm, call, 2).min())
+        count = int(np.clip(0.5 * seconds / _ROUNDS / max(trial, 1e-7), 1, 10_000))
+        whole, phases = [], []
+        for _ in range(_ROUNDS if count > 1 else _FEWEST):
+            self.timed = False
+            whole.append(timed_calls(self.comm, call, count).min())
+            self.timed = True
+            phases += [lap() for _ in range(min(count, 500))]
+        least = min(phases, key=lambda laps: float(laps.sum()))
+        rest = max(float(min(whole)) - float(least.sum()), 0.0)
+        return Sweeps(rest, *(float(part) for part in least))
+
+
+class Key(NamedTuple):
+    """What shares are alike in: the coupling whose sweeps they are, how it calls them, whether the tip is in them."""
+
+    coupling: str
+    staged: bool
+    tip: bool
+
+
+class Calibration:
+    """Measured times of a system's shares on this core, for any numbers of ranks and several couplings.
+
+    Every number of ranks that is asked for has a share from the middle of the chain and the tip's timed. Ranks whose
+    share has another number of bodies get times in between, by powers of the number of bodies.
+
+    Parameters
+    ----------
+    system : System
+    seconds : float
+        Wall time for each share (s).
+
+    Raises
+    ------
+    InputError
+        A time that makes no sense.
+
+    Attributes
+    ----------
+    shares : dict
+        Times by `Key` and number of bodies.
+    costs : dict
+        What couplings measured for themselves, by name.
+    """
+
+    def __init__(self, system: System, seconds: float = SECONDS) -> None:
+        check_seconds(seconds)
+        self.system = system
+        self.seconds = seconds
+        self.shares: dict[Key, dict[int, Sweeps]] = {}
+        self.costs: dict[str, Any] = {}
+        self._joins: dict[str, float] = {}
+        self._divisions: dict[tuple[str, int], Division] = {}
+
+    def division(self, ranks: int, coupling: str = "dcae") -> Division:
+        """Divide the system among so many ranks, as a coupling does; raises InputError as `Dynamics`."""
+        if (coupling, ranks) not in self._divisions:
+            self._divisions[coupling, ranks] = coupling_named(coupling).divide(self.system, ranks)
+        return self._divisions[coupling, ranks]
+
+    def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
+        """Give the times of every rank's sweeps (s); those that are not known are measured."""
+        division = self.division(ranks, coupling)
+        bodies = np.diff(division.cuts)
+        self._measure(division, ranks - 1, Key(coupling, staged, True))
+        if ranks > 1:
+            self._measure(division, (ranks - 1) // 2, Key(coupling, staged, False))
+        inner = self.shares.get(Key(coupling, staged, False), {})
+        found = {int(n): between(inner, int(n)) for n in np.unique(bodies[:-1])}
+        return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
+
+    def _measure(self, division: Division, number: int, key: Key) -> None:
+        bodies = int(np.diff(division.cuts)[number])
+        known = self.shares.setdefault(key, {})
+        if bodies not in known:
+            share = Share(self.system, division, number, key.coupling, key.staged)
+            share.compile()
+            known[bodies] = share.time(self.seconds)
+            share.close()
+
+    def join(self, coupling: str) -> float:
+        """Give the time of one join (s): of subchains of one process, which are joined alike; or of two assemblies."""
+        if coupling in ASSEMBLED and coupling not in self._joins:
+            self._joins[coupling] = time_assembly()
+        if coupling not in self._joins:
+            laps = []
+            for cuts in (0, _JOINS):
+                chain = system_from(f"chain:{_JOINS + 1}")
+                dynamics = Dynamics(chain, coupling=coupling, lanes=1, cuts=cuts)
+                dynamics.compile()
+                share = dynamics.subchain
+                times = np.empty(400)
+                for k in range(len(times)):
+                    before = float(dynamics._laps[2])
+                    dynamics.accelerations(share.q, share.u)
+                    times[k] = dynamics._laps[2] - before
+                laps.append(float(times.min()))
+                dynamics.close()
+            self._joins[coupling] = max(laps[1] - laps[0], 0.0) / _JOINS
+        return self._joins[coupling]
+
+    def record(self) -> dict[str, Any]:
+        """All that was measured, as numbers in plain lists and dictionaries (s)."""
+        shares = [
+            {**key._asdict(), "bodies": bodies, **sweeps._asdict()}
+            for key, known in self.shares.items()
+            for bodies, sweeps in sorted(known.items())
+        ]
+        costs = {name: costs._asdict() for name, costs in self.costs.items()}
+        return {"seconds": self.seconds, "shares": shares, "joins": self._joins, "couplings": costs}
+
+
+def time_assembly(runs: int = 20, times: int = 500) -> float:
+    """Time a join of the divide and conquer over single bodies, up and down (s): the least of some runs."""
+    rows = np.zeros((18, ROW))
+    rows[:6, :6], rows[6:12, :6], rows[12:, :6] = 2.0 * np.eye(6), np.eye(6), 2.0 * np.eye(6)
+    joint = np.zeros((7, ROW))
+    joint[1, 2] = 1.0
+    given = (rows.ravel(), rows.ravel().copy(), joint.ravel(), np.zeros(RECORD), np.zeros(SIZE), np.ones(30))
+    laps = []
+    for _ in range(1 + runs):
+        began = time.perf_counter()
+        run_assemblies(times, *given)
+        laps.append((time.perf_counter() - began) / times)
+    return min(laps[1:])
+
+
+def between(known: dict[int, Sweeps], bodies: int) -> Sweeps:
+    """Interpolate times by powers of the number of bodies; beyond the known ones they are proportional to it.
+
+    Parameters
+    ----------
+    known : dict
+        Times by number of bodies; one at least.
+    bodies : int
+    """
+    if bodies in known:
+        return known[bodies]
+    sizes: Sequence[int] = sorted(known)
+    nearest = known[min(sizes, key=lambda size: abs(np.log(size / bodies)))]
+    x, least = np.log([*sizes]), 1e-12
+
+    def phase(values: Iterable[float]) -> float:
+        y = np.log(np.maximum(list(values), least))
+        inside = float(np.clip(np.log(bodies), x[0], x[-1]))
+        return float(np.exp(np.interp(inside, x, y) + np.log(bodies) - inside))
+
+    each = {name: phase(getattr(known[size], name) for size in sizes) for name in ("motion", "inward", "outward")}
+    return nearest._replace(**each)
+
+
+def powers_of_two(most: int) -> list[int]:
+    """1, 2, 4, ... up to `most`."""
+    return list(itertools.takewhile(lambda p: p <= most, (2**k for k in itertools.count())))

@@ -1,0 +1,150 @@
+"""What every rank of an evaluation does, in order: computes, sends, receives. Written from the plans of the real run.
+
+Collective operations of MPI stand as the messages of a butterfly, which short ones are.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from mpimbs.parallel.butterfly import EXTRA, SOURCE, TAG, TARGET, schedule
+from mpimbs.parallel.native import PROC_NULL
+from mpimbs.sweep.structure import TURNING
+
+COMPUTE, BUSY, SEND, RECEIVE = range(4)
+DOUBLE = 8  # bytes
+
+
+class Event(NamedTuple):
+    """One thing that a rank does.
+
+    Attributes
+    ----------
+    kind : int
+        COMPUTE for some seconds; BUSY with the overheads of so many messages from and to all ranks; SEND or RECEIVE one
+        of so many bytes.
+    amount : float
+        Seconds, messages or bytes.
+    other : int
+        The rank that it is sent to, or received from.
+    tag : int
+        Messages of the same tag are sent at about the same time, and are told apart by it.
+    """
+
+    kind: int
+    amount: float
+    other: int = PROC_NULL
+    tag: int = 0
+
+
+class Sweeps(NamedTuple):
+    """Seconds of an evaluation of one rank's bodies, messages and joins with other ranks left out.
+
+    call: of Python, before the first phase; the phases as in `pipeline`.
+    """
+
+    call: float
+    motion: float
+    inward: float
+    coupling: float
+    outward: float
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _rows(rank: int, size: int, to_the_right: bool) -> list[list[int]]:
+    return [[int(item) for item in row] for row in schedule(rank, size, to_the_right)]
+
+
+class Trace:
+    """The trace of one rank; the methods are called in the order in which the rank does things, on every rank the same.
+
+    Parameters
+    ----------
+    rank, size : int
+
+    Attributes
+    ----------
+    events : list of Event
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.events: list[Event] = []
+        self._tag = 0
+        self._levels = (size - 1).bit_length()
+
+    def _tags(self, count: int) -> int:
+        """Reserve so many tags; the first."""
+        self._tag += count
+        return self._tag - count
+
+    def compute(self, seconds: float) -> None:
+        """Compute for some time."""
+        if seconds > 0.0:
+            self.events.append(Event(COMPUTE, seconds))
+
+    def _send(self, row: list[int], size: int, base: int) -> None:
+        for target in (row[TARGET], row[EXTRA]):
+            if target != PROC_NULL:
+                self.events.append(Event(SEND, size, target, base + row[TAG]))
+
+    def _receive(self, row: list[int], size: int, base: int) -> None:
+        if row[SOURCE] != PROC_NULL:
+            self.events.append(Event(RECEIVE, size, row[SOURCE], base + row[TAG]))
+
+    def scan(self, doubles: int = TURNING) -> None:
+        """Scan over the ranks, as `parallel.turn_scan` does: a level's message is waited for when the next is due."""
+        rows, base = _rows(self.rank, self.size, True), self._tags(self._levels)
+        for level, row in enumerate(rows):
+            if level:
+                self._receive(rows[level - 1], doubles * DOUBLE, base)
+            self._send(row, doubles * DOUBLE, base)
+        if rows:
+            self._receive(rows[-1], doubles * DOUBLE, base)
+
+    def butterfly(self, doubles: int, join: float = 0.0) -> None:
+        """Exchange values of so many doubles at every level, as `parallel.butterfly` does, and join them (s)."""
+        base = self._tags(self._levels)
+        for row in _rows(self.rank, self.size, False):
+            self._send(row, doubles * DOUBLE, base)
+            self._receive(row, doubles * DOUBLE, base)
+            self.compute(join)
+
+    def halo(self, leftward: int, rightward: int, first: int = 0) -> None:
+        """Swap messages of so many doubles with the neighbours, as `parallel.halo` does; ranks from `first` on do."""
+        to_left, to_right = (self._tags(1) for _ in range(2))
+        left = self.rank - 1 if self.rank > first else PROC_NULL
+        right = self.rank + 1 if first <= self.rank < self.size - 1 else PROC_NULL
+        for kind, other, doubles, tag in (
+            (SEND, left, leftward, to_left),
+            (SEND, right, rightward, to_right),
+            (RECEIVE, left, rightward, to_right),
+            (RECEIVE, right, leftward, to_left),
+        ):
+            if other != PROC_NULL:
+                self.events.append(Event(kind, doubles * DOUBLE, other, tag))
+
+    def sum_of_all(self) -> None:
+        """Add up one double over the ranks (MPI_Allreduce)."""
+        self.butterfly(1)
+
+    def gather_from_all(self, doubles: int) -> None:
+        """Get so many doubles from every rank by a message from each.
+
+        They don't stand here one by one, P - 1 of them on each rank, but as a butterfly of messages that grow, and the
+        overheads of the others.
+        """
+        base = self._tags(self._levels)
+        for row in _rows(self.rank, self.size, False):
+            held = -(-self.size >> (row[TAG] + 1))  # ranks of a group of this level, the larger of two
+            self._send(row, held * doubles * DOUBLE, base)
+            self._receive(row, held * doubles * DOUBLE, base)
+        more = self.size - 1 - self._levels
+        if more > 0:
+            self.events.append(Event(BUSY, more))
+
+
+def compute_seconds(trace: Trace) -> float:
+    """Time that a rank computes."""
+    return sum(event.amount for event in trace.events if event.kind == COMPUTE)

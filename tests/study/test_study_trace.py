@@ -1,0 +1,213 @@
+"""Traces of evaluations against the plans of a real run, and the two ways to time them against each other."""
+
+import contextlib
+from collections import Counter
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpi_helpers import parallel_assert
+from mpimbs.coupling import LoadSolver
+from mpimbs.coupling.constraint_equations import JOINT, OUTER
+from mpimbs.coupling.pcg import ConstraintLoads
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.parallel.butterfly import EXTRA, SOURCE, TARGET, Butterfly
+from mpimbs.parallel.native import PROC_NULL
+from mpimbs.spatial.rows import ROW
+from mpimbs.study import loggp, simgrid
+from mpimbs.study.calibration import Calibration
+from mpimbs.study.cluster import Cluster, Link, cluster_named
+from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, Line
+from mpimbs.study.cost_fit import PowerLaw
+from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Event, Sweeps, Trace, compute_seconds
+from mpimbs.study.traced_couplings import TRACED, Case, write_traces
+from tolerances import TOLERANCE
+
+US = 1e-6
+COSTS = ConstraintLoadCosts(
+    5.0, US, 4 * US, 0.3 * US, Line(0.1 * US, 0.007 * US), Line(0.5 * US, 0.05 * US), PowerLaw(2.0, 0.0), 0.25
+)
+
+
+class Known(Calibration):
+    """Made-up times: 20 ns a body, the tip's a tenth faster."""
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self._joins = {"dcae": 0.4 * US, "dca": 0.6 * US, "dca-terminal": 0.6 * US}
+        for solver in (LoadSolver(), LoadSolver("dcae")):
+            self.costs[f"pcg, {solver.preconditioner}, {solver.estimate}"] = COSTS
+
+    def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
+        each = 20e-9 * np.diff(self.division(ranks, coupling).cuts) * np.where(np.arange(ranks) == ranks - 1, 0.9, 1.0)
+        return [Sweeps(0.4 * US, 0.1 * t, 0.7 * t, 0.1 * US, 0.2 * t) for t in each]
+
+
+def traces_of(
+    coupling: str, ranks: int, case: Case, bodies: int = 2048, solver: LoadSolver | None = None
+) -> list[Trace]:
+    return write_traces(TRACED[coupling](solver), Known(system_from(f"spatial_chain:{bodies}")), ranks, case)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 13, 33])
+@pytest.mark.parametrize(("coupling", "case"), [("dcae", Case(1.0)), ("dca", Case(1.0)), ("pcg", Case(1.0, 2, 1))])
+def test_every_send_has_its_receive(ranks: int, coupling: str, case: Case) -> None:
+    """Messages of the same ranks and tag are one, and of the same size at both ends."""
+    traces = traces_of(coupling, ranks, case)
+    sent, received = (
+        Counter(
+            (t.rank, e.other, e.tag, e.amount) if kind == SEND else (e.other, t.rank, e.tag, e.amount)
+            for t in traces
+            for e in t.events
+            if e.kind == kind
+        )
+        for kind in (SEND, RECEIVE)
+    )
+    assert sent == received
+    assert len({message[:3] for message in sent}) == sum(sent.values()), "a tag is used twice between two ranks"
+    assert bool(sent) == (ranks > 1)
+
+
+def messages(trace: Trace, base: int, levels: int) -> list[tuple[int, int, float]]:
+    """Kind, rank and bytes of the messages of `levels` tags, in the order of the trace."""
+    return [(e.kind, e.other, e.amount) for e in trace.events if e.kind > BUSY and base <= e.tag < base + levels]
+
+
+def planned(butterfly: Butterfly) -> list[tuple[int, int, float]]:
+    """The same of a real plan."""
+    size, found = butterfly.mine.itemsize * butterfly.mine.shape[1], []
+    for row in butterfly.schedule.tolist():
+        found += [(SEND, int(row[k]), float(size)) for k in (TARGET, EXTRA) if row[k] != PROC_NULL]
+        found += [(RECEIVE, int(row[SOURCE]), float(size))] if row[SOURCE] != PROC_NULL else []
+    return found
+
+
+@pytest.mark.parametrize("coupling", TRACED)
+def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
+    """Who sends how many bytes to whom in which order, against the plans of `Dynamics` on these ranks."""
+    solver = LoadSolver("dcae") if coupling == "pcg" else None
+    trace = traces_of(coupling, comm.size, Case(1.0, 1), 64, solver)[comm.rank]
+    levels = (comm.size - 1).bit_length()
+    with contextlib.closing(Dynamics(system_from("spatial_chain:64"), comm, coupling, solver=solver)) as dynamics:
+        scan = planned(dynamics._scan._butterfly)
+        parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
+        if coupling != "pcg":
+            joins = planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+            parallel_assert(messages(trace, levels, levels) == joins, f"joins {trace.events}, planned {joins}", comm)
+            whole = sum(e.kind > BUSY for e in trace.events)
+            parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
+            return
+        assert isinstance(dynamics.coupling, ConstraintLoads)
+        joints, size = dynamics.coupling.joints, 8.0
+        left, right = comm.rank > 0, comm.rank + 1 < comm.size
+        for halo, base, sizes in (
+            (joints._halos[0], levels, (JOINT // 2, OUTER)),
+            (joints._halos[1], max((e.tag for e in trace.events), default=0) - 1, (ROW, ROW)),
+        ):
+            found = messages(trace, base, 2) if comm.size > 1 else []
+            rooms = [int(halo.plan[2 * k + 1]) for k in range(halo.plan.size // 2)][-4:]  # to, to, from, from
+            expected = [(SEND, comm.rank - 1, size * rooms[0])] * left + [
+                (SEND, comm.rank + 1, size * rooms[1])
+            ] * right
+            expected += [(RECEIVE, comm.rank - 1, size * rooms[2])] * left
+            expected += [(RECEIVE, comm.rank + 1, size * rooms[3])] * right
+            parallel_assert((rooms[0], rooms[1]) == sizes, f"rooms {rooms}", comm)
+            parallel_assert(sorted(found) == sorted(expected), f"halo {found}, planned {expected}", comm)
+
+
+def test_the_order_of_an_evaluation() -> None:
+    """Motion, scan, inward, joins at every level, outward; with the times that were given."""
+    trace = traces_of("dcae", 2, Case(1.0), 100)[0]
+    sweeps = Known(system_from("spatial_chain:100")).sweeps(2, "dcae")[0]
+    expected = [
+        (COMPUTE, sweeps.call + sweeps.motion), (SEND, 96), (COMPUTE, sweeps.inward), (COMPUTE, sweeps.coupling),
+        (SEND, 1152), (RECEIVE, 1152), (COMPUTE, 0.4 * US), (COMPUTE, sweeps.outward),
+    ]  # fmt: skip
+    assert [(e.kind, e.amount) for e in trace.events] == expected
+    assert compute_seconds(trace) == pytest.approx(sum(sweeps) + 0.4 * US)
+
+
+# --- the time of traces by hand --------------------------------------------------------------------------------------
+
+
+def two_nodes(ranks_per_node: int) -> Cluster:
+    between = Link(latency=10 * US, bandwidth=1e9, send_overhead=1 * US, receive_overhead=2 * US)
+    within = Link(latency=3 * US, bandwidth=1e10, send_overhead=0.5 * US, receive_overhead=0.25 * US)
+    return Cluster(name="two", ranks_per_node=ranks_per_node, core_speed=2.0, between_nodes=between, within_node=within)
+
+
+def trace_of(rank: int, size: int, *events: Event) -> Trace:
+    trace = Trace(rank, size)
+    trace.events = list(events)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("sends_at", "waits_at", "ranks_per_node", "expected"),
+    [
+        (20.0, 0.0, 1, 10 + 1 + 10 + 4 + 2),  # computes at twice the speed; 4000 bytes at 1 GB/s
+        (20.0, 60.0, 1, 30 + 2),  # it is there already
+        (20.0, 0.0, 2, 10 + 0.5 + 3 + 0.4 + 0.25),
+    ],
+)
+def test_one_message_by_hand(sends_at: float, waits_at: float, ranks_per_node: int, expected: float) -> None:
+    traces = [
+        trace_of(0, 2, Event(COMPUTE, sends_at * US), Event(SEND, 4000, 1, 7)),
+        trace_of(1, 2, Event(COMPUTE, waits_at * US), Event(RECEIVE, 4000, 0, 7)),
+    ]
+    assert loggp.evaluate(traces, two_nodes(ranks_per_node)) == pytest.approx(expected * US)
+
+
+def test_a_shared_port_by_hand() -> None:
+    """The second message begins when half of the first has passed: then each has half of the port for 4 us."""
+    traces = [
+        trace_of(0, 4, Event(SEND, 4000, 2)),
+        trace_of(1, 4, Event(COMPUTE, 2 * 2 * US), Event(SEND, 4000, 3)),
+        trace_of(2, 4, Event(RECEIVE, 4000, 0)),
+        trace_of(3, 4, Event(RECEIVE, 4000, 1)),
+    ]
+    one = 1 + 2 + 4 + 10 + 2
+    other = 1 + 2 + 4 + 2 + 10 + 2
+    cluster = two_nodes(2)
+    assert loggp.evaluate(traces, cluster) == pytest.approx(other * US)
+    traces[3].events, traces[1].events = [], [*traces[1].events, Event(RECEIVE, 0, 3, 1)]
+    traces[3].events.append(Event(SEND, 0, 1, 1))
+    traces[2].events.append(Event(COMPUTE, 100 * US))
+    assert loggp.evaluate(traces, cluster) == pytest.approx((one + 50) * US)
+
+
+def test_overheads_of_messages_that_are_not_written_one_by_one() -> None:
+    trace = Trace(3, 64)
+    trace.gather_from_all(5)
+    assert [e.amount for e in trace.events if e.kind == BUSY] == [63 - 6]
+    assert [e.amount for e in trace.events if e.kind == SEND] == [40, 80, 160, 320, 640, 1280]
+    traces = [trace_of(rank, 3, *[Event(BUSY, 10)] * (rank == 0)) for rank in range(3)]
+    assert loggp.evaluate(traces, two_nodes(1)) == pytest.approx(30 * US)
+    assert loggp.evaluate(traces, two_nodes(2)) == pytest.approx(5 * (3 + 0.75) * US)  # one of two is on the same node
+
+
+def test_a_message_that_nobody_sends() -> None:
+    with pytest.raises(ValueError, match="rank 0 waits for a message with tag 3 that rank 1 does not send"):
+        loggp.evaluate([trace_of(0, 2, Event(RECEIVE, 8, 1, 3)), trace_of(1, 2)], two_nodes(1))
+
+
+# --- against SimGrid -------------------------------------------------------------------------------------------------
+
+needs_simgrid = pytest.mark.skipif(simgrid.installed() is None, reason="SimGrid is optional and not installed")
+
+
+@needs_simgrid
+@pytest.mark.parametrize("name", ["infiniband", "ethernet"])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 16, 33, 64, 100, 1024])
+def test_simgrid_agrees(name: str, ranks: int) -> None:
+    cluster = cluster_named(name)
+    for coupling, case in (("dcae", Case(1.0)), ("pcg", Case(1.0, 1, 1))):
+        if ranks > 100 and (coupling, name) != ("dcae", "infiniband"):
+            continue  # seconds each
+        even = coupling == "dcae" or ranks & (ranks - 1) == 0
+        limit, reason = TOLERANCE["network" if even else "uneven network"]
+        traces = traces_of(coupling, ranks, case, max(2048, 32 * ranks))
+        ours, theirs = loggp.evaluate(traces, cluster), simgrid.evaluate(traces, cluster)
+        assert abs(ours / theirs - 1.0) < limit, f"{coupling}: {ours} s, SimGrid {theirs} s ({reason})"

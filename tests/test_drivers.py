@@ -95,6 +95,34 @@ def test_the_limits(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixtur
             limits.main([bad], folder, 0.0, comm)
 
 
+def test_operation_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "results"
+    counts = driver("operation_counts")
+    table = counts.main(folder, 64, (1, 4, 16, 64), (1, 2, 3))
+    out, _ = capsys.readouterr()
+    assert json.loads((folder / "operation_counts.json").read_text()) == table
+    assert set(table["counts"]) == {"revolute", "spherical", "mixed"}
+    for both in table["counts"].values():
+        for part, useful in both["useful"].items():
+            executed = both["executed"][part]
+            assert all(executed[name] >= useful[name] for name in useful) and useful["multiplications"] > 0
+    assert table["paper"]["body swept, both handles"]["multiplications"] == 637
+    assert "| body swept at the tip | 356 + 290 | 353 + 287 | 1 | 0 | 1 | 300 + 279 |" in out
+    assert out.count("multiplications + additions") == 3
+    assert "| DCA | paper | 4 | 1.00 |" in out and table["gain"]["paper"]["dca-terminal"][0] == 1.0
+    for name, wide in (("figure3", True), ("figure4", False), ("figure5", True), ("figure6", False)):
+        figure = table["figures"][name]
+        assert figure["processors"] == ([1, 4, 16, 64] if wide else [1, 2, 3])
+        for source, curves in figure["operations"].items():
+            assert len({*curves["aba"]}) == 1 and curves["aba"][0] == 64 * (579 if source == "paper" else 640)
+            for operations in curves.values():
+                assert len(operations) == len(figure["processors"])
+        assert image.imread(folder / f"operations_{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
+    assert table["fewest"]["paper"]["dcae"] == table["fewest"]["ours"]["dcae"] == 2
+    with pytest.raises(InputError, match="128 for a chain of 64"):
+        counts.main(folder, 64, (128,))
+
+
 def test_constraint_loads(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Iterations grow with the cuts for the paper's preconditioner, and not for exact ones; pictures are drawn."""
     folder = comm.bcast(tmp_path) / "results"

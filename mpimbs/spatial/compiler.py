@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -108,23 +108,27 @@ def many_objects() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def interpreted(compiled: Dispatcher) -> Callable[..., Any]:
+def interpreted(
+    compiled: Dispatcher, instead: Mapping[Callable[..., Any], Callable[..., Any]] | None = None
+) -> Callable[..., Any]:
     """Give the uncompiled twin of a kernel, and of all that it calls, for numbers that numba does not know.
 
     Parameters
     ----------
     compiled : numba dispatcher
         A function made by `kernel`.
+    instead : mapping, optional
+        Functions that kernels call but are none, such as those of `spatial.rows`, to those that the twins call instead.
 
     Returns
     -------
     callable
         Same arguments; arrays may be of dtype object.
     """
-    return _interpreted(compiled, {})
+    return _interpreted(compiled, dict(instead or {}))
 
 
-def _interpreted(compiled: Dispatcher, done: dict[Dispatcher, Callable[..., Any]]) -> Callable[..., Any]:
+def _interpreted(compiled: Dispatcher, done: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
     if compiled in done:
         return done[compiled]
     source = compiled.py_func
@@ -132,6 +136,9 @@ def _interpreted(compiled: Dispatcher, done: dict[Dispatcher, Callable[..., Any]
     twin = types.FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
     done[compiled] = twin
     for name in source.__code__.co_names:
-        if isinstance(scope.get(name), Dispatcher):
-            scope[name] = _interpreted(scope[name], done)
+        called = scope.get(name)
+        if isinstance(called, Dispatcher):
+            scope[name] = _interpreted(called, done)
+        elif isinstance(called, types.FunctionType):
+            scope[name] = done.get(called, called)
     return twin

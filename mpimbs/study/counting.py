@@ -9,6 +9,11 @@ What is counted is what the compiled code executes:
 - An operation repeated on the same numbers counts once: the compiler keeps its result.
 - An operation counts when its result is stored, compared or given back, or goes into one that is; others are dead.
 
+The rows of 6x6 matrices fill registers of eight doubles (`spatial.rows`), of which one or two columns are spare. Two
+numbers can be given: what is executed, with every operation on a register counted in all its columns
+(`study.registers`), and what is useful (`UsefulCounts`), with the spare columns left out. With neither, each number is
+counted for itself: what goes into a spare column that is stored counts, a column that nobody reads does not.
+
 A loop begins with literals which compiled code carries as variables, so counts per body are those of a longer chain
 minus those of a shorter one.
 """
@@ -18,9 +23,9 @@ from __future__ import annotations
 import gc
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +63,8 @@ class Counts:
     touched : float
         Different numbers accessed: what the memory holds that they move to and from.
     """
+
+    zeros_vanish: ClassVar[bool] = False  # a product with a literal zero is that zero
 
     additions: float = 0
     multiplications: float = 0
@@ -109,6 +116,15 @@ class Counts:
         return 8 * (self.fetched + self.written + self.integers / width)
 
 
+class UsefulCounts(Counts):
+    """Counts of what is useful: products with literal zeros are left out, as are the spare items of arrays.
+
+    A register multiplies by the zeros that fill a row up, or that pick one of its columns; the mathematics doesn't.
+    """
+
+    zeros_vanish = True
+
+
 class Counted:
     """A double that knows how it was made, and counts that once it is of use.
 
@@ -126,10 +142,11 @@ class Counted:
     """
 
     __slots__ = ("_done", "_operands", "_operation", "constant", "counts", "value")
+    columns = 1  # numbers that one operation treats at once
 
     def __init__(
         self,
-        value: float,
+        value: Any,
         counts: Counts,
         constant: bool = False,
         operation: str = "",
@@ -146,7 +163,8 @@ class Counted:
             number = pending.pop()
             pending.extend(number._operands)
             if number._operation:
-                setattr(self.counts, number._operation, getattr(self.counts, number._operation) + 1)
+                before = getattr(self.counts, number._operation)
+                setattr(self.counts, number._operation, before + number.columns)
             number._operation, number._operands = "", ()
         return self.value
 
@@ -168,7 +186,8 @@ class Counted:
             return Counted(value, self.counts, True)
         key = (f"{operation} literal", other.value) if other.constant else (operation, id(other))
         if key not in self._done:
-            self._done[key] = (other, Counted(value, self.counts, False, operation, (self, other)))
+            kind = type(self) if self.columns >= other.columns else type(other)
+            self._done[key] = (other, kind(value, self.counts, False, operation, (self, other)))
         return self._done[key][1]
 
     def _in_order(self, other: Counted) -> tuple[Counted, Counted]:
@@ -184,7 +203,7 @@ class Counted:
         if self.constant:
             return Counted(-self.value, self.counts, True)
         if ("-", 0) not in self._done:
-            negative = Counted(-self.value, self.counts, operands=(self,))
+            negative = type(self)(-self.value, self.counts, operands=(self,))
             self._done["-", 0], negative._done["-", 0] = (self, negative), (negative, self)
         return self._done["-", 0][1]
 
@@ -201,6 +220,8 @@ class Counted:
         a, b = self._in_order(self._other(other))
         if b._is(1.0):
             return a
+        if b._is(0.0) and self.counts.zeros_vanish:
+            return b
         return -a if b._is(-1.0) else a._result("multiplications", b, a.value * b.value)
 
     __radd__ = __add__
@@ -272,12 +293,15 @@ class CountedArray:
     Parameters
     ----------
     values : array
-        Copied.
+        Copied. Masked items of a masked array are spare: zeros that fill a register up, which are read as literals and
+        written without use.
     counts : Counts
     """
 
     def __init__(self, values: npt.ArrayLike, counts: Counts) -> None:
-        self.values = np.array(values)
+        given: Any = np.ma.array(values, copy=True)
+        self.values = given.data
+        self._spare = set(np.flatnonzero(np.ma.getmaskarray(given)).tolist())
         self._items = np.arange(self.values.size).reshape(self.values.shape)
         self._counts = counts
         self._read: dict[int, float] = {}  # when each item was last read or written
@@ -303,7 +327,7 @@ class CountedArray:
     def _part(self, index: Any) -> CountedArray:
         part = object.__new__(CountedArray)
         part.values, part._items, part._counts = self.values[index], self._items[index], self._counts
-        part._read, part._written = self._read, self._written
+        part._read, part._written, part._spare = self._read, self._written, self._spare
         return part
 
     def _left(self, when: dict[int, float], item: int) -> bool:
@@ -324,6 +348,8 @@ class CountedArray:
         if self.values.dtype.kind in "iu":
             self._counts.integers += self._left(self._read, int(item))
             return int(self.values[index])
+        if int(item) in self._spare:
+            return Counted(float(self.values[index]), self._counts, True)
         self._counts.loads += 1
         self._counts.fetched += self._touch(int(item))
         return Counted(float(self.values[index]), self._counts)
@@ -332,12 +358,18 @@ class CountedArray:
         items = np.ravel(self._items[index]).tolist()
         several = isinstance(value, (tuple, list, np.ndarray, CountedArray))
         given = value if several else (value,) * len(items)
-        numbers = [_used(given[i]) for i in range(len(items))]
+        numbers = [_value(given[i]) if item in self._spare else _used(given[i]) for i, item in enumerate(items)]
         self.values[index] = np.reshape(numbers, np.shape(self._items[index]))
         for item in items:
+            if item in self._spare:
+                continue
             self._counts.stores += 1
             self._counts.written += self._left(self._written, item)
             self._touch(item)
+
+
+def _value(number: Any) -> Any:
+    return number.value if isinstance(number, Counted) else number
 
 
 def _used(result: Any) -> Any:
@@ -347,9 +379,18 @@ def _used(result: Any) -> Any:
     return result.use() if isinstance(result, Counted) else result
 
 
-def counting(compiled: Dispatcher) -> Callable[..., Any]:
-    """Give a function that runs a kernel uncompiled with `Counted` numbers and `CountedArray`s, and gives values."""
-    twin = interpreted(compiled)
+def counting(
+    compiled: Dispatcher, instead: Mapping[Callable[..., Any], Callable[..., Any]] | None = None
+) -> Callable[..., Any]:
+    """Give a function that runs a kernel uncompiled with `Counted` numbers and `CountedArray`s, and gives values.
+
+    Parameters
+    ----------
+    compiled : numba dispatcher
+    instead : mapping, optional
+        As of `spatial.compiler.interpreted`; `study.registers.REGISTERS` to count registers whole.
+    """
+    twin = interpreted(compiled, instead)
 
     def run(*arguments: Any) -> Any:
         collecting = gc.isenabled()

@@ -10,7 +10,7 @@ import numpy as np
 from mpimbs.model import System
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import WIDTHS
-from mpimbs.study.counting import Counted, CountedArray, Counts, counting
+from mpimbs.study.counting import Counted, CountedArray, Counts, UsefulCounts, counting
 from mpimbs.study.phases import (
     JOINS,
     KERNELS,
@@ -27,49 +27,64 @@ from mpimbs.study.phases import (
     swept,
     table_of,
 )
+from mpimbs.study.registers import REGISTERS
 
 # --- counts ---------------------------------------------------------------------------------------------------------
 
 
-def count_phases(a: Arguments) -> dict[str, Counts]:
+def count_phases(a: Arguments, useful: bool = False) -> dict[str, Counts]:
     """Count what each phase does for a whole chain.
 
     Parameters
     ----------
     a : Arguments
         Of doubles; the phases write into it, as the compiled ones do.
+    useful : bool
+        As in `count`.
     """
     found = {}
     for name, compiled in KERNELS.items():
-        counts = found[name] = Counts()
-        _count(compiled, counts, Counted(0.0, counts, constant=True), a)
+        found[name] = count(compiled, 0.0, a, useful=useful)
     return found
 
 
 def count_joins(joining: Pieces) -> Counts:
     """Count what the joins of pieces do; they are written, as by the compiled ones."""
-    counts = Counts()
-    _count(join_pieces, counts, joining)
-    return counts
+    return count(join_pieces, joining)
 
 
-def _count(compiled: Any, counts: Counts, *given: Any) -> None:
+def count(compiled: Any, *given: Any, useful: bool = False, whole: bool = False) -> Counts:
+    """Count what a kernel does, which writes into the arrays that it is given.
+
+    Parameters
+    ----------
+    compiled : numba dispatcher
+    given
+        Its arguments. A Python float is a literal, a NumPy one is not; spare items of arrays are masked.
+    useful, whole : bool
+        Count what is useful, or registers whole; see `study.counting`.
+    """
+    counts = UsefulCounts() if useful else Counts()
     counted = tuple(_counted(part, counts) for part in given)
-    counting(compiled)(*counted)
+    counting(compiled, REGISTERS if whole else None)(*counted)
     for part, array in zip(flat(counted), flat(given), strict=True):
         if isinstance(part, CountedArray):
-            array[...] = part.values
+            np.ma.getdata(array)[...] = part.values
+    return counts
 
 
 def _counted(given: Any, counts: Counts) -> Any:
     if isinstance(given, tuple):
-        return type(given)(*(_counted(part, counts) for part in given))
-    return CountedArray(given, counts) if isinstance(given, np.ndarray) else given
+        parts = [_counted(part, counts) for part in given]
+        return type(given)(*parts) if hasattr(given, "_fields") else tuple(parts)
+    if isinstance(given, np.ndarray):
+        return CountedArray(given, counts)
+    return Counted(float(given), counts, type(given) is float) if isinstance(given, float) else given
 
 
-def counts_per_body(short: System, long: System) -> dict[str, Counts]:
+def counts_per_body(short: System, long: System, useful: bool = False) -> dict[str, Counts]:
     """Counts of each phase per body, from two chains of different lengths."""
-    few, many = (count_phases(arguments(system)) for system in (short, long))
+    few, many = (count_phases(arguments(system), useful) for system in (short, long))
     return {name: (many[name] - few[name]) / (long.n_bodies - short.n_bodies) for name in many}
 
 

@@ -10,15 +10,17 @@ import pytest
 
 from cases import GENERATORS
 from mpimbs.model import System, system_from
+from mpimbs.spatial.assembly import RECORD, assemble, inverse_six
 from mpimbs.spatial.compiler import FASTMATH, interpreted, kernel
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.inertia import inertia_inward, inertia_inward_from_hinge
 from mpimbs.spatial.lanes import load, native_width, sqrt, store, zero_lanes
 from mpimbs.spatial.rows import ROW, store_symmetric
+from mpimbs.spatial.six import products, six_rows, write_six
 from mpimbs.spatial.trigonometry import atan2, sincos
 from mpimbs.spatial.vectors import cross, dot3, dot6, load3, load9, multiply, normalised, rotate
 from mpimbs.study.counting import ARC_TANGENT, NEAR, SINE_COSINE, Counted, CountedArray, Counts, counting
-from mpimbs.study.phase_costs import count_joins, count_phases, counts_of_tile, counts_per_body
+from mpimbs.study.phase_costs import count, count_joins, count_phases, counts_of_tile, counts_per_body
 from mpimbs.study.phases import (
     KERNELS,
     PHASES,
@@ -162,6 +164,67 @@ def test_counts_are_those_of_the_compiled_code(moving, lanes: bool) -> None:
     found = operations_in(compiled)
     assert found["fmul"] == counts.multiplications > 100 and found["fadd"] + found["fsub"] == counts.additions
     assert found["fdiv"] == counts.divisions == 0
+
+
+@kernel
+def _product(a, b, c):
+    write_six(c, 0, products(a, 0, six_rows(b, 0)))
+
+
+@kernel
+def _inverse(a, b):
+    write_six(b, 0, inverse_six(six_rows(a, 0)))
+
+
+def six(spare: tuple[int, ...] = (), seed: int = 0) -> np.ndarray:
+    """Six rows of a positive definite matrix and zeros, with spare columns masked."""
+    rows = np.zeros((6, ROW))
+    rows[:, :6] = np.eye(6) + 0.1 * np.random.default_rng(seed).normal(size=(6, 6))
+    rows = np.ma.array(rows)
+    rows[:, list(spare)] = np.ma.masked
+    return rows.ravel() if spare else np.ma.getdata(rows).ravel()
+
+
+def test_spare_columns_are_no_use() -> None:
+    """By hand: seven columns of a product are useful; of an inverse, what is neither zero nor one."""
+    results = []
+    for spare, how in (((), {}), ((), {"whole": True}), ((7,), {"useful": True})):
+        a, b, c = six(), six(spare, 1), six(spare)
+        counts = count(_product, a, b, c, **how)
+        columns = 7 if spare else 8
+        assert counts == counts.__class__(
+            multiplications=36 * columns, additions=30 * columns, loads=counts.loads, stores=6 * columns,
+            fetched=counts.fetched, written=6 * columns, touched=counts.touched,
+        )  # fmt: skip
+        results.append(np.ma.getdata(c))
+    whole = count(_inverse, six(), wide := six(), whole=True)
+    useful = count(_inverse, six((6, 7)), slim := six((6, 7)), useful=True)
+    # a step clears 48 numbers of the matrix, but for the last, and as many of the inverse
+    assert (whole.multiplications, whole.additions, whole.divisions) == ((5 + 6) * 48, (5 + 6) * 40, 6)
+    # step i: the 5 - i columns right of it; the i columns of the inverse that are begun, and one that begins
+    assert useful.multiplications == sum(6 * (5 - i) + i + 5 * (i + 1) for i in range(6)) == 210
+    assert useful.additions == sum(5 * (5 - i) + 5 * i for i in range(6)) == 150 and useful.divisions == 6
+    for result, a, b in ((results[1], results[0], results[2]), (wide, np.ma.getdata(slim), wide)):
+        np.testing.assert_array_equal(a, result)
+        np.testing.assert_array_equal(b, result)
+    inverse = np.linalg.inv(six().reshape(6, ROW)[:, :6])
+    np.testing.assert_allclose(wide.reshape(6, ROW)[:, :6], inverse, rtol=1e-13, atol=1e-14)
+
+
+def test_whole_registers_are_those_of_the_compiled_code() -> None:
+    """The optimised code has as many operations on registers, and on doubles, as were counted."""
+    random = np.random.default_rng(0)
+    for compiled, sizes in ((_product, (6, 6, 6)), (_inverse, (6, 6)), (assemble, (18, 18, RECORD // ROW, 18))):
+        given = [random.normal(size=size * ROW) for size in sizes]
+        same = [part.copy() for part in given]
+        counts = count(compiled, *given, whole=True)
+        again = numba.njit(fastmath=FASTMATH, error_model="numpy")(compiled.py_func)
+        again(*same)
+        rows, doubles = (operations_in(again, kind) for kind in (f"<{ROW} x double>", "double"))
+        found = [ROW * rows[name] + doubles[name] for name in ("fmul", "fadd", "fsub", "fdiv")]
+        assert found == [counts.multiplications, found[1], counts.additions - found[1], counts.divisions]
+        assert counts.multiplications > 200
+        np.testing.assert_allclose(given[-1], same[-1], rtol=1e-10, atol=1e-10)
 
 
 @kernel

@@ -1,0 +1,231 @@
+"""Operation counts of the divide and conquer, and figures 3 to 6 of Critchley, Anderson & Binani with them.
+
+    python drivers/operation_counts.py --folder results
+
+Operations of a body and of a join are counted by running the kernels with a counting number type, for three kinds of
+chains: revolute, which is the paper's, spherical, and mixed. Executed are those of whole SIMD registers, useful those
+without spare columns; the figures are drawn with the useful ones. Nothing is timed: the figures are theoretical as the
+paper's are, multiplications and additions of the processor that has the most to do, without communication. Divisions,
+roots, sines and cosines are printed beside; the paper leaves them out.
+
+Two things differ from the paper's figures. Their curve of RCRP is not drawn, since the paper doesn't give its counts.
+And the paper's counts are of bodies described by Denavit and Hartenberg's parameters, whose rotations have a zero; ours
+are of any frames.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from matplotlib.figure import Figure
+
+from mpimbs.errors import InputError
+from mpimbs.model import Body, Joint, System, system_from
+from mpimbs.study.counting import Counts
+from mpimbs.study.operation_models import PAPER, OperationModel, arithmetic, models
+from mpimbs.study.operations import OperationCounts, operations_of
+from mpimbs.study.pictures import new_figure, save
+
+MIXED = ("revolute", "universal", "spherical", "prismatic", "cylindrical")
+MANY = tuple(2**k for k in range(11))
+FEW = tuple(range(1, 17))
+PARTS = {
+    "body swept at the tip": lambda c: c.tip,
+    "body swept, both handles": lambda c: c.piece,
+    "dcae: join, both handles": lambda c: c.join,
+    "dcae: join at the tip": lambda c: c.join_tip,
+    "dca: leaf": lambda c: c.leaf,
+    "dca: join": lambda c: c.assembly,
+    "dca: body, leaf and join": lambda c: c.leaf + c.assembly,
+    "dcae: level of ranks": lambda c: models(c)["dcae"].level,
+    "dca: level of ranks": lambda c: models(c)["dca"].level,
+}
+PAPER_PARTS = {
+    "body swept at the tip": PAPER["aba"].alone,
+    "body swept, both handles": PAPER["dcae"].body,
+    "dca: body, leaf and join": PAPER["dca"].body,
+    "dcae: level of ranks": PAPER["dcae"].level,
+    "dca: level of ranks": PAPER["dca"].level,
+}
+FIGURES = {
+    "figure3": ("DCA against serial O(n)", ("aba", "dca"), True),
+    "figure4": ("DCA with an O(n) terminal subsystem", ("aba", "dca", "dca-terminal"), False),
+    "figure5": ("DCAe, balanced, against DCA and serial O(n)", ("aba", "dca", "dcae"), True),
+    "figure6": ("DCAe, balanced, against DCA and serial O(n)", ("aba", "dca", "dcae-even", "dcae"), False),
+}
+LABELS = {
+    "aba": "serial O(n)", "dca": "DCA", "dca-terminal": "DCA, O(n) terminal", "dcae-even": "DCAe, equal shares",
+    "dcae": "DCAe, balanced",
+}  # fmt: skip
+COLOURS = {name: f"C{k}" for k, name in enumerate(LABELS)}
+
+
+def mixed_chain(periods: int) -> System:
+    """Make a chain of links whose joints are those of `MIXED`, again and again."""
+    system = System(f"mixed chain of {periods * len(MIXED)} bodies")
+    links = [
+        Body(name=kind, mass=1, center_of_mass=(0, -1, 0), inertia=(1, 1, 1, 0, 0, 0),
+             joint=Joint.model_validate({"type": kind, "position": (0, -2, 0)}))
+        for kind in MIXED
+    ]  # fmt: skip
+    system.repeat(periods, *links)
+    return system
+
+
+def chains() -> dict[str, tuple[System, System]]:
+    """Two chains of each kind, to be counted: their difference is a period of the joints, or two bodies."""
+    pairs = {name: (system_from(f"{spec}:4"), system_from(f"{spec}:6")) for name, spec in
+             (("revolute", "spatial_chain"), ("spherical", "rope"))}  # fmt: skip
+    return pairs | {"mixed": (mixed_chain(1), mixed_chain(2))}
+
+
+def main(
+    folder: Path = Path("results"), n: int = 1024, many: Sequence[int] = MANY, few: Sequence[int] = FEW
+) -> dict[str, Any]:
+    """Count, print the table, draw the figures and write all numbers.
+
+    Parameters
+    ----------
+    folder : Path
+        Where pictures and operation_counts.json go.
+    n : int
+        Bodies of the chain in the figures.
+    many, few : sequence of int
+        Numbers of processors in figures 3 and 5, and in figures 4 and 6; at most n.
+
+    Returns
+    -------
+    dict
+        What is written: n; counts (by kind of chain, then executed and useful, then part); paper (by part); by source,
+        then algorithm: models (coefficients), fewest (processors that take fewer operations than one alone), gain (with
+        each of processors, which are `many`); figures.
+
+    Raises
+    ------
+    InputError
+        More processors than bodies, or less than one.
+    """
+    for p in (*many, *few):
+        if not 1 <= p <= n:
+            raise InputError(f"processors: {p} for a chain of {n} bodies; choose numbers from 1 to {n}")
+    counted = {
+        name: {"executed": operations_of(*pair, whole=True), "useful": operations_of(*pair)}
+        for name, pair in chains().items()
+    }
+    sources = {"ours": models(counted["revolute"]["useful"]), "paper": PAPER}
+    table = {
+        "n": n,
+        "counts": {kind: {how: _parts(c) for how, c in both.items()} for kind, both in counted.items()},
+        "paper": {part: _numbers(c) for part, c in PAPER_PARTS.items() if c},
+        "models": {source: {k: _coefficients(m) for k, m in of.items()} for source, of in sources.items()},
+        "fewest": {source: {k: fewest(m, of["aba"], n) for k, m in of.items()} for source, of in sources.items()},
+        "processors": [int(p) for p in many],
+        "gain": {
+            source: {k: [arithmetic(of["aba"](n)) / arithmetic(m(n, p)) for p in many] for k, m in of.items()}
+            for source, of in sources.items()
+        },
+        "figures": {},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (title, algorithms, wide) in FIGURES.items():
+        processors = [int(p) for p in (many if wide else few)]
+        curves = {
+            source: {k: [arithmetic(of[k](n, p)) for p in processors] for k in algorithms}
+            for source, of in sources.items()
+        }
+        table["figures"][name] = {"processors": processors, "operations": curves}
+        save(draw(f"{title}: chain of {n} bodies", processors, curves, wide), folder / f"operations_{name}.png")
+    (folder / "operation_counts.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    for kind, both in counted.items():
+        print(f"{kind} chain, multiplications + additions\n\n{table_of(both, kind == 'revolute')}\n")
+    print(report(table))
+    return table
+
+
+def fewest(model: OperationModel, serial: OperationModel, n: int) -> int | None:
+    """Fewest processors with which an algorithm takes fewer operations than the serial one on one; None for none."""
+    least = arithmetic(serial(n))
+    return next((p for p in range(2, n + 1) if arithmetic(model(n, p)) < least), None)
+
+
+def draw(
+    title: str, processors: Sequence[int], curves: Mapping[str, Mapping[str, Sequence[float]]], wide: bool
+) -> Figure:
+    """Draw operations against processors: ours solid, the paper's dashed."""
+    figure, axes = new_figure(title, "processors", "multiplications and additions")
+    for source, styles in (("ours", {"ls": "-", "lw": 2.0}), ("paper", {"ls": "--", "lw": 1.0})):
+        for k, operations in curves[source].items():
+            axes.plot(processors, operations, color=COLOURS[k], label=f"{LABELS[k]}, {source}", **styles)
+    axes.set_xscale("log" if wide else "linear", **({"base": 2} if wide else {}))
+    axes.set_xlim(min(processors), max(processors))
+    axes.set_yscale("log" if wide else "linear")
+    if not wide:
+        axes.set_ylim(0, 2 * max(curves["ours"]["aba"]))
+    axes.legend()
+    return figure
+
+
+def table_of(both: Mapping[str, OperationCounts], paper: bool) -> str:
+    """Lay out the counts of one kind of chain in Markdown: executed, useful, the rest of useful, and the paper's."""
+    header = ["", "executed", "useful", "divisions", "roots", "sines with cosines", *(["paper"] if paper else [])]
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1)]
+    for part, of in PARTS.items():
+        whole, useful = of(both["executed"]), of(both["useful"])
+        cells = [part, _sum(whole), _sum(useful)]
+        cells += [f"{x:.3g}" for x in (useful.divisions, useful.square_roots, useful.sine_cosines)]
+        published = PAPER_PARTS.get(part)
+        lines.append(cells + ([_sum(published) if published else ""] if paper else []))
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def report(table: Mapping[str, Any]) -> str:
+    """Lay out in Markdown what each algorithm gains on how many processors, over the serial one on one."""
+    header = [f"{table['n']} bodies", "counts", "fewest", "tip", *(f"p = {p}" for p in table["processors"])]
+    lines = [header, ["---", "---"] + ["---:"] * (len(header) - 2)]
+    for k, label in LABELS.items():
+        for source in ("ours", "paper") if k != "aba" else ():
+            cells = [label, source, str(table["fewest"][source][k] or "none")]
+            cells.append(f"{table['models'][source][k]['tip_ratio']:.2f}")
+            lines.append(cells + [f"{gain:.3g}" for gain in table["gain"][source][k]])
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return (
+        "operations of the serial algorithm over those of the busiest of p processors; fewest: processors with which "
+        f"it gains; tip: how many times more bodies the last one has\n\n{text}"
+    )
+
+
+def _sum(counts: Counts) -> str:
+    return f"{counts.multiplications:.0f} + {counts.additions:.0f}"
+
+
+def _numbers(counts: Counts) -> dict[str, float]:
+    return {
+        name: getattr(counts, name)
+        for name in ("multiplications", "additions", "divisions", "square_roots", "sine_cosines", "arc_tangents")
+    }
+
+
+def _parts(counts: OperationCounts) -> dict[str, dict[str, float]]:
+    return {part: _numbers(of(counts)) for part, of in PARTS.items()}
+
+
+def _coefficients(model: OperationModel) -> dict[str, Any]:
+    found: dict[str, Any] = {"tip_ratio": model.tip_ratio, "alone": _numbers(model.alone)}
+    if model.body:
+        found |= {name: _numbers(getattr(model, name)) for name in ("body", "level", "constant")}
+    return found
+
+
+@click.command(help=__doc__)
+@click.option("--folder", type=Path, default=Path("results"), show_default=True)
+@click.option("--bodies", "n", type=click.IntRange(2), default=1024, show_default=True, help="Of the figures' chain.")
+def _command(folder: Path, n: int) -> None:
+    main(folder, n, [p for p in MANY if p <= n], [p for p in FEW if p <= n])
+
+
+if __name__ == "__main__":
+    _command()

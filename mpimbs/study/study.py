@@ -21,7 +21,7 @@ from mpimbs.study.cluster import cluster_named
 from mpimbs.study.predict import predict
 from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure
 from mpimbs.study.speedup_report import write
-from mpimbs.study.verdict import add_speedups, advice, fits
+from mpimbs.study.verdict import add_speedups, advice, fits, operations
 
 Row = dict[str, Any]
 RTOL = 1e-8
@@ -100,7 +100,7 @@ def study(
         "settings": settings,
         "model_text": system_text(system, functions=True)[:_MOST_TEXT],
         "points": rows,
-        "fits": fits(rows, system.n_bodies),
+        "fits": fits(rows, system.n_bodies, on_root(comm, lambda: operations(system))),
         "evaluations_per_simulated_second": per_second,
         "notes": notes,
         "advice": advice(rows, per_second, RTOL),
@@ -206,5 +206,10 @@ def report(table: dict[str, Any]) -> list[str]:
             f"{coupling}: t = {fit['model']}; {numbers}; within {100 * fit['largest_relative_error']:.0f} % of "
             f"{fit['points']} measured points{least}"
         )
+        if fit.get("gflops"):
+            lines.append(
+                f"    {fit['operations_per_body']:.0f} operations a body at {fit['gflops']:.3g} GFLOP/s; a level of ranks: "
+                f"{fit['operations_per_level']:.0f} operations and {fit['us_of_messages_per_level']:.2g} us of messages"
+            )
     lines += [f"left out: {note}" for note in table["notes"]]
     return [*lines, table["advice"]]

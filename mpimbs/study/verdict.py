@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from mpimbs.errors import InputError
+from mpimbs.model import System
 from mpimbs.study.cost_fit import Point, fit_cost_model, fit_power_law, fit_tree_model
+from mpimbs.study.operation_models import arithmetic, models
+from mpimbs.study.operations import operations_of
+from mpimbs.study.scaled import scaled
 
 Row = dict[str, Any]
+_SHORT, _LONG = 8, 12  # bodies of the chains whose operations are counted
 
 
 def trusted(rows: Sequence[Row]) -> list[Row]:
@@ -24,7 +30,36 @@ def add_speedups(rows: Sequence[Row]) -> None:
             row["efficiency"] = row["speedup"] / row["ranks"]
 
 
-def fits(rows: Sequence[Row], n: int) -> dict[str, Row]:
+class Operations(NamedTuple):
+    """Multiplications and additions of a body on several ranks, of one swept alone on one, and of a level of ranks."""
+
+    body: float
+    alone: float
+    level: float
+
+
+def operations(system: System) -> dict[str, Operations]:
+    """Count the operations of the couplings that are trees, for a chain; empty where there are no shorter ones.
+
+    They are the constants of the cost models: what is fitted is the time of one, and of the messages of a level.
+    """
+    try:
+        counts = operations_of(scaled(system, _SHORT), scaled(system, _LONG))
+    except (InputError, ValueError):
+        return {}
+    found = models(counts)
+    return {
+        name: Operations(
+            *(
+                arithmetic(part)
+                for part in (found[name].body or found[name].alone, found[name].alone, found[name].level)
+            )
+        )
+        for name in ("dcae", "dca")
+    }
+
+
+def fits(rows: Sequence[Row], n: int, counted: Mapping[str, Operations] | None = None) -> dict[str, Row]:
     """Fit a cost model to the trusted rows of each coupling.
 
     Parameters
@@ -33,12 +68,16 @@ def fits(rows: Sequence[Row], n: int) -> dict[str, Row]:
         With coupling, ranks, n, dof, us_min; for constraint loads cuts and solutions too.
     n : int
         Bodies for which the number of ranks of least time is given.
+    counted : mapping, optional
+        `operations` by coupling.
 
     Returns
     -------
     dict of dict
         By coupling: model, coefficients (s), largest_relative_error, points, and for trees best_ranks: None where
-        only one number of ranks was measured, since the cost of a level is not known then.
+        only one number of ranks was measured, since the cost of a level is not known then. Where operations are
+        counted: operations_per_body, operations_per_level, gflops, and us_of_messages_per_level, which is what of a
+        level is not operations at that rate.
     """
     found = {}
     good = trusted(rows)
@@ -46,6 +85,8 @@ def fits(rows: Sequence[Row], n: int) -> dict[str, Row]:
         own = [row for row in good if row["coupling"] == coupling]
         found[coupling] = _fit_loads(own) if any("solutions" in row for row in own) else _fit_tree(own, n)
         found[coupling]["points"] = len(own)
+        if coupling in (counted or {}):
+            found[coupling] |= _rates(found[coupling]["coefficients"], counted[coupling], own)  # type: ignore[index]
     return found
 
 
@@ -56,6 +97,20 @@ def _fit_tree(rows: Sequence[Row], n: int) -> Row:
         "coefficients": model._asdict(),
         "largest_relative_error": max(abs(1e6 * model(r["n"], r["ranks"]) / r["us_min"] - 1.0) for r in rows),
         "best_ranks": model.best_ranks(n) if len({row["ranks"] for row in rows}) > 1 else None,
+    }
+
+
+def _rates(coefficients: Row, counted: Operations, rows: Sequence[Row]) -> Row:
+    """What a fit says of the time of an operation, and of messages."""
+    # Lanes are pieces of a subchain, joined as ranks are: each is swept with both handles, on one rank too.
+    swept_alone = all(row["ranks"] == 1 and row.get("lanes") == 1 for row in rows)
+    body = counted.alone if swept_alone else counted.body
+    each = coefficients["c1"] / body
+    return {
+        "operations_per_body": body,
+        "operations_per_level": counted.level,
+        "gflops": 1e-9 / each if each > 0 else None,
+        "us_of_messages_per_level": 1e6 * max(coefficients["c2"] - each * counted.level, 0.0),
     }
 
 

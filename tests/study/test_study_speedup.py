@@ -15,8 +15,8 @@ from mpimbs.study.choice import choose_coupling
 from mpimbs.study.cost_fit import TreeModel, fit_tree_model
 from mpimbs.study.scaled import scaled
 from mpimbs.study.speedup import Plan, cores_of, default_couplings, default_ranks
-from mpimbs.study.study import report, study
-from mpimbs.study.verdict import add_speedups, advice, fits
+from mpimbs.study.study import predictor, report, study
+from mpimbs.study.verdict import add_speedups, advice, fits, operations
 
 
 def crane() -> System:
@@ -105,6 +105,41 @@ def test_verdict() -> None:
     assert line.startswith("choose --coupling dcae on 2 rank(s): 6 us an evaluation, 0.006 s per simulated second")
     assert "predicted for the cluster 'big': dcae on 64 ranks, 2 us, 0.002 s" in line
     assert "no advice" in advice([row("dcae", 4, 1.0, oversubscribed=True)], None, 1e-8)
+
+
+def test_operations_are_the_constants_of_the_cost_model() -> None:
+    """A chain's counts; times made of a rate and a message time a level give these back."""
+    counted = operations(system_from("spatial_chain:100"))
+    assert set(counted) == {"dcae", "dca"} and operations(system_from("figure")) == {}
+    body, alone, level = counted["dcae"]
+    assert alone < body < level, "both handles cost more than one, and a join more than a body"
+    rate, messages = 2e9, 3e-6
+
+    def us(n: int, ranks: int) -> float:
+        levels = (ranks - 1).bit_length()
+        return 1e6 * (1e-6 + (body * n / ranks + level * levels) / rate + messages * levels)
+
+    rows = [row("dcae", ranks, us(n, ranks), n=n) for n in (100, 1000) for ranks in (1, 2, 4)]
+    (fit,) = fits(rows, 1000, counted).values()
+    assert fit["gflops"] == pytest.approx(1e-9 * rate) and fit["us_of_messages_per_level"] == pytest.approx(
+        1e6 * messages
+    )
+    (swept,) = fits([row("dcae", 1, 1e6 * alone * n / rate, n=n, lanes=1) for n in (10, 20)], 10, counted).values()
+    assert swept["gflops"] == pytest.approx(1e-9 * rate) and swept["operations_per_body"] == alone
+
+
+def test_predicted_points_of_a_study(comm: MPI.Comm, tmp_path: Path) -> None:
+    """They come beside the measured ones, marked, on all ranks; a cluster that there is not is refused by name."""
+    folder = comm.bcast(tmp_path) / "study"
+    system = system_from("chain:24")
+    beyond = predictor((8, 16, 64), "ethernet", comm)
+    table = study(system, "chain:24", Plan(("dcae",), (1,), ("strong",), 0.0), folder, comm, predictor=beyond)
+    assert comm.allgather(table["points"]) == [table["points"]] * comm.size
+    found = [(r["predicted"], r["ranks"], r.get("cluster")) for r in table["points"]]
+    assert found == [(False, 1, None), (True, 8, "ethernet"), (True, 16, "ethernet")], "64 ranks have no bodies"
+    assert table["fits"]["dcae"]["points"] == 1 and "predicted" in "".join(report(table))
+    with pytest.raises(InputError, match="nowhere"):
+        predictor((8,), "nowhere", comm)
 
 
 def test_a_study(comm: MPI.Comm, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ export OPENBLAS_NUM_THREADS = 1
 
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
-PYTEST := $(BIN)/python -m pytest --with-mpi -q
 
 .PHONY: run test lint setup clean
 
@@ -29,10 +28,7 @@ run: setup
 test: setup
 	@bash .ci/slurm
 	@bash .ci/simgrid
-	@set -e; for ranks in $(TEST_RANKS); do \
-	  echo "== tests at $$ranks rank(s)"; \
-	  OMPI_MCA_mpi_yield_when_idle=1 timeout -k 10 900 mpiexec -n $$ranks $(PYTEST) $(ARGS); \
-	done
+	@bash .ci/test "$(TEST_RANKS)" $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

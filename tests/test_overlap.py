@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-import mpimbs.dynamics
+import mpimbs.partition.ownership
 from cases import moving_state, typed_chain
 from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
@@ -45,7 +45,7 @@ def of_another_state_first(dynamics: Dynamics, q: Array, u: Array, tau: Array, t
 def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tile that goes ahead is alone, or has others before and beyond it."""
     if cut == "several":
-        monkeypatch.setattr(mpimbs.dynamics, "cut_tiles", lambda patterns, w: cut_tiles(patterns, w, 1, 2))
+        monkeypatch.setattr(mpimbs.partition.ownership, "cut_tiles", lambda patterns, w: cut_tiles(patterns, w, 1, 2))
     system = chain_of((joint,), comm.size * NATIVE * LEAST + 3)
     q, u, tau = moving_state(system)
     reference = dense.dense_accelerations(system, q, u, tau)

@@ -209,7 +209,7 @@ def report(table: dict[str, Any]) -> list[str]:
         if fit.get("gflops"):
             lines.append(
                 f"    {fit['operations_per_body']:.0f} operations a body at {fit['gflops']:.3g} GFLOP/s; a level of "
-                f"ranks: {fit['operations_per_level']:.0f} operations and {fit['us_of_messages_per_level']:.2g} us beside"
+                f"ranks: {fit['operations_per_level']:.0f} operations, {fit['us_of_messages_per_level']:.2g} us beside"
             )
     lines += [f"left out: {note}" for note in table["notes"]]
     return [*lines, table["advice"]]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import mpimbs.dynamics
+import mpimbs.partition.ownership
 import mpimbs.sweep.tiles
 from cases import GENERATORS, moving_state, typed_chain
 from mpimbs.dynamics import Dynamics
@@ -63,7 +63,7 @@ def force(monkeypatch: pytest.MonkeyPatch, cut: Cut, period: str) -> Cut:
     def cut_so(patterns: np.ndarray, width: int) -> list[Tile]:
         return cut_tiles(patterns, width, cut.least, cut.most)
 
-    monkeypatch.setattr(mpimbs.dynamics, "cut_tiles", cut_so)
+    monkeypatch.setattr(mpimbs.partition.ownership, "cut_tiles", cut_so)
     monkeypatch.setattr(mpimbs.sweep.tiles, "ALL_BYTES", 1 << 30 if cut.kept == ALL else 0)
     monkeypatch.setattr(mpimbs.sweep.tiles, "PIVOT_BYTES", -1 if cut.kept == NOTHING else 1 << 30)
     return cut
@@ -106,7 +106,7 @@ def assert_as_one_piece(
 def test_cases(cut: Cut) -> None:
     """The cuts are what the other tests take them for: lanes and remainders, in one tile or several, kept or not."""
     system = chain_of("revolute", 71)[0]
-    tiles = mpimbs.dynamics.cut_tiles(system.joint_patterns(0, 71), NATIVE)
+    tiles = mpimbs.partition.ownership.cut_tiles(system.joint_patterns(0, 71), NATIVE)
     assert tiles[0].width == NATIVE and tiles[-1].width == 1
     assert (len(tiles) > 2) == (cut.most == 3)
     with closing(Dynamics(system, lanes=NATIVE)) as dynamics:

@@ -16,7 +16,7 @@ TIP_RATIO = 1.2
 # In lanes all pieces carry two handles, and all but the tip's rank join them with both: so many bodies' time more.
 JOINS_IN_BODIES = 25
 # Cost of a body assembled as a leaf over that of one swept at the tip, and of that over one swept in lanes.
-TERMINAL_RATIO = 12.0
+TERMINAL_RATIO = 7.0
 SWEPT_IN_LANES = 4.0
 # Shares of more than so many bodies a lane are cut at multiples of the lanes.
 ALIGNED = 4

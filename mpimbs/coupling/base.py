@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.parallel.butterfly import Butterfly
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -52,3 +54,29 @@ class Coupling(Protocol):
             A1, acceleration of handle 1, and f2, load on handle 2, of each (rad/s^2, m/s^2; N m, N).
         """
         ...
+
+
+class ButterflyCoupling:
+    """What couplings by one butterfly have in common.
+
+    Parameters
+    ----------
+    butterfly : Butterfly
+        Its own; closed with it.
+    """
+
+    def __init__(self, butterfly: Butterfly) -> None:
+        self._butterfly = butterfly
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        self._butterfly.close()
+
+    def statistics(self) -> dict[str, int]:
+        """Nothing: all solutions take the same."""
+        return {}
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in messages so far (s)."""
+        return self._butterfly.seconds

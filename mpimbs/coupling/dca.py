@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.coupling.base import ButterflyCoupling
 from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
 from mpimbs.spatial.assembly import (
     ASSEMBLY,
@@ -87,7 +88,7 @@ def solve(plan, assembly, root, outer):
     outer[6:12] = f2
 
 
-class DivideAndConquer:
+class DivideAndConquer(ButterflyCoupling):
     """DCA: the assemblies of the ranks, joined two by two [Featherstone 1999; Critchley 2007, eq. 12-42].
 
     ceil(log2 P) messages of 1600 bytes in each direction.
@@ -101,7 +102,7 @@ class DivideAndConquer:
     plan = None
 
     def __init__(self, comm: MPI.Comm) -> None:
-        self._butterfly = Butterfly(comm, ASSEMBLY, more=_MORE)
+        super().__init__(Butterfly(comm, ASSEMBLY, more=_MORE))
         table = self._butterfly.table
         table.add("records", aligned_zeros(RECORD * (comm.size.bit_length() + 1)))
         table.add("world", aligned_zeros(SIZE))
@@ -109,19 +110,6 @@ class DivideAndConquer:
         table.add("room", np.zeros(30))
         self._table = table.data
         self._outer = np.zeros((1, 12))
-
-    def close(self) -> None:
-        """Free what MPI holds, before the communicator is."""
-        self._butterfly.close()
-
-    def statistics(self) -> dict[str, int]:
-        """Nothing: all solutions take the same."""
-        return {}
-
-    @property
-    def seconds(self) -> float:
-        """Time spent in messages so far (s)."""
-        return self._butterfly.seconds
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
         """Find A1 and f2 of this rank's assembly [1, 12]; see `Coupling.solve`. All ranks call.

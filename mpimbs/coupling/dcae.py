@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.coupling.base import ButterflyCoupling
 from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import (
@@ -67,7 +68,7 @@ def solve(plan, blocks, root, loads):
     spread_loads(blocks, within, outer, loads)
 
 
-class EfficientDivideAndConquer:
+class EfficientDivideAndConquer(ButterflyCoupling):
     """DCAe: the product of the ranks' handle equations by a butterfly, exact in one pass [Critchley 2007].
 
     ceil(log2 P) messages of 1152 bytes in each direction, as many 6x6 products, for any number P of ranks. Several
@@ -88,7 +89,7 @@ class EfficientDivideAndConquer:
 
     def __init__(self, comm: MPI.Comm, count: int = 1) -> None:
         more = ("responses", "scratch", "shared", "within", "outer")
-        self._butterfly = Butterfly(comm, SIZE, more=more)
+        super().__init__(Butterfly(comm, SIZE, more=more))
         table = self._butterfly.table
         table.add("responses", aligned_zeros(RESPONSE * max(comm.size.bit_length(), 1)))
         table.add("scratch", aligned_zeros(SCRATCH))
@@ -98,19 +99,6 @@ class EfficientDivideAndConquer:
         self.plan: npt.NDArray[np.int64] = table.data
         self._blocks = aligned_zeros(count * SIZE)
         self._loads = np.zeros((count, 12))
-
-    def close(self) -> None:
-        """Free what MPI holds, before the communicator is."""
-        self._butterfly.close()
-
-    def statistics(self) -> dict[str, int]:
-        """Nothing: all solutions take the same."""
-        return {}
-
-    @property
-    def seconds(self) -> float:
-        """Time spent in messages so far (s)."""
-        return self._butterfly.seconds
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
         """Find A1 and f2 of this rank's subchains; see `Coupling.solve`. All ranks call."""

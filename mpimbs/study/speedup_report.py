@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import ScalarFormatter
 
+from mpimbs.study.cost_fit import TreeModel
 from mpimbs.study.pictures import new_figure, save
 
 Row = dict[str, Any]
@@ -94,9 +95,15 @@ def _title(table: dict[str, Any], text: str) -> str:
 
 
 def draw_times(table: dict[str, Any], rows: Sequence[Row]) -> Any:
-    """Time of an evaluation against the number of ranks, and the fitted cost models."""
+    """Time of an evaluation against the number of ranks, and of trees the fitted cost model."""
     figure, axes = new_figure(_title(table, "time of an evaluation"), "ranks", "us (minimum)")
     _draw(axes, rows, "ranks", "us_min")
+    ranks = np.unique([row["ranks"] for row in rows])
+    for coupling, fit in table["fits"].items():
+        if fit.get("best_ranks"):
+            model = TreeModel(**fit["coefficients"])
+            axes.plot(ranks, [1e6 * model(table["bodies"], int(p)) for p in ranks], "k:", lw=0.8)
+            axes.annotate(f"fit, {coupling}", (ranks[-1], 1e6 * model(table["bodies"], int(ranks[-1]))), fontsize=7)
     axes.set_yscale("log")
     return figure
 
@@ -108,6 +115,7 @@ def draw_speedups(table: dict[str, Any], rows: Sequence[Row]) -> Any:
     ranks = np.unique([row["ranks"] for row in rows])
     axes.plot(ranks, ranks, "k:", lw=1.0, label="ideal")
     axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.legend(fontsize="small")
     return figure
 

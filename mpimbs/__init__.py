@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mpimbs.batch import Batch
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import Body, Joint, Loop, System, Wrench, read_system, system_from, write_system
+from mpimbs.model import Body, BodyMotion, Joint, Loop, System, Wrench, read_system, system_from, write_system
 
 if TYPE_CHECKING:
     from mpimbs.simulation.run import simulate
@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "Body",
+    "BodyMotion",
     "Dynamics",
     "InputError",
     "Joint",

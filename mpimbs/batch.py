@@ -52,8 +52,8 @@ class Batch:
     Raises
     ------
     InputError
-        On all ranks: systems that differ in joints or close loops, wrenches or functions of time in a model (give
-        `tau` and `wrenches` instead), fewer copies than ranks, no such number of lanes.
+        On all ranks: systems that differ in joints or close loops, wrenches or functions of time or state in a model
+        (give `tau` and `wrench` instead), fewer copies than ranks, no such number of lanes.
     """
 
     def __init__(
@@ -187,8 +187,8 @@ def _checked(systems: list[System], copies: int | None, number: int, ranks: int,
             raise InputError(f"system {k} of the batch ('{system.name}') closes a loop: batches take chains and trees")
         if system.has_loads_of_time():
             raise InputError(
-                f"system {k} of the batch ('{system.name}') has wrenches or functions of time: give them to each "
-                "evaluation, as tau and wrench"
+                f"system {k} of the batch ('{system.name}') has wrenches or functions of time or state: "
+                "give them to each evaluation, as tau and wrench"
             )
         if system.gravity != systems[0].gravity:
             raise InputError(f"system {k} of the batch has another gravity than the first: make a batch of each")

@@ -24,6 +24,7 @@ from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import GENERATORS, System, system_from
+from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.parallel.launcher import refuse_singletons
@@ -81,6 +82,7 @@ def _chosen(
     solver: LoadSolver | None,
     *,
     model: str,
+    forces: tuple[str, ...],
     tip_ratio: float | None,
     lanes: int | None,
     overlap: bool,
@@ -91,11 +93,15 @@ def _chosen(
 
     if solver is not None:
         raise InputError("options of pcg's solver choose nothing: leave them out, or choose --coupling pcg")
-    found = choose_coupling(_read(comm, model), comm, tip_ratio, lanes, cuts, overlap)
+    found = choose_coupling(_read(comm, model, forces), comm, tip_ratio, lanes, cuts, overlap)
     if comm.rank == 0:
         click.echo(f"--coupling auto: {found.coupling}: {found.why}", err=True)
     return found.coupling
 
+
+_forces_option = click.option(
+    "--forces", multiple=True, help="module:function that adds forces to the System; may be repeated."
+)
 
 _COUPLING_OPTIONS = (
     click.option("--load-rtol", type=float, help="pcg: tolerance of the constraint loads."),
@@ -124,13 +130,14 @@ _COUPLING_OPTIONS = (
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
+@_forces_option
 @click.pass_obj
 @_coupling_options
 def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, poses: bool, **settings: Any) -> None:
     """Simulate MODEL and write its motion."""
     from mpimbs.simulation.run import simulate
 
-    system = _read(comm, model)
+    system = _read(comm, model, settings.pop("forces"))
     result = simulate(system, t_end, comm, output=output, poses=poses or pictures, progress=True, **settings)
     if comm.rank == 0:
         click.echo(f"{result.summary()}\nwrote {output}")
@@ -149,6 +156,7 @@ def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, 
 @click.option("-o", "--output", type=Path, required=True, help=".npz file to write: udot, in the model's joint order.")
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
+@_forces_option
 @click.pass_obj
 @_coupling_options
 def acceleration(
@@ -158,7 +166,7 @@ def acceleration(
     from mpimbs.simulation.output import check_output, part_of
     from mpimbs.simulation.state import initial_state, read_state
 
-    system = _read(comm, model)
+    system = _read(comm, model, settings.pop("forces"))
     whole = together(comm, lambda: read_state(state, system) if state else initial_state(system))
     dynamics = Dynamics(system, comm, **settings)
     on_root(comm, lambda: check_output(output, force))
@@ -186,6 +194,7 @@ def acceleration(
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
 @click.option("--peers", is_flag=True, help="Compare with other programs too, on 1 rank: Pinocchio, Drake.")
+@_forces_option
 @click.pass_obj
 @_coupling_options
 def bench(
@@ -196,7 +205,7 @@ def bench(
     from mpimbs.study.bench import bench_batch, report
     from mpimbs.study.peers import compare, sentences
 
-    system = _read(comm, model)
+    system = _read(comm, model, settings.pop("forces"))
     compared = compare(system, seconds, comm=comm) if peers else {}
     if batch is None:
         figures = measure(system, comm, seconds=seconds, **settings)
@@ -361,8 +370,14 @@ def _numbers(text: str, option: str) -> list[int]:
         raise InputError(f"{option} '{text}': give whole numbers with commas between them, such as 1,16,256") from None
 
 
-def _read(comm: MPI.Comm, model: str) -> System:
-    return together(comm, lambda: system_from(model))
+def _read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = ()) -> System:
+    def action() -> System:
+        system = system_from(model)
+        for given in forces:
+            add_forces(system, given)
+        return system
+
+    return together(comm, action)
 
 
 def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> None:

@@ -16,13 +16,12 @@ from mpimbs.errors import SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.turn_scan import TurnScan
+from mpimbs.parallel.turn_scan import MotionScan, TurnScan
 from mpimbs.partition.division import Division
 from mpimbs.partition.lanes import LEAST
 from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.external import ExternalLoads
-from mpimbs.sweep.motion import join_motion
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
@@ -105,10 +104,11 @@ class Dynamics:
         self.cuts = self.division.cuts
         first, last = self.subchains[0].first, self.subchains[-1].last
         self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
-        self._scan = TurnScan(self.comm)
+        self._scan, self._motion_scan = TurnScan(self.comm), MotionScan(self.comm)
         self.coupling = strategy.join(self.comm, self.subchains)
         self._name = coupling
-        self._external = ExternalLoads(self.subchain, system.name_of)
+        self._external = ExternalLoads(self.subchain, system)
+        self._may_fail = system.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         self._no_tau = np.zeros(0)
         self._applied = self._no_tau  # forces of the last evaluation in phases, but for springs and dampers
@@ -117,6 +117,7 @@ class Dynamics:
         self.gather_u = Gather(self.comm, np.diff(u_offset[self.cuts]))
         self.evaluations = 0
         self._laps = np.zeros(PHASES)  # s: motion, inward, coupling, outward
+        self._motion_messages = 0.0  # s: of the scan of motions, in evaluations
         self._at_rest = AT_REST[:TURNING].copy()
         self._table = Table(RANK_ITEMS)
         items: dict[str, npt.NDArray[Any] | int] = {
@@ -146,7 +147,7 @@ class Dynamics:
         Parameters
         ----------
         t : float
-            Time (s), for the model's functions of time.
+            Time (s), for the model's functions.
         q, u : array [nq], [nu]
             Coordinates (rad, m, quaternions) and generalized speeds (rad/s, m/s).
         udot, rates : array [nu], [nq]
@@ -168,7 +169,7 @@ class Dynamics:
         turn = self._scan(self.subchains.start(q, u))
         forces, failure = self._no_tau if tau is None else tau, None
         if self._external.any:
-            forces, failure = self._forces(t, q, turn, tau)
+            forces, failure = self._forces(t, q, u, turn, tau)
         self._applied = forces
         t1 = clock()
         equations = self.subchains.inward(q, u, forces, turn)
@@ -181,11 +182,20 @@ class Dynamics:
             raise failure
 
     def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
-        """Give the generalized accelerations [nu]; arguments as in `derivative`, or what numpy makes arrays of."""
+        """Give the generalized accelerations [nu]; arguments as in `derivative`, or what numpy makes arrays of.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: a user function failed.
+        """
         q, u = _contiguous(q), _contiguous(u)
         tau = None if tau is None else _contiguous(tau)
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)
-        self.derivative(t, q, u, udot, rates, tau)
+        if self._may_fail:
+            together(self.comm, lambda: self.derivative(t, q, u, udot, rates, tau))
+        else:
+            self.derivative(t, q, u, udot, rates, tau)
         return udot
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
@@ -212,7 +222,7 @@ class Dynamics:
         Raises
         ------
         SimulationError
-            On the rank whose user function failed.
+            On all ranks: a user function failed.
         """
         q, u = _contiguous(q), _contiguous(u)
         self.accelerations(q, u, tau, t)
@@ -235,14 +245,23 @@ class Dynamics:
         """Plan to gather so many numbers of every body on rank 0, in the model's order."""
         return Gather(self.comm, numbers * np.diff(self.cuts))
 
-    def _forces(self, t: float, q: Floats, turn: Floats, tau: Floats | None) -> tuple[Floats, SimulationError | None]:
+    def _forces(
+        self, t: float, q: Floats, u: Floats, turn: Floats, tau: Floats | None
+    ) -> tuple[Floats, SimulationError | None]:
         """Generalized forces beside springs and dampers; where a function fails, NaN and the error.
 
         The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
         """
         forces = np.zeros(self.subchain.nu) if tau is None else tau.copy()
+        if self._external.moved:
+            before = self._motion_scan.seconds
+            boundary = self._boundary_motion(q, u)
+            self._motion_messages += self._motion_scan.seconds - before
+        else:
+            boundary = AT_REST.copy()
+            boundary[:9] = turn[:9]
         try:
-            self._external.apply(t, q, turn, forces)
+            self._external.apply(t, q, u, boundary, forces)
         except SimulationError as error:
             return np.full(self.subchain.nu, np.nan), error
         if self._external.wrenches:
@@ -266,11 +285,8 @@ class Dynamics:
         return self.subchain.body_poses(q, self._boundary_motion(q, u))
 
     def _boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """Motion of this rank's handle 1 [BOUNDARY], for output."""
-        motion = AT_REST.copy()
-        for inboard in self.comm.allgather(self.subchain.boundary_motion(q, u))[: self.comm.rank]:
-            join_motion(0.0, motion, inboard, motion)
-        return motion
+        """Motion of this rank's handle 1 [BOUNDARY]: for body forces and output."""
+        return AT_REST if self.comm.size == 1 else self._motion_scan(self.subchain.boundary_motion(q, u))
 
     @property
     def timed(self) -> bool:
@@ -302,7 +318,7 @@ class Dynamics:
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
         motion, inward, coupling, outward = (float(lap) for lap in self._laps)
-        scan = self._scan.seconds
+        scan = self._scan.seconds + self._motion_messages
         messages = scan + self.coupling.seconds
         return {
             "sweep": motion - scan + inward + outward,
@@ -313,6 +329,7 @@ class Dynamics:
     def close(self) -> None:
         """Free the communicator; all ranks call."""
         self._scan.close()
+        self._motion_scan.close()
         self.coupling.close()
         self.comm.Free()
 
@@ -339,13 +356,12 @@ def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
     alone.joint_loads(q, u)
     alone.energy_and_momentum(q, u)
     make_quaternions_unit(0.0, alone.subchain.structure, q)
-    motion = alone.subchain.boundary_motion(q, u)
-    join_motion(0.0, motion, motion, motion)
-    if staged:
-        turn = alone._scan(alone.subchains.start(q, u))
-        blocks = alone.subchains.inward(q, u, u, turn)
-        alone.subchains.outward(q, u, alone.coupling.solve(0.0, q, blocks, alone._root), u.copy(), q.copy())
+    alone._motion_scan(alone.subchain.boundary_motion(q, u))
     alone.close()
+    if staged:
+        system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
+        with contextlib.closing(Dynamics(system, lanes=lanes)) as alone:
+            alone.accelerations(q, u)
 
 
 @functools.cache

@@ -9,3 +9,7 @@ class InputError(ValueError):
 
 class SimulationError(RuntimeError):
     """A simulation that had to stop: names the time, the body and the likely cause."""
+
+
+class LoadNotFiniteError(SimulationError):
+    """A function of the state gave no finite numbers: with a smaller step it may."""

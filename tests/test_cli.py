@@ -1,7 +1,10 @@
 """The command line on all ranks of this job: one message on rank 0 for bad input, and what good input gives."""
 
+import importlib
 import json
+import pickle
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +23,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import read_system, system_from
 from mpimbs.simulation.state import read_state
 from mpimbs.spatial.lanes import native_width
-from oracles.dense import dense_accelerations, joint_wrenches
+from oracles.dense import dense_accelerations, joint_wrenches, kinematics
 from tolerances import assert_close
 
 # Four bodies, so that there is one for each of four ranks; every value that a case replaces stands here once.
@@ -610,6 +613,116 @@ def test_a_run_that_stops(comm: MPI.Comm, call: Callable[[str], Call], folder: P
     with h5py.File(folder / "out.h5") as run:
         assert run.attrs["status"].startswith("stopped: the accelerations are") and len(run["time"]) >= 1
         assert np.isfinite(run["q"][:]).all()
+
+
+FORCES = """
+import numpy as np
+
+def drag(t, motion):
+    if t > 0.015 and motion.body == 2:
+        raise ValueError("too deep")
+    return 0.0, -2.0 * motion.velocity
+
+def motor(t, q, u):
+    return 3.0 - u
+
+def add(system):
+    system.add_body_force(None, drag, point="center_of_mass")
+    system.add_joint_force("two", motor)
+
+def constant(system):
+    system.add_wrench("four", force=(1, 2, 3), frame="world")
+
+def gives(system):
+    return drag
+
+def misspells(system):
+    system.add_joint_force("too", motor)
+
+depth = 3
+"""
+BAD_FORCES: dict[str, tuple[str, ...]] = {
+    "forces": ("--forces forces: give module:function",),
+    "nowhere:add": ("there is no module 'nowhere' in @ or among those installed",),
+    "forces.py:add": ("there is no module 'forces.py'", "leave .py out: forces:add"),
+    "forces:ad": ("module 'forces' has no function 'ad'; did you mean 'add'?",),
+    "forces:depth": ("module 'forces' has no function 'depth'",),
+    "forces:drag": ("failed: TypeError(", "it is called with the System"),
+    "forces:gives": ("--forces forces:gives: returned <function drag", "takes the System"),
+    "forces:misspells": ("--forces forces:misspells: unknown body 'too'; did you mean 'two'?",),
+    "broken:add": ("the module can't be imported: ZeroDivisionError('division by zero') (@/broken.py, line 2)",),
+    "needs:add": ("No module named 'nowhere_else' (@/needs.py, line 1); install what it imports",),
+}
+
+
+@pytest.fixture
+def forces(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder is the current one, and has modules of forces."""
+    put(comm, folder / "forces.py", FORCES)
+    put(comm, folder / "broken.py", "x = 1\ny = x / 0\n")
+    put(comm, folder / "needs.py", "import nowhere_else\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    importlib.invalidate_caches()
+    yield
+    for name in ("forces", "broken", "needs"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("given", BAD_FORCES)
+def test_bad_forces(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None, given: str) -> None:
+    refuses(comm, call, folder, f"run @/model.toml --t-end 1 -o @/out.h5 --forces {given}", *BAD_FORCES[given])
+
+
+def test_forces(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None) -> None:
+    """Functions of a module, several of them, act; they are named in the output, and where they fail."""
+    system = read_system(folder / "model.toml")
+    columns = system.columns()
+    motion = kinematics(system, columns.q, columns.u)
+    for k in range(system.n_bodies):
+        drag = {"force": -2.0 * motion.com_velocity[k], "point": columns.center_of_mass[k]}
+        system.add_wrench(system.name_of(k), frame="world", **drag)
+    system.add_wrench("four", force=(1, 2, 3), frame="world")
+    tau = np.zeros(NU)
+    tau[6] = 3.0 - columns.u[6]
+    options = "--forces forces:add --forces forces:constant"
+    found = call(f"acceleration @/model.toml -o @/out.npz {options}")
+    assert (found.code, found.err) == (0, "")
+    with np.load(folder / "out.npz") as file:
+        assert_close("udot", file["udot"], dense_accelerations(system, columns.q, columns.u, tau), "dense")
+    found = call(f"bench @/model.toml --json --seconds 0 {options}")
+    assert found.code == 0 and (comm.rank or json.loads(found.out)["n"] == 4)
+    found = call(f"run @/model.toml -o @/out.h5 --t-end 0.02 --every 0.01 {options}")
+    message = "mpimbs: the body force 'forces:drag' on body 'three' failed at t = 0.0"
+    assert found.code == 1 and found.err.startswith(message if comm.rank == 0 else "")
+    assert comm.rank or ("ValueError('too deep') (" in found.err and "forces.py, line 6)" in found.err)
+    with h5py.File(folder / "out.h5") as run:
+        assert run.attrs["status"].startswith("stopped: the body force") and len(run["time"]) == 2
+        text = run["model"].attrs["toml"]
+    assert "# body force forces:drag on 4 bodies 'one' to 'four'\n" in text
+    assert "# joint force forces:motor on body 'two'\n" in text
+
+
+def test_no_pickle_is_read(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """A state file that would run code, were it read as a pickle: refused, and the code is not run."""
+
+    class Payload:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (folder / "was run",))
+
+    if comm.rank == 0:
+        savez(folder / "objects.npz", q=np.array([Payload()], dtype=object), u=np.zeros(NU))
+        (folder / "pickle.npz").write_bytes(pickle.dumps(Payload()))
+        np.save(folder / "array.npy", np.array([Payload()], dtype=object), allow_pickle=True)
+    comm.Barrier()
+    for name in ("objects.npz", "pickle.npz", "array.npy"):
+        command = f"acceleration @/model.toml --state @/{name} -o @/out.npz"
+        refuses(comm, call, folder, command, f"mpimbs: @/{name}: is not a readable .npz file")
+    for name in ("pickle.npz", "forces.py"):  # a model is TOML and nothing else
+        put(comm, folder / "forces.py", "from pathlib import Path\nPath('was run').touch()\n")
+        refuses(comm, call, folder, f"check @/{name}", f"mpimbs: @/{name}: is not ")
+    assert not (folder / "was run").exists()
 
 
 def test_generators_are_models(comm: MPI.Comm, call: Callable[[str], Call]) -> None:

@@ -1,12 +1,15 @@
 """The README's model file and Python example, as they stand there."""
 
 import re
+import sys
 from pathlib import Path
 
 import h5py
+import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
+from mpimbs import cli
 from mpimbs.model import read_system
 from mpimbs.study.cluster import read_cluster
 
@@ -46,3 +49,24 @@ def test_the_python_example_runs(comm: MPI.Comm, tmp_path_factory, monkeypatch) 
     with h5py.File("crane.h5", "r") as run:
         steps = len(run["time"])
     parallel_assert(count == 103 and steps == 201, f"{count} accelerations, {steps} samples", comm)
+
+
+def test_the_forces_run(comm: MPI.Comm, tmp_path_factory, monkeypatch) -> None:
+    """The module of forces and the command below it; compiled on one rank, which takes seconds on several."""
+    folder = Path(comm.bcast(str(tmp_path_factory.mktemp("forces")) if comm.rank == 0 else None))
+    code = block("Forces of your own")
+    if comm.rank == 0:
+        (folder / "water.py").write_text(code if comm.size == 1 else code.replace("@numba.njit(cache=True)\n", ""))
+    comm.Barrier()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    text = README.split("\n## Forces of your own\n", 1)[1]
+    command = re.search(r"mpimbs (run rope:50 .*)", text)
+    assert command
+    with pytest.raises(SystemExit) as stop:
+        cli.main(command[1].replace("--t-end 1", "--t-end 0.02").split(), comm)
+    sys.modules.pop("water", None)
+    with h5py.File("water.h5", "r") as run:
+        done = run.attrs["status"], run["model"].attrs["toml"].count("\n# ")
+    parallel_assert(stop.value.code == 0 and done == ("complete", 3), f"{stop.value.code}, {done}", comm)
+    comm.Barrier()

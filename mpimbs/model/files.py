@@ -1,6 +1,6 @@
 """Model files: a system as TOML, read with every message naming the file and the table, and written.
 
-Model files hold data only: loads that are functions of time belong to the Python interface.
+Model files hold data only: loads that are functions of time or state belong to Python.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def write_system(system: System, path: str | Path) -> None:
     Raises
     ------
     InputError
-        A load is a function of time, or the file can't be written.
+        A load is a function of time or state, or the file can't be written.
     """
     text = system_text(system)
     try:
@@ -166,14 +166,20 @@ def system_text(system: System, functions: bool = False) -> str:
     ----------
     system : System
     functions : bool
-        Name loads that are functions of time in a comment, for the record, rather than refuse them.
+        Name loads that are functions in comments, for the record, rather than refuse them.
 
     Raises
     ------
     InputError
-        A load is a function of time (without `functions`).
+        A load is a function of time or state (without `functions`).
     """
     lines = [f"name = {_value(system.name)}", f"gravity = {_value(system.gravity)}"]
+    for force in system.force_functions:
+        if not functions:
+            raise InputError(
+                f"{force.kind} {force.name!r}: is a function, and a model file holds data only; leave it out"
+            )
+        lines.append(f"# {force.kind} {force.name} on {force.whom(system)}")
     segments = list(system.segments)
     order = [segment.numbered for segment in segments]
     if order == sorted(order) and not system.wrenches and not system.torque_functions:

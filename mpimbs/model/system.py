@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import columns
 from mpimbs.model.body import Body, Loop, Name, Wrench
 from mpimbs.model.columns import Columns
+from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce, Selection, body_force, joint_force
 from mpimbs.model.joints import joint_index
 from mpimbs.model.names import DIGITS, WORLD, Names
 from mpimbs.model.segments import Integers, Segments
@@ -55,6 +56,10 @@ class System:
         Functions of time that drive the joints of single bodies, in place of what their templates say.
     wrenches : dict of int to list of Wrench
         What acts on single bodies, in addition to what their templates say.
+    joint_forces : list of JointForce
+        Functions of time and state that act on joints.
+    body_forces : list of BodyForce
+        Functions of time, pose and velocities that act on bodies.
     """
 
     def __init__(self, name: str = "system", gravity: Any = (0.0, -9.81, 0.0)) -> None:
@@ -65,6 +70,8 @@ class System:
         self.loops: list[Loop] = []
         self.torque_functions: dict[int, TimeFunction] = {}
         self.wrenches: dict[int, list[Wrench]] = {}
+        self.joint_forces: list[JointForce] = []
+        self.body_forces: list[BodyForce] = []
         self._names = Names()
 
     def __repr__(self) -> str:
@@ -157,6 +164,65 @@ class System:
         self.wrenches.setdefault(index, []).append(wrench)
         return wrench
 
+    def add_joint_force(self, names: Selection, function: Callable[..., Any], *, vectorized: bool = False) -> None:
+        """Let a function of time and state act on joints, in addition to their springs, dampers and torques.
+
+        Parameters
+        ----------
+        names : str, iterable of str, or None
+            The bodies whose inboard joints it acts on; None: all that are in the system and can move.
+        function : callable
+            `function(t, q, u)` of the time (s), the joint's coordinates [nq] (rad, m, unit quaternion) and speeds [nu]
+            (rad/s, m/s) returns its generalized force (N m, N): nu numbers, or one for all. May be compiled by
+            `numba.njit`.
+        vectorized : bool
+            The function is called once for all joints of a rank, which are of one type: q [n, nq] and u [n, nu], and
+            it returns [n, nu], or one number for all.
+
+        Raises
+        ------
+        InputError
+            A body is unknown or named twice, its joint is fixed, the joints are of several types (vectorized), or the
+            function can't be called.
+        """
+        self.joint_forces.append(joint_force(self, names, function, vectorized))
+
+    def add_body_force(
+        self,
+        names: Selection,
+        function: Callable[..., Any],
+        *,
+        point: Any = (0.0, 0.0, 0.0),
+        vectorized: bool = False,
+    ) -> None:
+        """Let a function of time, pose and velocities act on bodies, in addition to their wrenches.
+
+        Parameters
+        ----------
+        names : str, iterable of str, or None
+            The bodies; None: all that are in the system.
+        function : callable
+            `function(t, motion)` of the time (s) and a `BodyMotion` returns a moment (N m) and a force (N) on the
+            body: each three components in the world frame, or one number for all three. May be compiled by
+            `numba.njit`.
+        point : sequence of 3 floats, or "center_of_mass"
+            The point (m, body frame) on which the force acts, whose position and velocity the function is told.
+        vectorized : bool
+            The function is called once for all bodies of a rank: the fields of `motion` have n rows, it returns a
+            moment and a force [n, 3] each, or one number for all. The arrays are used again: copy what you keep.
+
+        Raises
+        ------
+        InputError
+            A body is unknown or named twice, the point is none, or the function can't be called.
+        """
+        self.body_forces.append(body_force(self, names, function, vectorized, point))
+
+    @property
+    def force_functions(self) -> list[ForceFunction]:
+        """All force functions, in the order in which they act."""
+        return [*self.joint_forces, *self.body_forces]
+
     @property
     def n_bodies(self) -> int:
         """Number of bodies."""
@@ -247,14 +313,16 @@ class System:
         return columns.initial_state(*self.segments.expand(lo, hi)[1:])
 
     def has_wrenches(self, lo: int, hi: int) -> bool:
-        """Return whether wrenches act on the bodies lo to hi - 1."""
+        """Return whether wrenches or body forces act on the bodies lo to hi - 1."""
         _, bodies, rows = self.segments.expand(lo, hi)
-        return any(lo <= k < hi for k in self.wrenches) or any(bodies[row].wrench for row in np.unique(rows))
+        if any(lo <= k < hi for k in self.wrenches) or any(bodies[row].wrench for row in np.unique(rows)):
+            return True
+        return any(len(force.on(lo, hi)) for force in self.body_forces)
 
     def has_loads_of_time(self) -> bool:
-        """Return whether wrenches act on bodies, or functions of time on joints."""
+        """Return whether wrenches act on bodies, or functions of time or state on joints or bodies."""
         driven = self.torque_functions or any(callable(b.joint.torque) for s in self.segments for b in s.bodies)
-        return bool(driven) or self.has_wrenches(0, self.n_bodies)
+        return bool(driven or self.force_functions) or self.has_wrenches(0, self.n_bodies)
 
     def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
         """Return a key that is the same for two stretches of bodies only if their columns are, but for `first`."""

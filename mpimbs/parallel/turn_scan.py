@@ -1,4 +1,5 @@
-"""The boundary turn of every rank: an exclusive scan of (rotation, relative angular velocity) over the ranks."""
+"""The boundary turn of every rank: an exclusive scan of (rotation, relative angular velocity) over the ranks; and the
+boundary motion, likewise."""
 
 from __future__ import annotations
 
@@ -9,30 +10,39 @@ from mpi4py import MPI
 from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, expect, levels, receive, send
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import floats
-from mpimbs.sweep.motion import join_turn
-from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.motion import join_motion, join_turn
+from mpimbs.sweep.structure import BOUNDARY, TURNING
 
 _BOUNDARY = 2 * len(ITEMS)
 
 
 @kernel(inline=True)
-def _receive_turn(plan, schedule, mine, theirs, level):
-    """Receive the turn of the sibling group at a level, and join it."""
+def _join(left, right, out):
+    """Join two chains in sequence: their turns or their motions, by their size."""
+    if out.size == TURNING:
+        join_turn(0.0, left, right, out)
+    else:
+        join_motion(0.0, left, right, out)
+
+
+@kernel(inline=True)
+def _receive(plan, schedule, mine, theirs, level):
+    """Receive the turn or motion of the sibling group at a level, and join it."""
     receive(plan, schedule[level], level)
     prefix = floats(plan, _BOUNDARY)
     more = level + 1 < schedule.shape[0]
     if schedule[level, IS_LEFT]:
         if more:
-            join_turn(0.0, mine[level], theirs[level], mine[level + 1])
+            _join(mine[level], theirs[level], mine[level + 1])
     else:
-        join_turn(0.0, theirs[level], prefix, prefix)
+        _join(theirs[level], prefix, prefix)
         if more:
-            join_turn(0.0, theirs[level], mine[level], mine[level + 1])
+            _join(theirs[level], mine[level], mine[level + 1])
 
 
 @kernel
 def begin_scan(plan, total):
-    """Scan over the ranks, after `expect`, the turn of this rank's subchain: all but the last message to it."""
+    """Scan over the ranks, after `expect`, the turn or motion of this rank's subchain: all but the last message."""
     prefix = floats(plan, _BOUNDARY)
     prefix[:] = 0.0
     prefix[0] = prefix[4] = prefix[8] = 1.0
@@ -41,16 +51,16 @@ def begin_scan(plan, total):
         if level == 0:
             mine[0, :] = total
         else:
-            _receive_turn(plan, schedule, mine, theirs, level - 1)
+            _receive(plan, schedule, mine, theirs, level - 1)
         send(plan, schedule[level], mine[level])
 
 
 @kernel
 def end_scan(plan):
-    """Receive the last message of the scan that has begun; returns the turn of this rank's handle 1 [TURNING]."""
+    """Receive the last message of the scan that has begun; returns the turn or motion of this rank's handle 1."""
     schedule, mine, theirs = levels(plan)
     if schedule.shape[0] > 0:
-        _receive_turn(plan, schedule, mine, theirs, schedule.shape[0] - 1)
+        _receive(plan, schedule, mine, theirs, schedule.shape[0] - 1)
     return floats(plan, _BOUNDARY)
 
 
@@ -70,9 +80,11 @@ class TurnScan:
         What the last scan gave.
     """
 
+    count = TURNING
+
     def __init__(self, comm: MPI.Comm) -> None:
-        self._butterfly = Butterfly(comm, TURNING, to_the_right=True, more=("boundary",))
-        self.boundary = np.zeros(TURNING)
+        self._butterfly = Butterfly(comm, self.count, to_the_right=True, more=("boundary",))
+        self.boundary = np.zeros(self.count)
         self._butterfly.table.add("boundary", self.boundary)
         self.plan = self._butterfly.table.data
 
@@ -103,3 +115,9 @@ class TurnScan:
         begin_scan(self.plan, turn)
         end_scan(self.plan)
         return self.boundary
+
+
+class MotionScan(TurnScan):
+    """Exclusive scan of boundary motions [BOUNDARY] over the ranks of a chain: of poses and twists, as `TurnScan`."""
+
+    count = BOUNDARY

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.errors import InputError, LoadNotFiniteError, SimulationError
 from mpimbs.petsc import PREFIX, PETSc
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
@@ -104,6 +104,7 @@ class Integrator:
         self._nq = len(q)
         self._state = np.concatenate([q, u])  # a copy whose address and type never change, for the compiled code
         self._failure = ""  # of a function of the model, on this rank
+        self._doubt = ""  # a function of the state that was not finite: a smaller step may help
         self._not_finite = False  # an evaluation of the step under way, on this rank
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0
@@ -149,8 +150,11 @@ class Integrator:
         n = self._nq
         try:
             self._dynamics.derivative(t, self._state[:n], self._state[n:], out[n:], out[:n])
+        except LoadNotFiniteError as error:
+            self._doubt = self._doubt or str(error)
+            out[:] = np.nan
         except SimulationError as error:
-            self._failure = str(error)
+            self._failure = self._failure or str(error)
             out[:] = np.nan
         self._not_finite |= not np.isfinite(out).all()
 
@@ -207,7 +211,7 @@ class Integrator:
         last = left <= step * (1.0 + 1e-6)
         size = left if last else step if self._fixed or left > 2.0 * step else 0.5 * left
         before, began = self._vector.array_r.copy(), self.time
-        self._failure, self._not_finite = "", False
+        self._failure, self._doubt, self._not_finite = "", "", False
         self._ts.setTimeStep(size)
         try:
             self._ts.step()
@@ -254,7 +258,7 @@ class Integrator:
         """Raise the same error on all ranks if a step broke: a function failed, not finite, or the step underflows."""
         if not broken and not self._any(self._failure):
             return
-        failure = next((text for text in self._dynamics.comm.allgather(self._failure) if text), None)
+        failure = next((text for text in self._dynamics.comm.allgather(self._failure or self._doubt) if text), None)
         if failure:
             raise SimulationError(failure)
         where = f"at t = {t:g} s (step {size:.3g} s)"
@@ -265,8 +269,7 @@ class Integrator:
                 f"the accelerations are no longer finite {where}; body '{body}' moves fastest "
                 f"({speed:.3g} rad/s or m/s); {cause}"
             )
-        udot, rates = np.empty(len(self.u)), np.empty(self._nq)
-        self._dynamics.derivative(self.time, self.q, self.u, udot, rates)
+        udot = self._dynamics.accelerations(self.q, self.u, t=self.time)
         rate, body = self._largest(udot)
         raise SimulationError(
             f"the step size underflows {where}; body '{body}' is accelerated most "

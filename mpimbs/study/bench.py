@@ -199,6 +199,8 @@ def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], None],
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
     udot, rates = np.empty(len(u)), np.empty(len(q))
     dynamics.timed = False
+    if system.has_loads_of_time():
+        dynamics.accelerations(q, u)  # a function that fails does so on all ranks here
     if dynamics.coupling.plan is None:
         return *player(dynamics, q, u, udot), udot
     return lambda: dynamics.derivative(0.0, q, u, udot, rates), lambda: None, udot

@@ -43,7 +43,7 @@ class ExtendedSweeps:
     Parameters
     ----------
     system : System
-        Without loops, wrenches and functions of time.
+        Without loops, wrenches and functions of time or state.
     q, u : array [nq], [nu]
         The state (rad, m, quaternions; rad/s, m/s).
     digits : int
@@ -52,14 +52,14 @@ class ExtendedSweeps:
     Raises
     ------
     ValueError
-        The system has loops, wrenches or functions of time.
+        The system has loops, wrenches or functions of time or state.
     """
 
     def __init__(self, system: System, q: Array, u: Array, digits: int = 40) -> None:
         mp.dps = digits
         c = system.columns()
-        if c.wrenches or c.torque_functions or system.loops:
-            raise ValueError("the extended sweeps have no wrenches, no functions of time and no loops")
+        if c.wrenches or c.torque_functions or system.force_functions or system.loops:
+            raise ValueError("the extended sweeps have no wrenches, no functions and no loops")
         made = build(c)
         s = made.structure
         self.structure = Structure(s.steps, s.axes, extended(s.fixed), extended(s.pitch))

@@ -9,7 +9,7 @@ from mpimbs.model import Body, System
 def scaled(system: System, bodies: int) -> System:
     """Give a chain of the same kind with about so many bodies: its longest repetition comes as often as that takes.
 
-    Functions of time of joints and wrenches given by `System.add_wrench` are left out.
+    Functions of time or state and wrenches given by `System.add_wrench` are left out.
 
     Parameters
     ----------

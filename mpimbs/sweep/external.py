@@ -1,60 +1,76 @@
-"""Loads from outside that change with time or pose: prescribed joint torques and wrenches on bodies."""
+"""Loads from outside that change with time, pose or motion: torques and wrenches as functions of time, joint forces and
+body forces."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import SimulationError
-from mpimbs.model import Wrench
-from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.model import System, Wrench
+from mpimbs.sweep.force_functions import ActingBodyForce, ActingJointForce
+from mpimbs.sweep.functions import called, shaped
+from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 
 
 class ExternalLoads:
-    """Evaluates the model's functions of time and its wrenches for the bodies of a subchain.
+    """Evaluates the model's functions and its wrenches for the bodies of a subchain.
 
     Parameters
     ----------
     subchain : Subchain
-    name_of : callable
-        Name of a body by its number in the system, for messages.
+    system : System
+        What it is a part of.
 
     Attributes
     ----------
     any, wrenches : bool
-        Whether there is anything to do at all, and whether wrenches act.
+        Whether there is anything to do at all, and whether wrenches or body forces act.
+    moved : bool
+        Whether body forces act on the system, on these bodies or others: `apply` needs the motion of handle 1.
     """
 
-    def __init__(self, subchain: Subchain, name_of: Callable[[int], str]) -> None:
+    def __init__(self, subchain: Subchain, system: System) -> None:
         self._subchain = subchain
-        self._name_of = name_of
+        self._name_of = system.name_of
         self._torques = subchain.columns.torque_functions
         self._wrenches: dict[int, list[Wrench]] = {}
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
         self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
-        self.wrenches = bool(self._wrenches)
-        self.any = bool(self._torques) or self.wrenches
+        joint_forces = (ActingJointForce(force, subchain, system.name_of) for force in system.joint_forces)
+        body_forces = (ActingBodyForce(force, subchain, system.name_of) for force in system.body_forces)
+        self._joint_forces = [force for force in joint_forces if force]
+        self._body_forces = [force for force in body_forces if force]
+        self.moved = bool(system.body_forces)
+        self.wrenches = bool(self._wrenches or self._body_forces)
+        self.any = bool(self._torques or self._joint_forces) or self.wrenches or self.moved
 
-    def apply(self, t: float, q: Floats, turn: Floats, tau: Floats) -> None:
-        """Add the prescribed torques to `tau` [nu] and set the wrenches, at time `t` (s).
+    def apply(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> None:
+        """Add the functions of joints to `tau` [nu] and set the wrenches, at time `t` (s).
 
-        `turn` [TURNING] is the boundary turn of handle 1.
+        `boundary` [BOUNDARY] is the motion of handle 1; where no body forces act, its rotation will do. Of a state that
+        is not finite no function is told: `tau` is not finite then.
 
         Raises
         ------
         SimulationError
-            A function of the model failed or gave no finite numbers; names body and time.
+            A function failed or gave no finite numbers; names body and time.
         """
+        if (self._joint_forces or self._body_forces) and not all(np.isfinite(part).all() for part in (q, u, boundary)):
+            tau[:] = np.nan
+            return
         offset = self._subchain.columns.u_offset
         for body, function in self._torques:
             count = int(offset[body + 1] - offset[body])
             tau[offset[body] : offset[body + 1]] += self._value(function, t, body, "torque", count)
-        rotations = self._rotations(q, turn) if self._in_world else None
+        for joint_force in self._joint_forces:
+            joint_force.add(t, q, u, tau)
+        rotations = self._subchain.body_poses(q, boundary)[0] if self._in_world else None
+        if self._body_forces:
+            self._subchain.wrenches[:] = 0.0
         for body, group in self._wrenches.items():
             total = np.zeros(6)
             for wrench in group:
@@ -65,24 +81,19 @@ class ExternalLoads:
                 total[:3] += moment + np.cross(wrench.point, force)
                 total[3:] += force
             self._subchain.set_wrench(body, total)
-
-    def _rotations(self, q: Floats, turn: Floats) -> Floats:
-        boundary = AT_REST.copy()
-        boundary[:9] = turn[:9]
-        return self._subchain.body_poses(q, boundary)[0]
+        if self._body_forces:
+            motion = self._subchain.motions(q, u, boundary)
+            for body_force in self._body_forces:
+                body_force.add(t, motion, self._subchain.wrenches)
 
     def _value(self, given: object, t: float, body: int, what: str, count: int) -> Floats:
-        name = self._name_of(self._subchain.first + body)
-        try:
-            value = np.asarray(given(t) if callable(given) else given, dtype=float)
-        except Exception as error:
-            raise SimulationError(f"the {what} function of body '{name}' failed at t = {t:g} s: {error!r}") from error
-        single = value.ndim == 0 and (what == "torque" or count == 1)  # one number serves every axis of a joint
-        if value.shape != (count,) and not single:
-            raise SimulationError(
-                f"the {what} function of body '{name}' gave {value.size} numbers at t = {t:g} s, needs {count}"
-            )
-        value = np.broadcast_to(value, (count,))
+        def subject() -> str:
+            return f"the {what} function of body '{self._name_of(self._subchain.first + body)}'"
+
+        value = np.asarray(called(subject, t, given) if callable(given) else given)
+        if value.ndim == 0 and what == "wrench":  # no number serves for three components
+            value = value[None]
+        value = shaped(subject, t, value, (count,))
         if not np.all(np.isfinite(value)):
-            raise SimulationError(f"the {what} of body '{name}' is not finite at t = {t:g} s: {value}")
+            raise SimulationError(f"{subject().replace(' function', '')} is not finite at t = {t:g} s: {value}")
         return value

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mpimbs.model import Columns, System
 from mpimbs.spatial.handles import SIZE
+from mpimbs.sweep.body_motion import motions
 from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import joint_loads, move, places
 from mpimbs.sweep.forces import spring_energy
@@ -20,6 +21,7 @@ from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles
 from mpimbs.sweep.totals import totals
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 AT_REST = np.array([1.0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])  # the world's boundary motion
 
@@ -121,6 +123,11 @@ class Subchain:
         self.wrenches[6 * step : 6 * step + 3] = wrench[:3] @ turn
         self.wrenches[6 * step + 3 : 6 * step + 6] = wrench[3:] @ turn
 
+    def carriers(self, bodies: Integers) -> tuple[Integers, Floats]:
+        """Steps [n] that carry bodies, as in `wrenches`, and step frame to body frame components [n, 3, 3]."""
+        made = self._whole.made
+        return made.body_step[bodies], made.body_frame[bodies]
+
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the boundary motion [BOUNDARY], for output: rotation 9 and position 3 (m) from handle 1 to handle 2, and
         the twist 6 of handle 2, in its frame, while handle 1 is held."""
@@ -152,6 +159,16 @@ class Subchain:
         pose = self._step_poses(boundary).reshape(-1, PLACE)[self._whole.made.body_step]
         to_step = pose[:, :9].reshape(-1, 3, 3)
         return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._whole.made.body_frame, 1, 2), pose[:, 9:].copy()
+
+    def motions(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
+        """Motions of the steps [m * BOUNDARY], given that of handle 1; see `sweep.body_motion`. Used again."""
+        places(self.structure, self._whole.work, q)
+        motions(0.0, self.structure, self._whole.work, u, boundary, self._motions)
+        return self._motions
+
+    @functools.cached_property
+    def _motions(self) -> Floats:
+        return np.empty(len(self.structure.steps) * BOUNDARY)
 
     def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.

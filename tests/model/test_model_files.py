@@ -1,5 +1,6 @@
 """Model files: the documented format, the round trip, and messages that name file, table and remedy."""
 
+import functools
 import math
 import re
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpimbs.errors import InputError
-from mpimbs.model import Body, Joint, System, Wrench, read_system, system_from, write_system
+from mpimbs.model import Body, Joint, System, Wrench, read_system, system_from, system_text, write_system
 
 DOCUMENTED = """
 name = "sixteen-body chain"
@@ -239,3 +240,20 @@ def test_what_can_not_be_written(tmp_path):
     assert not (tmp_path / "model.toml").exists()
     with pytest.raises(InputError, match="can't be written: "):
         write_system(rich_system(), tmp_path / "nowhere" / "model.toml")
+
+
+def drag(t, motion):
+    return 0.0, -motion.velocity
+
+
+def test_functions_of_the_state_are_named_in_the_record_and_not_written(tmp_path):
+    system = system_from("rope:7")
+    system.add_body_force(None, drag)
+    system.add_joint_force(["link3", "link2"], functools.partial(lambda gain, t, q, u: -gain * u, 2.0))
+    with pytest.raises(InputError, match=r"joint force '.*<lambda>'.* is a function, and a model file holds data only"):
+        write_system(system, tmp_path / "model.toml")
+    text = system_text(system, functions=True)
+    assert "\n# body force " in text and ":drag on 7 bodies 'link1' to 'link7'\n" in text
+    assert "<lambda> on 2 bodies 'link2' to 'link3'\n" in text
+    (tmp_path / "model.toml").write_text(text, encoding="utf-8")
+    assert list(read_system(tmp_path / "model.toml").bodies()) == list(system.bodies())

@@ -9,7 +9,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.native import PROC_NULL, Channel, channel, send_only, start, wait
-from mpimbs.parallel.turn_scan import TurnScan
+from mpimbs.parallel.turn_scan import MotionScan, TurnScan
 from oracles.dense import Array
 from tolerances import assert_close
 
@@ -91,6 +91,27 @@ def test_turn_scan(comm: MPI.Comm, seed: int) -> None:
         found = scan(mine)
         assert_close("rotation of handle 1", found[:9], turn.ravel(), "rounding", comm=comm)
         assert_close("angular velocity of handle 1", found[9:], omega, "rounding", scale=1.0, comm=comm)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_motion_scan(comm: MPI.Comm, seed: int) -> None:
+    """The motion of a rank's handle 1, in the world: rotations, positions and twists of all ranks before it."""
+    rng = np.random.default_rng(seed)
+    rotations = Rotation.random(comm.size, rng).as_matrix()
+    vectors = rng.normal(size=(3, comm.size, 3))  # positions in the frame before; angular, linear velocity in its own
+    turn, place, omega, velocity = np.eye(3), np.zeros(3), np.zeros(3), np.zeros(3)  # the last three in the world
+    for r in range(comm.rank):
+        position, turning, sliding = vectors[:, r]
+        velocity = velocity + np.cross(omega, turn.T @ position)
+        place, turn = place + turn.T @ position, rotations[r] @ turn
+        omega, velocity = omega + turn.T @ turning, velocity + turn.T @ sliding
+    scan = MotionScan(comm)
+    for _ in range(2):
+        position, turning, sliding = vectors[:, comm.rank]
+        found = scan(np.concatenate((rotations[comm.rank].ravel(), position, turning, sliding)))
+        expected = np.concatenate((turn.ravel(), place, turn @ omega, turn @ velocity))
+        assert_close("motion of handle 1", found, expected, "rounding", comm=comm)
+    scan.close()
 
 
 @pytest.mark.parametrize("empty", [False, True])

@@ -1,0 +1,77 @@
+"""Forces from a module of the user's, named on the command line as module:function."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mpimbs.errors import InputError
+from mpimbs.model.system import System
+from mpimbs.model.table import suggest
+
+
+def add_forces(system: System, given: str) -> None:
+    """Have a function of a module add its forces to a system.
+
+    The module is looked for in the current folder first, as `python -m` does; it is imported, so its code is run.
+
+    Parameters
+    ----------
+    system : System
+    given : str
+        module:function; the function takes the system and returns nothing.
+
+    Raises
+    ------
+    InputError
+        There is no such module or function, or it fails.
+    """
+    function = _found(given)
+    where = f"--forces {given}"
+    try:
+        result = function(system)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    except Exception as error:
+        raise InputError(f"{where}: failed: {error!r}{_place(error)}; it is called with the System") from error
+    if result is not None:
+        raise InputError(
+            f"{where}: returned {result!r}; give a function that takes the System, adds its forces by "
+            "add_body_force and the like, and returns nothing"
+        )
+
+
+def _found(given: str) -> Callable[..., Any]:
+    module_name, _, name = given.partition(":")
+    if not module_name or not name:
+        raise InputError(f"--forces {given}: give module:function, such as wind:drag for the function drag of wind.py")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise InputError(f"--forces {given}: {error}{_place(error)}; install what it imports") from None
+        hint = f"; leave .py out: {module_name[:-3]}:{name}" if module_name.endswith(".py") else ""
+        raise InputError(
+            f"--forces {given}: there is no module '{module_name}' in {Path.cwd()} or among those installed"
+            f"{hint or '; check its name, or set PYTHONPATH'}"
+        ) from None
+    except Exception as error:
+        raise InputError(f"--forces {given}: the module can't be imported: {error!r}{_place(error)}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        own = [k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        raise InputError(f"--forces {given}: module '{module_name}' has no function '{name}'{suggest(name, own)}")
+    return function
+
+
+def _place(error: BaseException) -> str:
+    """File and line where an error was raised in the user's code, after the import machinery."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    own = [frame for frame in frames if "importlib" not in frame.filename]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""

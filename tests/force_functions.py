@@ -1,0 +1,69 @@
+"""Force functions that tests share, and the loads that they stand for, worked out from the oracle's kinematics."""
+
+import numpy as np
+
+from mpimbs.model import BodyMotion, System
+from oracles import dense
+from oracles.dense import Array
+from oracles.random_systems import State
+
+HALF = np.array([0.3, -0.2, 0.5])  # m, body frame
+
+
+def current(t: float, motion: BodyMotion) -> tuple[Array, Array]:
+    """Drag in a current that grows with time and height, a moment against turning, and a load along a body's own axis;
+    of one body or of many."""
+    relative = motion.velocity - np.array([t, 0.0, 0.5]) * (1.0 + motion.position[..., 1:2])
+    speed = np.sqrt(np.sum(relative**2, axis=-1, keepdims=True))
+    along = motion.rotation[..., 0] * (1.0 + np.asarray(motion.body)[..., None] % 3)
+    return -0.4 * motion.angular_velocity + 0.2 * along, -0.3 * speed * relative + along
+
+
+def pull(t: float, motion: BodyMotion) -> tuple[float, Array]:
+    """A spring to a point of the world, as a plain function with `if` and a number for no moment."""
+    stretch = motion.position - np.array([1.0, t, -1.0])
+    return 0.0, -3.0 * stretch if motion.body % 2 else -1.0 * stretch
+
+
+def motor(t: float, q: Array, u: Array) -> Array:
+    """A PD controller towards sin t, whose gain is that of the coordinate; of one joint or of many."""
+    return -2.0 * (q[..., : u.shape[-1]] - np.sin(t)) - 0.7 * u
+
+
+def loaded(system: System) -> tuple[list[int], list[int]]:
+    """Let the functions act on a system; gives the bodies of `pull`, and those of `motor`."""
+    pulled = list(range(1, system.n_bodies, 3))
+    movable = [k for k in range(system.n_bodies) if system.body(k).joint.kind.nu]
+    kind = system.body(movable[-1]).joint.type
+    alike = [k for k in movable if system.body(k).joint.type == kind]
+    others = [k for k in movable[::2] if k not in alike]
+    system.add_body_force(None, current, point="center_of_mass", vectorized=True)
+    system.add_body_force([system.name_of(k) for k in pulled[::-1]], pull, point=HALF)
+    system.add_joint_force([system.name_of(k) for k in alike], motor, vectorized=True)
+    if others:
+        system.add_joint_force([system.name_of(k) for k in others], motor)
+    return pulled, alike + others
+
+
+def as_constants(system: System, pulled: list[int], driven: list[int], state: State, t: float) -> State:
+    """Give a system that has no functions the loads of `loaded` at one time and state, as wrenches and `tau`.
+
+    Nothing is used of what tells the functions motions and brings their loads to bodies: kinematics are the oracle's.
+    """
+    q, u, tau = state
+    c, motion = system.columns(), dense.kinematics(system, q, u)
+    for k in range(system.n_bodies):
+        rotation, omega = motion.rotation[k], motion.omega[k]
+        told = BodyMotion(np.int64(k), rotation, motion.com[k], omega, motion.com_velocity[k])
+        moment, force = current(t, told)
+        system.add_wrench(system.name_of(k), moment=moment, force=force, point=c.center_of_mass[k], frame="world")
+        if k in pulled:
+            position = motion.origin[k] + rotation @ HALF
+            velocity = motion.com_velocity[k] + np.cross(omega, position - motion.com[k])
+            moment, force = pull(t, BodyMotion(np.int64(k), rotation, position, omega, velocity))
+            system.add_wrench(system.name_of(k), force=force, point=HALF, frame="world")
+    total = tau.copy()
+    for k in driven:
+        mine, ours = slice(*c.q_offset[k : k + 2]), slice(*c.u_offset[k : k + 2])
+        total[ours] += motor(t, q[mine], u[ours])
+    return q, u, total

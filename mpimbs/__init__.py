@@ -8,14 +8,17 @@ Examples
 >>> result = simulate(system, t_end=10)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mpimbs.batch import Batch
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import Body, BodyMotion, Joint, Loop, System, Wrench, read_system, system_from, write_system
 
 if TYPE_CHECKING:
+    from mpimbs.simulation.keeper import Checkpoints
+    from mpimbs.simulation.restart import restart
     from mpimbs.simulation.run import simulate
 
 __version__ = "0.1.0"
@@ -24,24 +27,28 @@ __all__ = [
     "Batch",
     "Body",
     "BodyMotion",
+    "Checkpoints",
     "Dynamics",
     "InputError",
+    "InterruptionError",
     "Joint",
     "Loop",
     "SimulationError",
     "System",
     "Wrench",
     "read_system",
+    "restart",
     "simulate",
     "system_from",
     "write_system",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import `simulate` when it is asked for: only time integration needs PETSc."""
-    if name == "simulate":
-        from mpimbs.simulation.run import simulate
+_INTEGRATING = {"Checkpoints": "keeper", "restart": "restart", "simulate": "run"}
 
-        return simulate
+
+def __getattr__(name: str) -> Any:
+    """Import what integrates when it is asked for: only that needs PETSc."""
+    if name in _INTEGRATING:
+        return getattr(import_module(f"mpimbs.simulation.{_INTEGRATING[name]}"), name)
     raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")

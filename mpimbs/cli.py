@@ -1,34 +1,34 @@
-"""The command line: `mpimbs run | acceleration | bench | check | predict`, alone or under mpiexec.
+"""The command line: `mpimbs run | restart | acceleration | bench | check | predict`, alone or under mpiexec.
 
-Exit codes: 0 done; 2 bad input, one message and no traceback; 1 anything else.
+Exit codes: 0 done; 2 bad input, one message and no traceback; 75 a signal has ended a run that can go on from its
+checkpoint; 1 anything else.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
-import json
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, LoadSolver
-from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.cli_options import coupling_options, forces_option, on_first_ranks, read, with_forces
+from mpimbs.cli_study import bench, predict, study
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import GENERATORS, System, system_from
-from mpimbs.model.force_modules import add_forces
+from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.model import GENERATORS, system_from_text
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
-from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.parallel.launcher import refuse_singletons
 
+if TYPE_CHECKING:
+    from mpimbs.simulation.run import Result
+
+TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
@@ -41,80 +41,8 @@ def cli() -> None:
     """Dynamics of articulated rigid-body systems on distributed memory."""
 
 
-def _coupling_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `Dynamics`; what they leave without a subchain of its own waits meanwhile."""
-
-    @functools.wraps(command)
-    def coupled(
-        comm: MPI.Comm,
-        cuts: int | None,
-        preconditioner: str | None,
-        estimate: str | None,
-        load_rtol: float | None,
-        **settings: Any,
-    ) -> None:
-        given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate, "rtol": load_rtol}
-        given = {name: value for name, value in given.items() if value is not None}
-        solver = LoadSolver(**given) if given else None
-        count = comm.size if cuts is None else cuts + 1
-
-        def work() -> None:
-            with first_ranks(comm, count) as part:
-                if part is None:
-                    return
-                if settings["coupling"] == "auto":
-                    settings["coupling"] = _chosen(part, cuts, solver, **settings)
-                command(part, cuts=cuts, solver=solver, **settings)
-                if part.size < comm.size and part.rank == 0:
-                    idle = f"{comm.size - part.size} of {comm.size} ranks had nothing to do"
-                    click.echo(f"{part.size} subchains (--cuts {cuts}): {idle}", err=True)
-
-        together(comm, work)  # an error of those who work is an error of all
-
-    for option in _COUPLING_OPTIONS:
-        coupled = option(coupled)
-    return coupled
-
-
-def _chosen(
-    comm: MPI.Comm,
-    cuts: int | None,
-    solver: LoadSolver | None,
-    *,
-    model: str,
-    forces: tuple[str, ...],
-    tip_ratio: float | None,
-    lanes: int | None,
-    overlap: bool,
-    **others: Any,
-) -> str:
-    """Name of the coupling that is the best for a model on these ranks; rank 0 says why."""
-    from mpimbs.study.choice import choose_coupling
-
-    if solver is not None:
-        raise InputError("options of pcg's solver choose nothing: leave them out, or choose --coupling pcg")
-    found = choose_coupling(_read(comm, model, forces), comm, tip_ratio, lanes, cuts, overlap)
-    if comm.rank == 0:
-        click.echo(f"--coupling auto: {found.coupling}: {found.why}", err=True)
-    return found.coupling
-
-
-_forces_option = click.option(
-    "--forces", multiple=True, help="module:function that adds forces to the System; may be repeated."
-)
-
-_COUPLING_OPTIONS = (
-    click.option("--load-rtol", type=float, help="pcg: tolerance of the constraint loads."),
-    click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}."),
-    click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}."),
-    click.option("--overlap", is_flag=True, help="Sweep inertias while velocities are on the way: for slow networks."),
-    click.option("--cuts", type=int, help="Number of cut joints.  [default: one less than ranks]"),
-    click.option("--tip-ratio", type=float, help="How many times more bodies the last subchain gets."),
-    click.option(
-        "--lanes", type=int, help="Pieces of a subchain swept side by side: 1, 2, 4 or 8.  [default: the faster]"
-    ),
-    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(COUPLINGS)}, auto."),
-)
+for _command in (bench, study, predict):
+    cli.add_command(_command)
 
 
 @cli.command()
@@ -129,16 +57,67 @@ _COUPLING_OPTIONS = (
 @click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@_forces_option
+@click.option("--force", is_flag=True, help="Replace an existing output file, and its checkpoints.")
+@click.option("--checkpoint-every", type=float, help="Wall time between checkpoints, s.")
+@click.option("--checkpoint-steps", type=int, help="Steps between checkpoints.")
+@click.option("--checkpoint", type=Path, help="Where they go.  [default: OUT.checkpoint.h5 beside the output]")
+@click.option("--checkpoint-keep", type=int, default=2, help="How many are kept.")
+@forces_option
 @click.pass_obj
-@_coupling_options
-def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, poses: bool, **settings: Any) -> None:
-    """Simulate MODEL and write its motion."""
+@coupling_options
+def run(
+    comm: MPI.Comm,
+    model: str,
+    t_end: float,
+    output: Path,
+    pictures: bool,
+    poses: bool,
+    checkpoint_every: float | None,
+    checkpoint_steps: int | None,
+    checkpoint: Path | None,
+    checkpoint_keep: int,
+    **settings: Any,
+) -> None:
+    """Simulate MODEL and write its motion.
+
+    SIGUSR1 writes a checkpoint; SIGTERM, SIGINT and SIGUSR2 write one and end the run with exit code 75.
+    """
+    from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.run import simulate
 
-    system = _read(comm, model, settings.pop("forces"))
-    result = simulate(system, t_end, comm, output=output, poses=poses or pictures, progress=True, **settings)
+    system = read(comm, model, settings.pop("forces"))
+    checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
+    settings |= {"output": output, "poses": poses or pictures, "checkpoints": checkpoints}
+    result = simulate(system, t_end, comm, progress=True, signals=True, **settings)
+    _tell(comm, result, output, pictures)
+
+
+@cli.command()
+@click.argument("file", type=Path)
+@click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file; they need its --poses.")
+@forces_option
+@click.pass_obj
+def restart(comm: MPI.Comm, file: Path, pictures: bool, forces: tuple[str, ...]) -> None:
+    """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
+    from mpimbs.simulation.restart import most_ranks, output_of, read_checkpoint
+    from mpimbs.simulation.restart import restart as go_on
+
+    kept = read_checkpoint(file, comm)
+    if pictures and not kept.header["settings"]["poses"]:
+        raise InputError(f"{file}: its run writes no poses, which pictures need: leave --pictures out")
+
+    system = (
+        together(comm, lambda: with_forces(system_from_text(kept.header["model"], file), forces)) if forces else None
+    )
+
+    def work(part: MPI.Comm) -> None:
+        _tell(part, go_on(kept, part, system=system, progress=True, signals=True), output_of(kept), pictures)
+
+    on_first_ranks(comm, most_ranks(kept) or comm.size, work)
+
+
+def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool) -> None:
+    """Say how a run went, and draw it; on rank 0."""
     if comm.rank == 0:
         click.echo(f"{result.summary()}\nwrote {output}")
         if pictures:
@@ -156,9 +135,9 @@ def run(comm: MPI.Comm, model: str, t_end: float, output: Path, pictures: bool, 
 @click.option("-o", "--output", type=Path, required=True, help=".npz file to write: udot, in the model's joint order.")
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
-@_forces_option
+@forces_option
 @click.pass_obj
-@_coupling_options
+@coupling_options
 def acceleration(
     comm: MPI.Comm, model: str, state: Path | None, output: Path, loads: bool, force: bool, **settings: Any
 ) -> None:
@@ -166,7 +145,7 @@ def acceleration(
     from mpimbs.simulation.output import check_output, part_of
     from mpimbs.simulation.state import initial_state, read_state
 
-    system = _read(comm, model, settings.pop("forces"))
+    system = read(comm, model, settings.pop("forces"))
     whole = together(comm, lambda: read_state(state, system) if state else initial_state(system))
     dynamics = Dynamics(system, comm, **settings)
     on_root(comm, lambda: check_output(output, force))
@@ -190,42 +169,6 @@ def acceleration(
 
 @cli.command()
 @click.argument("model")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
-@click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
-@click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
-@click.option("--peers", is_flag=True, help="Compare with other programs too, on 1 rank: Pinocchio, Drake.")
-@_forces_option
-@click.pass_obj
-@_coupling_options
-def bench(
-    comm: MPI.Comm, model: str, as_json: bool, peers: bool, batch: int | None, seconds: float, **settings: Any
-) -> None:
-    """Time one evaluation of forward dynamics of MODEL."""
-    from mpimbs.study.bench import bench as measure
-    from mpimbs.study.bench import bench_batch, report
-    from mpimbs.study.peers import compare, sentences
-
-    system = _read(comm, model, settings.pop("forces"))
-    compared = compare(system, seconds, comm=comm) if peers else {}
-    if batch is None:
-        figures = measure(system, comm, seconds=seconds, **settings)
-    else:
-        figures = bench_batch(system, batch, comm, seconds, settings["lanes"])
-    if peers:
-        figures["peers"] = compared
-    if comm.rank > 0:
-        return
-    if as_json:
-        click.echo(json.dumps(figures))
-        return
-    for line in report(figures) + sentences(compared):
-        click.echo(line)
-    if comm.size > (os.cpu_count() or 1):
-        click.echo(f"{comm.size} ranks share {os.cpu_count()} cores: these times say nothing about speed-up")
-
-
-@cli.command()
-@click.argument("model")
 @click.option(
     "--accuracy", is_flag=True, help="Measure what the couplings lose to rounding, in three poses, on rank 0."
 )
@@ -234,7 +177,7 @@ def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
     from mpimbs.study.accuracy import fitness, notes
 
-    system = _read(comm, model)
+    system = read(comm, model)
     together(comm, system.validate)
     measured = on_root(comm, lambda: fitness(system)) if accuracy else None
     if comm.rank == 0:
@@ -249,135 +192,6 @@ def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
         for row in measured or ():
             verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"
             click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
-
-
-@cli.command()
-@click.argument("model")
-@click.option("-o", "--output", type=Path, required=True, help="Folder for study.json, study.tsv and pictures.")
-@click.option("--couplings", help="Couplings to compare.  [default: all; dca up to 10000 bodies]")
-@click.option("--ranks", help="Numbers of ranks to measure, of those started.  [default: powers of two]")
-@click.option(
-    "--studies", default="strong,weak,size", help="strong: more ranks; weak: more of both; size: more bodies."
-)
-@click.option("--seconds", type=float, default=0.3, help="Wall time for each point, s.")
-@click.option("--predict", "predicted", help="Numbers of ranks to predict too, such as 16,64,256,1024.")
-@click.option("--cluster", default="infiniband", help="For what cluster, as for `mpimbs predict`.")
-@click.option("--collect", type=Path, help="Draw what `bench --json` wrote into this folder; measure nothing.")
-@click.option("--force", is_flag=True, help="Replace a study in the folder.")
-@click.pass_obj
-def study(
-    comm: MPI.Comm,
-    model: str,
-    output: Path,
-    couplings: str | None,
-    ranks: str | None,
-    studies: str,
-    seconds: float,
-    predicted: str | None,
-    cluster: str,
-    collect: Path | None,
-    force: bool,
-) -> None:
-    """Study the speed of MODEL: against ranks, bodies and couplings."""
-    from mpimbs.study.speedup import Plan, default_couplings, default_ranks
-    from mpimbs.study.study import predictor, report
-    from mpimbs.study.study import study as whole
-
-    system = _read(comm, model)
-    together(comm, system.validate)
-    chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
-    counts = default_ranks(comm.size) if ranks is None else tuple(_numbers(ranks, "--ranks"))
-    plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
-    beyond = None if predicted is None else predictor(_numbers(predicted, "--predict"), cluster, comm)
-    table = whole(system, model, plan, output, comm, force, beyond, collect, progress=True)
-    if comm.rank == 0:
-        for line in (*report(table), f"wrote {', '.join(table['files'])}"):
-            click.echo(line)
-
-
-@cli.command()
-@click.argument("model")
-@click.option(
-    "--coupling", "couplings", multiple=True, default=("dcae",), help=f"{', '.join(COUPLINGS)}; may be repeated."
-)
-@click.option("--ranks", help="Numbers of ranks, with commas.  [default: powers of two to 4096]")
-@click.option(
-    "--cluster", default="infiniband", help="infiniband, ethernet, a TOML file, or here: measured on 2 ranks."
-)
-@click.option("--method", default="loggp", help="loggp, or simgrid where it is installed.")
-@click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}.")
-@click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}.")
-@click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
-@click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
-@click.pass_obj
-def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
-    """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
-    from mpimbs.study.cluster import cluster_named
-
-    system = _read(comm, model)
-    together(comm, system.validate)
-    counts = together(comm, lambda: None if ranks is None else _numbers(ranks, "--ranks"))
-    described = cluster_named(cluster, comm)
-
-    def work() -> None:
-        with first_ranks(comm, 1) as part:
-            if part is not None:
-                _predict(system, counts, described, as_json, **settings)
-
-    together(comm, work)
-
-
-def _predict(
-    system: System,
-    ranks: list[int] | None,
-    cluster: Any,
-    as_json: bool,
-    couplings: tuple[str, ...],
-    method: str,
-    seconds: float,
-    preconditioner: str | None,
-    estimate: str | None,
-    output: Path | None,
-) -> None:
-    """Predict, on one process, and say what was found."""
-    from mpimbs.study import predict as study
-    from mpimbs.study.calibration import Calibration
-
-    given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    solver = LoadSolver(**chosen) if chosen else None
-    calibration = Calibration(system, seconds)
-    counts = study.default_ranks(system) if ranks is None else ranks
-    rows = []
-    for name in dict.fromkeys(couplings):
-        its_own = solver if name == "pcg" or len(couplings) == 1 else None
-        rows += study.predict(system, counts, cluster, name, method, its_own, calibration)
-    found = study.figures(rows, cluster, calibration, solver)
-    files = [] if output is None else study.write(found, output)
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    for line in (*study.report(found), *(f"wrote {file}" for file in files)):
-        click.echo(line)
-
-
-def _numbers(text: str, option: str) -> list[int]:
-    """Read whole numbers with commas between them."""
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"{option} '{text}': give whole numbers with commas between them, such as 1,16,256") from None
-
-
-def _read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = ()) -> System:
-    def action() -> System:
-        system = system_from(model)
-        for given in forces:
-            add_forces(system, given)
-        return system
-
-    return together(comm, action)
 
 
 def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> None:
@@ -413,6 +227,8 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
         return 0, error.format_message()
     except click.ClickException as error:
         return 2, f"mpimbs: {error.format_message().rstrip('.')}; see mpimbs --help"
+    except InterruptionError as error:
+        return TO_BE_CONTINUED, f"mpimbs: {error}"
     except SimulationError as error:
         return 1, f"mpimbs: {error}"
     return 0, ""

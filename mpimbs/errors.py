@@ -13,3 +13,7 @@ class SimulationError(RuntimeError):
 
 class LoadNotFiniteError(SimulationError):
     """A function of the state gave no finite numbers: with a smaller step it may."""
+
+
+class InterruptionError(SimulationError):
+    """A simulation that a signal has ended, after it wrote a checkpoint: names the time, and how to go on."""

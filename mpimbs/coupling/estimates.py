@@ -83,6 +83,17 @@ class Hold:
         """Begin anew: what comes has nothing to do with what was."""
         self.kept = 0
 
+    @property
+    def memory(self) -> tuple[Floats, Floats]:
+        """Times and loads that are kept [order + 1], [order + 1, count]; `recall` takes them again."""
+        return self._times, self._values
+
+    def recall(self, times: Floats, loads: Floats, kept: int) -> None:
+        """Go on from the memory of another hold of the same order and size, and the number that it had kept."""
+        self._times[:] = times
+        self._values[:] = loads.reshape(self._values.shape)
+        self.kept = kept
+
     def estimate(self, t: float, out: Floats) -> None:
         """Write the estimate for time `t` (s) [count]; zeros where nothing is known."""
         extrapolate(self._times, self._values, self.kept, self._order, t, out)

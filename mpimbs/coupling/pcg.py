@@ -26,6 +26,8 @@ _CONDITION_STEPS = 300
 _NOTHING = 1e-25  # rad/s^2, m/s^2: what is left of the right-hand side of a chain that falls freely
 _NEVER = 1e200  # of the right-hand side, which may be next to nothing while the estimate is not
 RENEWED = 2  # iterations beyond which a factor is too old
+_COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
+_ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `ConstraintLoads.memory`
 
 
 class ConstraintLoads:
@@ -77,6 +79,8 @@ class ConstraintLoads:
         self._ksp = self._make_ksp()
         self._hold = Hold(ORDERS.get(solver.estimate, 0), self.joints.rows)
         self._values = np.zeros((len(subchains), 12))
+        self._factored = (np.zeros(0), np.zeros(0))  # values of the matrix whose factor is kept
+        self._renew = True  # there is no factor yet
         self.iterations = 0
         self.solutions = self.total_iterations = self.most_iterations = self.factorizations = 0
 
@@ -148,6 +152,45 @@ class ConstraintLoads:
         names = ("unknowns", "solutions", "total_iterations", "most_iterations", "factorizations")
         return {name: getattr(self, name) for name in names}
 
+    def memory(self) -> tuple[dict[str, int], dict[str, Floats]]:
+        """What earlier solutions leave to the next: numbers, the same on all ranks, and this rank's arrays.
+
+        PETSc's own guesses can't be read: with the estimate "fischer" all begins anew, here as after `recall`.
+        """
+        numbers = {name: getattr(self, name) for name in _COUNTS} | {"kept": self._hold.kept}
+        if self._solver.estimate == "fischer":
+            self._ksp.destroy()
+            self._guesses = 0
+            self._ksp = self._make_ksp()
+            self._renew = True
+            return numbers, {}
+        times, loads = self._hold.memory
+        parts = zip(_ARRAYS, (times, loads, *self._factored), strict=True)
+        return numbers, {name: values.ravel().copy() for name, values in parts}
+
+    def recall(self, numbers: dict[str, int], arrays: dict[str, Floats]) -> None:
+        """Go on from what `memory` gave; all ranks call, after which the next solution is that of the same bits.
+
+        Without arrays, where subchains or ranks are others, from its counts only: nothing else is known then.
+        """
+        for name in _COUNTS:
+            setattr(self, name, numbers[name])
+        if not arrays:
+            return
+        times, loads, *factored = (arrays[name] for name in _ARRAYS)
+        self._hold.recall(times, loads, numbers["kept"])
+        if self._comm.allreduce(factored[0].size, MPI.SUM):
+            self._matrix.diagonal[:], self._matrix.beside[:] = factored
+            self._matrix.changed()
+            self._keep_factored()
+            self._ksp.getPC().setReusePreconditioner(False)
+            self._ksp.setUp()
+            self._renew = False
+
+    def _keep_factored(self) -> None:
+        """Keep the values of the matrix that is about to be factored, from which a restart makes the factor again."""
+        self._factored = (self._matrix.diagonal.copy(), self._matrix.beside.copy())
+
     @property
     def seconds(self) -> float:
         """Time spent in messages of our own so far (s); those within PETSc are not known."""
@@ -191,9 +234,12 @@ class ConstraintLoads:
             self.factorizations += 1
         else:
             if solver.preconditioner == "lagged":
-                renewed = anew or self.solutions == 0 or self.iterations > RENEWED
+                renewed = anew or self._renew or self.iterations > RENEWED
                 self._ksp.getPC().setReusePreconditioner(not renewed)
                 self.factorizations += renewed
+                self._renew = False
+                if renewed:
+                    self._keep_factored()
             self._ksp.solve(self._right, self._solution)
             if self._ksp.getConvergedReason() < 0 and solver.estimate == "fischer":  # solutions that say nothing new
                 self._use_fischer_guess(self._ksp)

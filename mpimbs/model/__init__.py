@@ -5,7 +5,7 @@ Serial and plain: no MPI and no compiled code here. SI units, right-handed frame
 
 from mpimbs.model.body import Body, Joint, Loop, Wrench
 from mpimbs.model.columns import Columns
-from mpimbs.model.files import read_system, system_text, write_system
+from mpimbs.model.files import read_system, system_from_text, system_text, write_system
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.library import GENERATORS, system_from
@@ -31,6 +31,7 @@ __all__ = [
     "joint_type",
     "read_system",
     "system_from",
+    "system_from_text",
     "system_text",
     "write_system",
 ]

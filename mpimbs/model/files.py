@@ -56,7 +56,20 @@ def read_system(path: str | Path) -> System:
         table with its number, and the remedy.
     """
     with at(f"{path}: "):
-        model = Model(**read_toml(Path(path)))
+        contents = read_toml(Path(path))
+    return _system_of(contents, path)
+
+
+def system_from_text(text: str, where: str | Path) -> System:
+    """Read a system from the text of a model file, as `system_text` gives it; errors name `where` it stood."""
+    with at(f"{where}: "):
+        contents = _parsed(text)
+    return _system_of(contents, where)
+
+
+def _system_of(contents: dict[str, Any], path: str | Path) -> System:
+    with at(f"{path}: "):
+        model = Model(**contents)
     places = [f"{path}: [[body]] {number}" for number in range(1, len(model.body) + 1)]
     bodies = [_read(Body, fields, where) for fields, where in zip(model.body, places, strict=True)]
     repeats = [_read_repeat(fields, f"{path}: [[repeat]] {k}") for k, fields in enumerate(model.repeat, 1)]
@@ -124,7 +137,7 @@ def at(where: str) -> Iterator[None]:
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the contents of a TOML file; InputError without its name, which the caller adds."""
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         names = [file.name for file in path.parent.glob("*.toml") if file.name != "pyproject.toml"]
         raise InputError(f"there is no such file{suggest(path.name, names) or '; check its name'}") from None
@@ -134,6 +147,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 text (byte {error.start}); save it as a UTF-8 text file") from None
+    return _parsed(text)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except (
         ValueError,
         RecursionError,

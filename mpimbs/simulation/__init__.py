@@ -1,1 +1,1 @@
-"""Time integration by PETSc TS, what is watched during a run, and its output."""
+"""Time integration by PETSc TS, what is watched during a run, its output, checkpoints and restarts."""

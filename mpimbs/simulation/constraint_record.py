@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,14 @@ class ConstraintRecord:
     def largest(self) -> dict[str, float]:
         """Largest residual and condition number of the samples so far."""
         return dict(self._largest)
+
+    def memory(self) -> dict[str, Any]:
+        """What the samples so far leave to the next; `recall` takes it again."""
+        return {"before": self._before, "largest": self.largest()}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        """Go on from what `memory` gave."""
+        self._before, self._largest = tuple(memory["before"]), dict(memory["largest"])
 
     def take(self) -> SolutionSample | None:
         """Give the equations of the last evaluation, on rank 0; None elsewhere."""

@@ -9,6 +9,7 @@ that stage unscaled: a relative change by the error of the length, one order abo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ INTEGRATORS |= {
     for name in ("23", "24", "25I", "35", "EXRK2A", "RK32G1", "RK285EX")
 }
 INTEGRATORS["euler"] = Scheme("euler", "", "", False)
+# PETSc's types of rk whose first stage is the last one of the step before.
+_FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
+_WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step controls that keep nothing else
 
 
 class Accuracy(NamedTuple):
@@ -77,6 +81,29 @@ class Accuracy(NamedTuple):
             raise InputError(f"tolerances must be positive, rtol below 1; got rtol {self.rtol:g}, atol {self.atol:g}")
 
 
+class StepMemory(NamedTuple):
+    """What the steps so far leave to the next, beside the state.
+
+    Attributes
+    ----------
+    time, step : float
+        Time reached, and size of the next step (s).
+    steps, rejected : int
+        So far.
+    norm_error : float
+        See `Integrator`; of all ranks.
+    first_stage : array [nq + nu] or None
+        This rank's rates of q, then udot, where the next step begins, if it does not evaluate them itself.
+    """
+
+    time: float
+    step: float
+    steps: int
+    rejected: int
+    norm_error: float
+    first_stage: Floats | None
+
+
 class Integrator:
     """Steps a system through time; the state is distributed as the system is. All ranks call its methods together.
 
@@ -90,15 +117,29 @@ class Integrator:
     accuracy : Accuracy
     time : float
         Initial time (s).
+    memory : StepMemory, optional
+        Go on from that of another integrator, whose state `q` and `u` are: with the same bits on the same ranks.
+    asked : callable, optional
+        What this rank asks of all of them, in bits; called once a step.
 
     Attributes
     ----------
+    requests : int
+        What any rank has asked for in the last step; the same on all.
     norm_error : float
         Largest | |quaternion| - 1 | on this rank that a step left before it was made unit again.
     """
 
     def __init__(
-        self, dynamics: Dynamics, q: Floats, u: Floats, integrator: str, accuracy: Accuracy, time: float = 0.0
+        self,
+        dynamics: Dynamics,
+        q: Floats,
+        u: Floats,
+        integrator: str,
+        accuracy: Accuracy,
+        time: float = 0.0,
+        memory: StepMemory | None = None,
+        asked: Callable[[], int] = lambda: 0,
     ) -> None:
         self._dynamics = dynamics
         self._nq = len(q)
@@ -107,30 +148,41 @@ class Integrator:
         self._doubt = ""  # a function of the state that was not finite: a smaller step may help
         self._not_finite = False  # an evaluation of the step under way, on this rank
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
-        self.norm_error = 0.0
-        comm = dynamics.comm
-        self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=comm)
+        self.norm_error = 0.0 if memory is None else memory.norm_error
+        self._scheme, self._accuracy = INTEGRATORS[integrator], accuracy
+        self._asked = asked
+        self.requests = 0
+        self._facts = np.zeros(1, np.int64)
+        self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=dynamics.comm)
         self._vector.setArray(self._state)
-        self._ts = PETSc.TS().create(comm=comm)
-        self._ts.setOptionsPrefix(PREFIX)
-        self._ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
-        self._ts.setRHSFunction(self._derivative)
-        self._choose(INTEGRATORS[integrator], accuracy)
+        self._first_stage = None if memory is None else memory.first_stage
+        self._last_stage: PETSc.Vec | None = None  # where the last evaluation of a step stands
+        self._before, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
+        self._ts = self._make(time if memory is None else memory.time)
         self._fixed = accuracy.dt
-        self._retried = 0
-        self._ts.setTolerances(accuracy.atol, accuracy.rtol)
-        self._ts.setTime(time)
-        self._ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
-        self._ts.setMaxSteps(np.iinfo(np.int32).max)
-        self._ts.setMaxStepRejections(40)
-        self._ts.setErrorIfStepFails(False)
-        self._ts.setExactFinalTime(PETSc.TS.ExactFinalTime.STEPOVER)
-        self._ts.setSolution(self._vector)
-        self._step = accuracy.dt or self._first_step(accuracy)
-        self._ts.setTimeStep(self._step)
-        self._ts.setUp()
+        self._step = accuracy.dt or (self._first_step(accuracy) if memory is None else memory.step)
+        self._last_stage = None
 
-    def _choose(self, scheme: Scheme, accuracy: Accuracy) -> None:
+    def _make(self, time: float) -> PETSc.TS:
+        """Make PETSc's integrator, which begins with the state as it is."""
+        ts = PETSc.TS().create(comm=self._dynamics.comm)
+        ts.setOptionsPrefix(PREFIX)
+        ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
+        ts.setRHSFunction(self._derivative)
+        self._choose(ts, self._scheme, self._accuracy)
+        ts.setTolerances(self._accuracy.atol, self._accuracy.rtol)
+        ts.setTime(time)
+        ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
+        ts.setMaxSteps(np.iinfo(np.int32).max)
+        ts.setMaxStepRejections(40)
+        ts.setErrorIfStepFails(False)
+        ts.setExactFinalTime(PETSc.TS.ExactFinalTime.STEPOVER)
+        ts.setSolution(self._vector)
+        ts.setUp()
+        return ts
+
+    @staticmethod
+    def _choose(ts: PETSc.TS, scheme: Scheme, accuracy: Accuracy) -> None:
         """Set type and step control, through options where petsc4py has no call; the user's own options win."""
         options = PETSc.Options(PREFIX)
         ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if accuracy.dt else "basic"}
@@ -139,14 +191,18 @@ class Integrator:
         ours = {name: value for name, value in ours.items() if not options.hasName(name)}
         for name, value in ours.items():
             options[name] = value
-        self._ts.setFromOptions()
+        ts.setFromOptions()
         for name in ours:
             options.delValue(name)
 
     def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """PETSc's right-hand side: rates of q, then udot. What breaks is kept for `_examine`: PETSc must go on."""
-        self._state[:] = x.array_r
         out = f.array
+        self._last_stage = f
+        if self._first_stage is not None:
+            out[:], self._first_stage = self._first_stage, None
+            return
+        self._state[:] = x.array_r
         n = self._nq
         try:
             self._dynamics.derivative(t, self._state[:n], self._state[n:], out[n:], out[:n])
@@ -188,7 +244,7 @@ class Integrator:
     @property
     def steps(self) -> int:
         """Steps taken."""
-        return int(self._ts.getStepNumber())
+        return int(self._ts.getStepNumber()) + self._before
 
     @property
     def rejected(self) -> int:
@@ -221,7 +277,7 @@ class Integrator:
                 raise
             broken = True
         broken |= self.time <= began
-        if broken or self._any_not_finite():
+        if self._any_not_finite() or broken:
             self._restore(before, began)
             if self._fixed is None and size > 1e-14 * max(abs(began), 1e-3) and not self._any(self._failure):
                 self._step = 0.1 * size  # a trial step has left the range of numbers: a smaller one may not
@@ -246,13 +302,40 @@ class Integrator:
         return self._dynamics.comm.allreduce(bool(fact), MPI.LOR)
 
     def _any_not_finite(self) -> bool:
-        return self._any(self._failure or not np.isfinite(self._vector.array_r).all())
+        """Agree on whether the step has failed on any rank, and on what any rank asks for."""
+        failed = bool(self._failure) or not np.isfinite(self._vector.array_r).all()
+        self._facts[0] = self._asked() << 1 | failed
+        self._dynamics.comm.Allreduce(MPI.IN_PLACE, self._facts, MPI.BOR)
+        self.requests = int(self._facts[0]) >> 1
+        return bool(self._facts[0] & 1)
+
+    def memory(self) -> StepMemory:
+        """What the next step takes from those before it; all ranks call.
+
+        Where PETSc keeps more than can be read, its integrator begins anew, here as in one that goes on from this.
+        """
+        if self._keeps_history():
+            self._before, self._retried = self.steps, self.rejected
+            time = self.time
+            self._ts.destroy()
+            self._ts = self._make(time)
+        same = self._ts.getType() == "rk" and self._ts.getRKType() in _FIRST_SAME_AS_LAST
+        stage = self._last_stage.array_r.copy() if same and self._last_stage is not None else None
+        norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)
+        return StepMemory(self.time, self._step, self.steps, self.rejected, norm_error, stage)
+
+    def _keeps_history(self) -> bool:
+        types, controls = _WITHOUT_HISTORY
+        return (
+            self._ts.getType() not in types or PETSc.Options(PREFIX).getString("ts_adapt_type", "none") not in controls
+        )
 
     def _restore(self, state: Floats, time: float) -> None:
         self._vector.setArray(state)
         self._ts.setTime(time)
         self._ts.setConvergedReason(PETSc.TS.ConvergedReason.ITERATING)
         self._ts.restartStep()
+        self._last_stage = None
 
     def _examine(self, broken: bool, t: float, size: float) -> None:
         """Raise the same error on all ranks if a step broke: a function failed, not finite, or the step underflows."""
@@ -288,5 +371,6 @@ class Integrator:
 
     def close(self) -> None:
         """Free what PETSc holds; all ranks call."""
+        self._last_stage = None
         self._ts.destroy()
         self._vector.destroy()

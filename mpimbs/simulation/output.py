@@ -6,10 +6,13 @@ goes on or after it died; at the end the file gets its timing and its name. Rank
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,13 +20,16 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
+from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import JOINT_TYPES, System, system_text
 from mpimbs.simulation.constraint_record import SeparatedLoads, SolutionSample
+from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
 
 Floats = npt.NDArray[np.float64]
 FLUSH_SECONDS = 1.0
 FLUSH_BYTES = 2**24
+METADATA = 2**18  # bytes that a flush adds to the samples, at the most
+COPIED = 2**24  # bytes at a time
 DATASETS = ("time", "q", "u", "energy", "constraint_violation", "poses", "loads")  # as `Sample` begins
 LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
@@ -44,6 +50,10 @@ class Sample(NamedTuple):
     solution: SolutionSample | None  # of the constraint-load equations, where a coupling has them
 
 
+class OutputError(SimulationError):
+    """The output can't be written any more; what was flushed before stays readable."""
+
+
 class OutputFile:
     """Writes samples to an HDF5 file; on rank 0 only.
 
@@ -61,6 +71,12 @@ class OutputFile:
     separated : SeparatedLoads, optional
         Samples have the solution of the equations of these.
 
+    Attributes
+    ----------
+    path : Path
+    run : str
+        What tells this run from others; also in the file, and in checkpoints.
+
     Raises
     ------
     InputError
@@ -77,15 +93,17 @@ class OutputFile:
         force: bool,
         separated: SeparatedLoads | None = None,
     ) -> None:
-        self.path = path
+        self.run = uuid.uuid4().hex
+        self._prepare(path)
         check_output(path, force)
-        self._part = part_of(path)
         try:
+            check_room(self._part, METADATA)
             self._file = h5py.File(self._part, "w", libver="latest")
         except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error}); choose another place with -o") from None
+            raise InputError(f"{path}: cannot be written ({reason_of(error)}); choose another place with -o") from None
         _write_model(self._file, system)
         self._file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), status="running")
+        self._file.attrs["run"] = self.run
         empty = {
             "time": ((), "s", "time of the sample"),
             "q": ((system.nq,), "rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
@@ -104,9 +122,56 @@ class OutputFile:
             data = self._file.create_dataset(name, (0, *shape), "f8", maxshape=(None, *shape), chunks=(rows, *shape))
             data.attrs.update(units=units, description=meaning)
         self._file.swmr_mode = True
+
+    def _prepare(self, path: Path) -> None:
+        self.path, self._part = path, part_of(path)
         self._waiting: dict[str, list[Any]] = {}
         self._waiting_bytes = 0
+        self._claimed = 0  # bytes of the file
+        self._rooms: int | None = None
         self._flushed = -np.inf  # the first sample shows at once
+
+    @classmethod
+    def continued(cls, path: Path, run: str, count: int) -> OutputFile:
+        """Go on with the output of a run that did not end, behind its first `count` samples.
+
+        They are copied, in slices, to a new file that takes the place of the unfinished one: whatever stands behind
+        them, or was being written when the run died, is left out.
+
+        Raises
+        ------
+        InputError
+            There is no such output, it is complete or that of another run, it is damaged, or lacks samples.
+        """
+        file = cls.__new__(cls)
+        file._prepare(path)
+        file.run = run
+        source = file._part if file._part.exists() else path
+        fresh = file._part.with_name(file._part.name + ".new")
+        try:
+            _copy(source, fresh, run, count)
+            fresh.replace(file._part)
+            file._file = h5py.File(file._part, "r+", libver="latest")
+            file._file.swmr_mode = True
+        except FileNotFoundError:
+            raise InputError(
+                f"{file._part}: there is no such file: the samples before the checkpoint are missing; put it back"
+            ) from None
+        except (OSError, RuntimeError, KeyError) as error:
+            raise InputError(f"{source}: can't be continued ({reason_of(error)})") from None
+        finally:
+            fresh.unlink(missing_ok=True)
+        return file
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn what the file system or HDF5 says into an `OutputError`."""
+        try:
+            yield
+        except (OSError, RuntimeError, ValueError) as error:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                self._file.close()
+            raise OutputError(f"{self._part}: can't be written any more ({reason_of(error)})") from None
 
     def write(self, sample: Sample) -> None:
         """Append a sample; it reaches the file together with others of the same second."""
@@ -118,10 +183,18 @@ class OutputFile:
                 self._waiting.setdefault(name, []).append(value)
                 self._waiting_bytes += np.asarray(value).nbytes
         if time.monotonic() - self._flushed > FLUSH_SECONDS or self._waiting_bytes > FLUSH_BYTES:
+            with self._writing():
+                self._flush()
+
+    def sync(self) -> None:
+        """Wait until all samples so far are on the disk; raises `OutputError`."""
+        with self._writing():
             self._flush()
+            flush_to_disk(self._part)
 
     def _flush(self) -> None:
         """Bring the samples that wait to the file."""
+        self._claim_room()
         for name, values in self._waiting.items():
             data = self._file[name]
             data.resize(len(data) + len(values), axis=0)
@@ -129,6 +202,16 @@ class OutputFile:
         self._waiting, self._waiting_bytes = {}, 0
         self._file.flush()
         self._flushed = time.monotonic()
+
+    def _claim_room(self) -> None:
+        """Claim room for the samples that wait, the chunks that they begin, and the end of the file."""
+        if self._rooms is None:
+            data = [self._file[name] for name in self._waiting]
+            self._rooms = METADATA + sum(8 * int(np.prod(item.chunks)) for item in data)
+        end = self._file.id.get_filesize() + self._waiting_bytes + self._rooms
+        if end > self._claimed:
+            claim(self._file.id.get_vfd_handle(), self._claimed, end)
+            self._claimed = end
 
     def finish(self, status: str, statistics: dict[str, Any]) -> None:
         """Close the file, add the outcome, and give it its name.
@@ -140,13 +223,56 @@ class OutputFile:
         statistics : dict
             Steps, evaluations and seconds by phase; kept as an attribute in JSON.
         """
-        self._flush()
-        self._file.close()
-        with h5py.File(self._part, "r+", libver="latest") as file:
-            file.attrs.update(status=status, statistics=json.dumps(statistics))
-        with self._part.open("rb+") as raw:
-            os.fsync(raw.fileno())
-        self._part.replace(self.path)
+        self.leave(status, statistics)
+        with self._writing():
+            self._part.replace(self.path)
+
+    def leave(self, status: str, statistics: dict[str, Any]) -> None:
+        """Close the file as `finish` does, but keep it unfinished, to be continued."""
+        with self._writing():
+            self._flush()
+            self._file.close()
+            with h5py.File(self._part, "r+", libver="latest") as file:
+                file.attrs.update(status=status, statistics=json.dumps(statistics))
+            flush_to_disk(self._part)
+
+
+def _opened(path: Path) -> h5py.File:
+    """Open an output file for reading, whether it was closed or its run was killed."""
+    try:
+        return h5py.File(path, "r", libver="latest")  # which finds at once that the file was cut off
+    except OSError as error:
+        if "already open for write" not in str(error):
+            raise
+    return h5py.File(path, "r", libver="latest", swmr=True)
+
+
+def _copy(source: Path, fresh: Path, run: str, count: int) -> None:
+    """Copy an output file up to so many samples, if it is that of the run and has them."""
+    with source.open("rb"):  # HDF5 has no error of its own for a file that is not there
+        pass
+    with _opened(source) as old, h5py.File(fresh, "w", libver="latest") as new:
+        if old.attrs.get("run") != run:
+            raise InputError(f"{source}: is the output of another run than the checkpoint")
+        if old.attrs["status"] == "complete":
+            raise InputError(f"{source}: is complete: there is nothing to go on with")
+        new.attrs.update({**old.attrs, "status": "running"})
+        new.attrs.pop("statistics", None)
+        for name, item in old.items():
+            if isinstance(item, h5py.Group):
+                old.copy(item, new, name)
+                continue
+            if len(item) < count:
+                raise InputError(
+                    f"{source}: has {len(item)} samples, the checkpoint comes after {count}; put the file back that "
+                    "the run has written, or take an older checkpoint"
+                )
+            data = new.create_dataset(name, (count, *item.shape[1:]), "f8", maxshape=item.maxshape, chunks=item.chunks)
+            data.attrs.update(item.attrs)
+            rows = max(1, COPIED // (8 * max(1, int(np.prod(item.shape[1:])))) // item.chunks[0]) * item.chunks[0]
+            for lo in range(0, count, rows):
+                data[lo : min(lo + rows, count)] = item[lo : min(lo + rows, count)]
+    flush_to_disk(fresh)
 
 
 def part_of(path: Path) -> Path:

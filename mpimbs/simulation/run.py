@@ -1,89 +1,282 @@
-"""A simulation from end to end: integrate, sample, write, watch, summarise."""
+"""A simulation from end to end: integrate, sample, write, watch, keep, summarise."""
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
-from scipy.spatial.transform import Rotation
 
 from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import System
+from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
-from mpimbs.simulation.constraint_record import ConstraintRecord, SolutionSample
-from mpimbs.simulation.integrator import Accuracy, Integrator
-from mpimbs.simulation.output import OutputFile, Sample
+from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
+from mpimbs.simulation.constraint_record import ConstraintRecord
+from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
+from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
+from mpimbs.simulation.output import OutputError, OutputFile, check_output, versions
 from mpimbs.simulation.progress import Progress
+from mpimbs.simulation.recorder import Recorder
+from mpimbs.simulation.result import Result
+from mpimbs.simulation.settings import Settings, sample_times
+from mpimbs.simulation.signals import Signals
 
 Floats = npt.NDArray[np.float64]
-SAMPLES = 200  # by default
-MOST_SAMPLES = 1e8
 
 
-@dataclass
-class Result:
-    """Outcome of a simulation: the same on every rank, but for the samples, which rank 0 has.
+class Kept(NamedTuple):
+    """A checkpoint that was read and checked: its file, and its header on every rank."""
 
-    Attributes
+    file: Path
+    header: dict[str, Any]
+
+
+class Run:
+    """One simulation, from its beginning or from a checkpoint; all ranks make it together and call.
+
+    Parameters
     ----------
-    status : str
-        "complete", or why the run stopped.
-    time : float
-        Simulated time reached (s).
-    steps, rejected, evaluations : int
-        Steps taken and rejected, evaluations of the state derivative.
-    seconds : dict of str to float
-        Wall time of this rank by phase (s).
-    energy_change : float
-        Largest change of the total energy from its first value, over the largest kinetic energy: the drift, where
-        nothing drives or damps the system.
-    solutions : dict of str to float
-        Of the constraint-load equations, where the coupling has them: unknowns, solutions, total_iterations,
-        most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
-    samples : list of Sample
-        On rank 0, where no output file was asked for.
+    system : System
+    settings : Settings
+    comm : MPI.Comm
+    path : Path or None
+        Of the output.
+    checkpoints : Checkpoints or None
+    signals : Signals
+    kept : Kept, optional
+        Go on from this.
     """
 
-    status: str = "complete"
-    time: float = 0.0
-    steps: int = 0
-    rejected: int = 0
-    evaluations: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-    energy_change: float = 0.0
-    solutions: dict[str, float] = field(default_factory=dict)
-    samples: list[Sample] = field(default_factory=list)
-
-    def statistics(self) -> dict[str, Any]:
-        """What the output file keeps of the run."""
-        names = ("time", "steps", "rejected", "evaluations", "seconds", "energy_change", "solutions")
-        return {name: getattr(self, name) for name in names}
-
-    def summary(self) -> str:
-        """A few lines for a person."""
-        phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
-        text = (
-            f"{self.status}: t = {self.time:g} s, {self.steps} steps, {self.rejected} rejected, "
-            f"{self.evaluations} evaluations\n"
-            f"seconds: {phases}\n"
-            f"energy: largest change {self.energy_change:.2e} of the largest kinetic energy"
+    def __init__(
+        self,
+        system: System,
+        settings: Settings,
+        comm: MPI.Comm,
+        path: Path | None,
+        checkpoints: Checkpoints | None,
+        signals: Signals,
+        kept: Kept | None = None,
+    ) -> None:
+        began = time.perf_counter()
+        self._comm, self._system, self._path, self._kept = comm, system, path, kept
+        self._checkpoints = checkpoints or Checkpoints()
+        self._accuracy = accuracy = Accuracy(settings.rtol, settings.atol, settings.dt)
+        self._times = together(
+            comm, lambda: sample_times(settings.t_end, settings.every, accuracy, settings.integrator)
         )
-        if self.solutions:
-            s = self.solutions
-            text += (
-                f"\nconstraint loads: {s['unknowns']} unknowns, {s['total_iterations'] / max(s['solutions'], 1):.2f} "
-                f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations; "
-                f"residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
-            )
-        return text
+        solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
+        self._dynamics = dynamics = Dynamics(
+            system, comm, settings.coupling, settings.tip_ratio, settings.lanes, settings.cuts, solver, settings.overlap
+        )
+        joined = dynamics.coupling
+        self._constraints = (
+            ConstraintRecord(dynamics, joined) if isinstance(joined, ConstraintLoads) and joined.unknowns else None
+        )
+        if self._constraints is not None:  # their number is that of the output's columns: the same after a restart
+            cuts = len(dynamics.division.bounds) - 2
+            settings = settings._replace(cuts=cuts, lanes=dynamics.lanes, tip_ratio=dynamics.division.tip_ratio)
+        self._settings = settings
+        self._keeps = checkpoints is not None or (signals.enabled and path is not None)
+        self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
+        self._file = self._open(solver)
+        self._run = comm.bcast(self._file.run if self._file is not None else None)
+        ready = time.perf_counter()
+        dynamics.compile()
+        compiled = time.perf_counter()
+        self.result = Result()
+        self._seconds = {"set-up": ready - began, "compile": compiled - ready}
+        self._compiled = compiled
+        self._recorder = Recorder(
+            dynamics, settings.poses, settings.loads, self._constraints, self._file, path is not None
+        )
+        self._keeper = Keeper(comm, self._checkpoints, self._place, signals, self._write_checkpoint)
+        self._stepper: Integrator | None = None
+
+    def _open(self, solver: LoadSolver | None) -> OutputFile | None:
+        """Begin the output, or go on with it; on rank 0, None elsewhere."""
+        settings, path, kept, division = self._settings, self._path, self._kept, self._dynamics.division
+        if path is None:
+            return None
+        if kept is not None:
+            header = kept.header
+            return on_root(self._comm, lambda: OutputFile.continued(path, header["run"], header["recorder"]["count"]))
+        separated = None if self._constraints is None else self._constraints.separated_loads()
+        told = settings.data() | {
+            "every": float(self._times[1] - self._times[0]), "ranks": self._comm.size, "lanes": self._dynamics.lanes,
+            "tip_ratio": division.tip_ratio, "cuts": division.bounds.tolist(), "owners": division.owners.tolist(),
+            "solver": None if solver is None else solver._asdict(),
+        }  # fmt: skip
+
+        def begin() -> OutputFile:
+            check_output(path, settings.force)
+            if self._place is not None:
+                clear(self._place, settings.force)
+            return OutputFile(path, self._system, told, settings.poses, settings.loads, settings.force, separated)
+
+        return on_root(self._comm, begin)
+
+    def finish(self, progress: bool = False) -> Result:
+        """Simulate to the end; errors are those of `simulate`."""
+        result, settings = self.result, self._settings
+        error: SimulationError | None = None
+        try:
+            stepper = self._begin()
+            self._keeper.begin(stepper.steps)
+            shown = Progress(settings.t_end, progress and self._comm.rank == 0, t_begin=stepper.time)
+            with shown:
+                for target in self._times[self._recorder.count :]:
+                    self._step_to(target, stepper, shown)
+        except SimulationError as stopped:
+            error = stopped
+            result.status = f"stopped: {stopped}"
+        self._summarise()
+        try:
+            on_root(self._comm, lambda: self._close_output(error))
+        except OutputError as broken:
+            error = error or broken
+        self._dynamics.close()
+        if isinstance(error, OutputError) and self._keeper.at_hand():
+            error = OutputError(f"{error}; go on with: mpimbs restart {self._place}")
+        if error is not None:
+            raise error
+        return result
+
+    def _begin(self) -> Integrator:
+        """Make the integrator, at the first sample or where the checkpoint has it."""
+        dynamics, settings, asked = self._dynamics, self._settings, self._keeper.asked
+        if self._kept is None:
+            q, u = dynamics.subchain.q, dynamics.subchain.u
+            self._stepper = Integrator(dynamics, q, u, settings.integrator, self._accuracy, asked=asked)
+            self._recorder.record(0.0, q, u, 0.0)
+            return self._stepper
+        header, vectors = self._kept.header, self._recalled(self._kept)
+        stage = np.concatenate([vectors["q_rate"], vectors["u_rate"]]) if "q_rate" in vectors else None
+        memory = StepMemory(**header["steps"], first_stage=stage)
+        self._stepper = Integrator(
+            dynamics, vectors["q"], vectors["u"], settings.integrator, self._accuracy, memory=memory, asked=asked
+        )
+        self._recorder.recall(header["recorder"])
+        dynamics.evaluations = header["evaluations"]
+        return self._stepper
+
+    def _recalled(self, kept: Kept) -> dict[str, Floats]:
+        """This rank's part of a checkpoint's vectors; what the coupling has kept is given back to it."""
+        dynamics, header = self._dynamics, kept.header
+        rank = self._comm.rank
+        same = self._partition() == header["partition"]
+        counts = {}
+        for name, parts in header["parts"].items():
+            if name.startswith("coupling_"):
+                if same:
+                    counts[name] = parts[rank]
+            else:
+                counts[name] = dynamics.subchain.nq if name.startswith("q") else dynamics.subchain.nu
+        vectors = read_vectors(kept.file, counts, self._comm)
+        if self._constraints is not None:
+            arrays = {k.removeprefix("coupling_"): v for k, v in vectors.items() if k.startswith("coupling_")}
+            dynamics.coupling.recall(header["coupling"], arrays)  # type: ignore[attr-defined]
+        return vectors
+
+    def _partition(self) -> list[list[int]]:
+        """Which bodies every rank has, and in which subchains: with the same, all of a checkpoint can be used."""
+        return [self._dynamics.division.bounds.tolist(), self._dynamics.division.owners.tolist()]
+
+    def _step_to(self, target: float, stepper: Integrator, shown: Progress) -> None:
+        """Take the steps to a sample, and the sample, with the checkpoints between them."""
+        reached = False
+        while not reached:
+            reached = stepper.step_towards(target)
+            shown.show(stepper.time, stepper.steps)
+            if reached:
+                self._recorder.record(target, stepper.q, stepper.u, stepper.norm_error)
+            if self._recorder.count < len(self._times):
+                self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
+
+    def _write_checkpoint(self) -> str | None:
+        """Write a checkpoint of the state after the last step; gives the reason why not."""
+        stepper, dynamics, place = self._stepper, self._dynamics, self._place
+        assert stepper is not None and place is not None
+        on_root(self._comm, lambda: self._file.sync() if self._file is not None else None)  # its samples come first
+        memory = stepper.memory()
+        vectors = {"q": stepper.q, "u": stepper.u}
+        if memory.first_stage is not None:
+            nq = len(vectors["q"])
+            vectors |= {"q_rate": memory.first_stage[:nq], "u_rate": memory.first_stage[nq:]}
+        steps = memory._asdict()
+        del steps["first_stage"]
+        coupling = None
+        if self._constraints is not None:
+            coupling, arrays = dynamics.coupling.memory()  # type: ignore[attr-defined]
+            vectors |= {f"coupling_{name}": values for name, values in arrays.items()}
+        header = self._unchanging | {
+            "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,
+            "recorder": self._recorder.memory(), "seconds": self._spent(),
+        } if self._comm.rank == 0 else {}  # fmt: skip
+        return write_checkpoint(place, self._checkpoints.keep, header, vectors, self._comm)
+
+    @cached_property
+    def _unchanging(self) -> dict[str, Any]:
+        """What all checkpoints of this run say alike."""
+        assert self._place is not None and self._path is not None
+        return {
+            "name": self._system.name, "run": self._run, "model": system_text(self._system, functions=True),
+            "has_functions": self._has_functions(), "settings": self._settings.data(), "versions": versions(),
+            "output": os.path.relpath(self._path, self._place.parent), "place": self._place.name,
+            "checkpoints": self._checkpoints._asdict() | {"path": None}, "partition": self._partition(),
+            "restarts": self._restarts(),
+        }  # fmt: skip
+
+    def _has_functions(self) -> bool:
+        try:
+            system_text(self._system)
+        except InputError:
+            return True
+        return False
+
+    def _restarts(self) -> list[dict[str, float]]:
+        """Where this run has gone on from checkpoints, and on how many ranks."""
+        if self._kept is None:
+            return []
+        header = self._kept.header
+        return [*header["restarts"], {"time": header["time"], "ranks": self._comm.size}]
+
+    def _spent(self) -> dict[str, float]:
+        """Wall time by phase of this rank so far, and of the parts of the run before (s)."""
+        phases = self._dynamics.seconds()
+        rest = time.perf_counter() - self._compiled - sum(phases.values())
+        rest -= self._recorder.seconds + self._keeper.seconds
+        own = {**self._seconds, **phases, "integration": rest, "output": self._recorder.seconds}
+        if self._keeper.seconds:
+            own["checkpoints"] = self._keeper.seconds
+        before = {} if self._kept is None else self._kept.header["seconds"]
+        return {name: own.get(name, 0.0) + before.get(name, 0.0) for name in {**own, **before}}
+
+    def _summarise(self) -> None:
+        """Bring what is known of the run into the result, and end PETSc's part."""
+        result, dynamics, stepper = self.result, self._dynamics, self._stepper
+        result.evaluations, result.energy_change = dynamics.evaluations, self._recorder.energy_change
+        result.samples, result.restarts = self._recorder.samples, self._restarts()
+        if self._constraints is not None:
+            result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
+        if stepper is not None:
+            result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
+            stepper.close()
+        result.seconds = self._spent()
+
+    def _close_output(self, error: SimulationError | None) -> None:
+        """End the output on rank 0: complete, stopped, to be continued, or broken already."""
+        if self._file is None or isinstance(error, OutputError):
+            return
+        close = self._file.leave if isinstance(error, InterruptionError) else self._file.finish
+        close(self.result.status, self.result.statistics())
 
 
 def simulate(
@@ -107,6 +300,8 @@ def simulate(
     cuts: int | None = None,
     solver: LoadSolver | None = None,
     overlap: bool = False,
+    checkpoints: Checkpoints | None = None,
+    signals: bool = False,
 ) -> Result:
     """Simulate a system from its initial state; all ranks call together.
 
@@ -138,6 +333,11 @@ def simulate(
         Show progress on rank 0.
     tip_ratio, lanes, cuts, solver, overlap : optional
         See `Dynamics`; a solver without a tolerance gets a hundredth of `rtol`.
+    checkpoints : Checkpoints, optional
+        When to write checkpoints, from which `restart` goes on with the output.
+    signals : bool
+        Write a checkpoint at SIGUSR1, and one before the end at SIGTERM, SIGINT and SIGUSR2, whichever rank gets it;
+        from the main thread. Handlers are those of before at the end.
 
     Returns
     -------
@@ -149,164 +349,13 @@ def simulate(
         On all ranks, before anything is computed.
     SimulationError
         On all ranks: the run had to stop; the output so far is safe.
+    InterruptionError
+        On all ranks: a signal has ended the run, and its checkpoint is written.
     """
-    began = time.perf_counter()
-    world = MPI.COMM_SELF if comm is None else comm
-    accuracy = Accuracy(rtol, atol, dt)
-    times = together(world, lambda: _checked_times(t_end, every, accuracy, integrator))
-    solver = solver_for(coupling, solver, None if dt else rtol)
-    dynamics = Dynamics(system, world, coupling, tip_ratio, lanes, cuts, solver, overlap)
-    joined = dynamics.coupling
-    constraints = (
-        ConstraintRecord(dynamics, joined) if isinstance(joined, ConstraintLoads) and joined.unknowns else None
+    settings = Settings(
+        t_end, coupling, integrator, rtol, atol, dt, every, force, poses, loads, tip_ratio, lanes, cuts, solver, overlap
     )
-    separated = None if constraints is None else constraints.separated_loads()
+    world = MPI.COMM_SELF if comm is None else comm
     path = None if output is None else Path(output)
-    settings = {
-        "t_end": t_end, "coupling": coupling, "integrator": integrator, "rtol": rtol, "atol": atol, "dt": dt,
-        "every": float(times[1] - times[0]), "poses": poses, "loads": loads, "ranks": world.size,
-        "lanes": dynamics.lanes, "tip_ratio": dynamics.division.tip_ratio, "cuts": dynamics.division.bounds.tolist(),
-        "owners": dynamics.division.owners.tolist(), "solver": None if solver is None else solver._asdict(),
-        "overlap": overlap,
-    }  # fmt: skip
-    file = on_root(world, lambda: OutputFile(path, system, settings, poses, loads, force, separated) if path else None)
-    ready = time.perf_counter()
-    dynamics.compile()
-    compiled = time.perf_counter()
-    result = Result()
-    recorder = _Recorder(dynamics, poses, loads, constraints, file, result)
-    stepper = None
-    error: SimulationError | None = None
-    try:
-        stepper = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, integrator, accuracy)
-        recorder.record(0.0, dynamics.subchain.q, dynamics.subchain.u, 0.0)
-        with Progress(t_end, progress and world.rank == 0) as shown:
-            for target in times[1:]:
-                while not stepper.step_towards(target):
-                    shown.show(stepper.time, stepper.steps)
-                shown.show(stepper.time, stepper.steps)
-                recorder.record(target, stepper.q, stepper.u, stepper.norm_error)
-    except SimulationError as stopped:
-        error = stopped
-        result.status = f"stopped: {stopped}"
-    result.evaluations = dynamics.evaluations
-    if constraints is not None:
-        result.solutions = {**dynamics.coupling.statistics(), **constraints.largest()}
-    if stepper is not None:
-        result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
-        stepper.close()
-    phases = dynamics.seconds()
-    rest = time.perf_counter() - compiled - sum(phases.values()) - recorder.seconds
-    result.seconds = {
-        "set-up": ready - began, "compile": compiled - ready, **phases, "integration": rest, "output": recorder.seconds,
-    }  # fmt: skip
-    if file is not None:
-        file.finish(result.status, result.statistics())
-    dynamics.close()
-    if error is not None:
-        raise error
-    return result
-
-
-def _checked_times(t_end: float, every: float | None, accuracy: Accuracy, integrator: str) -> Floats:
-    """Sample times, first 0 and last `t_end`, after a check of all that has to do with time."""
-    if not (np.isfinite(t_end) and t_end > 0.0):
-        raise InputError(f"the end of the simulation must be a positive time in seconds, got {t_end:g}")
-    accuracy.check(integrator)
-    if every is None:
-        every = t_end / SAMPLES
-        if accuracy.dt is not None:
-            if t_end / accuracy.dt > 1e15:
-                raise InputError(f"--dt {accuracy.dt:g} is too short a step for {t_end:g} s; give a longer one")
-            every = accuracy.dt * max(1, round(every / accuracy.dt))
-    if not (np.isfinite(every) and every > 0.0):
-        raise InputError(f"the time between samples must be a positive time in seconds, got {every:g}")
-    if t_end / every > MOST_SAMPLES:
-        raise InputError(
-            f"the time between samples ({every:g} s) gives more than {MOST_SAMPLES:g} samples in {t_end:g} s; "
-            "give a longer --every"
-        )
-    if accuracy.dt is not None:
-        ratio = every / accuracy.dt
-        if ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio:
-            raise InputError(
-                f"the time between samples ({every:g} s) must be a multiple of the fixed step ({accuracy.dt:g} s); "
-                "change --every or --dt"
-            )
-    count = int(np.ceil(t_end / every * (1.0 - 1e-9)))
-    return np.append(every * np.arange(count), t_end)
-
-
-class _Recorder:
-    """Takes samples of the running system, and keeps them or writes them."""
-
-    def __init__(
-        self,
-        dynamics: Dynamics,
-        poses: bool,
-        loads: bool,
-        constraints: ConstraintRecord | None,
-        file: OutputFile | None,
-        result: Result,
-    ) -> None:
-        self._dynamics = dynamics
-        self._constraints = constraints
-        self._file = file
-        self._result = result
-        self._gather_poses = dynamics.gather_bodies(7) if poses else None
-        self._gather_loads = dynamics.gather_bodies(6) if loads else None
-        self._first_energy: float | None = None
-        self._kinetic = 0.0
-        self._change = 0.0
-        self.seconds = 0.0
-
-    def record(self, t: float, q: Floats, u: Floats, norm_error: float) -> None:
-        """Take the sample of time `t` (s); all ranks call with their parts of the state.
-
-        Raises
-        ------
-        SimulationError
-            On all ranks: joint or constraint loads are wanted, and a function of the model failed.
-        """
-        dynamics = self._dynamics
-        evaluating = sum(dynamics.seconds().values())
-        began = time.perf_counter()
-        energy = dynamics.energy_and_momentum(q, u)[:2]
-        total = float(energy.sum())
-        if self._first_energy is None:
-            self._first_energy = total
-        self._kinetic = max(self._kinetic, float(energy[0]))
-        self._change = max(self._change, abs(total - self._first_energy))
-        self._result.energy_change = self._change / self._kinetic if self._kinetic > 0.0 else 0.0
-        violation = dynamics.comm.allreduce(norm_error, MPI.MAX)
-        whole_q, whole_u = dynamics.gather_q(q), dynamics.gather_u(u)
-        poses = self._poses(q, u) if self._gather_poses is not None else None
-        loads = self._loads(t, q, u) if self._gather_loads is not None else None
-        solution = self._solution(t, q, u) if self._constraints is not None else None
-        if whole_q is not None and whole_u is not None:
-            sample = Sample(t, whole_q.copy(), whole_u.copy(), energy, violation, poses, loads, solution)
-            if self._file is not None:
-                self._file.write(sample)
-            else:
-                self._result.samples.append(sample)
-        evaluating -= sum(dynamics.seconds().values())  # the phases of an evaluation have their own times
-        self.seconds += time.perf_counter() - began + evaluating
-
-    def _poses(self, q: Floats, u: Floats) -> Floats | None:
-        assert self._gather_poses is not None
-        rotations, positions = self._dynamics.poses(q, u)
-        quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
-        whole = self._gather_poses(np.hstack([positions, quaternions]).ravel())
-        return None if whole is None else whole.reshape(-1, 7).copy()
-
-    def _solution(self, t: float, q: Floats, u: Floats) -> SolutionSample | None:
-        assert self._constraints is not None
-        if self._gather_loads is None:  # which evaluate the sample themselves
-            together(self._dynamics.comm, lambda: self._dynamics.accelerations(q, u, t=t))
-        return self._constraints.take()
-
-    def _loads(self, t: float, q: Floats, u: Floats) -> Floats | None:
-        assert self._gather_loads is not None
-        loads = together(self._dynamics.comm, lambda: self._dynamics.joint_loads(q, u, t=t))
-        whole = self._gather_loads(loads.ravel())
-        return None if whole is None else whole.reshape(-1, 6).copy()
+    with Signals(signals) as taken:
+        return Run(system, settings, world, path, checkpoints, taken).finish(progress)

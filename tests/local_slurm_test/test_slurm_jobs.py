@@ -17,6 +17,7 @@ from mpi_helpers import ROOT, starts_mpiexec
 pytestmark = starts_mpiexec
 
 SIMULATE = str(ROOT / "jobs" / "simulate.sbatch")
+RESTART = str(ROOT / "jobs" / "restart.sbatch")
 SPEEDUP = str(ROOT / "jobs" / "speedup.sbatch")
 MPIEXEC = {"MPIMBS_LAUNCHER": "mpiexec"}
 SRUN = {"MPIMBS_LAUNCHER": "srun", "MPIMBS_SRUN_MPI": "pmix"}
@@ -104,6 +105,23 @@ class TestOnPlainNodes:
         # As it is, Open MPI 4 itself refuses.
         plain = slurm.run(*srun, "mpimbs", "check", "chain:8", cwd=tmp_path)
         assert plain.returncode != 0 and "chain of 8 bodies" not in plain.stdout, plain.stdout
+
+    def test_a_job_that_is_told_of_its_end_and_the_next_one(self, slurm: PrivateSlurm, tmp_path: Path) -> None:
+        """The signal that SLURM sends before the time limit, here by scancel; MOST = 0 leaves out the requeue, which
+        SLURM delays by two minutes. The next job has another number of ranks."""
+        variables = {"MODEL": "chain:8", "T_END": "1", "OUTPUT": "chain.h5", "EVERY": "0.3", "MOST": "0"} | MPIEXEC
+        variables |= {"ARGS": "--every 0.05 --dt 1e-4 --integrator 4"}
+        job = slurm.submit("--ntasks=2", "--nodes=1", RESTART, cwd=tmp_path, **variables)
+        wait_until((tmp_path / "chain.checkpoint.h5").exists)
+        told = slurm.run("scancel", "--signal=USR2", "--batch", job, cwd=tmp_path)
+        assert told.returncode == 0, told.stdout
+        assert slurm.wait(job, tmp_path) == ("FAILED", "75:0"), messages(tmp_path)
+        assert "SIGUSR2 at t = " in messages(tmp_path) and not (tmp_path / "chain.h5").exists()
+        job = slurm.submit("--ntasks=1", RESTART, cwd=tmp_path, **variables)
+        assert slurm.wait(job, tmp_path) == ("COMPLETED", "0:0"), messages(tmp_path)
+        with h5py.File(tmp_path / "chain.h5") as run:
+            assert run.attrs["status"] == "complete" and len(run["time"]) == 21
+            assert [again["ranks"] for again in json.loads(run.attrs["statistics"])["restarts"]] == [1]
 
     def test_more_ranks_than_cpus_are_refused(self, slurm: PrivateSlurm, tmp_path: Path) -> None:
         variables = {"MODEL": "chain:8", "RANKS": f"1 {NODES * CPUS + 1}", "RANKS_PER_NODE": str(CPUS)}

@@ -1,0 +1,232 @@
+"""The checkpoint file (HDF5): all that a run needs to go on, vectors in the model's order whatever the ranks.
+
+A file is written beside its place, flushed to the disk and renamed, so that there is a whole one at any moment; the
+ones before it are kept under numbers. Rank 0 reads and writes, and vectors pass through it in slices. A checksum over
+all of the contents tells a damaged file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.errors import InputError
+from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
+from mpimbs.simulation.slices import SLICE, Slices
+
+Floats = npt.NDArray[np.float64]
+FORMAT = "mpimbs checkpoint 1"
+_KIND = FORMAT.rsplit(" ", 1)[0]
+METADATA = 2**16  # bytes, at the most
+OUTPUT_FORMAT = "mpimbs 1"  # of files that may be taken for a checkpoint
+
+
+def older(path: Path, age: int) -> Path:
+    """Where the checkpoint is that was written so many before the last one, whose place is `path`."""
+    return path.with_name(f"{path.stem}.{age}{path.suffix}") if age else path
+
+
+def kept_files(path: Path) -> list[Path]:
+    """The checkpoints that there are at a place, the last one first."""
+    numbered = path.parent.glob(f"{path.stem}.*{path.suffix}")
+    ages = [int(age) for file in numbered if (age := file.stem[len(path.stem) + 1 :]).isdecimal()]
+    return [file for file in (older(path, age) for age in sorted({0, *ages})) if file.exists()]
+
+
+def write_checkpoint(
+    path: Path, keep: int, header: dict[str, Any], vectors: dict[str, Floats], comm: MPI.Comm
+) -> str | None:
+    """Write a checkpoint, the last of `keep` at its place; all ranks call.
+
+    Parameters
+    ----------
+    header : dict
+        Whatever JSON can hold; used on rank 0.
+    vectors : dict of arrays
+        This rank's parts.
+
+    Returns
+    -------
+    str or None
+        Why it can't be written, the same on all ranks; those before it stay as they are then.
+    """
+    plans = {name: Slices(comm, len(part)) for name, part in vectors.items()}
+    sizes = {name: plan.counts for name, plan in plans.items()}
+    writer = _Writer(path, header | {"parts": sizes}) if comm.rank == 0 else None
+    for name, plan in plans.items():
+        if writer is not None:
+            writer.begin(name)
+        plan.collect(vectors[name], writer.take if writer is not None else lambda piece: None)
+    return comm.bcast(writer.finish(keep) if writer is not None else None)
+
+
+class _Writer:
+    """Writes one checkpoint on rank 0; after an error it takes what comes, and does nothing with it."""
+
+    def __init__(self, path: Path, header: dict[str, Any]) -> None:
+        self._path = path
+        self._part = path.with_name(path.name + ".part")
+        self._digest = hashlib.sha256()
+        self._file: h5py.File | None = None
+        self._data: h5py.Dataset | None = None
+        self._at = 0
+        self._error: str | None = None
+        with self._watched():
+            text = json.dumps(header).encode()
+            size = len(text) + 8 * sum(sum(counts) for counts in header["parts"].values()) + METADATA
+            check_room(self._part, size)
+            self._file = h5py.File(self._part, "w", libver="latest")
+            claim(self._file.id.get_vfd_handle(), 0, size)
+            self._file.attrs.update(format=FORMAT, name=header["name"], time=header["time"])
+            self._file.create_dataset("header", data=np.frombuffer(text, np.uint8))
+            self._digest.update(text)
+            for name, counts in header["parts"].items():
+                self._file.create_dataset(name, (sum(counts),), "f8")
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Keep the first error of a file system for later."""
+        try:
+            yield
+        except (OSError, RuntimeError, ValueError) as error:
+            self._error = reason_of(error)
+
+    def begin(self, name: str) -> None:
+        """Turn to the next vector."""
+        if self._error is None and self._file is not None:
+            self._data, self._at = self._file[name], 0
+
+    def take(self, piece: Floats) -> None:
+        """Write the next slice of the vector."""
+        if self._error is not None or self._data is None:
+            return
+        with self._watched():
+            self._data[self._at : self._at + len(piece)] = piece
+            self._at += len(piece)
+            self._digest.update(piece.data)
+
+    def finish(self, keep: int) -> str | None:
+        """Give the file its place, and the ones before it theirs; or say what went wrong."""
+        if self._error is None:
+            with self._watched():
+                assert self._file is not None
+                self._file.close()
+                with h5py.File(self._part, "r+", libver="latest") as file:  # which cuts off claimed room at the end
+                    file.attrs["checksum"] = self._digest.hexdigest()
+                flush_to_disk(self._part)
+                for age in range(keep - 1, 0, -1):
+                    if (younger := older(self._path, age - 1)).exists():
+                        _place_too(younger, older(self._path, age))
+                self._part.replace(self._path)
+                flush_to_disk(self._path.parent)
+        if self._error is not None:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                if self._file is not None:
+                    self._file.close()
+            with contextlib.suppress(OSError):
+                self._part.unlink()
+        return self._error
+
+
+def _place_too(file: Path, other: Path) -> None:
+    """Give a file a second place, in one step, where there may be another file."""
+    step = other.with_name(other.name + ".part")
+    step.unlink(missing_ok=True)
+    try:
+        os.link(file, step)
+    except OSError:  # a file system without links
+        shutil.copyfile(file, step)
+        flush_to_disk(step)
+    step.replace(other)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Read a checkpoint's header, after a check of all of its contents; on rank 0.
+
+    Raises
+    ------
+    InputError
+        There is no such file; it is no checkpoint, of another version, truncated or damaged. Names an older one that
+        is good, where there is one.
+    """
+    try:
+        return _checked_header(path)
+    except InputError as error:
+        for candidate in _others(path):
+            try:
+                time = _checked_header(candidate)["time"]
+            except InputError:
+                continue
+            good = f"{candidate.name} is good (t = {time:g} s): mpimbs restart {candidate}"
+            raise InputError(f"{error}; {good}") from None
+        raise
+
+
+def _others(path: Path) -> list[Path]:
+    """Checkpoints older than a file, by their names."""
+    stem, _, number = path.stem.rpartition(".")
+    base, age = (path.with_name(stem + path.suffix), int(number)) if number.isdecimal() else (path, 0)
+    files = kept_files(base)
+    return [file for file in files if file not in [older(base, k) for k in range(age + 1)]]
+
+
+def _checked_header(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file; give the checkpoint of a run")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give the checkpoint of a run")
+    try:
+        with open(path, "rb") as raw:
+            signature = raw.read(8)
+        if signature != b"\x89HDF\r\n\x1a\n":
+            raise InputError(f"{path}: is no checkpoint (not HDF5){'' if signature else ': it is empty'}")
+        with h5py.File(path, "r") as file:
+            kind = file.attrs.get("format", "")
+            if kind != FORMAT:
+                raise InputError(f"{path}: {_what_else(str(kind))}")
+            text = file["header"][:].tobytes()
+            header: dict[str, Any] = json.loads(text)
+            digest = hashlib.sha256(text)
+            for name in header["parts"]:
+                data = file[name]
+                for lo in range(0, len(data), SLICE):
+                    digest.update(data[lo : lo + SLICE])
+            if digest.hexdigest() != file.attrs["checksum"]:
+                raise InputError(f"{path}: is damaged: its contents don't have their checksum")
+    except PermissionError as error:
+        raise InputError(f"{path}: can't be read: {error.strerror}") from None
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: is truncated or damaged ({reason_of(error)})") from None
+    return header
+
+
+def _what_else(kind: str) -> str:
+    if kind == OUTPUT_FORMAT:
+        return "is the output of a run, not a checkpoint; give the file that the run has named"
+    if kind.startswith(_KIND):
+        return f"has the format '{kind}', and this version reads '{FORMAT}'; use the version that wrote it"
+    return "is no checkpoint of mpimbs"
+
+
+def read_vectors(path: Path, counts: dict[str, int], comm: MPI.Comm) -> dict[str, Floats]:
+    """Read vectors of a checkpoint that was checked, and give each rank as many numbers as it says; all ranks call."""
+    with h5py.File(path, "r") if comm.rank == 0 else contextlib.nullcontext({}) as file:
+        return {name: Slices(comm, count).spread(partial(_part, file, name)) for name, count in counts.items()}
+
+
+def _part(file: Any, name: str, lo: int, hi: int) -> Floats:
+    return np.asarray(file[name][lo:hi])

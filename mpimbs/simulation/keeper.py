@@ -1,0 +1,164 @@
+"""When a run writes checkpoints, where, and what it does when it is asked to end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.simulation.checkpoint import kept_files
+from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
+
+_DUE = 4  # of the clock of rank 0, beside the bits of signals
+
+
+class Checkpoints(NamedTuple):
+    """When checkpoints are written, and where.
+
+    Attributes
+    ----------
+    seconds : float, optional
+        Wall time from one to the next (s).
+    steps : int, optional
+        Steps from one to the next.
+    path : path, optional
+        By default beside the output OUT.h5: OUT.checkpoint.h5.
+    keep : int
+        How many are kept; the one before the last is OUT.checkpoint.1.h5.
+    """
+
+    seconds: float | None = None
+    steps: int | None = None
+    path: str | Path | None = None
+    keep: int = 2
+
+    def place(self, output: Path | None) -> Path:
+        """Where checkpoints go, after a check of all settings.
+
+        Raises
+        ------
+        InputError
+        """
+        if self.seconds is not None and not (np.isfinite(self.seconds) and self.seconds > 0.0):
+            raise InputError(f"the time between checkpoints must be a positive time in seconds, got {self.seconds:g}")
+        if self.steps is not None and self.steps < 1:
+            raise InputError(f"at least one step must lie between checkpoints, got {self.steps}")
+        if self.keep < 1:
+            raise InputError(f"at least one checkpoint must be kept, got {self.keep}")
+        if output is None:
+            raise InputError("a checkpoint continues an output file: give `output`, or leave checkpoints out")
+        if self.path is None:
+            return output.parent / f"{output.stem}.checkpoint.h5"
+        path = Path(self.path)
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+        if path == output or not path.suffix:
+            raise InputError(f"{path}: give checkpoints a name of their own, such as {output.stem}.checkpoint.h5")
+        return path
+
+
+def clear(path: Path, force: bool) -> None:
+    """Make a new run's place for checkpoints free.
+
+    Raises
+    ------
+    InputError
+        There are some of an earlier run, without `force`.
+    """
+    for file in kept_files(path):
+        if not force:
+            raise InputError(
+                f"{file}: exists, left by an earlier run; go on with that by mpimbs restart {file}, move it, "
+                "choose another name, or replace it with --force"
+            )
+        file.unlink()
+
+
+class Keeper:
+    """Writes checkpoints of a run when they are due or asked for; all ranks make it together and call.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+    checkpoints : Checkpoints
+    path : Path or None
+        Where they go; None: nowhere.
+    signals : Signals
+    write : callable
+        Writes one, and gives None or the reason why not, the same on all ranks.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall time spent on them (s).
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        checkpoints: Checkpoints,
+        path: Path | None,
+        signals: Signals,
+        write: Callable[[], str | None],
+    ) -> None:
+        self._comm = comm
+        self._checkpoints, self._path = checkpoints, path
+        self._signals = signals
+        self._write = write
+        self._steps = 0  # at the last one
+        self._last = time.monotonic()
+        self.seconds = 0.0
+
+    def asked(self) -> int:
+        """What this rank asks for: by signals, and on rank 0 by the clock."""
+        every = self._checkpoints.seconds
+        due = every is not None and self._comm.rank == 0 and time.monotonic() - self._last >= every
+        return self._signals.asked() | (_DUE if due else 0)
+
+    def begin(self, steps: int) -> None:
+        """The run begins, or goes on, after so many steps."""
+        self._steps, self._last = steps, time.monotonic()
+
+    def at_hand(self) -> bool:
+        """Whether there is a checkpoint to go on from; all ranks call."""
+        return self._comm.bcast(self._path is not None and self._path.exists())
+
+    def after_step(self, requests: int, t: float, steps: int) -> None:
+        """Write a checkpoint where one is due after so many steps, or any rank asks for it; all ranks call.
+
+        Raises
+        ------
+        InterruptionError
+            On all ranks: a signal has ended the run, and the checkpoint is there.
+        SimulationError
+            On all ranks: a signal has ended the run, and the checkpoint can't be written.
+        """
+        every = self._checkpoints.steps
+        if not requests and (every is None or steps - self._steps < every):
+            return
+        reason = self._try() if self._path is not None else "there is no output that it could continue"
+        self._steps, self._last = steps, time.monotonic()
+        if requests & STOP:
+            received = next(name for name in self._comm.allgather(self._signals.received) if name)
+            if reason is not None:
+                raise SimulationError(f"{received} at t = {t:g} s, and {self._failure(reason)}")
+            raise InterruptionError(f"{received} at t = {t:g} s; go on with: mpimbs restart {self._path}")
+        if reason is not None and self._comm.rank == 0:
+            print(f"mpimbs: t = {t:g} s: {self._failure(reason)}; the run goes on", file=sys.stderr, flush=True)
+        elif requests & CHECKPOINT and self._comm.rank == 0:
+            print(f"mpimbs: t = {t:g} s: wrote {self._path}", file=sys.stderr, flush=True)
+
+    def _try(self) -> str | None:
+        began = time.perf_counter()
+        reason = self._write()
+        self.seconds += time.perf_counter() - began
+        return reason
+
+    def _failure(self, reason: str) -> str:
+        return f"the checkpoint {self._path} could not be written ({reason})"

@@ -1,0 +1,69 @@
+"""What a simulation gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpimbs.simulation.output import Sample
+
+
+@dataclass
+class Result:
+    """Outcome of a simulation: the same on every rank, but for the samples, which rank 0 has.
+
+    Attributes
+    ----------
+    status : str
+        "complete", or why the run stopped.
+    time : float
+        Simulated time reached (s).
+    steps, rejected, evaluations : int
+        Steps taken and rejected, evaluations of the state derivative.
+    seconds : dict of str to float
+        Wall time of this rank by phase (s).
+    energy_change : float
+        Largest change of the total energy from its first value, over the largest kinetic energy: the drift, where
+        nothing drives or damps the system.
+    solutions : dict of str to float
+        Of the constraint-load equations, where the coupling has them: unknowns, solutions, total_iterations,
+        most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
+    samples : list of Sample
+        On rank 0, where no output file was asked for.
+    restarts : list of dict
+        Simulated time (s) and number of ranks of every restart from a checkpoint.
+    """
+
+    status: str = "complete"
+    time: float = 0.0
+    steps: int = 0
+    rejected: int = 0
+    evaluations: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    energy_change: float = 0.0
+    solutions: dict[str, float] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    restarts: list[dict[str, float]] = field(default_factory=list)
+
+    def statistics(self) -> dict[str, Any]:
+        """What the output file keeps of the run."""
+        names = ("time", "steps", "rejected", "evaluations", "seconds", "energy_change", "solutions", "restarts")
+        return {name: getattr(self, name) for name in names}
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
+        text = (
+            f"{self.status}: t = {self.time:g} s, {self.steps} steps, {self.rejected} rejected, "
+            f"{self.evaluations} evaluations\n"
+            f"seconds: {phases}\n"
+            f"energy: largest change {self.energy_change:.2e} of the largest kinetic energy"
+        )
+        if self.solutions:
+            s = self.solutions
+            text += (
+                f"\nconstraint loads: {s['unknowns']} unknowns, {s['total_iterations'] / max(s['solutions'], 1):.2f} "
+                f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations; "
+                f"residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
+            )
+        return text

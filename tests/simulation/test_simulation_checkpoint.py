@@ -1,0 +1,342 @@
+"""Checkpoints and restarts: the same bits on the same ranks, the same motion on others, bad files by name."""
+
+import errno
+import json
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpimbs.coupling import LoadSolver
+from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.model import System, system_from
+from mpimbs.simulation import slices
+from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.keeper import Checkpoints
+from mpimbs.simulation.restart import restart
+from mpimbs.simulation.run import simulate
+from mpimbs.simulation.signals import CHECKPOINT, ENDS, STOP, Signals
+from simulation.motions import tumbler
+from tolerances import assert_close
+
+T_END = 0.15
+TIGHT = LoadSolver(rtol=1e-12)
+ADAPTIVE: dict[str, Any] = {"every": 0.015, "rtol": 1e-6, "atol": 1e-6}
+LOOSE: dict[str, Any] = ADAPTIVE | {"rtol": 1e-4, "atol": 1e-4}
+PCG: dict[str, Any] = {"coupling": "pcg", "cuts": 3}
+
+
+@pytest.fixture
+def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
+    """A folder that all ranks know."""
+    return comm.bcast(tmp_path)
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """All of an output file, but for what differs from run to run: how long it took, and its name."""
+    with h5py.File(path, "r") as file:
+        found: dict[str, Any] = {}
+        file.visititems(lambda name, item: found.update({name: item[()]} if isinstance(item, h5py.Dataset) else {}))
+        found |= {f"attribute {name}": value for name, value in file.attrs.items() if name != "run"}
+    statistics = json.loads(found.pop("attribute statistics"))
+    del statistics["seconds"], statistics["restarts"]
+    return found | statistics
+
+
+def differing(a: Path, b: Path) -> list[str]:
+    """Names of what is not the same, bit by bit, in two output files."""
+    ours, theirs = contents(a), contents(b)
+    return [name for name in ours | theirs if not np.array_equal(ours.get(name), theirs.get(name))]
+
+
+@contextmanager
+def disturbed(
+    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, steps: int, action: Callable[[], None]
+) -> Iterator[None]:
+    """Do something on the last rank before the last of so many steps."""
+    original = Integrator.step_towards
+    taken = []
+
+    def step_towards(self: Integrator, target: float) -> bool:
+        taken.append(target)
+        if len(taken) == steps and comm.rank == comm.size - 1:
+            action()
+        return original(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Integrator, "step_towards", step_towards)
+        yield
+
+
+def signalled(
+    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, steps: int, number: signal.Signals
+) -> AbstractContextManager[None]:
+    """Send a signal to the last rank so that all have it after so many steps."""
+    return disturbed(comm, monkeypatch, steps, lambda: signal.raise_signal(number))
+
+
+CHAIN, ROPE = "spatial_chain:9", "rope:7"
+FIXED: dict[str, Any] = {"dt": 0.01, "every": 0.02}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "adaptive, first stage kept": (ROPE, ADAPTIVE),
+    "adaptive, poses, loads": (CHAIN, ADAPTIVE | {"integrator": "8vr", "poses": True, "loads": True}),
+    "fixed": (CHAIN, FIXED | {"integrator": "rks3"}),
+    "lagged, adaptive": (CHAIN, LOOSE | PCG),
+    "second order, fixed": (CHAIN, FIXED | PCG | {"solver": LoadSolver("block-jacobi", "second"), "integrator": "3bs"}),
+}
+# Where PETSc keeps what can't be read, it begins anew at every checkpoint, in the run that goes on too.
+FORGETFUL: dict[str, tuple[str, dict[str, Any]]] = {
+    "glee": (CHAIN, FIXED | {"integrator": "glee-35"}),
+    "fischer": (CHAIN, LOOSE | PCG | {"solver": LoadSolver(estimate="fischer")}),
+}
+
+
+def interrupt(
+    comm: MPI.Comm,
+    monkeypatch: pytest.MonkeyPatch,
+    output: Path,
+    steps: int,
+    system: System,
+    settings: dict[str, Any],
+    checkpoints: Checkpoints | None = None,
+) -> Path:
+    """End a run by a signal after so many steps, and give its checkpoint."""
+    checkpoints = checkpoints or Checkpoints()
+    with signalled(comm, monkeypatch, steps, signal.SIGUSR2), pytest.raises(InterruptionError, match="SIGUSR2 at t = "):
+        simulate(system, T_END, comm, output=output, checkpoints=checkpoints, signals=True, **settings)
+    comm.Barrier()
+    assert not output.exists()
+    return output.with_name(f"{output.stem}.checkpoint.h5")
+
+
+@pytest.mark.parametrize("case", CASES | FORGETFUL)
+def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A run without any checkpoint, but for those of `FORGETFUL`."""
+    monkeypatch.setattr(slices, "SLICE", 3)
+    spec, settings = (CASES | FORGETFUL)[case]
+    system, output, every = system_from(spec), folder / "out.h5", 6
+    other = Checkpoints(steps=every) if case in FORGETFUL else None
+    whole = simulate(system, T_END, comm, output=folder / "whole.h5", checkpoints=other, **settings)
+    checkpoint = interrupt(comm, monkeypatch, output, every, system, settings, Checkpoints(steps=every))
+    result = restart(checkpoint, comm)
+    comm.Barrier()
+    assert not differing(folder / "whole.h5", output)
+    assert (result.steps, result.evaluations, result.rejected) == (whole.steps, whole.evaluations, whole.rejected)
+    assert result.restarts[0]["ranks"] == comm.size and 0 < result.restarts[0]["time"] < T_END
+
+
+@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
+@pytest.mark.parametrize("settings", [ADAPTIVE, FIXED], ids=["adaptive", "fixed"])
+def test_a_restart_on_other_ranks_gives_the_same_motion(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], coupling: str
+) -> None:
+    """From all ranks to the first one, and from that to all."""
+    system = system_from(CHAIN)
+    settings = settings | (PCG | {"solver": TIGHT} if coupling == "pcg" else {})
+    simulate(system, T_END, comm, output=folder / "whole.h5", **settings)
+    first = comm.Split(0 if comm.rank == 0 else MPI.UNDEFINED)
+    for name, before, after in (("fewer.h5", comm, first), ("more.h5", first, comm)):
+        checkpoint = folder / name.replace(".h5", ".checkpoint.h5")
+        if before != MPI.COMM_NULL:
+            interrupt(before, monkeypatch, folder / name, 6, system, settings)
+        comm.Barrier()
+        if after != MPI.COMM_NULL:
+            restart(checkpoint, after)
+        comm.Barrier()
+        ours, whole = contents(folder / name), contents(folder / "whole.h5")
+        assert np.array_equal(ours["time"], whole["time"])
+        for what in ("q", "u", "energy"):
+            assert_close(what, ours[what], whole[what], "runs on ranks" if coupling == "dcae" else "solved on ranks")
+    if first != MPI.COMM_NULL:
+        first.Free()
+
+
+def test_functions_of_time_go_on_with_the_system_only(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, output = tumbler(), folder / "out.h5"
+    simulate(system, T_END, comm, output=folder / "whole.h5", **ADAPTIVE)
+    checkpoint = interrupt(comm, monkeypatch, output, 8, system, ADAPTIVE)
+    with pytest.raises(InputError, match=r"functions, which a file does not hold.*mpimbs.restart\(.*system"):
+        restart(checkpoint, comm)
+    with pytest.raises(InputError, match="is of another system than"):
+        restart(checkpoint, comm, system=system_from("chain:4"))
+    restart(checkpoint, comm, system=tumbler())
+    comm.Barrier()
+    assert not differing(folder / "whole.h5", output)
+
+
+def test_a_run_that_failed_goes_on_with_the_function_corrected(comm: MPI.Comm, folder: Path) -> None:
+    system, output = system_from(CHAIN), folder / "out.h5"
+
+    def fails(t: float) -> float:
+        if t > 0.1:
+            raise KeyError("no such row")
+        return 5.0 * t
+
+    system.set_torque(system.name_of(8), fails)
+    with pytest.raises(SimulationError, match="no such row"):
+        simulate(system, T_END, comm, output=output, checkpoints=Checkpoints(steps=3), **ADAPTIVE)
+    comm.Barrier()
+    for name in ("whole.h5", "out.h5"):
+        system = system_from(CHAIN)
+        system.set_torque(system.name_of(8), lambda t: 5.0 * t)
+        if name == "whole.h5":
+            simulate(system, T_END, comm, output=folder / name, **ADAPTIVE)
+        else:
+            restart(folder / "out.checkpoint.h5", comm, system=system)
+    comm.Barrier()
+    assert not differing(folder / "whole.h5", output)
+
+
+def test_a_checkpoint_that_cannot_be_written(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run goes on, and those before stay; a run that is to end has none, and says so."""
+
+    def no_room(path: Path, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    system, kept = system_from(CHAIN), Checkpoints(steps=3)
+    monkeypatch.setattr("mpimbs.simulation.checkpoint.check_room", no_room)
+    simulate(system, T_END, comm, output=folder / "out.h5", checkpoints=kept, **ADAPTIVE)
+    said = capsys.readouterr().err
+    reason = "out.checkpoint.h5 could not be written (No space left on device)"
+    assert (f"{reason}; the run goes on" in said) == (comm.rank == 0)
+    comm.Barrier()
+    assert {file.name for file in folder.iterdir()} == {"out.h5"}
+    with signalled(comm, monkeypatch, 5, signal.SIGTERM), pytest.raises(SimulationError) as end:
+        simulate(system, T_END, comm, output=folder / "out.h5", force=True, signals=True, **ADAPTIVE)
+    assert type(end.value) is SimulationError and "SIGTERM at t = " in str(end.value) and reason in str(end.value)
+
+
+def test_a_folder_that_is_removed(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends at the next checkpoint."""
+    place, kept = folder / "results", Checkpoints(steps=2)
+    if comm.rank == 0:
+        place.mkdir()
+    comm.Barrier()
+    remove = disturbed(comm, monkeypatch, 5, lambda: shutil.rmtree(place))
+    with remove, pytest.raises(SimulationError) as end:
+        simulate(system_from(CHAIN), T_END, comm, output=place / "out.h5", checkpoints=kept, **ADAPTIVE)
+    assert str(end.value) == f"{place}/out.h5.part: can't be written any more (No such file or directory)"
+
+
+def test_a_second_signal_is_left_to_the_operating_system() -> None:
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        with Signals(True) as taken:
+            signal.raise_signal(signal.SIGUSR1)
+            assert (taken.asked(), taken.asked()) == (CHECKPOINT, 0)
+            signal.raise_signal(signal.SIGUSR2)
+            assert (taken.asked(), taken.asked(), taken.received) == (STOP, STOP, "SIGUSR2")
+            assert all(signal.getsignal(number) == signal.SIG_DFL for number in ENDS)
+        assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
+        with Signals(False):
+            assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "output", "message"),
+    [
+        (Checkpoints(seconds=0.0), "out.h5", "time between checkpoints must be a positive time"),
+        (Checkpoints(steps=0), "out.h5", "at least one step"),
+        (Checkpoints(keep=0), "out.h5", "at least one checkpoint must be kept"),
+        (Checkpoints(path="none/kept.h5"), "out.h5", r"none/kept\.h5: there is no folder none"),
+        (Checkpoints(), None, "give `output`"),
+    ],
+)
+def test_settings_that_make_no_sense(
+    comm: MPI.Comm, folder: Path, checkpoints: Checkpoints, output: str | None, message: str
+) -> None:
+    place = None if output is None else folder / output
+    with pytest.raises(InputError, match=message):
+        simulate(system_from(CHAIN), T_END, comm, output=place, checkpoints=checkpoints)
+    assert not list(folder.iterdir())
+
+
+def test_checkpoints_of_another_run_are_kept_without_force(comm: MPI.Comm, folder: Path) -> None:
+    left = folder / "out.checkpoint.1.h5"
+    if comm.rank == 0:
+        left.write_bytes(b"precious")
+    comm.Barrier()
+    settings: dict[str, Any] = {"output": folder / "out.h5", "checkpoints": Checkpoints()}
+    with pytest.raises(InputError, match=r"out\.checkpoint\.1\.h5: exists.*mpimbs restart.*--force"):
+        simulate(system_from(CHAIN), 0.01, comm, **settings)
+    assert left.read_bytes() == b"precious" and list(folder.iterdir()) == [left]
+    comm.Barrier()
+    simulate(system_from(CHAIN), 0.01, comm, force=True, **settings)
+    comm.Barrier()
+    assert list(folder.iterdir()) == [folder / "out.h5"]
+
+
+def test_a_signal_for_a_checkpoint_lets_the_run_go_on(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, output, before = system_from(CHAIN), folder / "out.h5", signal.getsignal(signal.SIGUSR1)
+    with signalled(comm, monkeypatch, 6, signal.SIGUSR1):
+        simulate(system, T_END, comm, output=output, checkpoints=Checkpoints(keep=1), signals=True, **ADAPTIVE)
+    comm.Barrier()
+    assert signal.getsignal(signal.SIGUSR1) is before
+    assert {file.name for file in folder.iterdir()} == {"out.h5", "out.checkpoint.h5"}
+    with pytest.raises(InputError, match=r"out\.h5: is complete"):
+        restart(folder / "out.checkpoint.h5", comm)
+
+
+def test_bad_files_are_refused_by_name_and_reason(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, output = system_from(CHAIN), folder / "out.h5"
+    last = interrupt(comm, monkeypatch, output, 8, system, ADAPTIVE, Checkpoints(steps=3, keep=3))
+    older = [last.with_name(f"out.checkpoint.{age}.h5") for age in (1, 2)]
+    assert all(file.exists() for file in older) and not last.with_name("out.checkpoint.3.h5").exists()
+    good, part = last.read_bytes(), (folder / "out.h5.part").read_bytes()
+    with h5py.File(last) as file:
+        place = file["u"].id.get_offset()
+    comm.Barrier()
+
+    def refused(data: bytes | None, reason: str, offered: Path | None = older[0], where: Path = last) -> None:
+        """With this in the place of a file, a restart says this, and offers an older checkpoint."""
+        if comm.rank == 0:
+            where.unlink()
+            if data is not None:
+                where.write_bytes(data)
+        comm.Barrier()
+        with pytest.raises(InputError) as error:
+            restart(last, comm)
+        message = str(error.value)
+        assert message.startswith(f"{where}: ") and reason in message
+        assert (f"mpimbs restart {offered}" in message) if offered else "mpimbs restart" not in message, message
+        comm.Barrier()
+
+    flipped = bytes(byte ^ (1 if k == place + 3 else 0) for k, byte in enumerate(good))
+    refused(flipped, "is damaged: its contents don't have their checksum")
+    refused(good[: len(good) // 2], "is truncated or damaged")
+    refused(b"", "is no checkpoint (not HDF5): it is empty")
+    refused(b"something else", "is no checkpoint (not HDF5)")
+    refused(part, "is the output of a run")
+    refused(None, "there is no such file")
+    if comm.rank == 0:
+        older[0].write_bytes(flipped)
+    if comm.rank == 0:
+        last.write_bytes(b"")  # for `refused` to remove
+    refused(flipped, "is damaged", older[1])
+    if comm.rank == 0:
+        last.write_bytes(good)
+    unfinished = folder / "out.h5.part"
+    simulate(system, 0.05, comm, output=folder / "other.h5", **ADAPTIVE)
+    comm.Barrier()
+    refused((folder / "other.h5").read_bytes(), "is the output of another run", None, unfinished)
+    refused(part[:-100000], "can't be continued", None, unfinished)
+    refused(None, "there is no such file: the samples before the checkpoint are missing", None, unfinished)

@@ -5,7 +5,8 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -119,14 +120,24 @@ def _use_all_passes() -> None:
     from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, join
     from mpimbs.spatial.lanes import native_width
 
-    for lanes in {1, native_width()}:
-        compile_kernels(lanes)
-        for coupling in ("pcg", "dca", "dca-terminal"):
-            compile_coupling(coupling, lanes)
+    def side_by_side(lanes: int) -> None:
         batch = Batch(system_from("chain:2"), lanes, lanes=lanes)
         batch.accelerations(batch.q, batch.u)
-    block = np.zeros(SIZE)
-    join(block, block, block.copy(), np.zeros(RESPONSE), np.zeros(SCRATCH))
+
+    def joined() -> None:
+        block = np.zeros(SIZE)
+        join(block, block, block.copy(), np.zeros(RESPONSE), np.zeros(SCRATCH))
+
+    actions: list[Callable[[], None]] = [joined]
+    for lanes in {1, native_width()}:
+        actions.append(partial(compile_kernels, lanes))
+        actions += [partial(compile_coupling, coupling, lanes) for coupling in ("pcg", "dca", "dca-terminal")]
+        actions.append(partial(side_by_side, lanes))
+    # Two that begin at opposite ends meet in the middle: what one has compiled, the other loads.
+    if os.environ.get("TEST_WARM_UP") == "backwards":
+        actions.reverse()
+    for action in actions:
+        action()
 
 
 @pytest.fixture(scope="session")

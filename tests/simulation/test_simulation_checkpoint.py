@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpimbs.cli import main
+from mpimbs.cli_options import with_forces
 from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, system_from
@@ -172,6 +175,32 @@ def test_functions_of_time_go_on_with_the_system_only(
         restart(checkpoint, comm, system=system_from("chain:4"))
     restart(checkpoint, comm, system=tumbler())
     comm.Barrier()
+    assert not differing(folder / "whole.h5", output)
+
+
+def test_forces_of_a_module_are_named_again(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--forces` of a restart; without it, or with others, a run with force functions is not continued."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    if comm.rank == 0:
+        for name, strength in (("push_it", 2), ("pull_it", -2)):
+            text = f"def {name}(t, q, u):\n    return {strength} - u\n\n\ndef add(system):\n"
+            Path(f"{name}.py").write_text(f"{text}    system.add_joint_force(None, {name})\n")
+    comm.Barrier()
+    output = folder / "out.h5"
+
+    def pushed() -> System:
+        return with_forces(system_from(CHAIN), ("push_it:add",))
+
+    simulate(pushed(), T_END, comm, output=folder / "whole.h5", **ADAPTIVE)
+    checkpoint = interrupt(comm, monkeypatch, output, 8, pushed(), ADAPTIVE)
+    for forces, code in ([], 2), (["--forces", "pull_it:add"], 2), (["--forces", "push_it:add"], 0):
+        with pytest.raises(SystemExit) as stop:
+            main(["restart", str(checkpoint), *forces], comm)
+        comm.Barrier()
+        assert stop.value.code == code, forces
+    for name in ("push_it", "pull_it"):
+        sys.modules.pop(name, None)
     assert not differing(folder / "whole.h5", output)
 
 

@@ -54,9 +54,8 @@ def choose_coupling(
         if name in ASSEMBLED and system.n_bodies > LONG:
             left_out[name] = f"loses digits beyond {LONG} bodies"
             continue
-        options = {} if name in ASSEMBLED else {"lanes": lanes, "cuts": cuts, "overlap": overlap}
         try:
-            figures = bench(system, comm, name, _SECONDS, tip_ratio, **options)  # type: ignore[arg-type]
+            figures = bench(system, comm, name, _SECONDS, tip_ratio, lanes, cuts, overlap=overlap)
         except InputError as error:
             left_out[name] = "refused"
             refusal = refusal or error

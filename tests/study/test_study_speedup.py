@@ -192,7 +192,8 @@ def test_the_choice_of_a_coupling(comm: MPI.Comm) -> None:
     assert comm.allgather(found) == [found] * comm.size
     if comm.size == 1:
         assert found.coupling == "dcae" and "nothing to join" in found.why
-        assert choose_coupling(system_from("chain:12"), comm, cuts=3).coupling in ("dcae", "pcg")
+        cut = choose_coupling(system_from("chain:12"), comm, cuts=3)
+        assert cut.coupling in ("dcae", "pcg") and "dca refused" in cut.why, "it takes no cuts: the command would fail"
     else:
         others = {"dcae", "pcg", "dca", "dca-terminal"} - {found.coupling}
         assert all(name in found.why for name in others) and "measured" in found.why

@@ -27,6 +27,7 @@ from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.study.accuracy import SHAPES, accelerations, relative_error, shaped_state
+from mpimbs.study.calibration import powers_of_two
 from mpimbs.study.extended import ExtendedSweeps
 from mpimbs.study.pictures import new_figure, save
 
@@ -63,7 +64,7 @@ def main(
         On all ranks: an unknown coupling, shape or system.
     """
     together(comm, lambda: check(couplings))
-    counts = [2**k for k in range(comm.size.bit_length()) if 2**k <= comm.size]
+    counts = powers_of_two(comm.size)
     rows = []
     for spec in systems:
         system = together(comm, lambda spec=spec: system_from(spec))

@@ -28,50 +28,30 @@ class Strategy(NamedTuple):
         `Subchains`, or what is used like them, of a rank.
     join : callable
         The `Coupling`, from a communicator and what `own` gave.
-    sentence : str
-        What it is, for people.
     """
 
     divide: Callable[..., Division]
     own: Callable[[System, Division, int], Any]
     join: Callable[[MPI.Comm, Any], Coupling]
-    sentence: str
 
 
 def _dcae(solver: LoadSolver | None) -> Strategy:
-    return Strategy(
-        divide,
-        own_subchains,
-        lambda comm, subchains: EfficientDivideAndConquer(comm, len(subchains)),
-        "subchains by O(n) sweeps, joined by a tree",
-    )
+    return Strategy(divide, own_subchains, lambda comm, subchains: EfficientDivideAndConquer(comm, len(subchains)))
 
 
 def _dca(solver: LoadSolver | None) -> Strategy:
-    return Strategy(
-        divide_bodies, own_bodies, lambda comm, _: DivideAndConquer(comm), "single bodies, joined by a binary tree"
-    )
+    return Strategy(divide_bodies, own_bodies, lambda comm, _: DivideAndConquer(comm))
 
 
 def _dca_terminal(solver: LoadSolver | None) -> Strategy:
-    return Strategy(
-        divide_terminal,
-        own_bodies_and_terminal,
-        lambda comm, _: DivideAndConquer(comm),
-        "single bodies, but at the tip an O(n) sweep, joined by a binary tree",
-    )
+    return Strategy(divide_terminal, own_bodies_and_terminal, lambda comm, _: DivideAndConquer(comm))
 
 
 def _pcg(solver: LoadSolver | None) -> Strategy:
     from mpimbs.coupling.pcg import ConstraintLoads  # needs petsc4py
 
     chosen = (solver or LoadSolver()).checked()
-    return Strategy(
-        divide,
-        own_subchains,
-        lambda comm, subchains: ConstraintLoads(comm, subchains, chosen),
-        "subchains by O(n) sweeps, joined by constraint loads, which are solved for iteratively",
-    )
+    return Strategy(divide, own_subchains, lambda comm, subchains: ConstraintLoads(comm, subchains, chosen))
 
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {

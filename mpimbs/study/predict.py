@@ -8,7 +8,6 @@ that don't fit a core's own cache take longer than predicted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from mpimbs.study.calibration import Calibration, powers_of_two
 from mpimbs.study.cluster import Cluster
 from mpimbs.study.host import host
 from mpimbs.study.pictures import new_figure, save
+from mpimbs.study.tables import write_tables
 from mpimbs.study.trace import Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TracedCoupling, write_traces
 
@@ -272,14 +272,5 @@ def write(found: dict[str, Any], folder: Path) -> list[Path]:
     InputError
         The folder can't be written to.
     """
-    paths = [folder / f"prediction.{kind}" for kind in ("json", "tsv", "png")]
-    rows = found["rows"]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths[0].write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        lines = ["\t".join(rows[0]), *("\t".join(str(value) for value in row.values()) for row in rows)]
-        paths[1].write_text("\n".join(lines) + "\n", encoding="utf-8")
-        save(draw(found), paths[2])
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another folder with -o") from None
-    return paths
+    paths = write_tables(folder, "prediction", found, found["rows"], Prediction._fields)
+    return [*paths, save(draw(found), folder / "prediction.png")]

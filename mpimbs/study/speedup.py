@@ -19,6 +19,8 @@ from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.study.bench import bench
+from mpimbs.study.calibration import powers_of_two
+from mpimbs.study.host import host
 from mpimbs.study.scaled import scaled
 
 Row = dict[str, Any]
@@ -92,7 +94,7 @@ def default_couplings(system: System) -> tuple[str, ...]:
 
 def default_ranks(size: int) -> tuple[int, ...]:
     """Powers of two up to a number of ranks, and that number."""
-    return tuple(sorted({*(2**k for k in range(size.bit_length()) if 2**k <= size), size}))
+    return tuple(sorted({*powers_of_two(size), size}))
 
 
 def measure(
@@ -207,17 +209,10 @@ def collect(folder: Path) -> list[Row]:
 
 
 def machine() -> dict[str, Any]:
-    """Say what this process runs on: processor, cores, system, MPI library."""
-    model = platform.processor()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    """Say what this process runs on: `host`, and the node, its load, the MPI library."""
     return {
-        "host": platform.node(),
-        "processor": model,
-        "cores": os.cpu_count(),
-        "system": platform.platform(),
+        **host(),
+        "node": platform.node(),
         "mpi": MPI.Get_library_version().split("\0")[0].splitlines()[0],
         "load_average": list(np.round(os.getloadavg(), 2)),
     }

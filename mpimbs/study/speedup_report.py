@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from matplotlib.ticker import ScalarFormatter
 
 from mpimbs.study.cost_fit import TreeModel
 from mpimbs.study.pictures import new_figure, save
+from mpimbs.study.tables import write_tables
 
 Row = dict[str, Any]
 COLUMNS = (
@@ -32,28 +32,13 @@ def write(folder: Path, table: dict[str, Any]) -> list[Path]:
     table : dict
         With "model", "bodies", "points" and "fits".
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "study.json", folder / "study.tsv"]
-    _whole(paths[0], json.dumps(table, indent=1) + "\n")
-    lines = ["\t".join(COLUMNS)]
-    lines += ["\t".join(_cell(row.get(name)) for name in COLUMNS) for row in table["points"]]
-    _whole(paths[1], "\n".join(lines) + "\n")
+    paths = write_tables(folder, "study", table, table["points"], COLUMNS)
     draw = {"strong": draw_times, "speedup": draw_speedups, "weak": draw_weak, "size": draw_sizes}
     for name in PICTURES:
         rows = [row for row in table["points"] if row["study"] == ("strong" if name == "speedup" else name)]
         if rows:
             paths.append(save(draw[name](table, rows), folder / f"study_{name}.png"))
     return paths
-
-
-def _whole(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _curves(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:

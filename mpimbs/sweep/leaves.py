@@ -135,37 +135,29 @@ def leaf(rotation, position, inverse, force, block):
 
 
 @kernel
-def _body(zero, structure, work, tree, body):
+def _body(zero, structure, work, tree, body, terminal):
+    """Write one leaf; the last body's inertia with that of all that hangs on it [Critchley 2007, eq. 50-52]."""
     first = tree.last_step[body - 1] + 1 if body > 0 else 0
     last = tree.last_step[body]
     rotation, position = joint_between(zero, structure, work, tree.total, first, last, item(tree.joints, body, JOINT))
-    inverse = six_rows(tree.inverses, structure.steps[last, BODY] * INVERSE)
+    kind = structure.steps[last, BODY]
+    inverse = six_rows(tree.inverses, kind * INVERSE)
     force = item(tree.scratch, 6, ROW)
     for i in range(6):
         force[i] = work.bias[last * BIAS + 6 + i]
+    if terminal.size > 0 and body + 1 == tree.last_step.shape[0]:
+        for i in range(6):
+            force[i] += terminal[INERTIA + i * ROW + EXTRA]
+        none = (zero, zero, zero, zero, zero, zero)
+        inertia = add_body(
+            none + none + none + (zero, zero, zero),
+            load6(zero, structure.fixed, kind * FIXED + 12),
+            load3(zero, structure.fixed, kind * FIXED + 18),
+            structure.fixed[kind * FIXED + 21],
+        )
+        store_symmetric(zero, tree.scratch, 0, inertia)
+        inverse = inverse_six(sums(six_rows(tree.scratch, 0), six_rows(terminal, INERTIA)))
     leaf(rotation, position, inverse, force, item(tree.nodes, body, SIZE))
-
-
-@kernel
-def _body_with_terminal(zero, structure, work, tree, body, terminal):
-    """The last body, its inertia with that of all that hangs on it [Critchley 2007, eq. 50-52]."""
-    first = tree.last_step[body - 1] + 1 if body > 0 else 0
-    last = tree.last_step[body]
-    rotation, position = joint_between(zero, structure, work, tree.total, first, last, item(tree.joints, body, JOINT))
-    fixed = structure.steps[last, BODY] * FIXED
-    none = (zero, zero, zero, zero, zero, zero)
-    inertia = add_body(
-        none + none + none + (zero, zero, zero),
-        load6(zero, structure.fixed, fixed + 12),
-        load3(zero, structure.fixed, fixed + 18),
-        structure.fixed[fixed + 21],
-    )
-    force = item(tree.scratch, 6, ROW)
-    for i in range(6):
-        force[i] = work.bias[last * BIAS + 6 + i] + terminal[INERTIA + i * ROW + EXTRA]
-    store_symmetric(zero, tree.scratch, 0, inertia)
-    matrix = sums(six_rows(tree.scratch, 0), six_rows(terminal, INERTIA))
-    leaf(rotation, position, inverse_six(matrix), force, item(tree.nodes, body, SIZE))
 
 
 @kernel
@@ -179,10 +171,7 @@ def assemble_bodies(zero, structure, work, tree, terminal, assembly):
     for number in range(count):
         end = tree.joins[number, END] if number + 1 < count else count
         while made < end:
-            if made + 1 == count and terminal.size > 0:
-                _body_with_terminal(zero, structure, work, tree, made, terminal)
-            else:
-                _body(zero, structure, work, tree, made)
+            _body(zero, structure, work, tree, made, terminal)
             made += 1
         if number + 1 < count:
             middle = tree.joins[number, MIDDLE]

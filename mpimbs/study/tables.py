@@ -1,0 +1,49 @@
+"""Figures as files: all of them as JSON, their rows as a table of tab-separated values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mpimbs.errors import InputError
+
+
+def write_tables(
+    folder: Path, stem: str, found: dict[str, Any], rows: Iterable[dict[str, Any]], columns: Sequence[str]
+) -> list[Path]:
+    """Write STEM.json and STEM.tsv in a folder, which is made, each whole or not at all; give their paths.
+
+    Parameters
+    ----------
+    folder : Path
+    stem : str
+    found : dict
+        What JSON gets.
+    rows : iterable of dict
+        Lines of the table; a column that a row does not have stays empty.
+    columns : sequence of str
+
+    Raises
+    ------
+    InputError
+        The folder can't be written to.
+    """
+    lines = ["\t".join(columns), *("\t".join(_cell(row.get(name)) for name in columns) for row in rows)]
+    texts = {"json": json.dumps(found, indent=1), "tsv": "\n".join(lines)}
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind, text in texts.items():
+            paths.append(folder / f"{stem}.{kind}")
+            part = folder / f"{stem}.{kind}.part"
+            part.write_text(text + "\n", encoding="utf-8")
+            part.replace(paths[-1])
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another folder with -o") from None
+    return paths
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -24,7 +24,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.simulation.output import versions
+from mpimbs.simulation.output_layout import versions
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import SECONDS, Calibration
 from mpimbs.study.cluster import measure_here

@@ -1,18 +1,20 @@
 """The checkpoint file (HDF5): all that a run needs to go on, vectors in the model's order whatever the ranks.
 
 A file is written beside its place, flushed to the disk and renamed, so that there is a whole one at any moment; the
-ones before it are kept under numbers. Rank 0 reads and writes, and vectors pass through it in slices. A checksum over
-all of the contents tells a damaged file.
+ones before it are kept under numbers. HDF5 is used by rank 0 alone; the ranks write their parts of large vectors at the
+places that it gives, where they all see the file, and vectors pass through it in slices otherwise. A checksum over all
+of the contents tells a damaged file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,12 @@ from mpi4py import MPI
 
 from mpimbs.errors import InputError
 from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
+from mpimbs.simulation.output_layout import PAGED, make_dataset
+from mpimbs.simulation.shared_file import LEAST, SharedFile
 from mpimbs.simulation.slices import SLICE, Slices
 
 Floats = npt.NDArray[np.float64]
-FORMAT = "mpimbs checkpoint 1"
+FORMAT = "mpimbs checkpoint 2"
 _KIND = FORMAT.rsplit(" ", 1)[0]
 METADATA = 2**16  # bytes, at the most
 OUTPUT_FORMAT = "mpimbs 1"  # of files that may be taken for a checkpoint
@@ -63,37 +67,69 @@ def write_checkpoint(
         Why it can't be written, the same on all ranks; those before it stay as they are then.
     """
     plans = {name: Slices(comm, len(part)) for name, part in vectors.items()}
-    sizes = {name: plan.counts for name, plan in plans.items()}
-    writer = _Writer(path, header | {"parts": sizes}) if comm.rank == 0 else None
+    writer = None
+    if comm.rank == 0:
+        writer = _Writer(path, header | {"parts": {name: plan.counts for name, plan in plans.items()}})
+    places: dict[str, int] = comm.bcast(None if writer is None else writer.places)
+    large = [name for name, plan in plans.items() if name in places and 8 * sum(plan.counts) >= LEAST * comm.size]
+    shared = SharedFile(comm, _part_of(path)) if large else None
+    direct = large if shared is not None and shared.usable else []
     for name, plan in plans.items():
-        if writer is not None:
-            writer.begin(name)
-        plan.collect(vectors[name], writer.take if writer is not None else lambda piece: None)
-    return comm.bcast(writer.finish(keep) if writer is not None else None)
+        if name not in direct:
+            plan.collect([vectors[name]], partial(writer.take, name) if writer is not None else _nothing)
+    mine = None
+    if shared is not None and shared.usable:
+        try:
+            shared.write((places[name] + 8 * plans[name].columns.start, vectors[name]) for name in direct)
+            shared.sync()
+        except OSError as error:
+            mine = reason_of(error)
+        shared.close()
+    parts = [hashlib.sha256(np.ascontiguousarray(part).data).digest() for part in vectors.values()]
+    found = comm.gather((mine, parts))
+    if writer is None or found is None:
+        return comm.bcast(None)
+    return comm.bcast(writer.finish(keep, [reason for reason, _ in found], [digests for _, digests in found]))
+
+
+def _part_of(path: Path) -> Path:
+    """Where a checkpoint is written."""
+    return path.with_name(path.name + ".part")
+
+
+def _nothing(rows: slice, columns: slice, piece: Floats) -> None:
+    """Take a slice on a rank that gets none."""
+
+
+def _checksum(text: bytes, parts: Iterable[bytes]) -> str:
+    """Checksum of a header and of the ranks' parts of all vectors, vector after vector, from their own digests."""
+    return hashlib.sha256(text + b"".join(parts)).hexdigest()
 
 
 class _Writer:
-    """Writes one checkpoint on rank 0; after an error it takes what comes, and does nothing with it."""
+    """Writes one checkpoint on rank 0; after an error it takes what comes, and does nothing with it.
+
+    Attributes
+    ----------
+    places : dict of str to int
+        Where the vectors are in the file, in bytes from its begin; empty after an error.
+    """
 
     def __init__(self, path: Path, header: dict[str, Any]) -> None:
-        self._path = path
-        self._part = path.with_name(path.name + ".part")
-        self._digest = hashlib.sha256()
+        self._path, self._part = path, _part_of(path)
         self._file: h5py.File | None = None
-        self._data: h5py.Dataset | None = None
-        self._at = 0
         self._error: str | None = None
+        self._text = json.dumps(header).encode()
+        self.places: dict[str, int] = {}
         with self._watched():
-            text = json.dumps(header).encode()
-            size = len(text) + 8 * sum(sum(counts) for counts in header["parts"].values()) + METADATA
+            size = len(self._text) + 8 * sum(sum(counts) for counts in header["parts"].values()) + METADATA
             check_room(self._part, size)
-            self._file = h5py.File(self._part, "w", libver="latest")
+            self._file = h5py.File(self._part, "w", **PAGED)
             claim(self._file.id.get_vfd_handle(), 0, size)
             self._file.attrs.update(format=FORMAT, name=header["name"], time=header["time"])
-            self._file.create_dataset("header", data=np.frombuffer(text, np.uint8))
-            self._digest.update(text)
-            for name, counts in header["parts"].items():
-                self._file.create_dataset(name, (sum(counts),), "f8")
+            self._file.create_dataset("header", data=np.frombuffer(self._text, np.uint8))
+            data = {name: make_dataset(self._file, name, (sum(n),)) for name, n in header["parts"].items()}
+            self.places = {name: item.id.get_offset() for name, item in data.items()}
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
@@ -103,28 +139,30 @@ class _Writer:
         except (OSError, RuntimeError, ValueError) as error:
             self._error = reason_of(error)
 
-    def begin(self, name: str) -> None:
-        """Turn to the next vector."""
-        if self._error is None and self._file is not None:
-            self._data, self._at = self._file[name], 0
-
-    def take(self, piece: Floats) -> None:
-        """Write the next slice of the vector."""
-        if self._error is not None or self._data is None:
+    def take(self, name: str, rows: slice, columns: slice, piece: Floats) -> None:
+        """Write a slice of a vector."""
+        if self._error is not None or self._file is None:
             return
         with self._watched():
-            self._data[self._at : self._at + len(piece)] = piece
-            self._at += len(piece)
-            self._digest.update(piece.data)
+            self._file[name][columns] = piece[0]
 
-    def finish(self, keep: int) -> str | None:
-        """Give the file its place, and the ones before it theirs; or say what went wrong."""
+    def finish(self, keep: int, reasons: list[str | None], digests: list[list[bytes]]) -> str | None:
+        """Give the file its place, and the ones before it theirs; or say what went wrong, here or on other ranks.
+
+        Parameters
+        ----------
+        keep : int
+        reasons, digests : list
+            Of every rank: why it could not write, and the digests of its parts.
+        """
+        self._error = self._error or next((reason for reason in reasons if reason is not None), None)
         if self._error is None:
             with self._watched():
                 assert self._file is not None
                 self._file.close()
+                checksum = _checksum(self._text, itertools.chain(*zip(*digests, strict=True)))
                 with h5py.File(self._part, "r+", libver="latest") as file:  # which cuts off claimed room at the end
-                    file.attrs["checksum"] = self._digest.hexdigest()
+                    file.attrs["checksum"] = checksum
                 flush_to_disk(self._part)
                 for age in range(keep - 1, 0, -1):
                     if (younger := older(self._path, age - 1)).exists():
@@ -198,12 +236,8 @@ def _checked_header(path: Path) -> dict[str, Any]:
                 raise InputError(f"{path}: {_what_else(str(kind))}")
             text = file["header"][:].tobytes()
             header: dict[str, Any] = json.loads(text)
-            digest = hashlib.sha256(text)
-            for name in header["parts"]:
-                data = file[name]
-                for lo in range(0, len(data), SLICE):
-                    digest.update(data[lo : lo + SLICE])
-            if digest.hexdigest() != file.attrs["checksum"]:
+            parts = (digest for name, counts in header["parts"].items() for digest in _digests(file[name], counts))
+            if _checksum(text, parts) != file.attrs["checksum"]:
                 raise InputError(f"{path}: is damaged: its contents don't have their checksum")
     except PermissionError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}") from None
@@ -212,6 +246,19 @@ def _checked_header(path: Path) -> dict[str, Any]:
             raise
         raise InputError(f"{path}: is truncated or damaged ({reason_of(error)})") from None
     return header
+
+
+def _digests(data: h5py.Dataset, counts: list[int]) -> Iterator[bytes]:
+    """Digest of every rank's part of a vector, read in slices."""
+    begin = 0
+    for count in counts:
+        digest = hashlib.sha256()
+        for lo in range(begin, begin + count, SLICE):
+            digest.update(data[lo : min(lo + SLICE, begin + count)])
+        yield digest.digest()
+        begin += count
+    if begin != len(data):
+        raise ValueError("a vector has another length than its header says")
 
 
 def _what_else(kind: str) -> str:

@@ -9,13 +9,12 @@ import numpy.typing as npt
 
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
-from mpimbs.parallel.gather import Gather
 
 Floats = npt.NDArray[np.float64]
 
 
 class SolutionSample(NamedTuple):
-    """The constraint-load equations at one time."""
+    """The constraint-load equations at one time: the numbers on every rank, of the loads those at its own joints."""
 
     iterations: float  # mean of an evaluation since the sample before
     residual: float  # over the right-hand side
@@ -42,7 +41,6 @@ class ConstraintRecord:
 
     def __init__(self, dynamics: Dynamics, coupling: ConstraintLoads) -> None:
         self._dynamics, self._coupling = dynamics, coupling
-        self._gather = Gather(dynamics.comm, np.array(dynamics.comm.allgather(coupling.joints.rows)))
         self._before = (0, 0)
         self._largest = {"largest_residual": 0.0, "largest_condition": 0.0}
 
@@ -64,8 +62,13 @@ class ConstraintRecord:
         """Go on from what `memory` gave."""
         self._before, self._largest = tuple(memory["before"]), dict(memory["largest"])
 
-    def take(self) -> SolutionSample | None:
-        """Give the equations of the last evaluation, on rank 0; None elsewhere."""
+    @property
+    def unknowns(self) -> int:
+        """Number of constraint loads at this rank's joints."""
+        return self._coupling.joints.rows
+
+    def take(self) -> SolutionSample:
+        """Give the equations of the last evaluation."""
         coupling = self._coupling
         solutions, iterations = (
             now - then for now, then in zip((coupling.solutions, coupling.total_iterations), self._before, strict=True)
@@ -74,7 +77,4 @@ class ConstraintRecord:
         residual, condition = coupling.residual(), coupling.condition()
         for name, value in (("largest_residual", residual), ("largest_condition", condition)):
             self._largest[name] = max(self._largest[name], value)
-        loads = self._gather(coupling.joints.solution)
-        if loads is None:
-            return None
-        return SolutionSample(iterations / max(solutions, 1), residual, condition, loads.copy())
+        return SolutionSample(iterations / max(solutions, 1), residual, condition, coupling.joints.solution)

@@ -1,7 +1,8 @@
 """The output file (HDF5): written as a whole or not at all, readable whatever happens to the run.
 
 The samples go to `OUT.part`, flushed now and then in HDF5's single-writer mode, so that they can be read while the run
-goes on or after it died; at the end the file gets its timing and its name. Rank 0 writes what the ranks have gathered.
+goes on or after it died; at the end the file gets its timing and its name. HDF5 is used by rank 0 alone; the other
+ranks write their columns of large datasets at the places that it gives.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,59 +20,48 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import JOINT_TYPES, System, system_text
-from mpimbs.simulation.constraint_record import SeparatedLoads, SolutionSample
+from mpimbs.model import System
+from mpimbs.simulation.constraint_record import SeparatedLoads
 from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
+from mpimbs.simulation.output_layout import PAGED, lay_out, make_dataset
 
 Floats = npt.NDArray[np.float64]
-FLUSH_SECONDS = 1.0
-FLUSH_BYTES = 2**24
 METADATA = 2**18  # bytes that a flush adds to the samples, at the most
 COPIED = 2**24  # bytes at a time
-DATASETS = ("time", "q", "u", "energy", "constraint_violation", "poses", "loads")  # as `Sample` begins
-LOADS = (
-    "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
-    "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
-)
-
-
-class Sample(NamedTuple):
-    """The whole system at one time, on rank 0; SI units, quaternions w x y z, the model's order."""
-
-    time: float
-    q: Floats  # [nq]
-    u: Floats  # [nu]
-    energy: Floats  # [2]: kinetic, potential (J)
-    violation: float  # largest | |quaternion| - 1 | that a step has left, before it was taken away
-    poses: Floats | None  # [n, 7]: position (m), quaternion of each body in the inertial frame
-    loads: Floats | None  # [n, 6]: moment (N m), force (N) on each body by its parent; see `Dynamics.joint_loads`
-    solution: SolutionSample | None  # of the constraint-load equations, where a coupling has them
 
 
 class OutputError(SimulationError):
     """The output can't be written any more; what was flushed before stays readable."""
 
 
+class Rows(NamedTuple):
+    """Where new rows of a dataset are in the file."""
+
+    first: int  # of the new ones, in the dataset
+    chunk: int  # rows of a chunk
+    size: int  # bytes of a row
+    places: list[int]  # of the chunks from that of the first row on, in bytes from the begin of the file
+
+    def place(self, row: int) -> int:
+        """Give the place of a new row."""
+        before = self.first % self.chunk + row
+        return self.places[before // self.chunk] + before % self.chunk * self.size
+
+
 class OutputFile:
-    """Writes samples to an HDF5 file; on rank 0 only.
+    """Writes samples to an HDF5 file; on rank 0 only, driven by a `SampleWriter`.
 
     Parameters
     ----------
     path : Path
         The file to be.
-    system : System
-    settings : dict
-        Everything that the run was asked for; kept as an attribute in JSON.
-    poses, loads : bool
-        Whether samples have poses and joint loads.
+    system, settings, poses, loads, separated
+        See `lay_out`.
     force : bool
         Replace an existing file.
-    separated : SeparatedLoads, optional
-        Samples have the solution of the equations of these.
 
     Attributes
     ----------
-    path : Path
     run : str
         What tells this run from others; also in the file, and in checkpoints.
 
@@ -98,38 +86,19 @@ class OutputFile:
         check_output(path, force)
         try:
             check_room(self._part, METADATA)
-            self._file = h5py.File(self._part, "w", libver="latest")
+            self._file = h5py.File(self._part, "w", **PAGED)
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({reason_of(error)}); choose another place with -o") from None
-        _write_model(self._file, system)
-        self._file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), status="running")
+        lay_out(self._file, system, settings, poses, loads, separated)
         self._file.attrs["run"] = self.run
-        empty = {
-            "time": ((), "s", "time of the sample"),
-            "q": ((system.nq,), "rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
-            "u": ((system.nu,), "rad/s or m/s", "generalized speeds, in the model's order"),
-            "energy": ((2,), "J", "kinetic, potential (weight from the inertial origin, springs)"),
-            "constraint_violation": ((), "1", "largest | |quaternion| - 1 | left by a step, before it was removed"),
-        }
-        if poses:
-            empty["poses"] = ((system.n_bodies, 7), "m, quaternion w x y z", "position and orientation of each body")
-        if loads:
-            empty["loads"] = ((system.n_bodies, 6), "N m, N m, N m, N, N, N", LOADS)
-        if separated is not None:
-            empty |= _solution_datasets(self._file["model"], separated)
-        for name, (shape, units, meaning) in empty.items():
-            rows = max(1, min(1024, 2**17 // max(1, int(np.prod(shape)))))
-            data = self._file.create_dataset(name, (0, *shape), "f8", maxshape=(None, *shape), chunks=(rows, *shape))
-            data.attrs.update(units=units, description=meaning)
         self._file.swmr_mode = True
 
     def _prepare(self, path: Path) -> None:
-        self.path, self._part = path, part_of(path)
-        self._waiting: dict[str, list[Any]] = {}
-        self._waiting_bytes = 0
+        self._path, self._part = path, part_of(path)
         self._claimed = 0  # bytes of the file
-        self._rooms: int | None = None
-        self._flushed = -np.inf  # the first sample shows at once
+        self._first = 0  # row of the last flush
+        self._open_rows = False  # it goes on
+        self._error: OutputError | None = None
 
     @classmethod
     def continued(cls, path: Path, run: str, count: int) -> OutputFile:
@@ -151,7 +120,7 @@ class OutputFile:
         try:
             _copy(source, fresh, run, count)
             fresh.replace(file._part)
-            file._file = h5py.File(file._part, "r+", libver="latest")
+            file._file = h5py.File(file._part, "r+", **PAGED)
             file._file.swmr_mode = True
         except FileNotFoundError:
             raise InputError(
@@ -169,68 +138,92 @@ class OutputFile:
         try:
             yield
         except (OSError, RuntimeError, ValueError) as error:
-            with contextlib.suppress(OSError, RuntimeError, ValueError):
-                self._file.close()
             raise OutputError(f"{self._part}: can't be written any more ({reason_of(error)})") from None
 
-    def write(self, sample: Sample) -> None:
-        """Append a sample; it reaches the file together with others of the same second."""
-        values: dict[str, Any] = dict(zip(DATASETS, sample, strict=False))
-        if sample.solution is not None:
-            values |= sample.solution._asdict()
-        for name, value in values.items():
-            if value is not None:
-                self._waiting.setdefault(name, []).append(value)
-                self._waiting_bytes += np.asarray(value).nbytes
-        if time.monotonic() - self._flushed > FLUSH_SECONDS or self._waiting_bytes > FLUSH_BYTES:
-            with self._writing():
-                self._flush()
+    def abandon(self) -> None:
+        """Let go of a file that can't be written any more, with the samples of the flushes before."""
+        with contextlib.suppress(OSError, RuntimeError, ValueError):
+            if self._open_rows:
+                for item in self._data().values():
+                    item.resize(min(self._first, len(item)), axis=0)
+        with contextlib.suppress(OSError, RuntimeError, ValueError):
+            self._file.close()
 
-    def sync(self) -> None:
-        """Wait until all samples so far are on the disk; raises `OutputError`."""
+    def extend(self, count: int, direct: list[str]) -> dict[str, Rows]:
+        """Make room for so many samples, and say where the rows of some datasets are; `commit` makes them visible."""
         with self._writing():
-            self._flush()
-            flush_to_disk(self._part)
+            data = self._data()
+            self._first = len(data["time"])
+            self._claim_room(count, data)
+            self._open_rows = True
+            for item in data.values():
+                item.resize(self._first + count, axis=0)
+            return {name: self._rows(data[name]) for name in direct}
 
-    def _flush(self) -> None:
-        """Bring the samples that wait to the file."""
-        self._claim_room()
-        for name, values in self._waiting.items():
-            data = self._file[name]
-            data.resize(len(data) + len(values), axis=0)
-            data[-len(values) :] = values
-        self._waiting, self._waiting_bytes = {}, 0
-        self._file.flush()
-        self._flushed = time.monotonic()
+    def _data(self) -> dict[str, h5py.Dataset]:
+        return {name: item for name, item in self._file.items() if isinstance(item, h5py.Dataset)}
 
-    def _claim_room(self) -> None:
-        """Claim room for the samples that wait, the chunks that they begin, and the end of the file."""
-        if self._rooms is None:
-            data = [self._file[name] for name in self._waiting]
-            self._rooms = METADATA + sum(8 * int(np.prod(item.chunks)) for item in data)
-        end = self._file.id.get_filesize() + self._waiting_bytes + self._rooms
+    def _claim_room(self, count: int, data: dict[str, h5py.Dataset]) -> None:
+        """Claim room for new samples, the chunks that they begin, and the end of the file."""
+        numbers = sum(count * int(np.prod(item.shape[1:])) + int(np.prod(item.chunks)) for item in data.values())
+        end = self._file.id.get_filesize() + 8 * numbers + METADATA
         if end > self._claimed:
             claim(self._file.id.get_vfd_handle(), self._claimed, end)
             self._claimed = end
 
-    def finish(self, status: str, statistics: dict[str, Any]) -> None:
-        """Close the file, add the outcome, and give it its name.
+    def _rows(self, item: h5py.Dataset) -> Rows:
+        chunk, rest = item.chunks[0], (0,) * (item.ndim - 1)
+        begins = range(self._first // chunk * chunk, len(item), chunk)
+        places = [item.id.get_chunk_info_by_coord((row, *rest)).byte_offset for row in begins]
+        return Rows(self._first, chunk, 8 * int(np.prod(item.shape[1:])), places)
 
-        Parameters
-        ----------
-        status : str
-            "complete", or why the run stopped.
-        statistics : dict
-            Steps, evaluations and seconds by phase; kept as an attribute in JSON.
-        """
+    def write(self, name: str, rows: slice, columns: slice, piece: Floats) -> None:
+        """Write numbers of whole bodies to rows and columns of a dataset's new part; `commit` raises what is wrong."""
+        if self._error is not None:
+            return
+        try:
+            with self._writing():
+                data = self._file[name]
+                width = int(np.prod(data.shape[2:]))  # numbers of a body
+                places = (
+                    slice(self._first + rows.start, self._first + rows.stop),
+                    slice(columns.start // width, columns.stop // width),
+                )
+                data[places] = piece.reshape(len(piece), -1, *data.shape[2:])
+        except OutputError as error:
+            self._error = error
+
+    def commit(self, common: dict[str, list[Any]]) -> None:
+        """Write what samples have that isn't distributed, and let readers see them."""
+        if self._error is not None:
+            raise self._error
+        with self._writing():
+            for name, values in common.items():
+                self._file[name][self._first :] = values
+            self._file.flush()
+            self._open_rows = False
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk; raises `OutputError`."""
+        with self._writing():
+            self._check_place()
+            flush_to_disk(self._part)
+
+    def _check_place(self) -> None:
+        """Raise an OSError if another run has put its file into the place of this one."""
+        if not os.path.samestat(os.stat(self._part), os.fstat(self._file.id.get_vfd_handle())):
+            raise OSError("another run goes on with it, restarted while this one still ran")
+
+    def finish(self, status: str, statistics: dict[str, Any]) -> None:
+        """Close the file, add the outcome, and give it its name; see `SampleWriter.close`."""
         self.leave(status, statistics)
         with self._writing():
-            self._part.replace(self.path)
+            self._part.replace(self._path)
 
     def leave(self, status: str, statistics: dict[str, Any]) -> None:
         """Close the file as `finish` does, but keep it unfinished, to be continued."""
         with self._writing():
-            self._flush()
+            self._check_place()
             self._file.close()
             with h5py.File(self._part, "r+", libver="latest") as file:
                 file.attrs.update(status=status, statistics=json.dumps(statistics))
@@ -251,7 +244,7 @@ def _copy(source: Path, fresh: Path, run: str, count: int) -> None:
     """Copy an output file up to so many samples, if it is that of the run and has them."""
     with source.open("rb"):  # HDF5 has no error of its own for a file that is not there
         pass
-    with _opened(source) as old, h5py.File(fresh, "w", libver="latest") as new:
+    with _opened(source) as old, h5py.File(fresh, "w", **PAGED) as new:
         if old.attrs.get("run") != run:
             raise InputError(f"{source}: is the output of another run than the checkpoint")
         if old.attrs["status"] == "complete":
@@ -267,7 +260,7 @@ def _copy(source: Path, fresh: Path, run: str, count: int) -> None:
                     f"{source}: has {len(item)} samples, the checkpoint comes after {count}; put the file back that "
                     "the run has written, or take an older checkpoint"
                 )
-            data = new.create_dataset(name, (count, *item.shape[1:]), "f8", maxshape=item.maxshape, chunks=item.chunks)
+            data = make_dataset(new, name, (count, *item.shape[1:]), maxshape=item.maxshape, chunks=item.chunks)
             data.attrs.update(item.attrs)
             rows = max(1, COPIED // (8 * max(1, int(np.prod(item.shape[1:])))) // item.chunks[0]) * item.chunks[0]
             for lo in range(0, count, rows):
@@ -304,49 +297,3 @@ def check_output(path: Path, force: bool) -> None:
         raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place with -o") from None
     if part_of(path).stat().st_size == 0:
         part_of(path).unlink()
-
-
-def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    from importlib import metadata
-
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in ("mpimbs", "numpy", "numba", "mpi4py", "petsc4py", "h5py"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
-def _solution_datasets(model: h5py.Group, separated: SeparatedLoads) -> dict[str, tuple[tuple[int, ...], str, str]]:
-    """Datasets of the constraint-load equations, after what their loads act on was written to the model's group."""
-    bodies = model.create_dataset("separated_joint", data=separated.bodies)
-    bodies.attrs["description"] = "the constraint load acts on this body through its inboard joint"
-    subspaces = model.create_dataset("constraint_subspace", data=separated.subspaces)
-    subspaces.attrs["description"] = (
-        "what a constraint load of 1 is: moment about the origin of the body frame, then force, in body frame "
-        "components (of a universal or planar joint, of a frame between its two steps)"
-    )
-    unknowns = len(separated.bodies)
-    return {
-        "iterations": ((), "1", "iterations of an evaluation, on average since the sample before"),
-        "residual": ((), "1", "residual of the constraint-load equations over the right-hand side"),
-        "condition": ((), "1", "estimated condition number of the constraint-load equations"),
-        "constraint_loads": ((unknowns,), "N m or N", "constraint loads at the separated joints, as the model says"),
-    }
-
-
-def _write_model(file: h5py.File, system: System) -> None:
-    file.attrs.update(name=system.name, format="mpimbs 1")
-    group = file.create_group("model")
-    group.attrs["toml"] = system_text(system, functions=True)
-    names = [system.name_of(k) for k in range(system.n_bodies)]
-    group.create_dataset("body", data=names, dtype=h5py.string_dtype())
-    group.create_dataset("parent", data=system.parents())
-    group.create_dataset("center_of_mass", data=system.columns().center_of_mass).attrs["units"] = "m, body frame"
-    kinds = np.array([kind.name for kind in JOINT_TYPES], dtype=object)[system.joint_types()]
-    group.create_dataset("joint_type", data=kinds, dtype=h5py.string_dtype())
-    q_offset, u_offset = system.offsets()
-    group.create_dataset("q_offset", data=q_offset)
-    group.create_dataset("u_offset", data=u_offset)

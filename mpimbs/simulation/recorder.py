@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.parallel.agreement import on_root, together
-from mpimbs.simulation.constraint_record import ConstraintRecord, SolutionSample
-from mpimbs.simulation.output import OutputFile, Sample
+from mpimbs.parallel.agreement import together
+from mpimbs.simulation.constraint_record import ConstraintRecord
+from mpimbs.simulation.output_layout import PER_BODY
+from mpimbs.simulation.sample_writer import SampleWriter
+from mpimbs.simulation.samples import Samples
 
 Floats = npt.NDArray[np.float64]
+Store = Samples | SampleWriter
 
 
 class Recorder:
@@ -28,17 +32,15 @@ class Recorder:
         Whether samples have poses and joint loads.
     constraints : ConstraintRecord or None
         Where the coupling has constraint loads.
-    file : OutputFile or None
-        On rank 0, where the samples go, if not into `samples`.
-    kept : bool
-        Whether there is such a file.
+    keep : callable
+        Gives where samples go, from how many numbers of one this rank has, by their names in the output file.
 
     Attributes
     ----------
     count : int
         Samples so far.
-    samples : list of Sample
-        On rank 0, without a file.
+    store : Samples or SampleWriter
+        Where they go.
     energy_change : float
         See `Result`.
     seconds : float
@@ -51,19 +53,21 @@ class Recorder:
         poses: bool,
         loads: bool,
         constraints: ConstraintRecord | None,
-        file: OutputFile | None,
-        kept: bool,
+        keep: Callable[[dict[str, int]], Store],
     ) -> None:
         self._dynamics = dynamics
         self._constraints = constraints
-        self._file, self._kept = file, kept
-        self._gather_poses = dynamics.gather_bodies(7) if poses else None
-        self._gather_loads = dynamics.gather_bodies(6) if loads else None
+        self._poses, self._loads = poses, loads
+        bodies = int(dynamics.cuts[dynamics.comm.rank + 1] - dynamics.cuts[dynamics.comm.rank])
+        widths = {"q": dynamics.subchain.nq, "u": dynamics.subchain.nu}
+        widths |= {name: PER_BODY[name] * bodies for name, wanted in (("poses", poses), ("loads", loads)) if wanted}
+        if constraints is not None:
+            widths["constraint_loads"] = constraints.unknowns
+        self.store = keep(widths)
         self._first_energy: float | None = None
         self._kinetic = 0.0
         self._change = 0.0
         self.count = 0
-        self.samples: list[Sample] = []
         self.seconds = 0.0
 
     @property
@@ -104,43 +108,25 @@ class Recorder:
             self._first_energy = total
         self._kinetic = max(self._kinetic, float(energy[0]))
         self._change = max(self._change, abs(total - self._first_energy))
-        violation = dynamics.comm.allreduce(norm_error, MPI.MAX)
-        whole_q, whole_u = dynamics.gather_q(q), dynamics.gather_u(u)
-        poses = self._poses(q, u) if self._gather_poses is not None else None
-        loads = self._loads(t, q, u) if self._gather_loads is not None else None
-        solution = self._solution(t, q, u) if self._constraints is not None else None
-
-        def keep() -> None:
-            assert whole_q is not None and whole_u is not None
-            sample = Sample(t, whole_q.copy(), whole_u.copy(), energy, violation, poses, loads, solution)
-            if self._file is not None:
-                self._file.write(sample)
-            else:
-                self.samples.append(sample)
-
-        if self._kept:
-            on_root(dynamics.comm, keep)
-        elif dynamics.comm.rank == 0:
-            keep()
+        agreed = np.array([norm_error, self.store.due()], np.float64)
+        dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
+        own: dict[str, Floats] = {"q": q, "u": u}
+        common: dict[str, Any] = {"time": t, "energy": energy, "constraint_violation": float(agreed[0])}
+        if self._poses:
+            own["poses"] = self._pose_numbers(q, u)
+        if self._loads:
+            own["loads"] = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, t=t))
+        if self._constraints is not None:
+            if not self._loads:  # which evaluate the sample themselves
+                together(dynamics.comm, lambda: dynamics.accelerations(q, u, t=t))
+            common |= self._constraints.take()._asdict()
+            own["constraint_loads"] = common.pop("constraint_loads")
+        self.store.add(own, common, bool(agreed[1]))
         self.count += 1
         evaluating -= sum(dynamics.seconds().values())  # the phases of an evaluation have their own times
         self.seconds += time.perf_counter() - began + evaluating
 
-    def _poses(self, q: Floats, u: Floats) -> Floats | None:
-        assert self._gather_poses is not None
+    def _pose_numbers(self, q: Floats, u: Floats) -> Floats:
         rotations, positions = self._dynamics.poses(q, u)
         quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
-        whole = self._gather_poses(np.hstack([positions, quaternions]).ravel())
-        return None if whole is None else whole.reshape(-1, 7).copy()
-
-    def _solution(self, t: float, q: Floats, u: Floats) -> SolutionSample | None:
-        assert self._constraints is not None
-        if self._gather_loads is None:  # which evaluate the sample themselves
-            together(self._dynamics.comm, lambda: self._dynamics.accelerations(q, u, t=t))
-        return self._constraints.take()
-
-    def _loads(self, t: float, q: Floats, u: Floats) -> Floats | None:
-        assert self._gather_loads is not None
-        loads = together(self._dynamics.comm, lambda: self._dynamics.joint_loads(q, u, t=t))
-        whole = self._gather_loads(loads.ravel())
-        return None if whole is None else whole.reshape(-1, 6).copy()
+        return np.hstack([positions, quaternions])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mpimbs.simulation.output import Sample
+from mpimbs.simulation.samples import Sample
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +22,13 @@ from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
-from mpimbs.simulation.output import OutputError, OutputFile, check_output, versions
+from mpimbs.simulation.output import OutputError, OutputFile, check_output
+from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.progress import Progress
-from mpimbs.simulation.recorder import Recorder
+from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
+from mpimbs.simulation.sample_writer import SampleWriter
+from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
 
@@ -86,28 +89,32 @@ class Run:
         self._settings = settings
         self._keeps = checkpoints is not None or (signals.enabled and path is not None)
         self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
-        self._file = self._open(solver)
-        self._run = comm.bcast(self._file.run if self._file is not None else None)
+        self._recorder = Recorder(
+            dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
+        )
         ready = time.perf_counter()
         dynamics.compile()
         compiled = time.perf_counter()
         self.result = Result()
         self._seconds = {"set-up": ready - began, "compile": compiled - ready}
         self._compiled = compiled
-        self._recorder = Recorder(
-            dynamics, settings.poses, settings.loads, self._constraints, self._file, path is not None
-        )
         self._keeper = Keeper(comm, self._checkpoints, self._place, signals, self._write_checkpoint)
         self._stepper: Integrator | None = None
 
-    def _open(self, solver: LoadSolver | None) -> OutputFile | None:
-        """Begin the output, or go on with it; on rank 0, None elsewhere."""
-        settings, path, kept, division = self._settings, self._path, self._kept, self._dynamics.division
+    def _open(self, solver: LoadSolver | None, widths: dict[str, int]) -> Store:
+        """Begin the output, or go on with it."""
+        comm, path = self._comm, self._path
         if path is None:
-            return None
-        if kept is not None:
-            header = kept.header
-            return on_root(self._comm, lambda: OutputFile.continued(path, header["run"], header["recorder"]["count"]))
+            return Samples(comm, widths)
+        file = self._begin_file(path, solver) if self._kept is None else self._continue_file(path, self._kept.header)
+        self._run = comm.bcast(None if file is None else file.run)
+        return SampleWriter(comm, file, path, widths)
+
+    def _continue_file(self, path: Path, header: dict[str, Any]) -> OutputFile | None:
+        return on_root(self._comm, lambda: OutputFile.continued(path, header["run"], header["recorder"]["count"]))
+
+    def _begin_file(self, path: Path, solver: LoadSolver | None) -> OutputFile | None:
+        settings, division = self._settings, self._dynamics.division
         separated = None if self._constraints is None else self._constraints.separated_loads()
         told = settings.data() | {
             "every": float(self._times[1] - self._times[0]), "ranks": self._comm.size, "lanes": self._dynamics.lanes,
@@ -139,7 +146,9 @@ class Run:
             result.status = f"stopped: {stopped}"
         self._summarise()
         try:
-            on_root(self._comm, lambda: self._close_output(error))
+            if not isinstance(error, OutputError):  # which has ended it
+                unfinished = isinstance(error, InterruptionError)
+                self._recorder.store.close(result.status, result.statistics(), unfinished)
         except OutputError as broken:
             error = error or broken
         self._dynamics.close()
@@ -204,7 +213,7 @@ class Run:
         """Write a checkpoint of the state after the last step; gives the reason why not."""
         stepper, dynamics, place = self._stepper, self._dynamics, self._place
         assert stepper is not None and place is not None
-        on_root(self._comm, lambda: self._file.sync() if self._file is not None else None)  # its samples come first
+        self._recorder.store.sync()  # its samples come first
         memory = stepper.memory()
         vectors = {"q": stepper.q, "u": stepper.u}
         if memory.first_stage is not None:
@@ -263,20 +272,14 @@ class Run:
         """Bring what is known of the run into the result, and end PETSc's part."""
         result, dynamics, stepper = self.result, self._dynamics, self._stepper
         result.evaluations, result.energy_change = dynamics.evaluations, self._recorder.energy_change
-        result.samples, result.restarts = self._recorder.samples, self._restarts()
+        store = self._recorder.store
+        result.samples, result.restarts = store.samples if isinstance(store, Samples) else [], self._restarts()
         if self._constraints is not None:
             result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
             stepper.close()
         result.seconds = self._spent()
-
-    def _close_output(self, error: SimulationError | None) -> None:
-        """End the output on rank 0: complete, stopped, to be continued, or broken already."""
-        if self._file is None or isinstance(error, OutputError):
-            return
-        close = self._file.leave if isinstance(error, InterruptionError) else self._file.finish
-        close(self.result.status, self.result.statistics())
 
 
 def simulate(

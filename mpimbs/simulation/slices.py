@@ -1,8 +1,8 @@
-"""Vectors that pass through rank 0 slice by slice, so that it never holds the whole: for files in the model's order."""
+"""Distributed arrays that pass through rank 0 slice by slice, so that it never holds the whole: for files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,52 +13,82 @@ SLICE = 2**20  # numbers
 
 
 class Slices:
-    """Moves a distributed vector, rank after rank, to rank 0 and back.
+    """Moves rows, of which each rank has its own columns, rank after rank to rank 0, and a vector back.
 
     Parameters
     ----------
     comm : MPI.Comm
         Must outlive the plan; all ranks make it and call its methods together.
     count : int
-        Length of this rank's part.
+        Number of this rank's columns.
+    unit : int
+        So many columns stay together.
+
+    Attributes
+    ----------
+    counts : list of int
+        Those of every rank.
+    columns : slice
+        This rank's, in the whole.
     """
 
-    def __init__(self, comm: MPI.Comm, count: int) -> None:
+    def __init__(self, comm: MPI.Comm, count: int, unit: int = 1) -> None:
         self._comm = comm
+        self._most = max(1, SLICE // unit) * unit  # columns of a slice
         self.counts: list[int] = comm.allgather(count)
+        self._starts = np.concatenate([[0], np.cumsum(self.counts)])
+        self.columns = slice(int(self._starts[comm.rank]), int(self._starts[comm.rank + 1]))
 
-    def collect(self, part: Floats, take: Callable[[Floats], None]) -> None:
-        """Have rank 0 take the slices in their order; `take` must not raise, since others wait to be received."""
+    def collect(self, part: Sequence[Floats], take: Callable[[slice, slice, Floats], None]) -> None:
+        """Have rank 0 take the slices: their rows and columns in the whole, and the numbers of these.
+
+        Parameters
+        ----------
+        part : rows
+            As many on every rank: this rank's columns of each.
+        take : callable
+            Must not raise, since others wait to be received. Gets the columns in their order where there is one row.
+        """
         comm = self._comm
-        for rank, lo, hi in self._slices():
-            if rank == comm.rank == 0:
-                take(part[lo:hi])
-            elif comm.rank == rank:
-                comm.Send(np.ascontiguousarray(part[lo:hi]), 0)
-            elif comm.rank == 0:
-                piece = np.empty(hi - lo)
+        for rank, rows, columns in self._slices(len(part)):
+            if comm.rank not in (rank, 0):
+                continue
+            start = self._starts[rank]
+            piece = np.empty((rows.stop - rows.start, columns.stop - columns.start))
+            if comm.rank == rank:
+                for row, values in zip(piece, part[rows], strict=True):
+                    row[:] = values[columns.start - start : columns.stop - start]
+                if rank > 0:
+                    comm.Send(piece, 0)
+            else:
                 comm.Recv(piece, rank)
-                take(piece)
+            if comm.rank == 0:
+                take(rows, columns, piece)
 
     def spread(self, give: Callable[[int, int], Floats]) -> Floats:
-        """Return this rank's part of what rank 0 gives: the numbers from a place in the whole to another."""
+        """Return this rank's part of what rank 0 gives: numbers of a vector, from a place in the whole to another."""
         comm = self._comm
         mine = np.empty(self.counts[comm.rank])
-        at = 0
-        for rank, lo, hi in self._slices():
+        for rank, _, columns in self._slices(1):
             if comm.rank == 0:
-                piece = np.ascontiguousarray(give(at, at + hi - lo), np.float64)
-                if rank == 0:
-                    mine[lo:hi] = piece
-                else:
+                piece = np.ascontiguousarray(give(columns.start, columns.stop), np.float64)
+                if rank > 0:
                     comm.Send(piece, rank)
             elif comm.rank == rank:
-                comm.Recv(mine[lo:hi], 0)
-            at += hi - lo
+                piece = np.empty(columns.stop - columns.start)
+                comm.Recv(piece, 0)
+            if comm.rank == rank:
+                mine[columns.start - self.columns.start : columns.stop - self.columns.start] = piece
         return mine
 
-    def _slices(self) -> Iterator[tuple[int, int, int]]:
-        """Rank, and begin and end of a slice in its part."""
-        for rank, count in enumerate(self.counts):
-            for lo in range(0, count, SLICE):
-                yield rank, lo, min(lo + SLICE, count)
+    def _slices(self, count: int) -> Iterator[tuple[int, slice, slice]]:
+        """Rank, rows and columns of every slice of so many rows: some whole rows of a rank, or a part of one."""
+        for rank, width in enumerate(self.counts):
+            if width == 0:
+                continue
+            many = max(1, self._most // width)
+            for row in range(0, count, many):
+                rows = slice(row, min(row + many, count))
+                for lo in range(0, width, self._most):
+                    begin, end = (int(self._starts[rank]) + at for at in (lo, min(lo + self._most, width)))
+                    yield rank, rows, slice(begin, end)

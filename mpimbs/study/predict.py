@@ -19,7 +19,7 @@ from mpimbs.coupling import LoadSolver, coupling_named
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.table import suggest
-from mpimbs.simulation.output import versions
+from mpimbs.simulation.output_layout import versions
 from mpimbs.study import loggp, simgrid
 from mpimbs.study.calibration import Calibration, powers_of_two
 from mpimbs.study.cluster import Cluster

@@ -15,7 +15,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.simulation.output import versions
+from mpimbs.simulation.output_layout import versions
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import cluster_named
 from mpimbs.study.predict import predict

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from mpi_helpers import plain_environment
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import read_system, system_from
-from mpimbs.simulation import output as output_module
+from mpimbs.simulation import sample_writer as writer_module
 from mpimbs.simulation.output import part_of
 from mpimbs.simulation.run import simulate
 from oracles.dense import energy, joint_wrenches, kinematics, rotation_of
@@ -121,7 +121,7 @@ def test_poses_energies_and_loads_are_those_of_the_state(comm: MPI.Comm, path: P
 
 
 def test_samples_can_be_read_while_the_run_goes_on(comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_module, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(writer_module, "FLUSH_SECONDS", 0.0)
     system = system_from("chain:6")
     seen: list[tuple[int, str]] = []
 
@@ -192,9 +192,9 @@ def test_a_stopped_run_leaves_a_complete_file(comm: MPI.Comm, path: Path) -> Non
 KILLED = """
 import sys, time
 from mpimbs.model import system_from
-from mpimbs.simulation import output
+from mpimbs.simulation import sample_writer
 from mpimbs.simulation.run import simulate
-output.FLUSH_SECONDS = 0.0
+sample_writer.FLUSH_SECONDS = 0.0
 system = system_from("chain:4")
 system.set_torque("link2", lambda t: time.sleep(0.05 * (t > 0.5)) or 0.0)
 simulate(system, 100.0, output=sys.argv[1], every=0.1, force=True)

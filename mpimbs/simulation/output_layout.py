@@ -1,0 +1,122 @@
+"""What is in an output file (HDF5): the model, and datasets with their units, one row a sample."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mpimbs.model import JOINT_TYPES, System, system_text
+from mpimbs.simulation.constraint_record import SeparatedLoads
+
+LOADS = (
+    "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
+    "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
+)
+PER_BODY = {"poses": 7, "loads": 6}  # numbers, where there are such datasets
+# How a file is opened where ranks write: what is large begins on pages of its own.
+PAGED: dict[str, Any] = {"libver": "latest", "alignment_threshold": 2**16, "alignment_interval": 2**12}
+CHUNK = 2**17  # numbers, if a row has no more
+ROWS = 1024  # of a chunk, at the most
+
+
+def lay_out(
+    file: h5py.File,
+    system: System,
+    settings: dict[str, Any],
+    poses: bool,
+    loads: bool,
+    separated: SeparatedLoads | None,
+) -> None:
+    """Write what an output file begins with: attributes, the model, and the datasets without rows.
+
+    Parameters
+    ----------
+    file : File
+        Empty.
+    system : System
+    settings : dict
+        Everything that the run was asked for; kept as an attribute in JSON.
+    poses, loads : bool
+        Whether samples have poses and joint loads.
+    separated : SeparatedLoads or None
+        Samples have the solution of the equations of these.
+    """
+    file.attrs.update(name=system.name, format="mpimbs 1", status="running")
+    file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()))
+    _write_model(file, system)
+    empty = {
+        "time": ((), "s", "time of the sample"),
+        "q": ((system.nq,), "rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
+        "u": ((system.nu,), "rad/s or m/s", "generalized speeds, in the model's order"),
+        "energy": ((2,), "J", "kinetic, potential (weight from the inertial origin, springs)"),
+        "constraint_violation": ((), "1", "largest | |quaternion| - 1 | left by a step, before it was removed"),
+    }
+    if poses:
+        each = (system.n_bodies, PER_BODY["poses"])
+        empty["poses"] = (each, "m, quaternion w x y z", "position and orientation of each body")
+    if loads:
+        empty["loads"] = ((system.n_bodies, PER_BODY["loads"]), "N m, N m, N m, N, N, N", LOADS)
+    if separated is not None:
+        empty |= _solution_datasets(file["model"], separated)
+    for name, (shape, units, meaning) in empty.items():
+        rows = max(1, min(ROWS, CHUNK // max(1, int(np.prod(shape)))))
+        data = make_dataset(file, name, (0, *shape), maxshape=(None, *shape), chunks=(rows, *shape))
+        data.attrs.update(units=units, description=meaning)
+
+
+def make_dataset(file: h5py.File, name: str, shape: tuple[int, ...], **options: Any) -> h5py.Dataset:
+    """Make a dataset of doubles whose parts have a place in the file as soon as it has their rows."""
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    return file.create_dataset(name, shape, "f8", dcpl=creation, **options)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    from importlib import metadata
+
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("mpimbs", "numpy", "numba", "mpi4py", "petsc4py", "h5py"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _solution_datasets(model: h5py.Group, separated: SeparatedLoads) -> dict[str, tuple[tuple[int, ...], str, str]]:
+    """Datasets of the constraint-load equations, after what their loads act on was written to the model's group."""
+    bodies = model.create_dataset("separated_joint", data=separated.bodies)
+    bodies.attrs["description"] = "the constraint load acts on this body through its inboard joint"
+    subspaces = model.create_dataset("constraint_subspace", data=separated.subspaces)
+    subspaces.attrs["description"] = (
+        "what a constraint load of 1 is: moment about the origin of the body frame, then force, in body frame "
+        "components (of a universal or planar joint, of a frame between its two steps)"
+    )
+    unknowns = len(separated.bodies)
+    return {
+        "iterations": ((), "1", "iterations of an evaluation, on average since the sample before"),
+        "residual": ((), "1", "residual of the constraint-load equations over the right-hand side"),
+        "condition": ((), "1", "estimated condition number of the constraint-load equations"),
+        "constraint_loads": ((unknowns,), "N m or N", "constraint loads at the separated joints, as the model says"),
+    }
+
+
+def _write_model(file: h5py.File, system: System) -> None:
+    file.attrs.update(name=system.name, format="mpimbs 1")
+    group = file.create_group("model")
+    group.attrs["toml"] = system_text(system, functions=True)
+    names = [system.name_of(k) for k in range(system.n_bodies)]
+    group.create_dataset("body", data=names, dtype=h5py.string_dtype())
+    group.create_dataset("parent", data=system.parents())
+    group.create_dataset("center_of_mass", data=system.columns().center_of_mass).attrs["units"] = "m, body frame"
+    kinds = np.array([kind.name for kind in JOINT_TYPES], dtype=object)[system.joint_types()]
+    group.create_dataset("joint_type", data=kinds, dtype=h5py.string_dtype())
+    q_offset, u_offset = system.offsets()
+    group.create_dataset("q_offset", data=q_offset)
+    group.create_dataset("u_offset", data=u_offset)

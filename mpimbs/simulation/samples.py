@@ -1,0 +1,74 @@
+"""Samples of a running system, kept in memory on rank 0."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.parallel.gather import Gather
+from mpimbs.simulation.constraint_record import SolutionSample
+from mpimbs.simulation.output_layout import PER_BODY
+
+Floats = npt.NDArray[np.float64]
+
+
+class Sample(NamedTuple):
+    """The whole system at one time, on rank 0; SI units, quaternions w x y z, the model's order."""
+
+    time: float
+    q: Floats  # [nq]
+    u: Floats  # [nu]
+    energy: Floats  # [2]: kinetic, potential (J)
+    violation: float  # largest | |quaternion| - 1 | that a step has left, before it was taken away
+    poses: Floats | None  # [n, 7]: position (m), quaternion of each body in the inertial frame
+    loads: Floats | None  # [n, 6]: moment (N m), force (N) on each body by its parent; see `Dynamics.joint_loads`
+    solution: SolutionSample | None  # of the constraint-load equations, where a coupling has them
+
+
+class Samples:
+    """Keeps samples in memory on rank 0; all ranks make it together and call.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        Must outlive it.
+    widths : dict of str to int
+        How many numbers of a sample this rank has, by their names in the output file.
+
+    Attributes
+    ----------
+    samples : list of Sample
+        On rank 0.
+    """
+
+    def __init__(self, comm: MPI.Comm, widths: dict[str, int]) -> None:
+        self._root = comm.rank == 0
+        self._gathers = {name: Gather(comm, np.array(comm.allgather(width))) for name, width in widths.items()}
+        self.samples: list[Sample] = []
+
+    def due(self) -> bool:
+        """Whether samples have to be written before the next one comes: never."""
+        return False
+
+    def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
+        """Take a sample: this rank's numbers of it, and those that all ranks have, by their names in the file."""
+        whole = {name: gather(own[name]) for name, gather in self._gathers.items()}
+        if not self._root:
+            return
+        kept: dict[str, Any] = {name: values.copy() for name, values in whole.items() if values is not None}
+        kept |= common
+        solution = None
+        if "constraint_loads" in kept:
+            solution = SolutionSample(**{name: kept[name] for name in SolutionSample._fields})
+        poses, loads = (kept[name].reshape(-1, n) if name in kept else None for name, n in PER_BODY.items())
+        q, u, energy, violation = (kept[name] for name in ("q", "u", "energy", "constraint_violation"))
+        self.samples.append(Sample(kept["time"], q, u, energy, violation, poses, loads, solution))
+
+    def sync(self) -> None:
+        """There is nothing to wait for."""
+
+    def close(self, status: str, statistics: dict[str, Any], unfinished: bool = False) -> None:
+        """There is nothing to end."""

@@ -1,0 +1,167 @@
+"""Samples that ranks write together: the same file whoever writes its parts, and one error for all."""
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpimbs.errors import SimulationError
+from mpimbs.model import System, system_from
+from mpimbs.simulation import output_layout, sample_writer, shared_file, slices
+from mpimbs.simulation.output import OutputFile, part_of
+from mpimbs.simulation.run import simulate
+from mpimbs.simulation.shared_file import SharedFile
+from simulation.motions import tumbler
+
+T_END = 0.22
+EVERY: dict[str, Any] = {"every": 0.02, "rtol": 1e-6, "atol": 1e-6}
+CASES: dict[str, tuple[Callable[[], System], dict[str, Any]]] = {
+    "all of a sample": (tumbler, EVERY | {"poses": True, "loads": True}),
+    "constraint loads": (lambda: system_from("rope:7"), EVERY | {"poses": True, "coupling": "pcg", "cuts": 3}),
+}
+AT_ONCE, IN_GROUPS, AT_THE_END = {"FLUSH_SECONDS": 0.0}, {"FLUSH_BYTES": 1500}, {"FLUSH_SECONDS": 1e9}
+
+
+@pytest.fixture
+def path(comm: MPI.Comm, tmp_path: Path) -> Path:
+    """An output file in a folder that all ranks know."""
+    return comm.bcast(tmp_path) / "out.h5"
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Datasets whose numbers rank 0 has got; chunks and slices are small, so that there are many of each."""
+    monkeypatch.setattr(output_layout, "ROWS", 3)
+    monkeypatch.setattr(slices, "SLICE", 5)
+    names: set[str] = set()
+    original = OutputFile.write
+
+    def write(self: OutputFile, name: str, rows: slice, columns: slice, piece: np.ndarray) -> None:
+        names.add(name)
+        original(self, name, rows, columns, piece)
+
+    monkeypatch.setattr(OutputFile, "write", write)
+    return names
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("when", [AT_ONCE, IN_GROUPS, AT_THE_END], ids=["at once", "in groups", "at the end"])
+@pytest.mark.parametrize("by", ["rank 0", "each", "each, but for one that does not see the file"])
+def test_the_file_has_what_is_gathered_in_memory(
+    comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch, written: set[str], case: str, when: Any, by: str
+) -> None:
+    make, settings = CASES[case]
+    for name, value in when.items():
+        monkeypatch.setattr(sample_writer, name, value)
+    monkeypatch.setattr(sample_writer, "LEAST", 10**9 if by == "rank 0" else 1)
+    if "one" in by and comm.rank == comm.size - 1:
+        monkeypatch.setattr(shared_file, "os", Blind())
+    simulate(make(), T_END, comm, output=path, **settings)
+    kept = comm.bcast(simulate(make(), T_END, comm, **settings).samples)
+    with h5py.File(path) as file:
+        data = {name: item[()] for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        assert file["poses"].chunks[0] == 3
+    names = ("time", "q", "u", "energy", "constraint_violation", "poses", "loads")
+    for name, values in zip(names, zip(*(sample[:7] for sample in kept), strict=True), strict=True):
+        assert (values[0] is None and name not in data) or np.array_equal(data.pop(name), values), name
+    if kept[0].solution is not None:
+        for name, values in zip(kept[0].solution._fields, zip(*(s.solution for s in kept), strict=True), strict=True):
+            assert np.array_equal(data.pop(name), values), name
+    assert not data
+    if comm.rank == 0:
+        assert not written if by == "each" and comm.size > 1 else {"q", "u", "poses"} <= written
+
+
+class Blind:
+    """The operating system of a rank that does not see a file which rank 0 has made."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "open":
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        return getattr(os, name)
+
+
+def test_nodes_share_a_file_only_where_all_see_the_same_one(
+    comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks on one node do; each on a node of its own only on a file system that is known to keep their bytes apart."""
+    other = path.with_name(f"{comm.rank}.h5")
+    other.write_bytes(b"")
+    if comm.rank == 0:
+        path.write_bytes(b"")
+    comm.Barrier()
+    several = comm.size > 1
+    assert (SharedFile(comm, path).usable, SharedFile(comm, other).usable) == (several, False)
+    apart = Apart(comm)
+    assert not SharedFile(apart, path).usable  # type: ignore[arg-type]
+    monkeypatch.setattr(shared_file, "_COHERENT", (shared_file._file_system(path),))
+    assert (SharedFile(apart, path).usable, SharedFile(apart, other).usable) == (several, False)  # type: ignore[arg-type]
+
+
+class Apart:
+    """A communicator whose ranks are on nodes of their own."""
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._comm = comm
+
+    def Split_type(self, kind: int) -> MPI.Comm:  # noqa: N802
+        return self._comm.Split(self._comm.rank)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._comm, name)
+
+
+@pytest.mark.parametrize("by", ["rank 0", "each"])
+def test_an_error_of_one_rank_ends_the_run_on_all(
+    comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """On the last rank the disk refuses the fourth sample, whoever writes there; those before it can be read."""
+    monkeypatch.setattr(sample_writer, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(sample_writer, "LEAST", 1 if by == "each" else 10**9)
+    where, name = (SharedFile, "write") if by == "each" and comm.size > 1 else (OutputFile, "_claim_room")
+    failing = comm.size - 1 if where is SharedFile else 0
+    original, calls = getattr(where, name), []
+
+    def refuse(*arguments: Any) -> None:
+        calls.append(None)
+        if len(calls) == 4 and comm.rank == failing:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        original(*arguments)
+
+    monkeypatch.setattr(where, name, refuse)
+    with pytest.raises(SimulationError) as error:
+        simulate(system_from("chain:6"), 0.5, comm, output=path, every=0.1)
+    assert str(error.value) == f"{part_of(path)}: can't be written any more (Disk quota exceeded)"
+    comm.Barrier()
+    with h5py.File(part_of(path), "r", libver="latest") as file:
+        assert np.allclose(file["time"][:], [0.0, 0.1, 0.2]) and np.isfinite(file["q"][:]).all()
+        assert {len(item) for item in file.values() if isinstance(item, h5py.Dataset)} == {3}
+        assert file.attrs["status"] == "running"
+
+
+def test_a_run_ends_when_another_has_taken_its_output(comm: MPI.Comm, path: Path) -> None:
+    """A restart while the run still went on: its file stays as it is."""
+    system, part = system_from("chain:6"), part_of(path)
+    taken: list[bytes] = []
+
+    def take(t: float) -> float:
+        if t > 0.25 and not taken:
+            time.sleep(0.01)
+            shutil.copy(part, path.with_name("copy"))
+            path.with_name("copy").replace(part)
+            taken.append(part.read_bytes())
+        return 0.0
+
+    system.set_torque("link1", take)  # rank 0 has it
+    with pytest.raises(SimulationError, match=r"another run goes on with it, restarted while this one still ran"):
+        simulate(system, 0.5, comm, output=path, every=0.1)
+    comm.Barrier()
+    assert list(path.parent.iterdir()) == [part] and part.read_bytes() == comm.bcast(taken)[0]

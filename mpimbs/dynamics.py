@@ -314,6 +314,7 @@ class Dynamics:
                 compile_coupling(self._name, widths[-1])
 
         first_on_node(self.comm, action)
+        self._external.compile()
 
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""

@@ -218,3 +218,20 @@ def test_the_check_of_predictions(comm: MPI.Comm, tmp_path: Path, capsys: pytest
     assert all(row["measured_us"] > 1 and row["predicted_us"] > 1 for row in result["rows"])
     assert all(-0.8 < row["error"] < 4 for row in result["rows"] if row["ranks"] == 1), result["rows"]
     assert out.count(" %") == 4
+
+
+def test_output_costs(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = comm.bcast(tmp_path) / "results"
+    found = driver("output_costs").main(comm, folder, numbers=(10,), bodies=100, samples=20, repeats=2)
+    assert [(row["coordinates"], row["written by"]) for row in found["checkpoints"]] == [
+        (10, "all ranks"),
+        (10, "rank 0"),
+    ]
+    assert all(0 < row["minimum_ms"] <= row["median_ms"] for row in found["checkpoints"])
+    assert [row["written by"] for row in found["samples"]] == ["all ranks", "rank 0"]
+    for row in found["samples"]:  # q and u of 21 samples, and a little
+        assert 0 < row["output_s"] < row["run_s"] and (comm.rank > 0 or 1 <= row["file_MB"] / (21 * 200 * 8e-6) < 60)
+    out = capsys.readouterr().out
+    comm.Barrier()
+    assert json.loads((folder / "output_costs.json").read_text())["ranks"] == comm.size
+    assert ("written by" in out) == (comm.rank == 0) and not list(folder.glob("*.h5"))

@@ -19,6 +19,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import BodyMotion, Joint, System, joint_type, system_from
 from mpimbs.simulation.run import simulate
+from mpimbs.sweep.force_functions import _each_body, _each_joint
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -135,6 +136,36 @@ def test_a_function_in_every_form() -> None:
         found.append(accelerations(system, q, u, tau, TIME))
     for udot in found[1:]:
         assert_close("accelerations", udot, found[0], "dense")
+
+
+def test_functions_are_compiled_before_the_first_evaluation() -> None:
+    """By `compile`, which calls none of them."""
+
+    @numba.njit
+    def motor(t, q, u):
+        return -0.7 * u
+
+    @numba.njit
+    def water(t, motion):
+        return -0.1 * motion.angular_velocity, -0.2 * motion.velocity
+
+    @numba.njit
+    def wind(t, motion):
+        return 0.0, (t, 0.0, 0.0)
+
+    functions = (motor, water, wind)
+    system = system_from("chain:5")
+    system.add_joint_force(None, motor)
+    system.add_body_force(None, water, vectorized=True)
+    system.add_body_force(["link2", "link4"], wind)
+    with closing(Dynamics(system)) as dynamics:
+        assert not any(function.signatures for function in functions)
+        dynamics.compile()
+        assert [len(function.signatures) for function in functions] == [1, 1, 1]
+        loops = [len(loop.signatures) for loop in (_each_joint, _each_body)]
+        dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u, t=TIME)
+        assert loops == [len(loop.signatures) for loop in (_each_joint, _each_body)]
+    assert [len(function.signatures) for function in functions] == [1, 1, 1]
 
 
 def test_a_joint_force_as_the_models_own(comm: MPI.Comm) -> None:

@@ -48,6 +48,12 @@ class ExternalLoads:
         self.wrenches = bool(self._wrenches or self._body_forces)
         self.any = bool(self._torques or self._joint_forces) or self.wrenches or self.moved
 
+    def compile(self) -> None:
+        """Compile those of the forces' functions that are numba's to compile; none is called."""
+        forces: list[ActingJointForce | ActingBodyForce] = [*self._joint_forces, *self._body_forces]
+        for force in forces:
+            force.compile()
+
     def apply(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> None:
         """Add the functions of joints to `tau` [nu] and set the wrenches, at time `t` (s).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable
@@ -45,6 +46,15 @@ class _Acting:
         self._title = f"the {force.kind} '{force.name}'"
         self._name_of = name_of
 
+    def _compile(self, loop: Dispatcher, together: tuple[Any, ...], looped: tuple[Any, ...]) -> None:
+        """Have numba compile its function for what it is given at once, or in a loop; nothing is called."""
+        if not self._compiled:
+            return
+        compiled: Any = self._function if self._vectorized else loop
+        given = together if self._vectorized else (self._function, *looped)
+        with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
+            compiled.compile(tuple(numba.typeof(value) for value in given))
+
     def _looped(self, loop: Callable[..., None], *arguments: Any) -> bool:
         """Call a compiled function for one body after the other in a compiled loop; say whether that went well.
 
@@ -82,6 +92,15 @@ class ActingJointForce(_Acting):
         self._at_u, self._ends = _numbers(c.u_offset, bodies)
         self._bounds = np.pad(np.stack((q_ends, self._ends), axis=1), ((1, 0), (0, 0)))
 
+    def compile(self) -> None:
+        """Compile the function, if that is numba's to do."""
+        q, u = np.empty(len(self._at_q)), np.empty(len(self._at_u))
+        self._compile(_each_joint, (0.0, *self._rows(q, u)), (0.0, q, u, self._bounds, u))
+
+    def _rows(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """The numbers of joints of one type, a row for each."""
+        return q.reshape(len(self._ends), -1), u.reshape(len(self._ends), -1)
+
     def add(self, t: float, q: Floats, u: Floats, tau: Floats) -> None:
         """Add the generalized forces to `tau` [nu].
 
@@ -99,7 +118,7 @@ class ActingJointForce(_Acting):
         tau[self._at_u] += values
 
     def _all_at_once(self, t: float, q: Floats, u: Floats) -> Floats:
-        q, u = q.reshape(len(self._ends), -1), u.reshape(len(self._ends), -1)  # joints of one type
+        q, u = self._rows(q, u)
         return shaped(self._on_all, t, called(self._on_all, t, self._function, q, u), u.shape).ravel()
 
     def _one_by_one(self, t: float, q: Floats, u: Floats) -> Floats:
@@ -153,6 +172,11 @@ class ActingBodyForce(_Acting):
         self._frames = frames.ravel()
         self._motion = BodyMotion(self._numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
         self._flat = [values.reshape(-1) for values in self._motion[1:]]
+
+    def compile(self) -> None:
+        """Compile the function, if that is numba's to do."""
+        values = np.empty((len(self._numbers), 3))
+        self._compile(_each_body, (0.0, self._motion), (0.0, self._motion, values, values))
 
     def add(self, t: float, motion: Floats, wrench: Floats) -> None:
         """Add the loads to the wrenches on the steps of the subchain [m * 6], given the steps' motions [m * BOUNDARY].

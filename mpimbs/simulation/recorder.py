@@ -126,6 +126,18 @@ class Recorder:
         evaluating -= sum(dynamics.seconds().values())  # the phases of an evaluation have their own times
         self.seconds += time.perf_counter() - began + evaluating
 
+    def finish(self) -> None:
+        """Wait until all samples are on the disk; all ranks call.
+
+        Raises
+        ------
+        OutputError
+            On all ranks: they can't be written.
+        """
+        began = time.perf_counter()
+        self.store.sync()
+        self.seconds += time.perf_counter() - began
+
     def _pose_numbers(self, q: Floats, u: Floats) -> Floats:
         rotations, positions = self._dynamics.poses(q, u)
         quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]

@@ -141,6 +141,7 @@ class Run:
             with shown:
                 for target in self._times[self._recorder.count :]:
                     self._step_to(target, stepper, shown)
+            self._recorder.finish()
         except SimulationError as stopped:
             error = stopped
             result.status = f"stopped: {stopped}"

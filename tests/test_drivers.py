@@ -245,9 +245,9 @@ def test_output_costs(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixt
 def test_endurance(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Too short to say what grows: what is left at the end, the table, the files."""
     folder = comm.bcast(tmp_path) / "results"
-    found = driver("endurance").main("chain:4", folder, 1000, integrator="1fe", samples=10, comm=comm)
+    found = driver("endurance").main("chain:4", folder, 2000, integrator="1fe", samples=10, comm=comm)
     out, _ = capsys.readouterr()
-    assert found["steps"] == found["evaluations"] == 1000
+    assert found["steps"] == found["evaluations"] == 2000
     names = ["resident", "malloc", "objects", "handles"]
     assert [(row["rank"], row["quantity"]) for row in found["rows"]] == [
         (rank, name) for rank in range(comm.size) for name in names

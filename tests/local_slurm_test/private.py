@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,8 @@ HERE = Path(__file__).parent
 NODES = 4
 CPUS = 2  # of a node
 REFUSED = 3  # exit code of up.bash
+MPIEXEC = {"MPIMBS_LAUNCHER": "mpiexec"}
+SRUN = {"MPIMBS_LAUNCHER": "srun", "MPIMBS_SRUN_MPI": "pmix"}
 
 
 class PrivateSlurm:
@@ -103,3 +105,15 @@ def _free_ports(count: int) -> int:
             continue
         return first
     pytest.fail("no free ports")
+
+
+def messages(folder: Path) -> str:
+    """What the jobs that were submitted in a folder have printed."""
+    return "\n".join(f"{file.name}:\n{file.read_text()}" for file in sorted(folder.glob("*.out")))
+
+
+def wait_until(condition: Callable[[], bool], limit: float = 20.0) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, f"not so after {limit:g} s"
+        time.sleep(0.1)

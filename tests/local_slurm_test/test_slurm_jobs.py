@@ -3,24 +3,20 @@
 import itertools
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import h5py
 import pytest
 
-from local_slurm_test.private import CPUS, NODES, PrivateSlurm, private_slurm
+from local_slurm_test.private import CPUS, MPIEXEC, NODES, SRUN, PrivateSlurm, messages, private_slurm, wait_until
 from mpi_helpers import ROOT, starts_mpiexec
 
 pytestmark = starts_mpiexec
 
 SIMULATE = str(ROOT / "jobs" / "simulate.sbatch")
-RESTART = str(ROOT / "jobs" / "restart.sbatch")
 SPEEDUP = str(ROOT / "jobs" / "speedup.sbatch")
-MPIEXEC = {"MPIMBS_LAUNCHER": "mpiexec"}
-SRUN = {"MPIMBS_LAUNCHER": "srun", "MPIMBS_SRUN_MPI": "pmix"}
 
 
 @pytest.fixture(scope="module", params=["plain", "isolated"])
@@ -33,10 +29,6 @@ def slurm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def jobs_of(text: str) -> list[str]:
     """The ids that speedup.sbatch names, one a line."""
     return [line.split()[1].rstrip(":") for line in text.splitlines() if line.startswith("job ")]
-
-
-def messages(folder: Path) -> str:
-    return "\n".join(f"{file.name}:\n{file.read_text()}" for file in sorted(folder.glob("*.out")))
 
 
 def test_a_simulation_on_two_nodes(slurm: PrivateSlurm, tmp_path: Path) -> None:
@@ -106,23 +98,6 @@ class TestOnPlainNodes:
         plain = slurm.run(*srun, "mpimbs", "check", "chain:8", cwd=tmp_path)
         assert plain.returncode != 0 and "chain of 8 bodies" not in plain.stdout, plain.stdout
 
-    def test_a_job_that_is_told_of_its_end_and_the_next_one(self, slurm: PrivateSlurm, tmp_path: Path) -> None:
-        """The signal that SLURM sends before the time limit, here by scancel; MOST = 0 leaves out the requeue, which
-        SLURM delays by two minutes. The next job has another number of ranks."""
-        variables = {"MODEL": "chain:8", "T_END": "1", "OUTPUT": "chain.h5", "EVERY": "0.3", "MOST": "0"} | MPIEXEC
-        variables |= {"ARGS": "--every 0.05 --dt 1e-4 --integrator 4"}
-        job = slurm.submit("--ntasks=2", "--nodes=1", RESTART, cwd=tmp_path, **variables)
-        wait_until((tmp_path / "chain.checkpoint.h5").exists)
-        told = slurm.run("scancel", "--signal=USR2", "--batch", job, cwd=tmp_path)
-        assert told.returncode == 0, told.stdout
-        assert slurm.wait(job, tmp_path) == ("FAILED", "75:0"), messages(tmp_path)
-        assert "SIGUSR2 at t = " in messages(tmp_path) and not (tmp_path / "chain.h5").exists()
-        job = slurm.submit("--ntasks=1", RESTART, cwd=tmp_path, **variables)
-        assert slurm.wait(job, tmp_path) == ("COMPLETED", "0:0"), messages(tmp_path)
-        with h5py.File(tmp_path / "chain.h5") as run:
-            assert run.attrs["status"] == "complete" and len(run["time"]) == 21
-            assert [again["ranks"] for again in json.loads(run.attrs["statistics"])["restarts"]] == [1]
-
     def test_more_ranks_than_cpus_are_refused(self, slurm: PrivateSlurm, tmp_path: Path) -> None:
         variables = {"MODEL": "chain:8", "RANKS": f"1 {NODES * CPUS + 1}", "RANKS_PER_NODE": str(CPUS)}
         submitted = slurm.run("bash", SPEEDUP, "--begin=now+60", cwd=tmp_path, **variables)
@@ -157,13 +132,6 @@ def test_all_processes_end_with_their_owner(tmp_path: Path) -> None:
                 wait_until(lambda: not processes_with(marked))
         finally:
             owner.kill()
-
-
-def wait_until(condition: Callable[[], bool], limit: float = 20.0) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, f"not so after {limit:g} s"
-        time.sleep(0.1)
 
 
 def processes_with(variable: bytes) -> list[int]:

@@ -56,7 +56,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket=$folder/munge/socket
+AuthInfo=socket=$folder/munge/socket,cred_expire=5
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool/%n

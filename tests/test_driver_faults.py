@@ -1,0 +1,61 @@
+"""The driver that injects faults: quickly, and what it takes for documented."""
+
+import json
+import os
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from driver_modules import driver
+from mpi_helpers import ROOT, plain_environment, starts_mpiexec
+from mpimbs.errors import InputError
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The driver, with the module beside it, in an environment that jobs can be started in."""
+    monkeypatch.syspath_prepend(ROOT / "drivers")
+    for name in set(os.environ) - set(plain_environment()):
+        monkeypatch.delenv(name)
+    for name, value in plain_environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return driver("faults")
+
+
+class TestFaults:
+    pytestmark = starts_mpiexec
+
+    @pytest.mark.time_limit(300)
+    def test_some_faults(self, faults: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On 2 and 3 ranks; of the one on 3 something else is expected than happens."""
+        of = {fault.name: fault for fault in faults.FAULTS}
+        odd = of["SIGUSR1 to one rank"]._replace(name="odd", message="so it goes")
+        monkeypatch.setattr(faults, "FAULTS", [of["rank killed"]._replace(while_starting=False), odd])
+        monkeypatch.setattr(faults, "T_END", 1.0)
+        monkeypatch.setattr(faults, "SOON", 0.05)
+        options = ["--folder", str(tmp_path), "--kills", "1", "--others", "1"]
+        done = CliRunner().invoke(faults.command, options)
+        assert done.exit_code == 1 and "NOT ALL AS DOCUMENTED" in done.stdout, done.output
+        assert done.stdout.count("NOT AS DOCUMENTED: ") == 1
+        assert "NOT AS DOCUMENTED: odd, " in done.stdout and "does not say 'so it goes'" in done.stdout
+        table = json.loads((tmp_path / "faults.json").read_text())["faults"]
+        assert list(table) == ["rank killed", "odd"]
+        for ranks, (name, row) in zip((2, 3), table.items(), strict=True):
+            good = int(name != "odd")
+            assert f"| {name} | 1 (1 on {ranks} ranks) | {good} | 0 |" in done.stdout
+            assert (row["injected"], row["as documented"], row["hung"]) == (1, good, 0)
+            assert row["restarts"] == (name == "rank killed") and row["anew"] == 0
+            assert row["same ranks"] == row["same ranks, equal"] == row["too late"] + good
+
+    def test_what_counts_as_equal(self, faults: ModuleType) -> None:
+        whole = {"time": np.arange(3.0), "q": np.ones((3, 2)), "u": np.ones((3, 2))}
+        assert faults.difference(whole, whole) == 0.0
+        assert faults.difference(whole | {"q": whole["q"] * 1.5}, whole) == 0.5
+        for rows in ([0, 1], [0, 2], [0, 1, 1, 2]):
+            assert faults.difference({name: values[rows] for name, values in whole.items()}, whole) == np.inf
+        with pytest.raises(InputError, match="unknown fault 'rain'"):
+            faults.main(Path("nowhere"), names=["rain"])

@@ -27,12 +27,13 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.simulation.output_layout import PAGED, make_dataset
-from mpimbs.simulation.shared_file import LEAST, SharedFile
+from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import SLICE, Slices
 
 Floats = npt.NDArray[np.float64]
 FORMAT = "mpimbs checkpoint 2"
 _KIND = FORMAT.rsplit(" ", 1)[0]
+LEAST = 2**18  # bytes of a rank in a vector: of fewer, one flush to the disk is faster than one of every rank
 METADATA = 2**16  # bytes, at the most
 OUTPUT_FORMAT = "mpimbs 1"  # of files that may be taken for a checkpoint
 

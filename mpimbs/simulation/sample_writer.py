@@ -14,10 +14,11 @@ from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.disk import reason_of
 from mpimbs.simulation.output import OutputError, OutputFile, Rows, part_of
 from mpimbs.simulation.output_layout import PER_BODY
-from mpimbs.simulation.shared_file import LEAST, SharedFile
+from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
 
 Floats = npt.NDArray[np.float64]
+LEAST = 2**15  # bytes of a rank in a dataset's row: fewer are faster through rank 0
 FLUSH_SECONDS = 1.0
 FLUSH_BYTES = 2**24  # of a rank
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 Floats = npt.NDArray[np.float64]
-LEAST = 2**15  # bytes of a rank in a row: fewer are gathered
 # File systems that keep apart what several nodes write next to each other; others may write back whole pages.
 _COHERENT = ("lustre", "gpfs", "beegfs", "ceph", "wekafs", "panfs", "ocfs2", "gfs2", "orangefs", "pvfs2")
 

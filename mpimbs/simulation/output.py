@@ -165,8 +165,11 @@ class OutputFile:
 
     def _claim_room(self, count: int, data: dict[str, h5py.Dataset]) -> None:
         """Claim room for new samples, the chunks that they begin, and the end of the file."""
-        numbers = sum(count * int(np.prod(item.shape[1:])) + int(np.prod(item.chunks)) for item in data.values())
-        end = self._file.id.get_filesize() + 8 * numbers + METADATA
+        size = METADATA
+        for item in data.values():
+            size += 8 * (count * int(np.prod(item.shape[1:])) + int(np.prod(item.chunks)))
+            size += (count // item.chunks[0] + 1) * PAGED["alignment_interval"]
+        end = self._file.id.get_filesize() + size
         if end > self._claimed:
             claim(self._file.id.get_vfd_handle(), self._claimed, end)
             self._claimed = end

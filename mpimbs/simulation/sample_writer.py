@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class SampleWriter:
         Must outlive it.
     file : OutputFile or None
         On rank 0.
-    path
+    path : Path
         Of the output.
     widths : dict of str to int
         How many numbers of a sample this rank has, by dataset.
@@ -46,7 +47,7 @@ class SampleWriter:
         On all ranks, by all methods: the file can't be written any more, or another run has taken its place.
     """
 
-    def __init__(self, comm: MPI.Comm, file: OutputFile | None, path: Any, widths: dict[str, int]) -> None:
+    def __init__(self, comm: MPI.Comm, file: OutputFile | None, path: Path, widths: dict[str, int]) -> None:
         self._comm, self._file = comm, file
         self._part = part_of(path)
         self._slices = {name: Slices(comm, width, PER_BODY.get(name, 1)) for name, width in widths.items()}

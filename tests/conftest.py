@@ -36,7 +36,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On several ranks, only tests that are given the ranks (`comm`) have more to find than on one."""
+    """On several ranks, only tests that are given the ranks (`comm`) have more to find than on one. Some come last."""
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     if WORLD.size > 1:
         serial = [item for item in items if "comm" not in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=serial)

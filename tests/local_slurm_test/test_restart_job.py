@@ -73,7 +73,7 @@ def check_whole(folder: Path, whole: dict[str, np.ndarray]) -> None:
         assert np.array_equal(found[name], values), name
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     with private_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
         chains = {}
@@ -135,6 +135,7 @@ def test_a_signal_to_ranks_that_do_not_listen(started: Started, tmp_path: Path, 
     assert messages(tmp_path).count("DUE TO JOB REQUEUE") == (pause == "before")
 
 
+@pytest.mark.last
 @pytest.mark.time_limit(200)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_chain_of_jobs_under_a_time_limit(started: Started, launcher: str) -> None:

@@ -27,6 +27,7 @@ CASES: dict[str, tuple[Callable[[], System], dict[str, Any]]] = {
     "all of a sample": (tumbler, EVERY | {"poses": True, "loads": True}),
     "constraint loads": (lambda: system_from("rope:7"), EVERY | {"poses": True, "coupling": "pcg", "cuts": 3}),
 }
+BY = ("rank 0", "each", "each, but for one that does not see the file")
 AT_ONCE, IN_GROUPS, AT_THE_END = {"FLUSH_SECONDS": 0.0}, {"FLUSH_BYTES": 1500}, {"FLUSH_SECONDS": 1e9}
 
 
@@ -52,9 +53,13 @@ def written(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("when", [AT_ONCE, IN_GROUPS, AT_THE_END], ids=["at once", "in groups", "at the end"])
-@pytest.mark.parametrize("by", ["rank 0", "each", "each, but for one that does not see the file"])
+@pytest.mark.parametrize(
+    ("case", "when", "by"),
+    [
+        *(("all of a sample", IN_GROUPS, by) for by in BY),
+        *(("constraint loads", when, by) for when in (AT_ONCE, AT_THE_END) for by in BY[:2]),
+    ],
+)
 def test_the_file_has_what_is_gathered_in_memory(
     comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch, written: set[str], case: str, when: Any, by: str
 ) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
-from scipy.linalg import qr
 
 from mpimbs.coupling.constraint_equations import EQUATION_ITEMS, JOINT, OUTER, OWN
 from mpimbs.parallel.halo import Halo
@@ -32,6 +31,8 @@ def constraint_subspace(joint: Build) -> Floats:
     joint : Build
         A body alone with its inboard joint.
     """
+    from scipy.linalg import qr  # takes 0.1 s: where it is needed
+
     s = joint.structure
     turn = np.eye(3)  # components in the first step's frame to those in the step's
     motion = np.zeros((6, len(s.axes)))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
-from scipy.spatial.transform import Rotation
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.agreement import together
@@ -139,6 +138,8 @@ class Recorder:
         self.seconds += time.perf_counter() - began
 
     def _pose_numbers(self, q: Floats, u: Floats) -> Floats:
+        from scipy.spatial.transform import Rotation  # takes 0.2 s: where it is needed
+
         rotations, positions = self._dynamics.poses(q, u)
         quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
         return np.hstack([positions, quaternions])

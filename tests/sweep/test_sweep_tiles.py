@@ -240,8 +240,9 @@ def test_joint_forces_back(cut: Cut) -> None:
     assert_close("generalized forces", back, tau, "round trip", scale=loads)
 
 
+@pytest.mark.aside
 @pytest.mark.time_limit(400)  # compiles for a number of lanes that this processor would not choose
-@pytest.mark.parametrize("w", [*OTHERS[:1], *(pytest.param(w, marks=pytest.mark.aside) for w in OTHERS[1:])])
+@pytest.mark.parametrize("w", OTHERS)
 def test_other_widths(w: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for cut in CUTS.values():
         for period in PERIODS:

@@ -89,6 +89,7 @@ class Run:
         self._settings = settings
         self._keeps = checkpoints is not None or (signals.enabled and path is not None)
         self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
+        self._run: str | None = None  # what tells its output from others
         self._recorder = Recorder(
             dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
         )

@@ -1,6 +1,6 @@
 # make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
 # make test   set up, run all tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
-# make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; 10 to 20 minutes
+# make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
 # make lint   ruff and mypy
 # make clean  remove what was made here (the set-up too)
 

@@ -167,7 +167,7 @@ class OutputFile:
         """Claim room for new samples, the chunks that they begin, and the end of the file."""
         size = METADATA
         for item in data.values():
-            size += 8 * (count * int(np.prod(item.shape[1:])) + int(np.prod(item.chunks)))
+            size += count * _row_bytes(item) + 8 * int(np.prod(item.chunks))
             size += (count // item.chunks[0] + 1) * PAGED["alignment_interval"]
         end = self._file.id.get_filesize() + size
         if end > self._claimed:
@@ -178,7 +178,7 @@ class OutputFile:
         chunk, rest = item.chunks[0], (0,) * (item.ndim - 1)
         begins = range(self._first // chunk * chunk, len(item), chunk)
         places = [item.id.get_chunk_info_by_coord((row, *rest)).byte_offset for row in begins]
-        return Rows(self._first, chunk, 8 * int(np.prod(item.shape[1:])), places)
+        return Rows(self._first, chunk, _row_bytes(item), places)
 
     def write(self, name: str, rows: slice, columns: slice, piece: Floats) -> None:
         """Write numbers of whole bodies to rows and columns of a dataset's new part; `commit` raises what is wrong."""
@@ -233,6 +233,10 @@ class OutputFile:
             flush_to_disk(self._part)
 
 
+def _row_bytes(item: h5py.Dataset) -> int:
+    return 8 * int(np.prod(item.shape[1:]))
+
+
 def _opened(path: Path) -> h5py.File:
     """Open an output file for reading, whether it was closed or its run was killed."""
     try:
@@ -265,7 +269,7 @@ def _copy(source: Path, fresh: Path, run: str, count: int) -> None:
                 )
             data = make_dataset(new, name, (count, *item.shape[1:]), maxshape=item.maxshape, chunks=item.chunks)
             data.attrs.update(item.attrs)
-            rows = max(1, COPIED // (8 * max(1, int(np.prod(item.shape[1:])))) // item.chunks[0]) * item.chunks[0]
+            rows = max(1, COPIED // max(1, _row_bytes(item)) // item.chunks[0]) * item.chunks[0]
             for lo in range(0, count, rows):
                 data[lo : min(lo + rows, count)] = item[lo : min(lo + rows, count)]
     flush_to_disk(fresh)

@@ -57,7 +57,7 @@ class Recorder:
         self._dynamics = dynamics
         self._constraints = constraints
         self._poses, self._loads = poses, loads
-        bodies = int(dynamics.cuts[dynamics.comm.rank + 1] - dynamics.cuts[dynamics.comm.rank])
+        bodies = dynamics.subchain.n_bodies
         widths = {"q": dynamics.subchain.nq, "u": dynamics.subchain.nu}
         widths |= {name: PER_BODY[name] * bodies for name, wanted in (("poses", poses), ("loads", loads)) if wanted}
         if constraints is not None:

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from mpimbs.errors import SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.simulation import output_layout, sample_writer, shared_file, slices
+from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.output import OutputFile, part_of
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.shared_file import SharedFile
@@ -152,21 +153,24 @@ def test_an_error_of_one_rank_ends_the_run_on_all(
         assert file.attrs["status"] == "running"
 
 
-def test_a_run_ends_when_another_has_taken_its_output(comm: MPI.Comm, path: Path) -> None:
-    """A restart while the run still went on: its file stays as it is."""
-    system, part = system_from("chain:6"), part_of(path)
-    taken: list[bytes] = []
+@pytest.mark.parametrize("kept", [None, Checkpoints(steps=1)], ids=["at the end", "at a checkpoint"])
+def test_a_run_ends_when_another_has_taken_its_output(comm: MPI.Comm, path: Path, kept: Checkpoints | None) -> None:
+    """A restart while the run still went on: its file stays as it is, and so does the checkpoint."""
+    system, part, checkpoint = system_from("chain:6"), part_of(path), path.with_name("out.checkpoint.h5")
+    taken: list[list[bytes]] = []
 
     def take(t: float) -> float:
         if t > 0.25 and not taken:
             time.sleep(0.01)
             shutil.copy(part, path.with_name("copy"))
             path.with_name("copy").replace(part)
-            taken.append(part.read_bytes())
+            taken.append([file.read_bytes() for file in (part, checkpoint) if file.exists()])
         return 0.0
 
     system.set_torque("link1", take)  # rank 0 has it
     with pytest.raises(SimulationError, match=r"another run goes on with it, restarted while this one still ran"):
-        simulate(system, 0.5, comm, output=path, every=0.1)
+        simulate(system, 0.5, comm, output=path, every=0.1, checkpoints=kept)
     comm.Barrier()
-    assert list(path.parent.iterdir()) == [part] and part.read_bytes() == comm.bcast(taken)[0]
+    left = [part] if kept is None else [part, checkpoint]
+    assert [file.read_bytes() for file in left] == comm.bcast(taken)[0]
+    assert {file.name for file in path.parent.iterdir()} - {"out.checkpoint.1.h5"} == {file.name for file in left}

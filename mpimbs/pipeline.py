@@ -9,7 +9,7 @@ from __future__ import annotations
 from mpimbs.coupling.dcae import solve
 from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
-from mpimbs.parallel.turn_scan import begin_scan, end_scan
+from mpimbs.parallel.turn_scan import begin_scan, boundary, end_scan
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed, floats, integers
@@ -50,7 +50,8 @@ def _evaluate(zero, rank, q, u, tau, udot, rates):
         begin_scan(integers(rank, SCAN), floats(sequence, TOTAL_TURN))
         if ahead:
             ahead_of_all(zero, sequence)
-        turn = end_scan(integers(rank, SCAN))
+        end_scan(integers(rank, SCAN))
+        turn = boundary(integers(rank, SCAN))
     t1 = _now(rank)
     inward_of_all(zero, sequence, q, u, tau, turn, ahead)
     t2 = _now(rank)

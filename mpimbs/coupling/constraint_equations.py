@@ -26,7 +26,7 @@ from __future__ import annotations
 from mpimbs.parallel.halo import FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, swap
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER, item
-from mpimbs.spatial.memory import floats, integers
+from mpimbs.spatial.memory import assign, floats, integers
 from mpimbs.spatial.rows import ROW, eight_rows, transposed_rows
 from mpimbs.spatial.six import (
     EXTRA,
@@ -154,11 +154,11 @@ def form(table, q, blocks, root):
         block, own, outer = item(blocks, slot - 1, SIZE), item(owns, slot, OWN), item(outers, slot, OUTER)
         _open(block, item(floats(table, PADS), number, _SIX), joint, own, outer, scratch)
     halo = integers(table, HALO)
-    floats(halo, TO_LEFT)[:] = joints[JOINT : JOINT + _SIX]
-    floats(halo, TO_RIGHT)[:] = item(outers, count, OUTER)
+    assign(floats(halo, TO_LEFT), joints[JOINT : JOINT + _SIX])
+    assign(floats(halo, TO_RIGHT), item(outers, count, OUTER))
     swap(halo)
-    item(outers, 0, OUTER)[:] = floats(halo, FROM_LEFT)
-    joints[(count + 1) * JOINT : (count + 1) * JOINT + _SIX] = floats(halo, FROM_RIGHT)
+    assign(item(outers, 0, OUTER), floats(halo, FROM_LEFT))
+    assign(joints[(count + 1) * JOINT : (count + 1) * JOINT + _SIX], floats(halo, FROM_RIGHT))
     _rows(table, count)
 
 
@@ -222,11 +222,11 @@ def _spread_solution(table, solution):
             loads[slot * ROW + i] = solution[at]
             at += 1
     count = sizes.size - 2
-    floats(halo, TO_LEFT)[:] = loads[ROW : 2 * ROW]
-    floats(halo, TO_RIGHT)[:] = loads[count * ROW : (count + 1) * ROW]
+    assign(floats(halo, TO_LEFT), loads[ROW : 2 * ROW])
+    assign(floats(halo, TO_RIGHT), loads[count * ROW : (count + 1) * ROW])
     swap(halo)
-    loads[0:ROW] = floats(halo, FROM_LEFT)
-    loads[(count + 1) * ROW :] = floats(halo, FROM_RIGHT)
+    assign(loads[0:ROW], floats(halo, FROM_LEFT))
+    assign(loads[(count + 1) * ROW :], floats(halo, FROM_RIGHT))
 
 
 @kernel
@@ -246,7 +246,7 @@ def boundary_values(table, root, values):
                 s += joints[row + k] * loads[behind * ROW + k]
             values[at + 6 + i] = -s
         if slot == 1 and table[FIRST]:
-            values[at : at + 6] = root
+            assign(values[at : at + 6], root)
             continue
         for i in range(6):  # A1 = P22' f2' + H'^T x' + b2' with f2' = -(B x + g)
             values[at + i] = outers[(slot - 1) * OUTER + i * ROW + EXTRA]
@@ -272,7 +272,7 @@ def forced_blocks(table, blocks, residual, forced):
     at = 0
     for slot in range(1, sizes.size - 1):
         base = (slot - 1) * SIZE
-        forced[base : base + SIZE] = blocks[base : base + SIZE]
+        assign(forced[base : base + SIZE], blocks[base : base + SIZE])
         for i in range(6):
             forced[base + INERTIA + i * ROW + EXTRA] = 0.0
             forced[base + COMPLIANCE + i * ROW + EXTRA] = 0.0

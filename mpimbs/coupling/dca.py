@@ -22,7 +22,7 @@ from mpimbs.spatial.assembly import (
 )
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import item
-from mpimbs.spatial.memory import aligned_zeros, floats
+from mpimbs.spatial.memory import aligned_zeros, assign, floats
 from mpimbs.spatial.rows import ROW
 
 Floats = npt.NDArray[np.float64]
@@ -46,12 +46,12 @@ def solve(plan, assembly, root, outer):
     schedule, mine, theirs = levels(plan)
     count = schedule.shape[0]
     outer[:] = 0.0
-    outer[0:6] = root
+    assign(outer[0:6], root)
     if count == 0:
         return
     for level in range(count):
         if level == 0:
-            mine[0, :] = assembly
+            assign(mine[0], assembly)
         exchange(plan, level)
         left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
@@ -60,7 +60,7 @@ def solve(plan, assembly, root, outer):
         release(left, right, joint, int(joint[EXTRA]), record)
         out = mine[level + 1] if level + 1 < count else whole
         assemble(left, right, record, out)
-        out[SIZE : SIZE + JOINT] = left[SIZE : SIZE + JOINT]
+        assign(out[SIZE : SIZE + JOINT], left[SIZE : SIZE + JOINT])
     # The joint on the world: nothing of it moves but by `root`.
     for i in range(6):
         world[FAR + i * ROW + EXTRA] = root[i]
@@ -70,7 +70,7 @@ def solve(plan, assembly, root, outer):
     record = item(records, count, RECORD)
     release(world, whole, joint, int(joint[EXTRA]), record)
     spread(world, whole, joint, int(joint[EXTRA]), record, f1, f2, load, udot)
-    f1[:] = load
+    assign(f1, load)
     for level in range(count - 1, -1, -1):
         left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
@@ -83,9 +83,9 @@ def solve(plan, assembly, root, outer):
             for i in range(6):
                 outer[i] = -load[i]
             far_acceleration(left, f1, outer[0:6], room[24:30])
-            outer[0:6] = room[24:30]
-            f1[:] = load
-    outer[6:12] = f2
+            assign(outer[0:6], room[24:30])
+            assign(f1, load)
+    assign(outer[6:12], f2)
 
 
 class DivideAndConquer(ButterflyCoupling):

@@ -19,7 +19,7 @@ from mpimbs.spatial.handles import (
     respond,
     spread_loads,
 )
-from mpimbs.spatial.memory import aligned_zeros, floats
+from mpimbs.spatial.memory import aligned_zeros, assign, floats
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def solve(plan, blocks, root, loads):
     outer = floats(plan, _OUTER)
     acceleration = outer[0:6]
     load = outer[6:12]
-    acceleration[:] = root
+    assign(acceleration, root)
     load[:] = 0.0
     for number in range(blocks.size // SIZE - 2, -1, -1):
         join_to_next(blocks, number, within, scratch, True)
@@ -48,7 +48,7 @@ def solve(plan, blocks, root, loads):
     # Up: at each level the product over the rank's group [Critchley 2007, eq. 53-71].
     for level in range(count):
         if level == 0:
-            mine[0, :] = blocks[0:SIZE]
+            assign(mine[0], blocks[0:SIZE])
         exchange(plan, level)
         left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
@@ -62,9 +62,9 @@ def solve(plan, blocks, root, loads):
         response = responses[level * RESPONSE : (level + 1) * RESPONSE]
         between(right, response, acceleration, load, shared[0:6], shared[6:12])
         if schedule[level, IS_LEFT]:
-            load[:] = shared[6:12]
+            assign(load, shared[6:12])
         else:
-            acceleration[:] = shared[0:6]
+            assign(acceleration, shared[0:6])
     spread_loads(blocks, within, outer, loads)
 
 

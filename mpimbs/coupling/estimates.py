@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.memory import assign
 
 Floats = npt.NDArray[np.float64]
 ORDERS = {"zero": 0, "first": 1, "second": 2}
@@ -40,7 +41,9 @@ def extrapolate(times, values, kept, order, t, out):
         points -= 1
     out[:] = 0.0
     for i in range(points):
-        out += _weight(times, points, t, i) * values[i]
+        weight = _weight(times, points, t, i)
+        for k in range(out.size):
+            out[k] += weight * values[i, k]
 
 
 @kernel
@@ -56,9 +59,9 @@ def remember(times, values, kept, t, value):
             break
     for k in range(last, 0, -1):
         times[k] = times[k - 1]
-        values[k] = values[k - 1]
+        assign(values[k], values[k - 1])
     times[0] = t
-    values[0] = value
+    assign(values[0], value)
     return max(kept, last + 1)
 
 

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, expect, levels, receive, send
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import floats
+from mpimbs.spatial.memory import assign, floats
 from mpimbs.sweep.motion import join_motion, join_turn
 from mpimbs.sweep.structure import BOUNDARY, TURNING
 
@@ -49,7 +49,7 @@ def begin_scan(plan, total):
     schedule, mine, theirs = levels(plan)
     for level in range(schedule.shape[0]):
         if level == 0:
-            mine[0, :] = total
+            assign(mine[0], total)
         else:
             _receive(plan, schedule, mine, theirs, level - 1)
         send(plan, schedule[level], mine[level])
@@ -57,10 +57,15 @@ def begin_scan(plan, total):
 
 @kernel
 def end_scan(plan):
-    """Receive the last message of the scan that has begun; returns the turn or motion of this rank's handle 1."""
+    """Receive the last message of the scan that has begun; `boundary` then is that of this rank's handle 1."""
     schedule, mine, theirs = levels(plan)
     if schedule.shape[0] > 0:
         _receive(plan, schedule, mine, theirs, schedule.shape[0] - 1)
+
+
+@kernel(inline=True)
+def boundary(plan):
+    """Turn or motion of this rank's handle 1, after `end_scan`."""
     return floats(plan, _BOUNDARY)
 
 

@@ -11,20 +11,26 @@ import gc
 import hashlib
 import os
 import tempfile
-import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import llvmlite
 import numba
 from llvmlite import binding
+from numba.core import types
 from numba.core.dispatcher import Dispatcher
+from numba.extending import overload
+
+from mpimbs.spatial.linking import PartCompiler, WholeCompiler
 
 # Contraction to fused multiply-add, no signed zeros, division by multiplication with the reciprocal: each keeps
 # NaN and infinity, so that a broken state is still seen.
 FASTMATH = {"contract", "nsz", "arcp"}
+
+_OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 
 # All that a kernel may call: where the first one of a further file is written, the file belongs here.
 _WITH_KERNELS = (
@@ -82,19 +88,27 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, 
     """
     if function is None:
         return functools.partial(kernel, inline=inline, merge=merge)
+    options = _OPTIONS | {"forceinline": inline, "inline": "always" if merge else "never"}
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
     try:
-        return numba.njit(
-            cache=True,
-            fastmath=FASTMATH,
-            forceinline=inline,
-            inline="always" if merge else "never",
-            error_model="numpy",
-            no_cfunc_wrapper=True,
-        )(function)
+        called = numba.njit(cache=True, pipeline_class=WholeCompiler, **options)(function)
     finally:
         numba.config.CACHE_DIR = before
+    part = numba.njit(pipeline_class=PartCompiler, no_cpython_wrapper=True, **options)(function)
+
+    def template(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """One compilation for all constants: LLVM puts them in where it inlines."""
+        plain = {name: types.unliteral(kind) for name, kind in named.items()}
+        return part.get_call_template(tuple(types.unliteral(kind) for kind in arguments), plain)
+
+    called.get_call_template, called.get_overload = template, part.get_overload
+    return called
+
+
+def kernel_overload(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`numba.extending.overload` for what only kernels call."""
+    return overload(function, jit_options=_OPTIONS | {"pipeline_class": PartCompiler}, **options)
 
 
 @contextmanager
@@ -133,12 +147,12 @@ def _interpreted(compiled: Dispatcher, done: dict[Any, Callable[..., Any]]) -> C
         return done[compiled]
     source = compiled.py_func
     scope = dict(source.__globals__)
-    twin = types.FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
+    twin = FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
     done[compiled] = twin
     for name in source.__code__.co_names:
         called = scope.get(name)
         if isinstance(called, Dispatcher):
             scope[name] = _interpreted(called, done)
-        elif isinstance(called, types.FunctionType):
+        elif isinstance(called, FunctionType):
             scope[name] = done.get(called, called)
     return twin

@@ -16,10 +16,10 @@ import numpy as np
 from llvmlite import binding, ir
 from numba import types
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, overload, register_model
+from numba.extending import intrinsic, lower_builtin, models, register_model
 from numba.np.arrayobj import make_array
 
-from mpimbs.spatial.compiler import FASTMATH
+from mpimbs.spatial.compiler import FASTMATH, kernel_overload
 
 _FLAGS = tuple(sorted(FASTMATH))
 WIDTHS = (2, 4, 8)
@@ -275,44 +275,44 @@ def largest(a: Any, b: Any) -> Any:
     return a if a > b or a != a else b
 
 
-@overload(zero_lanes, prefer_literal=True)
+@kernel_overload(zero_lanes, prefer_literal=True)
 def _overload_zero_lanes_literal(width):
     if isinstance(width, types.IntegerLiteral):
         return lambda width: _zero_lanes(width)
     return None
 
 
-@overload(load)
+@kernel_overload(load)
 def _overload_load(zero, array, index):
     return lambda zero, array, index: _load(zero, array, index)
 
 
-@overload(store)
+@kernel_overload(store)
 def _overload_store(array, index, value):
     return lambda array, index, value: _store(array, index, value)
 
 
-@overload(width)
+@kernel_overload(width)
 def _overload_width(zero):
     count = zero.width if isinstance(zero, Lanes) else 1
     return lambda zero: count
 
 
-@overload(sqrt)
+@kernel_overload(sqrt)
 def _overload_sqrt(value):
     if isinstance(value, Lanes):
         return lambda value: _sqrt_lanes(value)
     return lambda value: np.sqrt(value)
 
 
-@overload(absolute)
+@kernel_overload(absolute)
 def _overload_absolute(value):
     if isinstance(value, Lanes):
         return lambda value: _absolute_lanes(value)
     return lambda value: abs(value)
 
 
-@overload(largest)
+@kernel_overload(largest)
 def _overload_largest(a, b):
     if isinstance(a, Lanes):
         return lambda a, b: _largest_lanes(a, b)

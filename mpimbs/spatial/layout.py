@@ -11,9 +11,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.lanes import Lanes, load, store, width
 
 
@@ -45,7 +45,7 @@ def transposed(rows: Any) -> Any:
     return rows
 
 
-@overload(transposed)
+@kernel_overload(transposed)
 def _overload_transposed(rows):
     return lambda rows: _transpose(rows)
 
@@ -55,7 +55,7 @@ def load_square(zero: Any, array: Any, index: int, stride: int) -> Any:
     return (array[index],)
 
 
-@overload(load_square)
+@kernel_overload(load_square)
 def _overload_load_square(zero, array, index, stride):
     w = zero.width if isinstance(zero, Lanes) else 1
     if w == 8:

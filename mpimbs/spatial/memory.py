@@ -12,46 +12,50 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import carray, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+from numba.np.arrayobj import make_array, populate_array
 
 from mpimbs.spatial.compiler import kernel
 
 _LINE = 8  # doubles in a cache line
 
 
-@intrinsic
-def _pointer_to_floats(typing_context: Any, address: Any) -> Any:
-    kind = types.CPointer(types.float64)
+def _array_at(kind: Any) -> Any:
+    """Make the array of a kind that begins at an address and has so many elements; nobody owns it."""
+    array_type = types.Array(kind, 1, "C")
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(kind))
+        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind)))
+        array = make_array(array_type)(context, builder)
+        data = builder.inttoptr(args[0], context.get_data_type(kind).as_pointer())
+        populate_array(array, data=data, shape=[args[1]], strides=[size], itemsize=size, meminfo=None)
+        return array._getvalue()
 
-    return kind(types.int64), lower
+    return array_type(types.int64, types.int64), lower
 
 
 @intrinsic
-def _pointer_to_integers(typing_context: Any, address: Any) -> Any:
-    kind = types.CPointer(types.int64)
+def _floats_at(typing_context: Any, address: Any, size: Any) -> Any:
+    return _array_at(types.float64)
 
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(kind))
 
-    return kind(types.int64), lower
+@intrinsic
+def _integers_at(typing_context: Any, address: Any, size: Any) -> Any:
+    return _array_at(types.int64)
 
 
 @kernel(inline=True)
 def floats(table, item):
     """Give the array of doubles that `Table.add` put at an item of the table."""
-    return carray(_pointer_to_floats(table[item]), (table[item + 1],))
+    return _floats_at(table[item], table[item + 1])
 
 
 @kernel(inline=True)
 def integers(table, item):
     """Give the array of integers that `Table.add` put at an item of the table."""
-    return carray(_pointer_to_integers(table[item]), (table[item + 1],))
+    return _integers_at(table[item], table[item + 1])
 
 
 @intrinsic
@@ -78,7 +82,14 @@ def fetch_ahead(array, first, count):
 @kernel(inline=True)
 def borrowed(array):
     """Give a flat array of doubles once more without its owner: numba counts references to what it owns, atomically."""
-    return carray(_pointer_to_floats(array.ctypes.data), (array.size,))
+    return _floats_at(array.ctypes.data, array.size)
+
+
+@kernel(inline=True)
+def assign(array, values):
+    """Copy all of `values` to the begin of a flat array. A slice on the left would take numba long to compile."""
+    for i in range(values.size):
+        array[i] = values[i]
 
 
 def aligned_zeros(size: int) -> npt.NDArray[np.float64]:

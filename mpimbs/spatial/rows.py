@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.inertia import add_outer, row
 from mpimbs.spatial.lanes import LANES, Lanes, extract, load, store, width
 from mpimbs.spatial.layout import transposed
@@ -124,50 +124,50 @@ def store_products(zero: Any, array: Any, base: int, w: Any) -> None:
         array[base + i * ROW : base + i * ROW + 6] = row.py_func(w, i)
 
 
-@overload(load_row)
+@kernel_overload(load_row)
 def _overload_load_row(array, index):
     return lambda array, index: load(_zero_register(0.0), array, index)
 
 
-@overload(write_row)
+@kernel_overload(write_row)
 def _overload_write_row(array, index, a):
     return lambda array, index, a: store(array, index, a)
 
 
-@overload(entry)
+@kernel_overload(entry)
 def _overload_entry(a, i):
     return lambda a, i: extract(a, i)
 
 
-@overload(multiply_rows)
+@kernel_overload(multiply_rows)
 def _overload_multiply_rows(a, b):
     return lambda a, b: a * b
 
 
-@overload(eight_rows)
+@kernel_overload(eight_rows)
 def _overload_eight_rows(rows):
     return lambda rows: rows + (_zero_register(0.0), _zero_register(0.0))
 
 
-@overload(transposed_rows)
+@kernel_overload(transposed_rows)
 def _overload_transposed_rows(rows):
     return lambda rows: transposed(rows)
 
 
-@overload(columns)
+@kernel_overload(columns)
 def _overload_columns(zero):
     count = PART if isinstance(zero, Lanes) else 6
     return lambda zero: count
 
 
-@overload(zero_row)
+@kernel_overload(zero_row)
 def _overload_zero_row(zero):
     if isinstance(zero, Lanes):
         return lambda zero: (zero, zero)
     return lambda zero: _zero_register(zero)
 
 
-@overload(unit_rows)
+@kernel_overload(unit_rows)
 def _overload_unit_rows(zero, first):
     if isinstance(zero, Lanes):
 
@@ -196,21 +196,21 @@ def _overload_unit_rows(zero, first):
     return plain
 
 
-@overload(add_row)
+@kernel_overload(add_row)
 def _overload_add_row(a, b):
     if isinstance(a, Lanes):
         return lambda a, b: a + b
     return lambda a, b: (a[0] + b[0], a[1] + b[1])
 
 
-@overload(scale_row)
+@kernel_overload(scale_row)
 def _overload_scale_row(x, a):
     if isinstance(a, Lanes):
         return lambda x, a: x * a
     return lambda x, a: (x * a[0], x * a[1])
 
 
-@overload(store_row)
+@kernel_overload(store_row)
 def _overload_store_row(zero, array, base, a):
     if isinstance(a, Lanes):
         return lambda zero, array, base, a: store(array, base, a)
@@ -223,7 +223,7 @@ def _overload_store_row(zero, array, base, a):
     return lanes
 
 
-@overload(store_column)
+@kernel_overload(store_column)
 def _overload_store_column(zero, array, base, a):
     if isinstance(a, Lanes):
 
@@ -241,7 +241,7 @@ def _overload_store_column(zero, array, base, a):
     return lanes
 
 
-@overload(no_products)
+@kernel_overload(no_products)
 def _overload_no_products(zero):
     if isinstance(zero, Lanes):
 
@@ -258,7 +258,7 @@ def _overload_no_products(zero):
     return plain
 
 
-@overload(add_products)
+@kernel_overload(add_products)
 def _overload_add_products(zero, w, x, array, base):
     if isinstance(zero, Lanes):
         return lambda zero, w, x, array, base: add_outer(w, x, load6(zero, array, base))
@@ -277,7 +277,7 @@ def _overload_add_products(zero, w, x, array, base):
     return plain
 
 
-@overload(store_products)
+@kernel_overload(store_products)
 def _overload_store_products(zero, array, base, w):
     if isinstance(zero, Lanes):
         return lambda zero, array, base, w: store_symmetric(zero, array, base, w)

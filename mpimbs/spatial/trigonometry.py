@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.lanes import (
     Lanes,
     absolute,
@@ -54,14 +54,14 @@ def atan2(y: Any, x: Any) -> Any:
     return arc_tangent(y, x)
 
 
-@overload(sincos)
+@kernel_overload(sincos)
 def _overload_sincos(angle):
     if isinstance(angle, Lanes):
         return lambda angle: _sincos_lanes(angle)
     return lambda angle: (np.sin(angle), np.cos(angle))
 
 
-@overload(atan2)
+@kernel_overload(atan2)
 def _overload_atan2(y, x):
     if isinstance(y, Lanes):
         return lambda y, x: _atan2_lanes(y, x)

@@ -6,13 +6,11 @@ handle equations are joined as between ranks. `plan` and its items are those of 
 
 from __future__ import annotations
 
-from numba.extending import overload
-
-from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.handles import SIZE, TRANSFER, join_to_next, spread_loads
 from mpimbs.spatial.lanes import Lanes, width
 from mpimbs.spatial.layout import interleave, separate
-from mpimbs.spatial.memory import fetch_ahead, floats, integers
+from mpimbs.spatial.memory import assign, fetch_ahead, floats, integers
 from mpimbs.spatial.vectors import load3, load6
 from mpimbs.sweep.ahead import inward_after
 from mpimbs.sweep.forces import joint_forces
@@ -48,7 +46,7 @@ def _side_by_side(zero, sequence, first, stride, room):
     """Numbers of a tile's lanes, `stride` of each, interleaved in `room`; of one lane, where they stand."""
 
 
-@overload(_side_by_side)
+@kernel_overload(_side_by_side)
 def _overload_side_by_side(zero, sequence, first, stride, room):
     if isinstance(zero, Lanes):
 
@@ -64,7 +62,7 @@ def _room(zero, sequence, first, stride, room):
     """Where a tile's lanes write `stride` numbers each: in `room`, or of one lane, where they are to stand."""
 
 
-@overload(_room)
+@kernel_overload(_room)
 def _overload_room(zero, sequence, first, stride, room):
     if isinstance(zero, Lanes):
         return lambda zero, sequence, first, stride, room: room
@@ -75,7 +73,7 @@ def _put(zero, room, sequence, first, stride):
     """Bring what the lanes wrote in `_room` to where it is to stand."""
 
 
-@overload(_put)
+@kernel_overload(_put)
 def _overload_put(zero, room, sequence, first, stride):
     if isinstance(zero, Lanes):
         return lambda zero, room, sequence, first, stride: separate(zero, room, stride, sequence, first, stride)
@@ -170,7 +168,7 @@ def motion(zero, plan, q, u):
     if not tip:
         turns = floats(plan, TURNS)
         total = floats(plan, TURN)
-        total[:] = turns[0:TURNING]
+        assign(total, turns[0:TURNING])
         for lane in range(1, turns.size // TURNING):
             join_turn(0.0, total, turns[lane * TURNING : (lane + 1) * TURNING], total)
 
@@ -214,7 +212,7 @@ def go_ahead(zero, plan):
     """Pass 2, while the boundary turn is not known: the inertias of the leading tile."""
 
 
-@overload(go_ahead)
+@kernel_overload(go_ahead)
 def _overload_go_ahead(zero, plan):
     if isinstance(zero, Lanes):
 

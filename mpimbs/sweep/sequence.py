@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.memory import floats, integers
+from mpimbs.spatial.memory import assign, floats, integers
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.passes import BLOCKS, HANDLE_LOADS, TURN, go_ahead, inward_sweep, motion, outward_sweep
 from mpimbs.sweep.structure import TURNING
@@ -42,7 +42,7 @@ def motion_of_all(zero, sequence, q, u):
         motion(zero, plan, _coordinates(row, q), _speeds(row, u))
         turn = floats(plan, TURN)
         if number == 0:
-            total[:] = turn
+            assign(total, turn)
         else:
             join_turn(0.0, total, turn, total)
 
@@ -64,7 +64,7 @@ def inward_of_all(zero, sequence, q, u, tau, turn, ahead):
     rows = integers(sequence, ROWS)
     turns = floats(sequence, TURNS)
     blocks = floats(sequence, ALL_BLOCKS)
-    turns[0:TURNING] = turn
+    assign(turns, turn)
     count = rows.size // COLUMNS
     for number in range(count):
         row = _row(rows, number)

@@ -1,0 +1,172 @@
+"""How numba compiles kernels: what only other kernels call becomes a part of them, compiled once, by few passes.
+
+numba optimizes every jitted function by itself, makes machine code of it and of all that it calls, and a wrapper for
+Python; a caller then takes all that once more. Of the some three hundred functions that an evaluation is made of, only
+the outermost is ever called. A `Part` is therefore left as it was lowered, in a module of its own without those that it
+calls; the `Whole` that Python calls links every part once, optimizes and compiles.
+
+Kernels own no arrays, raise nothing and have no closures: what numba does for these is left out, in its passes too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding
+from numba.core import errors, typed_passes, types, untyped_passes
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+
+
+class _NoEnvironment:
+    """What stands for numba's code generator where it would be told the environment of a function that Python calls."""
+
+    @staticmethod
+    def set_env(name: str, environment: Any) -> None:
+        """There is none."""
+
+
+class Part(JITCodeLibrary):
+    """The code of a function that only compiled ones call."""
+
+    _shared: Any = None  # its own code, fit to be linked into others
+    _linked: Any = None  # that with all that it calls
+
+    @property
+    def codegen(self) -> Any:
+        return _NoEnvironment
+
+    def finalize(self) -> None:
+        """Leave the code as it is."""
+        self._raise_if_finalized()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """There is none: Python can't call it."""
+        return 0
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def alone(self) -> Any:
+        """Module of this function without those that it calls."""
+        if self._shared is None:
+            self._ensure_finalized()
+            self._shared = self._final_module
+            for function in self._shared.functions:
+                if not function.is_declaration and function.linkage == binding.Linkage.external:
+                    function.linkage = "linkonce_odr"
+        return self._shared
+
+    def _get_module_for_linking(self) -> Any:
+        """Module with all that it calls: for libraries that numba makes itself."""
+        if self._linked is None:
+            self._linked = self.alone().clone()
+            for library in linked_by(self):
+                called = _Alone(library) if isinstance(library, Part) else library
+                self._linked.link_in(called._get_module_for_linking())
+        return self._linked
+
+
+class Whole(JITCodeLibrary):
+    """The code of a function that Python calls, with all parts."""
+
+    def finalize(self) -> None:
+        """Link every part once, optimize, compile."""
+        self._linking_libraries = [_Alone(p) if isinstance(p, Part) else p for p in linked_by(self)]
+        super().finalize()
+        self._linking_libraries = []
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(self._final_module, builder)
+
+
+class _Alone:
+    """A part as `CPUCodeLibrary.finalize` links it."""
+
+    def __init__(self, part: Part) -> None:
+        self._part, self._reload_init = part, part._reload_init
+
+    def _get_module_for_linking(self) -> Any:
+        return self._part.alone()
+
+
+def linked_by(library: Any) -> list[Any]:
+    """All that a library links, through its parts too, each once: callers before what they call.
+
+    LLVM leaves out what nobody has called so far.
+    """
+    found: dict[int, Any] = {}
+
+    def visit(item: Any) -> None:
+        if id(item) not in found:
+            for called in item._linking_libraries if isinstance(item, Part) else ():
+                visit(called)
+            found[id(item)] = item
+
+    for called in library._linking_libraries:
+        visit(called)
+    return list(reversed(found.values()))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _TypeInference(typed_passes.BaseTypeInference):
+    """Type inference; arrays may be returned, which nobody owns."""
+
+    _name = "kernel_type_inference"
+
+    def run_pass(self, state: Any) -> bool:
+        with typed_passes.fallback_context(state, f'Function "{state.func_id.func_name}" failed type inference'):
+            found = typed_passes.type_inference_stage(
+                state.typingctx, state.targetctx, state.func_ir, state.args, state.return_type, state.locals
+            )
+        state.typemap, state.return_type, state.calltypes = found.typemap, found.return_type, found.calltypes
+        state.typing_errors = found.typing_errors
+        if isinstance(state.return_type, types.Array) and not state.flags.no_cpython_wrapper:
+            raise errors.NumbaTypeError("a kernel that Python calls returns no array: what it writes is given to it")
+        return True
+
+
+_PASSES: tuple[type[FunctionPass], ...] = (
+    untyped_passes.TranslateByteCode,
+    untyped_passes.FixupArgs,
+    untyped_passes.IRProcessing,
+    untyped_passes.DeadBranchPrune,
+    untyped_passes.GenericRewrites,
+    untyped_passes.InlineInlinables,
+    untyped_passes.ReconstructSSA,
+    untyped_passes.DeadBranchPrune,
+    _TypeInference,
+    typed_passes.PreLowerStripPhis,
+    typed_passes.IRLegalization,
+    typed_passes.NativeLowering,
+    typed_passes.NoPythonBackend,
+)
+
+
+class PartCompiler(CompilerBase):
+    """Compiles a function as a `Part`."""
+
+    library: type[JITCodeLibrary] = Part
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Give the passes that kernels need."""
+        manager = PassManager("kernel")
+        for one in _PASSES:
+            manager.add_pass(one, one.__name__)
+        manager.finalize()
+        state = self.state
+        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return [manager]
+
+
+class WholeCompiler(PartCompiler):
+    """Compiles a function as a `Whole`."""
+
+    library = Whole

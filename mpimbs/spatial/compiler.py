@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import functools
 import gc
-import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import llvmlite
 import numba
-from llvmlite import binding
-from numba.core import types
 from numba.core.dispatcher import Dispatcher
+from numba.core.types.misc import unliteral
 from numba.extending import overload
 
-from mpimbs.spatial.linking import PartCompiler, WholeCompiler
+from mpimbs.spatial.kernel_cache import KernelCache
+from mpimbs.spatial.linking import ApartCompiler, PartCompiler, WholeCompiler
 
 # Contraction to fused multiply-add, no signed zeros, division by multiplication with the reciprocal: each keeps
 # NaN and infinity, so that a broken state is still seen.
@@ -32,75 +27,32 @@ FASTMATH = {"contract", "nsz", "arcp"}
 
 _OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 
-# All that a kernel may call: where the first one of a further file is written, the file belongs here.
-_WITH_KERNELS = (
-    *("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py"),
-    *("study/machine.py", "study/phases.py"),
-)
-
-
-@functools.cache
-def cache_folder() -> Path:
-    """Folder of the compiled code, one for every state of the kernels' sources, numba, and processor.
-
-    numba's own cache looks only at the file that holds a kernel; a change in another file that the kernel calls would
-    leave stale code, so the folder's name is a hash over all that may. `MPIMBS_CACHE_DIR` moves it.
-    """
-    digest = hashlib.sha256()
-    package = Path(__file__).resolve().parents[1]
-    for source in sorted(path for part in _WITH_KERNELS for path in package.glob(part)):
-        digest.update(str(source.relative_to(package)).encode())
-        digest.update(source.read_bytes())
-    host = (
-        numba.__version__,
-        llvmlite.__version__,
-        binding.get_host_cpu_name(),
-        binding.get_host_cpu_features().flatten(),
-    )
-    digest.update(repr(host).encode())
-    name = digest.hexdigest()[:16]
-    root = os.environ.get("MPIMBS_CACHE_DIR")
-    base = (
-        Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpimbs" / "kernels"
-    )
-    for folder in (base / name, Path(tempfile.gettempdir()) / f"mpimbs-{os.getuid()}" / name):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    return folder
-
 
 def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, merge: bool = False) -> Any:
-    """Compile a kernel with numba, cached on disk in `cache_folder`.
+    """Compile a kernel with numba, cached on disk.
 
     Parameters
     ----------
     function : callable
         The kernel.
     inline : bool
-        Ask LLVM to inline it wherever it is called: for the small pieces of algebra.
+        Have LLVM inline it wherever it is called: for the small pieces of algebra. Others it calls, so that they are
+        compiled once, and give the same bits wherever they are called.
     merge : bool
-        Make it a part of its callers before they are compiled: for those that only call large ones. Each function that
-        is compiled by itself has LLVM optimize all that it calls once more.
+        Make it a part of its callers before they are compiled: for those that only call large ones.
     """
     if function is None:
         return functools.partial(kernel, inline=inline, merge=merge)
     options = _OPTIONS | {"forceinline": inline, "inline": "always" if merge else "never"}
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
-    try:
-        called = numba.njit(cache=True, pipeline_class=WholeCompiler, **options)(function)
-    finally:
-        numba.config.CACHE_DIR = before
-    part = numba.njit(pipeline_class=PartCompiler, no_cpython_wrapper=True, **options)(function)
+    called = numba.njit(pipeline_class=WholeCompiler, **options)(function)
+    called._cache = KernelCache(function)
+    compiler = PartCompiler if inline or merge else ApartCompiler
+    part = numba.njit(pipeline_class=compiler, no_cpython_wrapper=True, **options)(function)
 
     def template(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """One compilation for all constants: LLVM puts them in where it inlines."""
-        plain = {name: types.unliteral(kind) for name, kind in named.items()}
-        return part.get_call_template(tuple(types.unliteral(kind) for kind in arguments), plain)
+        plain = {name: unliteral(kind) for name, kind in named.items()}
+        return part.get_call_template(tuple(unliteral(kind) for kind in arguments), plain)
 
     called.get_call_template, called.get_overload = template, part.get_overload
     return called

@@ -65,7 +65,7 @@ class Part(JITCodeLibrary):
             self._linked = self.alone().clone()
             for library in linked_by(self):
                 called = _Alone(library) if isinstance(library, Part) else library
-                self._linked.link_in(called._get_module_for_linking())
+                self._linked.link_in(called._get_module_for_linking(), preserve=True)
         return self._linked
 
 
@@ -84,6 +84,18 @@ class Whole(JITCodeLibrary):
     def _optimize_final_module(self) -> None:
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
+
+
+class Apart(Part):
+    """A part that is called rather than inlined: the same machine code, hence the same bits, wherever it is used."""
+
+    def alone(self) -> Any:
+        """Module of this function alone."""
+        if self._shared is None:
+            for function in super().alone().functions:
+                if not function.is_declaration:
+                    function.add_function_attribute("noinline")
+        return super().alone()
 
 
 class _Alone:
@@ -164,6 +176,12 @@ class PartCompiler(CompilerBase):
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         return [manager]
+
+
+class ApartCompiler(PartCompiler):
+    """Compiles a function as an `Apart`."""
+
+    library = Apart
 
 
 class WholeCompiler(PartCompiler):

@@ -80,7 +80,7 @@ def _subtract(zero, total, first, pull):
     store3(zero, total, first, sub3(load3(zero, total, first), pull))
 
 
-@kernel(inline=True)
+@kernel
 def joint_forces(zero, structure, springs, q, u, tau, total):
     """Write the generalized forces: `tau`, constant torque, spring and damper of every degree of freedom.
 

@@ -212,7 +212,7 @@ def _clear_junction(zero, junction, slot):
         store(junction, (slot * JUNCTION + i) * width(zero), zero)
 
 
-@kernel(inline=True)
+@kernel
 def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 

@@ -70,7 +70,7 @@ def slide(zero, structure, step, q):
     return r[3:6]
 
 
-@kernel(inline=True)
+@kernel
 def joint_places(zero, structure, q, place):
     """Write the frame change from each step's parent to the step, from the joint coordinates."""
     for step in range(structure.steps.shape[0]):
@@ -138,7 +138,7 @@ def join_motion(zero, left, right, out):
     store6(zero, out, 12, twist)
 
 
-@kernel(inline=True)
+@kernel
 def relative_turn(zero, structure, work, u, out):
     """Write a chain's boundary turn: the rotation from handle 1 to handle 2, and the angular velocity of handle 2, in
     its frame, while handle 1 is held. `out` has TURNING numbers."""
@@ -163,7 +163,7 @@ def join_turn(zero, left, right, out):
     store3(zero, out, 9, omega)
 
 
-@kernel(inline=True)
+@kernel
 def velocity_terms(zero, structure, work, u, omega):
     """Write each step's velocity-dependent acceleration and bias force, given the angular velocity of handle 1.
 

@@ -10,7 +10,7 @@ from mpimbs.sweep.motion import MOTION
 from mpimbs.sweep.structure import BIAS, FIRST_U, JUNCTION, LAST_U, PIVOT, PLACE, SINK, SOURCE
 
 
-@kernel(inline=True)
+@kernel
 def outward(zero, structure, work, acceleration, load2, two_handles, udot, accelerations=None):
     """Sweep outward: qdd = (u + s^T f2 - U^T A) / D, one axis after the other [design, section 3].
 

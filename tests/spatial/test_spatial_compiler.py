@@ -1,17 +1,105 @@
-"""Where compiled code is kept."""
+"""Kernels: what is compiled, and where it is kept."""
 
+import os
 import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
-from mpi_helpers import ROOT
-from mpimbs.spatial import compiler
+import numpy as np
+import pytest
+from numba.core import errors
+
+import mpimbs
+from mpimbs.spatial import kernel_cache
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.kernel_cache import cache_folder, code_of, remove_unused
 
 
-def test_the_cache_depends_on_every_file_with_a_kernel() -> None:
-    """Also on those whose kernels others call: numba looks only at the file that it compiles."""
-    package = ROOT / "mpimbs"
-    hashed = {path for part in compiler._WITH_KERNELS for path in package.glob(part)}
-    holding = {path for path in package.rglob("*.py") if re.search(r"^ *@kernel", path.read_text(), re.MULTILINE)}
-    assert holding and holding <= hashed, f"not hashed: {holding - hashed}"
+def test_all_kernels_are_hashed() -> None:
+    """Every file that defines a kernel is among those whose change makes another folder of compiled code."""
+    package = Path(mpimbs.__file__).parent
+    hashed = {path for part in kernel_cache._WITH_KERNELS for path in package.glob(part)}
+    defining = {path for path in package.rglob("*.py") if "\n@kernel" in path.read_text(encoding="utf-8")}
+    assert defining and not defining - hashed
     calling = re.compile(r"^from mpimbs\.(\w+)", re.MULTILINE)
-    parts = {name for path in holding if path.parent.name != "study" for name in calling.findall(path.read_text())}
-    assert parts <= {"spatial", "sweep", "parallel", "coupling"}, f"kernels import from {parts}"
+    within = [path.read_text(encoding="utf-8") for path in defining if path.parent.name != "study"]
+    assert {name for text in within for name in calling.findall(text)} <= {"spatial", "sweep", "parallel", "coupling"}
+
+
+@kernel
+def _twice(values):
+    for i in range(values.size):
+        values[i] = values[i] * 2.0
+
+
+@kernel
+def _four_times(values):
+    _twice(values)
+    _twice(values)
+
+
+@kernel
+def _itself(values):
+    return values
+
+
+def test_only_what_python_calls_is_compiled() -> None:
+    """A kernel within another is a part of it; called from Python, it is compiled too, with the same result."""
+    within, alone = np.arange(3.0), np.arange(3.0)
+    _four_times(within)
+    assert not _twice.overloads
+    for _ in range(2):
+        _twice(alone)
+    np.testing.assert_array_equal(within, [0.0, 4.0, 8.0])
+    np.testing.assert_array_equal(alone, within)
+
+
+def test_arrays_are_not_returned() -> None:
+    """Nobody counts who uses an array: a kernel that Python calls can't return one."""
+    with pytest.raises(errors.TypingError, match="returns no array"):
+        _itself(np.zeros(1))
+
+
+def test_text_is_no_code() -> None:
+    """Comments, docstrings and layout leave the compiled code valid; constants, defaults and decorators don't."""
+    source = b'"""One."""\n@kernel(inline=True)\ndef f(x, y=1):\n    """Two."""\n    return x + y * 2.0\n'
+    same = (
+        b'"""Three."""\n\n# four\n@kernel(inline=True)\ndef f(x, y=1):\n    # five\n    return (x\n        + y * 2.0)\n'
+    )
+    assert code_of(source) == code_of(same.replace(b"    # five", b'    """Six."""'))
+    for old, new in ((b"2.0", b"3.0"), (b"y=1", b"y=2"), (b"inline=True", b""), (b"x +", b"x -")):
+        assert code_of(source) != code_of(source.replace(old, new))
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The temporary folder's part, where no home can be written."""
+    monkeypatch.delenv("MPIMBS_CACHE_DIR", raising=False)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # no folder
+    monkeypatch.setattr(kernel_cache.tempfile, "tempdir", str(tmp_path))
+    cache_folder.cache_clear()
+    yield tmp_path / f"mpimbs-{os.getuid()}"
+    cache_folder.cache_clear()
+
+
+def test_temporary_folder_is_private(base: Path) -> None:
+    """Compiled code is loaded from a folder under the temporary one only if nobody else can write there."""
+    assert cache_folder().parent == base and base.stat().st_mode & 0o077 == 0
+    base.chmod(0o777)
+    cache_folder.cache_clear()
+    assert cache_folder().parent == base.parent
+
+
+def test_old_folders_are_removed(tmp_path: Path) -> None:
+    """Folders of earlier states go after 30 days without use; what is not ours stays."""
+    old = time.time() - 86400 * (kernel_cache.UNUSED_DAYS + 1)
+    names = ("0123456789abcdef", "fedcba9876543210", "something else")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f.nbi").touch()
+        if name != names[1]:
+            os.utime(tmp_path / name, (old, old))
+    remove_unused(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [names[1], names[2]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from mpimbs.cli_options import coupling_options, forces_option, on_first_ranks, 
 from mpimbs.cli_study import bench, predict, study
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.model import GENERATORS, system_from_text
+from mpimbs.model import GENERATORS, System, system_from_text
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
 
@@ -175,23 +175,42 @@ def acceleration(
 @click.pass_obj
 def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
-    from mpimbs.study.accuracy import fitness, notes
+    from mpimbs.study.accuracy import fitness
 
     system = read(comm, model)
     together(comm, system.validate)
     measured = on_root(comm, lambda: fitness(system)) if accuracy else None
     if comm.rank == 0:
-        found = system.summary()
-        kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
-        click.echo(
-            f"{found.name}: {found.topology} of {found.bodies} bodies, {found.degrees_of_freedom} degrees of freedom"
-        )
-        click.echo(f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg")
-        for warning in (*found.warnings, *notes(system)):
-            click.echo(f"note: {warning}")
+        for line in _description(system):
+            click.echo(line)
         for row in measured or ():
             verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"
             click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
+
+
+def _description(system: System) -> Iterator[str]:
+    """What a model is, what it leaves to defaults, and what is rarely meant."""
+    from mpimbs.model.summary import listed, nothing_acts
+    from mpimbs.study.accuracy import notes
+    from mpimbs.study.motionless import motionless
+
+    found = system.summary()
+    kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
+    opened = " with its loops opened; how many the loops leave is not determined" if found.loops else ""
+    freedoms = f"{found.degrees_of_freedom} degrees of freedom{opened}"
+    yield f"{found.name}: {found.topology} of {found.bodies} bodies, {freedoms}"
+    yield f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg"
+    yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
+    if found.default_axes:
+        yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
+    never = [] if nothing_acts(system) else motionless(system)
+    if never:
+        yield (
+            f"note: these joints never move, whatever the others do: {listed(never)}; if that isn't meant, look at "
+            "gravity, axis, q and u"
+        )
+    for warning in (*found.warnings, *notes(system)):
+        yield f"note: {warning}"
 
 
 def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> None:

@@ -77,6 +77,16 @@ type = "spherical"
 bodies = ["world", "four"]
 positions = [[0, 0, 0], [0, 1, 0]]
 """
+STANDING = """
+gravity = [0, 0, -9.81]
+body = [{ name = "arm", mass = 1, inertia = [1, 1, 1, 0, 0, 0], joint = { type = "revolute" } }]
+[[repeat]]
+count = 7
+name = "link"
+mass = 1
+inertia = [1, 1, 1, 0, 0, 0]
+joint = { type = "revolute", position = [1, 0, 0] }
+"""
 TREE = MODEL.replace('parent = "three"', 'parent = "two"')
 NU, NQ = 12, 14
 
@@ -363,7 +373,12 @@ def test_a_loop_is_a_valid_model_that_no_coupling_solves(
     put(comm, folder / "model.toml", MODEL + LOOP)
     found = call("check @/model.toml")
     assert found.code == 0 and found.err == ""
-    assert comm.rank > 0 or "chain with loops of 4 bodies" in found.out
+    assert comm.rank > 0 or (
+        "chain with loops of 4 bodies, 12 degrees of freedom with its loops opened; how many the loops leave is not "
+        "determined\n"
+        in found.out
+        and "note: a closed loop: no coupling of this version solves it\n" in found.out
+    )
     for command in (RUN, "bench @/model.toml", "acceleration @/model.toml -o @/out.npz"):
         refuses(comm, call, folder, command, "system 'four' closes a loop ('closure')", "remove the [[loop]] tables")
 
@@ -418,9 +433,25 @@ def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     assert lines == ([] if comm.rank else [
         "four: chain of 4 bodies, 12 degrees of freedom",
         "joints: 1 revolute, 1 universal, 1 spherical, 1 free; longest branch: 4 bodies; mass: 4.75 kg",
+        "gravity: 0.5 -9.81 0 m/s^2",
     ])  # fmt: skip
     put(comm, folder / "model.toml", MODEL.replace("mass = 0.25", "mass = 2.5e-10"))
     assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
+
+
+def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    put(comm, folder / "model.toml", MODEL.replace("gravity = [0.5, -9.81, 0.0]", "").replace("axis = [0, 1, 1]", ""))
+    lines = call("check @/model.toml").out.splitlines()
+    assert comm.rank or lines[2:4] == [
+        "gravity: 0 -9.81 0 m/s^2", "axis left out, so z of the joint frame: 'two'",
+    ]  # fmt: skip
+    put(comm, folder / "model.toml", STANDING)
+    lines = call("check @/model.toml").out.splitlines()
+    never = "these joints never move, whatever the others do: 'arm', 'link1' to 'link7'; if that isn't meant, look at "
+    assert comm.rank or lines[2:] == [
+        "gravity: 0 0 -9.81 m/s^2", "axis left out, so z of the joint frame: 'arm', 'link1' to 'link7'",
+        f"note: {never}gravity, axis, q and u",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("options", ["", "--tip-ratio 1", "--coupling dcae"])

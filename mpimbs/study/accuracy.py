@@ -132,8 +132,10 @@ def _alone(system: System, state: State, coupling: str) -> Floats:
 def notes(system: System) -> list[str]:
     """Say for which couplings a system is unfit, by what is known of it without an evaluation."""
     found = []
-    if not system.is_chain:
-        found.append("a tree: --coupling dcae on 1 rank solves it; the others and more ranks solve chains")
+    if system.loops:
+        found.append("a closed loop: no coupling of this version solves it")
+    elif not system.is_chain:
+        found.append("a tree: --coupling dcae and pcg solve it on 1 rank; the others and more ranks solve chains")
     elif system.n_bodies > LONG:
         found.append(
             f"{system.n_bodies} bodies: --coupling dca, and dca-terminal on several ranks, lose digits in chains of "

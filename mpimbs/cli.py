@@ -21,6 +21,7 @@ from mpimbs.cli_options import coupling_options, forces_option, on_first_ranks, 
 from mpimbs.cli_study import bench, predict, study
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.memory import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
 from mpimbs.model import GENERATORS, System, system_from_text
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.run import Result
 
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
+TELLING = 1e8  # bytes, beyond which `check` speaks of memory
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
@@ -177,19 +179,20 @@ def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
     from mpimbs.study.accuracy import fitness
 
-    system = read(comm, model)
+    system = read(comm, model, need=None)
     together(comm, system.validate)
+    here = ranks_on_node(comm)
     measured = on_root(comm, lambda: fitness(system)) if accuracy else None
     if comm.rank == 0:
-        for line in _description(system):
+        for line in _description(system, comm.size, here):
             click.echo(line)
         for row in measured or ():
             verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"
             click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
 
 
-def _description(system: System) -> Iterator[str]:
-    """What a model is, what it leaves to defaults, and what is rarely meant."""
+def _description(system: System, ranks: int, here: int) -> Iterator[str]:
+    """What a model is, what it leaves to defaults, what it takes of memory, and what is rarely meant."""
     from mpimbs.model.summary import listed, nothing_acts
     from mpimbs.study.accuracy import notes
     from mpimbs.study.motionless import motionless
@@ -203,6 +206,15 @@ def _description(system: System) -> Iterator[str]:
     yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
     if found.default_axes:
         yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
+    evaluation, simulation, left = EVALUATION.of(system, ranks), SIMULATION.of(system, ranks), free_memory()
+    if simulation * here > min(left, TELLING):
+        each = f"on each of {ranks} ranks" if ranks > 1 else "on 1 rank"
+        yield (
+            f"memory: about {gigabytes(evaluation)} for an evaluation, {gigabytes(simulation)} to simulate, {each}; "
+            f"this machine has {gigabytes(left)} left"
+        )
+        if simulation * here > left:
+            yield f"note: too large to {'evaluate' if evaluation * here > left else 'simulate'} here on {ranks} rank(s)"
     never = [] if nothing_acts(system) else motionless(system)
     if never:
         yield (

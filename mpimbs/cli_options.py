@@ -12,6 +12,7 @@ from mpi4py import MPI
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.errors import InputError
+from mpimbs.memory import EVALUATION, Need, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import together
@@ -103,9 +104,17 @@ _COUPLING_OPTIONS = (
 )
 
 
-def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = ()) -> System:
-    """Read a model on all ranks, and have modules of the user's add their forces."""
-    return together(comm, lambda: with_forces(system_from(model), forces))
+def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: Need | None = EVALUATION) -> System:
+    """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices."""
+    here = ranks_on_node(comm)
+
+    def action() -> System:
+        system = with_forces(system_from(model), forces)
+        if need is not None:
+            check_memory(system, need, comm.size, here)
+        return system
+
+    return together(comm, action)
 
 
 def with_forces(system: System, forces: tuple[str, ...]) -> System:

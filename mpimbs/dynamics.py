@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver, Strategy, coupling_named
 from mpimbs.errors import SimulationError
+from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.gather import Gather
@@ -93,8 +94,11 @@ class Dynamics:
     ) -> None:
         given = MPI.COMM_SELF if comm is None else comm
 
+        here = ranks_on_node(given)
+
         def prepare() -> tuple[Strategy, Division, Any]:
             strategy = coupling_named(coupling, solver)
+            check_memory(system, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self._part(strategy, system, given, cuts, tip_ratio, lanes)
             return strategy, division, strategy.own(system, division, number)
 

@@ -270,6 +270,13 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "bench chain:4 --batch -2": ("a batch of -2 copies", "every rank needs one at least"),
     "bench chain:4 --batch 4 --lanes 3": ("3 lanes: give one of 1, 2, 4, 8",),
     "bench chain:4 --batch few": ("'--batch'", "'few'"),
+    "run chain:1000000000000 --t-end 1 -o @/out.h5": ("its 1000000000000 bodies take about ", "left"),
+    "acceleration rope:1000000000000 -o @/out.npz": ("its 1000000000000 bodies take about ",),
+    "bench chain:1000000000000 --batch 4": ("its 1000000000000 bodies take about ",),
+    "bench chain:1000000000000 --coupling dca": ("its 1000000000000 bodies take about ",),
+    "check chain:1000000000000 --accuracy": ("its 1000000000000 bodies take about ",),
+    "predict chain:1000000000000": ("its 1000000000000 bodies take about ",),
+    "study chain:1000000000000 -o @/study": ("its 1000000000000 bodies take about ",),
     "bench @/model.toml --batch 4": ("has wrenches or functions of time",),
 }  # fmt: skip
 
@@ -437,6 +444,29 @@ def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     ])  # fmt: skip
     put(comm, folder / "model.toml", MODEL.replace("mass = 0.25", "mass = 2.5e-10"))
     assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
+
+
+def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """There is nothing to simulate; all else works."""
+    put(comm, folder / "model.toml", STANDING.replace("revolute", "fixed"))
+    words = "no joint can move, so there is nothing to simulate", "mpimbs acceleration --loads"
+    for options in ("", "--coupling pcg", "--dt 0.1"):
+        refuses(comm, call, folder, f"{RUN} {options}", *words)
+    for coupling in ("dcae", "pcg", "dca", "auto"):
+        found = call(f"acceleration @/model.toml -o @/{coupling}.npz --coupling {coupling} --loads")
+        parallel_assert(found.code == 0, found.err, comm)
+        with np.load(folder / f"{coupling}.npz") as file:
+            assert file["udot"].shape == (0,)
+            assert_close("weights", file["loads"][:, 5], 9.81 * np.arange(8, 0, -1), "dense")
+    put(comm, folder / "many.toml", STANDING.replace("revolute", "fixed").replace("count = 7", "count = 199"))
+    for command in ("check @/model.toml", "check @/model.toml --accuracy", "bench @/many.toml --seconds 0.01 --lanes 2",
+                    "bench @/many.toml --seconds 0.01 --batch 8", "predict @/model.toml --ranks 1,2 --seconds 0.01",
+                    "study @/model.toml --studies strong --couplings dcae --seconds 0.01 -o @/study"):  # fmt: skip
+        found = call(command)
+        parallel_assert(found.code == 0, f"{command}: {found.err}", comm)
+    found = call("check chain:1000000000000")
+    assert found.code == 0
+    assert comm.rank or ("memory: about " in found.out and "note: too large to evaluate here" in found.out)
 
 
 def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:

@@ -16,6 +16,7 @@ from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.memory import ranks_on_node
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
@@ -31,6 +32,7 @@ from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
+from mpimbs.simulation.state import check_system
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,9 +74,13 @@ class Run:
         self._comm, self._system, self._path, self._kept = comm, system, path, kept
         self._checkpoints = checkpoints or Checkpoints()
         self._accuracy = accuracy = Accuracy(settings.rtol, settings.atol, settings.dt)
-        self._times = together(
-            comm, lambda: sample_times(settings.t_end, settings.every, accuracy, settings.integrator)
-        )
+        here = ranks_on_node(comm)
+
+        def check() -> Floats:
+            check_system(system, comm.size, here)
+            return sample_times(settings.t_end, settings.every, accuracy, settings.integrator)
+
+        self._times = together(comm, check)
         solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
         self._dynamics = dynamics = Dynamics(
             system, comm, settings.coupling, settings.tip_ratio, settings.lanes, settings.cuts, solver, settings.overlap

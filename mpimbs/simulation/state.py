@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.memory import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES, System
 
 Floats = npt.NDArray[np.float64]
@@ -23,6 +24,22 @@ class State(NamedTuple):
     q: Floats  # [nq]
     u: Floats  # [nu]
     tau: Floats  # [nu]
+
+
+def check_system(system: System, ranks: int = 1, here: int = 1) -> None:
+    """Refuse a system that can't be simulated: none of its joints can move, or it takes too much memory.
+
+    Parameters
+    ----------
+    system, ranks, here
+        As for `check_memory`.
+    """
+    if system.n_bodies and not system.nu:
+        raise InputError(
+            f"system '{system.name}': no joint can move, so there is nothing to simulate; what its joints carry is "
+            "given by: mpimbs acceleration --loads"
+        )
+    check_memory(system, SIMULATION, ranks, here)
 
 
 def initial_state(system: System) -> State:

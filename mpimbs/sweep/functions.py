@@ -45,7 +45,10 @@ def shaped(what: Callable[[], str], t: float, given: Any, shape: tuple[int, ...]
         It is of another shape, or no numbers.
     """
     try:
-        value = np.asarray(given, dtype=np.float64)
+        value = np.asarray(given)
+        if value.dtype.kind not in "biuf":  # None would become NaN
+            raise TypeError
+        value = value.astype(np.float64, copy=False)
     except (TypeError, ValueError):
         raise SimulationError(
             f"{what()} gave {_short(given)}{quantity} at t = {t:g} s, needs {_needed(shape)}"

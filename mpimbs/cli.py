@@ -257,7 +257,9 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     except click.exceptions.NoArgsIsHelpError as error:
         return 0, error.format_message()
     except click.ClickException as error:
-        return 2, f"mpimbs: {error.format_message().rstrip('.')}; see mpimbs --help"
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "mpimbs"
+        return 2, f"mpimbs: {error.format_message().rstrip('.')}; see {command} --help"
     except InterruptionError as error:
         return TO_BE_CONTINUED, f"mpimbs: {error}"
     except SimulationError as error:

@@ -19,6 +19,9 @@ from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
 
 
+CHOICES = (*COUPLINGS, "auto")
+
+
 def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of `Dynamics`; what they leave without a subchain of its own waits meanwhile."""
 
@@ -37,6 +40,8 @@ def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
         count = comm.size if cuts is None else cuts + 1
 
         def work(part: MPI.Comm) -> None:
+            if settings["coupling"] not in CHOICES:
+                raise InputError(f"unknown coupling '{settings['coupling']}'; choose one of: {', '.join(CHOICES)}")
             if settings["coupling"] == "auto":
                 settings["coupling"] = _chosen(part, cuts, solver, **settings)
             command(part, cuts=cuts, solver=solver, **settings)
@@ -100,7 +105,7 @@ _COUPLING_OPTIONS = (
     click.option(
         "--lanes", type=int, help="Pieces of a subchain swept side by side: 1, 2, 4 or 8.  [default: the faster]"
     ),
-    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(COUPLINGS)}, auto."),
+    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(CHOICES)}."),
 )
 
 

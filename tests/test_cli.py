@@ -166,7 +166,7 @@ BAD_MODELS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # text, what takes 
     "top key": ("gravity", "gravty", ("@/model.toml: ", "unknown key 'gravty'; did you mean 'gravity'?")),
     "negative damping": ("damping = 0.125", "damping = -1", (AT_TWO, "damping must not be negative", "give 0")),
     "parent": ('parent = "one"', 'parent = "oone"', (AT_TWO, "parent 'oone' is neither", "did you mean 'one'?")),
-    "late parent": ('parent = "one"', 'parent = "three"', (AT_TWO, "comes below; move [[body]] 3 up")),
+    "circle": ('parent = "one"', 'parent = "three"', (AT_TWO, "lies on itself, by way of 'three'; put one")),
     "name": ('name = "three"\nparent = "two"', 'name = "two"\nparent = "one"',
              ("@/model.toml: [[body]] 3 'two': the name is taken by a body above", "give each body its own")),
     "twice": ('name = "three"\nparent = "two"', 'name = "two"\nparent = "world"',
@@ -217,12 +217,12 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "check chain:0": ("'chain:0'", "write chain:N",),
     "check tree:9:9:9": ("write tree:DEPTH:BRANCHING",),
     "walk chain:4": ("No such command 'walk'", "see mpimbs --help"),
-    "check": ("Missing argument 'MODEL'",),
-    "check chain:4 --colour": ("No such option", "--colour"),
+    "check": ("Missing argument 'MODEL'; see mpimbs check --help",),
+    "check chain:4 --colour": ("No such option", "--colour", "see mpimbs check --help"),
     "run chain:4 -o @/out.h5": ("Missing option '--t-end'",),
     "run chain:4 --t-end 1": ("Missing option '-o'",),
     "run chain:4 -o @/out.h5 --t-end soon": ("'--t-end': 'soon' is not a valid float",),
-    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae",),
+    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae, pcg, dca, dca-terminal, auto",),
     f"{RUN} --integrator rk45": ("unknown integrator 'rk45'; choose one of: 1fe",),
     f"{RUN} --integrator euler": ("'euler' has no error estimate: give a fixed step with --dt, or choose one of 2a",),
     f"{RUN} --integrator glee-35": ("no error estimate",),
@@ -346,10 +346,12 @@ def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], fol
         savez(folder / "whole.npz", **state_of())
         (folder / "half.npz").write_bytes((folder / "whole.npz").read_bytes()[:300])
         (folder / "empty.npz").write_bytes(b"")
+        (folder / "text.npz").write_text("q = 1")
     comm.Barrier()
     unreadable = "is not a readable .npz file"
-    reasons = {"single.npy": "holds a single array", "objects.npz": unreadable, "half.npz": unreadable}
-    for name, reason in (reasons | {"empty.npz": unreadable}).items():
+    other, damaged = f"{unreadable} (it holds other things than arrays", f"{unreadable} (it is damaged or incomplete)"
+    reasons = {"single.npy": "holds a single array", "objects.npz": other, "half.npz": damaged, "empty.npz": damaged}
+    for name, reason in (reasons | {"text.npz": other}).items():
         command = f"acceleration @/model.toml --state @/{name} -o @/out.npz"
         refuses(comm, call, folder, command, f"mpimbs: @/{name}: {reason}")
 

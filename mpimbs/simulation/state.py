@@ -64,7 +64,7 @@ def read_state(path: str | Path, system: System) -> State:
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; give an .npz file with q and u") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: is not a readable .npz file ({error}); write it with numpy.savez") from None
+        raise InputError(f"{path}: is not a readable .npz file ({_reason(error)}); write it with numpy.savez") from None
     if single:
         raise InputError(f"{path}: holds a single array; give an .npz file with q, u and optionally tau")
     sizes = {"q": system.nq, "u": system.nu, "tau": system.nu}
@@ -73,6 +73,15 @@ def read_state(path: str | Path, system: System) -> State:
         raise InputError(f"{path}: unknown array '{unknown[0]}'; a state holds q, u and optionally tau")
     arrays.setdefault("tau", np.zeros(system.nu))
     return State(**{name: _checked(path, system, name, arrays.get(name), size) for name, size in sizes.items()})
+
+
+def _reason(error: Exception) -> str:
+    """Why a file can't be read, without numpy's advice to run what stands in it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if "pickle" in str(error):
+        return "it holds other things than arrays of numbers, or is no such file at all"
+    return "it is damaged or incomplete"
 
 
 def _checked(path: str | Path, system: System, name: str, value: Any, size: int) -> Floats:

@@ -1,4 +1,6 @@
-"""The command line: `mpimbs run | restart | acceleration | bench | check | predict`, alone or under mpiexec.
+"""The command line: `mpimbs run | restart | acceleration | inverse | bench | check | study | predict`.
+
+Alone or under mpiexec.
 
 Exit codes: 0 done; 2 bad input, one message and no traceback; 75 a signal has ended a run that can go on from its
 checkpoint; 1 anything else.
@@ -17,7 +19,19 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli_options import coupling_options, forces_option, on_first_ranks, read, with_forces
+from mpimbs.cli_inverse import inverse
+from mpimbs.cli_options import (
+    ARRAYS,
+    SAMPLES,
+    coupling_options,
+    forces_option,
+    note_lanes,
+    on_first_ranks,
+    output_option,
+    read,
+    time_option,
+    with_forces,
+)
 from mpimbs.cli_study import bench, predict, study
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
@@ -43,14 +57,15 @@ def cli() -> None:
     """Dynamics of articulated rigid-body systems on distributed memory."""
 
 
-for _command in (bench, study, predict):
+for _command in (bench, inverse, study, predict):
     cli.add_command(_command)
 
 
 @cli.command()
 @click.argument("model")
 @click.option("--t-end", type=float, required=True, help="Simulated time, s.")
-@click.option("-o", "--output", type=Path, required=True, help="HDF5 file to write.")
+@output_option(SAMPLES, "HDF5 file to write.")
+@click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
 @click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
 @click.option("--rtol", type=float, default=1e-8, help="Relative tolerance of the adaptive step.")
 @click.option("--atol", type=float, default=1e-8, help="Absolute tolerance of the adaptive step.")
@@ -71,6 +86,7 @@ def run(
     comm: MPI.Comm,
     model: str,
     t_end: float,
+    state: Path | None,
     output: Path,
     pictures: bool,
     poses: bool,
@@ -86,10 +102,13 @@ def run(
     """
     from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.run import simulate
+    from mpimbs.simulation.state import MOVING, read_state
 
     system = read(comm, model, settings.pop("forces"))
+    note_lanes(comm, system, settings)
+    begin = together(comm, lambda: read_state(state, system, MOVING) if state else None)
     checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
-    settings |= {"output": output, "poses": poses or pictures, "checkpoints": checkpoints}
+    settings |= {"state": begin, "output": output, "poses": poses or pictures, "checkpoints": checkpoints}
     result = simulate(system, t_end, comm, progress=True, signals=True, **settings)
     _tell(comm, result, output, pictures)
 
@@ -134,26 +153,30 @@ def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool) -> None:
 @click.option(
     "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
 )
-@click.option("-o", "--output", type=Path, required=True, help=".npz file to write: udot, in the model's joint order.")
+@output_option(ARRAYS, ".npz file to write: udot, in the model's joint order.")
+@time_option
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @forces_option
 @click.pass_obj
 @coupling_options
 def acceleration(
-    comm: MPI.Comm, model: str, state: Path | None, output: Path, loads: bool, force: bool, **settings: Any
+    comm: MPI.Comm, model: str, state: Path | None, output: Path, time: float, loads: bool, force: bool, **settings: Any
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
     from mpimbs.simulation.output import check_output, part_of
-    from mpimbs.simulation.state import initial_state, read_state
+    from mpimbs.simulation.state import read_state
 
     system = read(comm, model, settings.pop("forces"))
-    whole = together(comm, lambda: read_state(state, system) if state else initial_state(system))
+    note_lanes(comm, system, settings)
+    whole = together(comm, lambda: read_state(state, system) if state else None)
     dynamics = Dynamics(system, comm, **settings)
     on_root(comm, lambda: check_output(output, force))
     dynamics.compile()
-    mine_u = dynamics.gather_u.part
-    mine = whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u]
+    mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
+    if whole is not None:
+        ours = dynamics.gather_u.part
+        mine = whole.q[dynamics.gather_q.part], whole.u[ours], None if whole.tau is None else whole.tau[ours], time
     parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
     if loads:
         parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli_options import coupling_options, forces_option, numbers, read
+from mpimbs.cli_options import coupling_options, forces_option, note_lanes, numbers, read
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.memory import DIVISION
@@ -37,6 +37,7 @@ def bench(
     from mpimbs.study.peers import compare, sentences
 
     system = read(comm, model, settings.pop("forces"))
+    note_lanes(comm, system, settings, batch)
     compared = compare(system, seconds, comm=comm) if peers else {}
     if batch is None:
         figures = measure(system, comm, seconds=seconds, **settings)

@@ -6,12 +6,16 @@ load inward by f1 = X^T f2 + f: every rank gets X, c and f of all, and goes thro
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.model import system_from
+from mpimbs.parallel.turn_scan import MotionScan
 from mpimbs.sweep.structure import PLACE, TURNING
-from mpimbs.sweep.subchain import Subchain, frame_change
+from mpimbs.sweep.subchain import AT_REST, Subchain, frame_change
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,7 +47,7 @@ def required_forces(
     turn = np.concatenate((boundary[:9], boundary[PLACE : PLACE + TURNING - 9]))
     acceleration, load2 = root, np.zeros(6)
     if comm.size > 1:
-        held, far = subchain.prescribe(q, u, udot, turn, np.zeros(6))
+        _held, far = subchain.prescribe(q, u, udot, turn, np.zeros(6))
         change = frame_change(subchain.boundary_motion(q, u)[:PLACE])
         changes, fars = _of_all(comm, change), _of_all(comm, far)
         for rank in range(comm.rank):
@@ -56,6 +60,18 @@ def required_forces(
             load2 = changes[rank].T @ load2 + received[rank]
         load2 = -load2  # what the next rank receives, this one gives
     return subchain.required_forces(q, u, forces, accelerations, load2)[0]
+
+
+@functools.cache
+def compile_inverse() -> None:
+    """Compile, or load from the cache, what `Dynamics.inverse_dynamics` calls; no communication."""
+    system = system_from("chain:1")
+    alone = Subchain(system)
+    q, u = alone.q, alone.u
+    boundary = MotionScan(MPI.COMM_SELF)
+    boundary(alone.boundary_motion(q, u))
+    boundary.close()
+    required_forces(MPI.COMM_SELF, alone, q, u, np.zeros(1), np.zeros(1), AT_REST, np.zeros(6))
 
 
 def _of_all(comm: MPI.Comm, mine: Floats) -> Floats:

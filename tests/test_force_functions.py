@@ -245,6 +245,7 @@ BROKEN: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "is nan, vectorized": (some_nan, {"vectorized": True}, (ON_6, "is not finite", "moment [0. 0. 0.]")),
     "has no moment": (only_on(5, 1.0), {}, (ON_6, "gave a float", "needs a moment and a force")),
     "has a wrong shape": (only_on(5, ((1.0, 2.0), 0.0)), {}, (ON_6, "gave 2 numbers as moment", "needs 3")),
+    "returns nothing": (only_on(5, None), {}, (ON_6, "gave nothing", "needs a moment and a force")),
     "forgets to return": (only_on(5, (0.0, None)), {}, (ON_6, "gave None as force", "needs 3")),
     "is text": (only_on(5, (0.0, "much")), {}, (ON_6, "gave 'much' as force", "needs 3")),
     "has a wrong shape, vectorized": (

@@ -84,7 +84,7 @@ def test_a_function_that_fails(comm: MPI.Comm) -> None:
     system.set_torque("link8", breaks)
     with closing(Dynamics(system, comm)) as dynamics:
         u = dynamics.subchain.u
-        with pytest.raises(SimulationError, match="body 'link8' failed .*no such row"):
+        with pytest.raises(SimulationError, match=r"body 'link8' failed .*no such row"):
             dynamics.inverse_dynamics(dynamics.subchain.q, u, u)
         system.torque_functions.clear()
     parallel_assert(True, "", comm)

@@ -65,6 +65,8 @@ def _needed(shape: tuple[int, ...]) -> str:
 
 def _short(value: Any) -> str:
     """A value or an exception in one line."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     text = " ".join(repr(value).replace("\\n", " ").split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 

@@ -15,7 +15,7 @@ from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import joint_loads, move, places, prescribe, required_forces
 from mpimbs.sweep.forces import spring_energy
 from mpimbs.sweep.motion import poses, relative_motion
-from mpimbs.sweep.structure import BOUNDARY, PLACE, TURNING, Springs, Structure, Workspace, workspace
+from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles
 from mpimbs.sweep.totals import totals
 
@@ -251,6 +251,7 @@ def frame_change(place: Floats) -> Floats:
     """The matrix [6, 6] that takes accelerations to another frame, and, transposed, loads back: of a rotation from the
     one to the other and the position (m) of the other in the one [12]."""
     rotation, (x, y, z) = place[:9].reshape(3, 3), place[9:12]
-    change = np.kron(np.eye(2), rotation)
+    change = np.zeros((6, 6))
+    change[:3, :3] = change[3:, 3:] = rotation
     change[3:, :3] = rotation @ [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
     return change

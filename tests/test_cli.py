@@ -21,10 +21,11 @@ import mpimbs.simulation.state
 from cases import moving_state
 from mpi_helpers import parallel_assert
 from mpimbs.errors import InputError
-from mpimbs.model import read_system, system_from
+from mpimbs.model import System, read_system, system_from, write_system
 from mpimbs.simulation.state import read_state
 from mpimbs.spatial.lanes import native_width
 from oracles.dense import dense_accelerations, joint_wrenches, kinematics
+from oracles.dense import inverse_dynamics as dense_inverse
 from tolerances import assert_close
 
 # Four bodies, so that there is one for each of four ranks; every value that a case replaces stands here once.
@@ -164,6 +165,7 @@ BAD_MODELS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # text, what takes 
     "infinity": ("[0, -2, 0]\nrotation", "[0, -inf, 0]\nrotation", (AT_TWO, "position must be a finite", "got -inf")),
     "key": ("damping", "dampnig", (AT_TWO, "unknown key 'dampnig'; did you mean 'damping'?")),
     "top key": ("gravity", "gravty", ("@/model.toml: ", "unknown key 'gravty'; did you mean 'gravity'?")),
+    "angle": ("damping = 0.125", "q = 1e300", (AT_TWO, "joint: q must be at most 1e+09 rad, got 1e+300")),
     "negative damping": ("damping = 0.125", "damping = -1", (AT_TWO, "damping must not be negative", "give 0")),
     "parent": ('parent = "one"', 'parent = "oone"', (AT_TWO, "parent 'oone' is neither", "did you mean 'one'?")),
     "circle": ('parent = "one"', 'parent = "three"', (AT_TWO, "lies on itself, by way of 'three'; put one")),
@@ -252,6 +254,11 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "run @/model.toml --t-end 1 -o @": ("@: is a folder; give the name of a file with -o",),
     "run @/model.toml --t-end 1 -o .": (".: is a folder; give the name of a file with -o",),
     f"run @/model.toml --t-end 1 -o @/{'x' * 300}.h5": ("cannot be written", "name too long", "another place with -o"),
+    "run @/model.toml --t-end 1 -o @/x.png": ("-o @/x.png: what is written is no .png file", "ends with .h5"),
+    "run @/model.toml --t-end 1 -o @/x.npz": ("no .npz file",),
+    "acceleration @/model.toml -o @/x.h5": ("-o @/x.h5: what is written is no .h5 file", "ends with .npz"),
+    "inverse @/model.toml -o @/x.CSV --state @/model.toml": ("no .CSV file",),
+    "inverse @/model.toml -o @/x": ("Missing option '--state'; see mpimbs inverse --help",),
     "run @/model.toml --t-end 1 -o @/model.toml": ("@/model.toml: exists; move it", "replace it with --force"),
     "acceleration @/model.toml -o @/none/out.npz": ("there is no folder @/none; make it first",),
     "acceleration @/model.toml -o @/model.toml": ("@/model.toml: exists", "--force"),
@@ -321,7 +328,9 @@ BAD_STATES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "type": (state_of(u=np.array(["a"] * NU)), ("'u' has shape (12,) and type <U1",)),
     "complex": (state_of(u=np.zeros(NU, complex)), ("type complex128",)),
     "no u": (state_of(u=None), ("array 'u' is missing",)),
-    "unknown": (state_of(udot=np.zeros(NU)), ("unknown array 'udot'; a state holds q, u and optionally tau",)),
+    "unknown": (state_of(udot=np.zeros(NU)), ("unknown array 'udot'; a state here holds q, u and optionally tau",)),
+    "angle": (with_entry(7, -1e300), ("'q' is -1e+300 at index 7; give at most 1e+09 rad",)),
+    "place": (with_entry(5, 1e300), ("'q' is 1e+300 at index 5; give at most 1e+100 m",)),
     "nan": (with_entry(3, np.nan, "u"), ("'u' is not finite at index 3",)),
     "infinity": (with_entry(2, -np.inf, "tau"), ("'tau' is not finite at index 2",)),
     "quaternion": (with_entry(9, 0.3), ("the quaternion of body 'three' has length 1.00",)),
@@ -337,6 +346,97 @@ def test_a_bad_state(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, 
     comm.Barrier()
     command = "acceleration @/model.toml --state @/state.npz -o @/out.npz"
     refuses(comm, call, folder, command, "mpimbs: @/state.npz: ", *words)
+
+
+OTHER_STATES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a run is not driven": ("run", state_of(), "unknown array 'tau'; a state here holds q and u"),
+    "a run needs u": ("run", state_of(tau=None, u=None), "array 'u' is missing; a state here holds q and u"),
+    "inverse needs udot": ("inverse", state_of(tau=None), "array 'udot' is missing; a state here holds q, u and udot"),
+    "inverse finds tau": ("inverse", state_of(udot=np.zeros(NU)), "unknown array 'tau'; a state here holds q, u and"),
+    "inverse, shape": ("inverse", state_of(tau=None, udot=np.zeros(3)), "'udot' has shape (3,)"),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_STATES)
+def test_a_state_for_another_command(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+    command, arrays, words = OTHER_STATES[case]
+    if comm.rank == 0:
+        savez(folder / "state.npz", **arrays)
+    comm.Barrier()
+    options = "--t-end 1 -o @/out.h5" if command == "run" else "-o @/out.npz"
+    refuses(comm, call, folder, f"{command} @/model.toml --state @/state.npz {options}", "@/state.npz: ", words)
+
+
+def test_a_run_begins_with_a_state(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """As if it were the model's; a restart goes on from there."""
+    if comm.rank == 0:
+        state = state_of(tau=None)
+        savez(folder / "state.npz", **state)
+        system = read_system(folder / "model.toml")
+        other, (q_at, u_at) = System(system.name, system.gravity), system.offsets()
+        for k, body in enumerate(system.bodies()):
+            q, u = state["q"][q_at[k] : q_at[k + 1]].tolist(), state["u"][u_at[k] : u_at[k + 1]].tolist()
+            other.add(body.model_copy(update={"joint": body.joint.model_copy(update={"q": tuple(q), "u": tuple(u)})}))
+        write_system(other, folder / "other.toml")
+    comm.Barrier()
+    options = "--t-end 0.1 --every 0.02 --dt 0.01 --integrator 4"
+    found = call(f"run @/model.toml --state @/state.npz {options} -o @/one.h5")
+    assert (found.code, found.err) == (0, "")
+    assert call(f"run @/other.toml {options} -o @/two.h5").code == 0
+    with h5py.File(folder / "one.h5") as one, h5py.File(folder / "two.h5") as two:
+        assert_close("begin", one["q"][0], state_of()["q"], "rounding")
+        for name in ("q", "u", "energy"):
+            assert_close(name, one[name][:], two[name][:], "rounding", scale=np.abs(two[name][:]).max())
+
+
+def test_the_time_of_an_evaluation(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None) -> None:
+    system = read_system(folder / "model.toml")
+    columns, tau = system.columns(), np.zeros(NU)
+    tau[6] = 0.75
+    for options, forward in (("--time 0.25 --loads", tau), ("--loads", 0 * tau)):
+        found = call(f"acceleration @/model.toml -o @/out.npz --force --forces forces:grows {options}")
+        assert (found.code, found.err) == (0, "")
+        with np.load(folder / "out.npz") as file:
+            assert_close("udot", file["udot"], dense_accelerations(system, columns.q, columns.u, forward), "dense")
+            reference = joint_wrenches(system, columns.q, columns.u, forward, frame="body")
+            assert_close("loads", file["loads"], reference, "dense")
+    refuses(comm, call, folder, "acceleration @/model.toml -o @/x.npz --time inf", "--time must be a finite number")
+
+
+@pytest.mark.parametrize("model", [MODEL, TREE], ids=["chain", "tree"])
+def test_inverse(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None, model: str) -> None:
+    """The forces that give accelerations: those that gave them, and those of the oracle."""
+    if model is TREE and comm.size > 1:
+        pytest.skip("a tree needs one rank")
+    put(comm, folder / "model.toml", model)
+    system, state = read_system(folder / "model.toml"), state_of()
+    wanted = np.cos(np.arange(NU))
+    if comm.rank == 0:
+        savez(folder / "state.npz", **state)
+        savez(folder / "wanted.npz", **(state_of(tau=None) | {"udot": wanted}))
+    comm.Barrier()
+    options = "--forces forces:grows --time 0.25"
+    assert call(f"acceleration @/model.toml --state @/state.npz -o @/udot.npz {options}").code == 0
+    if comm.rank == 0:
+        savez(folder / "there.npz", **(state_of(tau=None) | dict(np.load(folder / "udot.npz"))))
+    comm.Barrier()
+    found = call(f"inverse @/model.toml --state @/there.npz -o @/tau.npz {options}")
+    assert (found.code, found.err, found.out) == (0, "", "" if comm.rank else f"wrote {folder}/tau.npz\n")
+    with np.load(folder / "tau.npz") as file:
+        assert file.files == ["tau"]
+        assert_close("tau", file["tau"], state["tau"], "round trip", scale=100.0)
+    assert call("inverse @/model.toml --state @/wanted.npz -o @/tau.npz --force").code == 0
+    with np.load(folder / "tau.npz") as file:
+        reference = dense_inverse(system, state["q"], state["u"], wanted)
+        assert_close("tau", file["tau"], reference, "dense", scale=np.abs(reference).max())
+
+
+def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    for command in ("bench chain:4 --seconds 0", "bench chain:4 --batch 4 --seconds 0", "acceleration chain:4 -o @/x"):
+        found = call(f"{command} --lanes 8")
+        assert found.code == 0
+        assert ("note: --lanes 8 has no effect: a rank" in found.err) == (comm.rank == 0)
+    assert call("bench chain:200 --lanes 4 --seconds 0").err == ""
 
 
 def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
@@ -694,6 +794,12 @@ def add(system):
     system.add_body_force(None, drag, point="center_of_mass")
     system.add_joint_force("two", motor)
 
+def grows(system):
+    system.set_torque("two", lambda t: 3.0 * t)
+
+def nothing(system):
+    pass
+
 def constant(system):
     system.add_wrench("four", force=(1, 2, 3), frame="world")
 
@@ -713,6 +819,7 @@ BAD_FORCES: dict[str, tuple[str, ...]] = {
     "forces:depth": ("module 'forces' has no function 'depth'",),
     "forces:drag": ("failed: TypeError(", "it is called with the System"),
     "forces:gives": ("--forces forces:gives: returned <function drag", "takes the System"),
+    "forces:nothing": ("--forces forces:nothing: has added nothing to the System", "or leave it out"),
     "forces:misspells": ("--forces forces:misspells: unknown body 'too'; did you mean 'two'?",),
     "broken:add": ("the module can't be imported: ZeroDivisionError('division by zero') (@/broken.py, line 2)",),
     "needs:add": ("No module named 'nowhere_else' (@/needs.py, line 1); install what it imports",),

@@ -21,6 +21,7 @@ from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.division import divide
+from mpimbs.partition.lanes import width_of
 
 CHOICES = (*COUPLINGS, "auto")
 
@@ -158,6 +159,7 @@ def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: in
     if lanes in (None, 1) or comm.rank > 0:
         return
     with contextlib.suppress(InputError):  # which `Dynamics` raises on all ranks
+        width_of(lanes)
         if copies is None:
             width = divide(system, comm.size, cuts, given["tip_ratio"], lanes).width
             why = "a rank's share has too few bodies for that many pieces alike"

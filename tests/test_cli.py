@@ -521,7 +521,8 @@ def test_an_error_that_one_rank_alone_sees(
 
 
 @pytest.mark.parametrize(
-    "command", ["--help", "-h", "", "run --help", "acceleration -h", "bench --help", "check --help", "predict -h"]
+    "command",
+    ["--help", "-h", "", "run --help", "acceleration -h", "bench --help", "check --help", "predict -h", "inverse -h"],
 )
 def test_help(comm: MPI.Comm, call: Callable[[str], Call], command: str) -> None:
     found = call(command)

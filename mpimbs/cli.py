@@ -1,4 +1,6 @@
-"""The command line: `mpimbs run | restart | acceleration | bench | check | predict`, alone or under mpiexec.
+"""The command line: `mpimbs run | restart | acceleration | inverse | bench | check | study | predict`.
+
+Alone or under mpiexec.
 
 Exit codes: 0 done; 2 bad input, one message and no traceback; 75 a signal has ended a run that can go on from its
 checkpoint; 1 anything else.
@@ -9,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +19,24 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli_options import coupling_options, forces_option, on_first_ranks, read, with_forces
+from mpimbs.cli_inverse import inverse
+from mpimbs.cli_options import (
+    ARRAYS,
+    SAMPLES,
+    coupling_options,
+    forces_option,
+    note_lanes,
+    on_first_ranks,
+    output_option,
+    read,
+    time_option,
+    with_forces,
+)
 from mpimbs.cli_study import bench, predict, study
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.model import GENERATORS, system_from_text
+from mpimbs.memory import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
+from mpimbs.model import GENERATORS, System, system_from_text
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
 
@@ -29,6 +44,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.run import Result
 
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
+TELLING = 1e8  # bytes, beyond which `check` speaks of memory
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
@@ -41,14 +57,15 @@ def cli() -> None:
     """Dynamics of articulated rigid-body systems on distributed memory."""
 
 
-for _command in (bench, study, predict):
+for _command in (bench, inverse, study, predict):
     cli.add_command(_command)
 
 
 @cli.command()
 @click.argument("model")
 @click.option("--t-end", type=float, required=True, help="Simulated time, s.")
-@click.option("-o", "--output", type=Path, required=True, help="HDF5 file to write.")
+@output_option(SAMPLES, "HDF5 file to write.")
+@click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
 @click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
 @click.option("--rtol", type=float, default=1e-8, help="Relative tolerance of the adaptive step.")
 @click.option("--atol", type=float, default=1e-8, help="Absolute tolerance of the adaptive step.")
@@ -69,6 +86,7 @@ def run(
     comm: MPI.Comm,
     model: str,
     t_end: float,
+    state: Path | None,
     output: Path,
     pictures: bool,
     poses: bool,
@@ -84,10 +102,13 @@ def run(
     """
     from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.run import simulate
+    from mpimbs.simulation.state import MOVING, read_state
 
     system = read(comm, model, settings.pop("forces"))
+    note_lanes(comm, system, settings)
+    begin = together(comm, lambda: read_state(state, system, MOVING) if state else None)
     checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
-    settings |= {"output": output, "poses": poses or pictures, "checkpoints": checkpoints}
+    settings |= {"state": begin, "output": output, "poses": poses or pictures, "checkpoints": checkpoints}
     result = simulate(system, t_end, comm, progress=True, signals=True, **settings)
     _tell(comm, result, output, pictures)
 
@@ -132,26 +153,30 @@ def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool) -> None:
 @click.option(
     "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
 )
-@click.option("-o", "--output", type=Path, required=True, help=".npz file to write: udot, in the model's joint order.")
+@output_option(ARRAYS, ".npz file to write: udot, in the model's joint order.")
+@time_option
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @forces_option
 @click.pass_obj
 @coupling_options
 def acceleration(
-    comm: MPI.Comm, model: str, state: Path | None, output: Path, loads: bool, force: bool, **settings: Any
+    comm: MPI.Comm, model: str, state: Path | None, output: Path, time: float, loads: bool, force: bool, **settings: Any
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
     from mpimbs.simulation.output import check_output, part_of
-    from mpimbs.simulation.state import initial_state, read_state
+    from mpimbs.simulation.state import read_state
 
     system = read(comm, model, settings.pop("forces"))
-    whole = together(comm, lambda: read_state(state, system) if state else initial_state(system))
+    note_lanes(comm, system, settings)
+    whole = together(comm, lambda: read_state(state, system) if state else None)
     dynamics = Dynamics(system, comm, **settings)
     on_root(comm, lambda: check_output(output, force))
     dynamics.compile()
-    mine_u = dynamics.gather_u.part
-    mine = whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u]
+    mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
+    if whole is not None:
+        ours = dynamics.gather_u.part
+        mine = whole.q[dynamics.gather_q.part], whole.u[ours], None if whole.tau is None else whole.tau[ours], time
     parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
     if loads:
         parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
@@ -175,23 +200,52 @@ def acceleration(
 @click.pass_obj
 def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
-    from mpimbs.study.accuracy import fitness, notes
+    from mpimbs.study.accuracy import fitness
 
-    system = read(comm, model)
+    system = read(comm, model, need=None)
     together(comm, system.validate)
+    here = ranks_on_node(comm)
     measured = on_root(comm, lambda: fitness(system)) if accuracy else None
     if comm.rank == 0:
-        found = system.summary()
-        kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
-        click.echo(
-            f"{found.name}: {found.topology} of {found.bodies} bodies, {found.degrees_of_freedom} degrees of freedom"
-        )
-        click.echo(f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg")
-        for warning in (*found.warnings, *notes(system)):
-            click.echo(f"note: {warning}")
+        for line in _description(system, comm.size, here):
+            click.echo(line)
         for row in measured or ():
             verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"
             click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
+
+
+def _description(system: System, ranks: int, here: int) -> Iterator[str]:
+    """What a model is, what it leaves to defaults, what it takes of memory, and what is rarely meant."""
+    from mpimbs.model.summary import listed, nothing_acts
+    from mpimbs.study.accuracy import notes
+    from mpimbs.study.motionless import motionless
+
+    found = system.summary()
+    kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
+    opened = " with its loops opened; how many the loops leave is not determined" if found.loops else ""
+    freedoms = f"{found.degrees_of_freedom} degrees of freedom{opened}"
+    yield f"{found.name}: {found.topology} of {found.bodies} bodies, {freedoms}"
+    yield f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg"
+    yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
+    if found.default_axes:
+        yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
+    evaluation, simulation, left = EVALUATION.of(system, ranks), SIMULATION.of(system, ranks), free_memory()
+    if simulation * here > min(left, TELLING):
+        each = f"on each of {ranks} ranks" if ranks > 1 else "on 1 rank"
+        yield (
+            f"memory: about {gigabytes(evaluation)} for an evaluation, {gigabytes(simulation)} to simulate, {each}; "
+            f"this machine has {gigabytes(left)} left"
+        )
+        if simulation * here > left:
+            yield f"note: too large to {'evaluate' if evaluation * here > left else 'simulate'} here on {ranks} rank(s)"
+    never = [] if nothing_acts(system) else motionless(system)
+    if never:
+        yield (
+            f"note: these joints never move, whatever the others do: {listed(never)}; if that isn't meant, look at "
+            "gravity, axis, q and u"
+        )
+    for warning in (*found.warnings, *notes(system)):
+        yield f"note: {warning}"
 
 
 def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> None:
@@ -226,7 +280,9 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     except click.exceptions.NoArgsIsHelpError as error:
         return 0, error.format_message()
     except click.ClickException as error:
-        return 2, f"mpimbs: {error.format_message().rstrip('.')}; see mpimbs --help"
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "mpimbs"
+        return 2, f"mpimbs: {error.format_message().rstrip('.')}; see {command} --help"
     except InterruptionError as error:
         return TO_BE_CONTINUED, f"mpimbs: {error}"
     except SimulationError as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,10 +15,15 @@ from mpi4py import MPI
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.errors import InputError
+from mpimbs.memory import EVALUATION, Need, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.partition.division import divide
+from mpimbs.partition.lanes import width_of
+
+CHOICES = (*COUPLINGS, "auto")
 
 
 def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -36,6 +44,8 @@ def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
         count = comm.size if cuts is None else cuts + 1
 
         def work(part: MPI.Comm) -> None:
+            if settings["coupling"] not in CHOICES:
+                raise InputError(f"unknown coupling '{settings['coupling']}'; choose one of: {', '.join(CHOICES)}")
             if settings["coupling"] == "auto":
                 settings["coupling"] = _chosen(part, cuts, solver, **settings)
             command(part, cuts=cuts, solver=solver, **settings)
@@ -45,6 +55,12 @@ def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in _COUPLING_OPTIONS:
         coupled = option(coupled)
     return coupled
+
+
+def _finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise InputError(f"--{parameter.name} must be a finite number, got {value:g}")
+    return value
 
 
 def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None]) -> None:
@@ -85,6 +101,27 @@ def _chosen(
     return found.coupling
 
 
+_KNOWN = "png jpg jpeg gif svg pdf mp4 csv tsv txt json xlsx mat npy npz h5 hdf5"
+ARRAYS = ".npz"
+SAMPLES = ".h5"
+_OTHERS = frozenset(f".{name}" for name in _KNOWN.split())
+_SAME = {ARRAYS: {ARRAYS}, SAMPLES: {SAMPLES, ".hdf5"}}
+
+
+def output_option(suffix: str, text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make the option `-o`: the file that a command writes; names that promise another format are refused."""
+
+    def checked(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
+        if path.suffix.lower() in _OTHERS - _SAME[suffix]:
+            raise InputError(
+                f"-o {path}: what is written is no {path.suffix} file; give a name that ends with {suffix}"
+            )
+        return path
+
+    return click.option("-o", "--output", type=Path, required=True, help=text, callback=checked)
+
+
+time_option = click.option("--time", type=float, default=0.0, callback=_finite, help="Time, s, for functions of time.")
 forces_option = click.option(
     "--forces", multiple=True, help="module:function that adds forces to the System; may be repeated."
 )
@@ -99,13 +136,37 @@ _COUPLING_OPTIONS = (
     click.option(
         "--lanes", type=int, help="Pieces of a subchain swept side by side: 1, 2, 4 or 8.  [default: the faster]"
     ),
-    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(COUPLINGS)}, auto."),
+    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(CHOICES)}."),
 )
 
 
-def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = ()) -> System:
-    """Read a model on all ranks, and have modules of the user's add their forces."""
-    return together(comm, lambda: with_forces(system_from(model), forces))
+def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: Need | None = EVALUATION) -> System:
+    """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices."""
+    here = ranks_on_node(comm)
+
+    def action() -> System:
+        system = with_forces(system_from(model), forces)
+        if need is not None:
+            check_memory(system, need, comm.size, here)
+        return system
+
+    return together(comm, action)
+
+
+def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: int | None = None) -> None:
+    """Say on rank 0 where lanes that were asked for can't be; `copies` of a batch."""
+    lanes, cuts = given["lanes"], given["cuts"]
+    if lanes in (None, 1) or comm.rank > 0:
+        return
+    with contextlib.suppress(InputError):  # which `Dynamics` raises on all ranks
+        width_of(lanes)
+        if copies is None:
+            width = divide(system, comm.size, cuts, given["tip_ratio"], lanes).width
+            why = "a rank's share has too few bodies for that many pieces alike"
+        else:
+            width, why = (lanes if copies >= lanes * comm.size else 1), "a rank has fewer copies"
+        if width < lanes:
+            click.echo(f"note: --lanes {lanes} has no effect: {why}", err=True)
 
 
 def with_forces(system: System, forces: tuple[str, ...]) -> System:

@@ -10,9 +10,10 @@ from typing import Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli_options import coupling_options, forces_option, numbers, read
+from mpimbs.cli_options import coupling_options, forces_option, note_lanes, numbers, read
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.memory import DIVISION
 from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
@@ -36,6 +37,7 @@ def bench(
     from mpimbs.study.peers import compare, sentences
 
     system = read(comm, model, settings.pop("forces"))
+    note_lanes(comm, system, settings, batch)
     compared = compare(system, seconds, comm=comm) if peers else {}
     if batch is None:
         figures = measure(system, comm, seconds=seconds, **settings)
@@ -118,7 +120,7 @@ def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json
     """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
     from mpimbs.study.cluster import cluster_named
 
-    system = read(comm, model)
+    system = read(comm, model, need=DIVISION)
     together(comm, system.validate)
     counts = together(comm, lambda: None if ranks is None else numbers(ranks, "--ranks"))
     described = cluster_named(cluster, comm)

@@ -13,6 +13,8 @@ from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver, Strategy, coupling_named
 from mpimbs.errors import SimulationError
+from mpimbs.inverse import required_forces
+from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.gather import Gather
@@ -93,8 +95,11 @@ class Dynamics:
     ) -> None:
         given = MPI.COMM_SELF if comm is None else comm
 
+        here = ranks_on_node(given)
+
         def prepare() -> tuple[Strategy, Division, Any]:
             strategy = coupling_named(coupling, solver)
+            check_memory(system, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self._part(strategy, system, given, cuts, tip_ratio, lanes)
             return strategy, division, strategy.own(system, division, number)
 
@@ -229,6 +234,31 @@ class Dynamics:
         given = self._no_tau if tau is None else _contiguous(tau)
         forces = self._applied if self._in_phases else given
         return self.subchain.joint_loads(q, u, forces, self._handle_turn, self._handle_loads)
+
+    def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
+        """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the
+        accelerations `udot` [nu]: `accelerations` in reverse.
+
+        Gravity, springs, dampers, torques, wrenches and functions of the model act as in `accelerations`. Long chains
+        lose digits: rounding of one joint's acceleration moves all bodies beyond (1e-9 at 512 bodies).
+
+        Parameters
+        ----------
+        q, u, t
+            As in `accelerations`.
+        udot : array [nu]
+            Generalized accelerations (rad/s^2, m/s^2), this rank's part.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: a user function failed.
+        """
+        q, u, udot = _contiguous(q), _contiguous(u), _contiguous(udot)
+        boundary, forces = self._boundary_motion(q, u), np.zeros(self.subchain.nu)
+        if self._may_fail:
+            together(self.comm, lambda: self._external.apply(t, q, u, boundary, forces))
+        return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self._root)
 
     @property
     def _handle_loads(self) -> Floats:

@@ -21,10 +21,11 @@ import mpimbs.simulation.state
 from cases import moving_state
 from mpi_helpers import parallel_assert
 from mpimbs.errors import InputError
-from mpimbs.model import read_system, system_from
+from mpimbs.model import System, read_system, system_from, write_system
 from mpimbs.simulation.state import read_state
 from mpimbs.spatial.lanes import native_width
 from oracles.dense import dense_accelerations, joint_wrenches, kinematics
+from oracles.dense import inverse_dynamics as dense_inverse
 from tolerances import assert_close
 
 # Four bodies, so that there is one for each of four ranks; every value that a case replaces stands here once.
@@ -76,6 +77,16 @@ name = "closure"
 type = "spherical"
 bodies = ["world", "four"]
 positions = [[0, 0, 0], [0, 1, 0]]
+"""
+STANDING = """
+gravity = [0, 0, -9.81]
+body = [{ name = "arm", mass = 1, inertia = [1, 1, 1, 0, 0, 0], joint = { type = "revolute" } }]
+[[repeat]]
+count = 7
+name = "link"
+mass = 1
+inertia = [1, 1, 1, 0, 0, 0]
+joint = { type = "revolute", position = [1, 0, 0] }
 """
 TREE = MODEL.replace('parent = "three"', 'parent = "two"')
 NU, NQ = 12, 14
@@ -154,9 +165,10 @@ BAD_MODELS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # text, what takes 
     "infinity": ("[0, -2, 0]\nrotation", "[0, -inf, 0]\nrotation", (AT_TWO, "position must be a finite", "got -inf")),
     "key": ("damping", "dampnig", (AT_TWO, "unknown key 'dampnig'; did you mean 'damping'?")),
     "top key": ("gravity", "gravty", ("@/model.toml: ", "unknown key 'gravty'; did you mean 'gravity'?")),
+    "angle": ("damping = 0.125", "q = 1e300", (AT_TWO, "joint: q must be at most 1e+09 rad, got 1e+300")),
     "negative damping": ("damping = 0.125", "damping = -1", (AT_TWO, "damping must not be negative", "give 0")),
     "parent": ('parent = "one"', 'parent = "oone"', (AT_TWO, "parent 'oone' is neither", "did you mean 'one'?")),
-    "late parent": ('parent = "one"', 'parent = "three"', (AT_TWO, "comes below; move [[body]] 3 up")),
+    "circle": ('parent = "one"', 'parent = "three"', (AT_TWO, "lies on itself, by way of 'three'; put one")),
     "name": ('name = "three"\nparent = "two"', 'name = "two"\nparent = "one"',
              ("@/model.toml: [[body]] 3 'two': the name is taken by a body above", "give each body its own")),
     "twice": ('name = "three"\nparent = "two"', 'name = "two"\nparent = "world"',
@@ -207,12 +219,12 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "check chain:0": ("'chain:0'", "write chain:N",),
     "check tree:9:9:9": ("write tree:DEPTH:BRANCHING",),
     "walk chain:4": ("No such command 'walk'", "see mpimbs --help"),
-    "check": ("Missing argument 'MODEL'",),
-    "check chain:4 --colour": ("No such option", "--colour"),
+    "check": ("Missing argument 'MODEL'; see mpimbs check --help",),
+    "check chain:4 --colour": ("No such option", "--colour", "see mpimbs check --help"),
     "run chain:4 -o @/out.h5": ("Missing option '--t-end'",),
     "run chain:4 --t-end 1": ("Missing option '-o'",),
     "run chain:4 -o @/out.h5 --t-end soon": ("'--t-end': 'soon' is not a valid float",),
-    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae",),
+    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae, pcg, dca, dca-terminal, auto",),
     f"{RUN} --integrator rk45": ("unknown integrator 'rk45'; choose one of: 1fe",),
     f"{RUN} --integrator euler": ("'euler' has no error estimate: give a fixed step with --dt, or choose one of 2a",),
     f"{RUN} --integrator glee-35": ("no error estimate",),
@@ -242,6 +254,11 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "run @/model.toml --t-end 1 -o @": ("@: is a folder; give the name of a file with -o",),
     "run @/model.toml --t-end 1 -o .": (".: is a folder; give the name of a file with -o",),
     f"run @/model.toml --t-end 1 -o @/{'x' * 300}.h5": ("cannot be written", "name too long", "another place with -o"),
+    "run @/model.toml --t-end 1 -o @/x.png": ("-o @/x.png: what is written is no .png file", "ends with .h5"),
+    "run @/model.toml --t-end 1 -o @/x.npz": ("no .npz file",),
+    "acceleration @/model.toml -o @/x.h5": ("-o @/x.h5: what is written is no .h5 file", "ends with .npz"),
+    "inverse @/model.toml -o @/x.CSV --state @/model.toml": ("no .CSV file",),
+    "inverse @/model.toml -o @/x": ("Missing option '--state'; see mpimbs inverse --help",),
     "run @/model.toml --t-end 1 -o @/model.toml": ("@/model.toml: exists; move it", "replace it with --force"),
     "acceleration @/model.toml -o @/none/out.npz": ("there is no folder @/none; make it first",),
     "acceleration @/model.toml -o @/model.toml": ("@/model.toml: exists", "--force"),
@@ -260,6 +277,13 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "bench chain:4 --batch -2": ("a batch of -2 copies", "every rank needs one at least"),
     "bench chain:4 --batch 4 --lanes 3": ("3 lanes: give one of 1, 2, 4, 8",),
     "bench chain:4 --batch few": ("'--batch'", "'few'"),
+    "run chain:1000000000000 --t-end 1 -o @/out.h5": ("its 1000000000000 bodies take about ", "left"),
+    "acceleration rope:1000000000000 -o @/out.npz": ("its 1000000000000 bodies take about ",),
+    "bench chain:1000000000000 --batch 4": ("its 1000000000000 bodies take about ",),
+    "bench chain:1000000000000 --coupling dca": ("its 1000000000000 bodies take about ",),
+    "check chain:1000000000000 --accuracy": ("its 1000000000000 bodies take about ",),
+    "predict chain:1000000000000": ("its 1000000000000 bodies take about ",),
+    "study chain:1000000000000 -o @/study": ("its 1000000000000 bodies take about ",),
     "bench @/model.toml --batch 4": ("has wrenches or functions of time",),
 }  # fmt: skip
 
@@ -304,7 +328,9 @@ BAD_STATES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "type": (state_of(u=np.array(["a"] * NU)), ("'u' has shape (12,) and type <U1",)),
     "complex": (state_of(u=np.zeros(NU, complex)), ("type complex128",)),
     "no u": (state_of(u=None), ("array 'u' is missing",)),
-    "unknown": (state_of(udot=np.zeros(NU)), ("unknown array 'udot'; a state holds q, u and optionally tau",)),
+    "unknown": (state_of(udot=np.zeros(NU)), ("unknown array 'udot'; a state here holds q, u and optionally tau",)),
+    "angle": (with_entry(7, -1e300), ("'q' is -1e+300 at index 7; give at most 1e+09 rad",)),
+    "place": (with_entry(5, 1e300), ("'q' is 1e+300 at index 5; give at most 1e+100 m",)),
     "nan": (with_entry(3, np.nan, "u"), ("'u' is not finite at index 3",)),
     "infinity": (with_entry(2, -np.inf, "tau"), ("'tau' is not finite at index 2",)),
     "quaternion": (with_entry(9, 0.3), ("the quaternion of body 'three' has length 1.00",)),
@@ -322,6 +348,97 @@ def test_a_bad_state(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, 
     refuses(comm, call, folder, command, "mpimbs: @/state.npz: ", *words)
 
 
+OTHER_STATES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a run is not driven": ("run", state_of(), "unknown array 'tau'; a state here holds q and u"),
+    "a run needs u": ("run", state_of(tau=None, u=None), "array 'u' is missing; a state here holds q and u"),
+    "inverse needs udot": ("inverse", state_of(tau=None), "array 'udot' is missing; a state here holds q, u and udot"),
+    "inverse finds tau": ("inverse", state_of(udot=np.zeros(NU)), "unknown array 'tau'; a state here holds q, u and"),
+    "inverse, shape": ("inverse", state_of(tau=None, udot=np.zeros(3)), "'udot' has shape (3,)"),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_STATES)
+def test_a_state_for_another_command(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+    command, arrays, words = OTHER_STATES[case]
+    if comm.rank == 0:
+        savez(folder / "state.npz", **arrays)
+    comm.Barrier()
+    options = "--t-end 1 -o @/out.h5" if command == "run" else "-o @/out.npz"
+    refuses(comm, call, folder, f"{command} @/model.toml --state @/state.npz {options}", "@/state.npz: ", words)
+
+
+def test_a_run_begins_with_a_state(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """As if it were the model's; a restart goes on from there."""
+    if comm.rank == 0:
+        state = state_of(tau=None)
+        savez(folder / "state.npz", **state)
+        system = read_system(folder / "model.toml")
+        other, (q_at, u_at) = System(system.name, system.gravity), system.offsets()
+        for k, body in enumerate(system.bodies()):
+            q, u = state["q"][q_at[k] : q_at[k + 1]].tolist(), state["u"][u_at[k] : u_at[k + 1]].tolist()
+            other.add(body.model_copy(update={"joint": body.joint.model_copy(update={"q": tuple(q), "u": tuple(u)})}))
+        write_system(other, folder / "other.toml")
+    comm.Barrier()
+    options = "--t-end 0.1 --every 0.02 --dt 0.01 --integrator 4"
+    found = call(f"run @/model.toml --state @/state.npz {options} -o @/one.h5")
+    assert (found.code, found.err) == (0, "")
+    assert call(f"run @/other.toml {options} -o @/two.h5").code == 0
+    with h5py.File(folder / "one.h5") as one, h5py.File(folder / "two.h5") as two:
+        assert_close("begin", one["q"][0], state_of()["q"], "rounding")
+        for name in ("q", "u", "energy"):
+            assert_close(name, one[name][:], two[name][:], "rounding", scale=np.abs(two[name][:]).max())
+
+
+def test_the_time_of_an_evaluation(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None) -> None:
+    system = read_system(folder / "model.toml")
+    columns, tau = system.columns(), np.zeros(NU)
+    tau[6] = 0.75
+    for options, forward in (("--time 0.25 --loads", tau), ("--loads", 0 * tau)):
+        found = call(f"acceleration @/model.toml -o @/out.npz --force --forces forces:grows {options}")
+        assert (found.code, found.err) == (0, "")
+        with np.load(folder / "out.npz") as file:
+            assert_close("udot", file["udot"], dense_accelerations(system, columns.q, columns.u, forward), "dense")
+            reference = joint_wrenches(system, columns.q, columns.u, forward, frame="body")
+            assert_close("loads", file["loads"], reference, "dense")
+    refuses(comm, call, folder, "acceleration @/model.toml -o @/x.npz --time inf", "--time must be a finite number")
+
+
+@pytest.mark.parametrize("model", [MODEL, TREE], ids=["chain", "tree"])
+def test_inverse(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None, model: str) -> None:
+    """The forces that give accelerations: those that gave them, and those of the oracle."""
+    if model is TREE and comm.size > 1:
+        pytest.skip("a tree needs one rank")
+    put(comm, folder / "model.toml", model)
+    system, state = read_system(folder / "model.toml"), state_of()
+    wanted = np.cos(np.arange(NU))
+    if comm.rank == 0:
+        savez(folder / "state.npz", **state)
+        savez(folder / "wanted.npz", **(state_of(tau=None) | {"udot": wanted}))
+    comm.Barrier()
+    options = "--forces forces:grows --time 0.25"
+    assert call(f"acceleration @/model.toml --state @/state.npz -o @/udot.npz {options}").code == 0
+    if comm.rank == 0:
+        savez(folder / "there.npz", **(state_of(tau=None) | dict(np.load(folder / "udot.npz"))))
+    comm.Barrier()
+    found = call(f"inverse @/model.toml --state @/there.npz -o @/tau.npz {options}")
+    assert (found.code, found.err, found.out) == (0, "", "" if comm.rank else f"wrote {folder}/tau.npz\n")
+    with np.load(folder / "tau.npz") as file:
+        assert file.files == ["tau"]
+        assert_close("tau", file["tau"], state["tau"], "round trip", scale=100.0)
+    assert call("inverse @/model.toml --state @/wanted.npz -o @/tau.npz --force").code == 0
+    with np.load(folder / "tau.npz") as file:
+        reference = dense_inverse(system, state["q"], state["u"], wanted)
+        assert_close("tau", file["tau"], reference, "dense", scale=np.abs(reference).max())
+
+
+def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    for command in ("bench chain:4 --seconds 0", "bench chain:4 --batch 4 --seconds 0", "acceleration chain:4 -o @/x"):
+        found = call(f"{command} --lanes 8")
+        assert found.code == 0
+        assert ("note: --lanes 8 has no effect: a rank" in found.err) == (comm.rank == 0)
+    assert call("bench chain:200 --lanes 4 --seconds 0").err == ""
+
+
 def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     if comm.rank == 0:
         np.save(folder / "single.npy", np.zeros(NQ))
@@ -329,10 +446,12 @@ def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], fol
         savez(folder / "whole.npz", **state_of())
         (folder / "half.npz").write_bytes((folder / "whole.npz").read_bytes()[:300])
         (folder / "empty.npz").write_bytes(b"")
+        (folder / "text.npz").write_text("q = 1")
     comm.Barrier()
     unreadable = "is not a readable .npz file"
-    reasons = {"single.npy": "holds a single array", "objects.npz": unreadable, "half.npz": unreadable}
-    for name, reason in (reasons | {"empty.npz": unreadable}).items():
+    other, damaged = f"{unreadable} (it holds other things than arrays", f"{unreadable} (it is damaged or incomplete)"
+    reasons = {"single.npy": "holds a single array", "objects.npz": other, "half.npz": damaged, "empty.npz": damaged}
+    for name, reason in (reasons | {"text.npz": other}).items():
         command = f"acceleration @/model.toml --state @/{name} -o @/out.npz"
         refuses(comm, call, folder, command, f"mpimbs: @/{name}: {reason}")
 
@@ -363,7 +482,12 @@ def test_a_loop_is_a_valid_model_that_no_coupling_solves(
     put(comm, folder / "model.toml", MODEL + LOOP)
     found = call("check @/model.toml")
     assert found.code == 0 and found.err == ""
-    assert comm.rank > 0 or "chain with loops of 4 bodies" in found.out
+    assert comm.rank > 0 or (
+        "chain with loops of 4 bodies, 12 degrees of freedom with its loops opened; how many the loops leave is not "
+        "determined\n"
+        in found.out
+        and "note: a closed loop: no coupling of this version solves it\n" in found.out
+    )
     for command in (RUN, "bench @/model.toml", "acceleration @/model.toml -o @/out.npz"):
         refuses(comm, call, folder, command, "system 'four' closes a loop ('closure')", "remove the [[loop]] tables")
 
@@ -397,7 +521,8 @@ def test_an_error_that_one_rank_alone_sees(
 
 
 @pytest.mark.parametrize(
-    "command", ["--help", "-h", "", "run --help", "acceleration -h", "bench --help", "check --help", "predict -h"]
+    "command",
+    ["--help", "-h", "", "run --help", "acceleration -h", "bench --help", "check --help", "predict -h", "inverse -h"],
 )
 def test_help(comm: MPI.Comm, call: Callable[[str], Call], command: str) -> None:
     found = call(command)
@@ -418,9 +543,48 @@ def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     assert lines == ([] if comm.rank else [
         "four: chain of 4 bodies, 12 degrees of freedom",
         "joints: 1 revolute, 1 universal, 1 spherical, 1 free; longest branch: 4 bodies; mass: 4.75 kg",
+        "gravity: 0.5 -9.81 0 m/s^2",
     ])  # fmt: skip
     put(comm, folder / "model.toml", MODEL.replace("mass = 0.25", "mass = 2.5e-10"))
     assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
+
+
+def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """There is nothing to simulate; all else works."""
+    put(comm, folder / "model.toml", STANDING.replace("revolute", "fixed"))
+    words = "no joint can move, so there is nothing to simulate", "mpimbs acceleration --loads"
+    for options in ("", "--coupling pcg", "--dt 0.1"):
+        refuses(comm, call, folder, f"{RUN} {options}", *words)
+    for coupling in ("dcae", "pcg", "dca", "auto"):
+        found = call(f"acceleration @/model.toml -o @/{coupling}.npz --coupling {coupling} --loads")
+        parallel_assert(found.code == 0, found.err, comm)
+        with np.load(folder / f"{coupling}.npz") as file:
+            assert file["udot"].shape == (0,)
+            assert_close("weights", file["loads"][:, 5], 9.81 * np.arange(8, 0, -1), "dense")
+    put(comm, folder / "many.toml", STANDING.replace("revolute", "fixed").replace("count = 7", "count = 199"))
+    for command in ("check @/model.toml", "check @/model.toml --accuracy", "bench @/many.toml --seconds 0.01 --lanes 2",
+                    "bench @/many.toml --seconds 0.01 --batch 8", "predict @/model.toml --ranks 1,2 --seconds 0.01",
+                    "study @/model.toml --studies strong --couplings dcae --seconds 0.01 -o @/study"):  # fmt: skip
+        found = call(command)
+        parallel_assert(found.code == 0, f"{command}: {found.err}", comm)
+    found = call("check chain:1000000000000")
+    assert found.code == 0
+    assert comm.rank or ("memory: about " in found.out and "note: too large to evaluate here" in found.out)
+
+
+def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    put(comm, folder / "model.toml", MODEL.replace("gravity = [0.5, -9.81, 0.0]", "").replace("axis = [0, 1, 1]", ""))
+    lines = call("check @/model.toml").out.splitlines()
+    assert comm.rank or lines[2:4] == [
+        "gravity: 0 -9.81 0 m/s^2", "axis left out, so z of the joint frame: 'two'",
+    ]  # fmt: skip
+    put(comm, folder / "model.toml", STANDING)
+    lines = call("check @/model.toml").out.splitlines()
+    never = "these joints never move, whatever the others do: 'arm', 'link1' to 'link7'; if that isn't meant, look at "
+    assert comm.rank or lines[2:] == [
+        "gravity: 0 0 -9.81 m/s^2", "axis left out, so z of the joint frame: 'arm', 'link1' to 'link7'",
+        f"note: {never}gravity, axis, q and u",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("options", ["", "--tip-ratio 1", "--coupling dcae"])
@@ -631,6 +795,12 @@ def add(system):
     system.add_body_force(None, drag, point="center_of_mass")
     system.add_joint_force("two", motor)
 
+def grows(system):
+    system.set_torque("two", lambda t: 3.0 * t)
+
+def nothing(system):
+    pass
+
 def constant(system):
     system.add_wrench("four", force=(1, 2, 3), frame="world")
 
@@ -650,6 +820,7 @@ BAD_FORCES: dict[str, tuple[str, ...]] = {
     "forces:depth": ("module 'forces' has no function 'depth'",),
     "forces:drag": ("failed: TypeError(", "it is called with the System"),
     "forces:gives": ("--forces forces:gives: returned <function drag", "takes the System"),
+    "forces:nothing": ("--forces forces:nothing: has added nothing to the System", "or leave it out"),
     "forces:misspells": ("--forces forces:misspells: unknown body 'too'; did you mean 'two'?",),
     "broken:add": ("the module can't be imported: ZeroDivisionError('division by zero') (@/broken.py, line 2)",),
     "needs:add": ("No module named 'nowhere_else' (@/needs.py, line 1); install what it imports",),

@@ -245,6 +245,8 @@ BROKEN: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "is nan, vectorized": (some_nan, {"vectorized": True}, (ON_6, "is not finite", "moment [0. 0. 0.]")),
     "has no moment": (only_on(5, 1.0), {}, (ON_6, "gave a float", "needs a moment and a force")),
     "has a wrong shape": (only_on(5, ((1.0, 2.0), 0.0)), {}, (ON_6, "gave 2 numbers as moment", "needs 3")),
+    "returns nothing": (only_on(5, None), {}, (ON_6, "gave nothing", "needs a moment and a force")),
+    "forgets to return": (only_on(5, (0.0, None)), {}, (ON_6, "gave None as force", "needs 3")),
     "is text": (only_on(5, (0.0, "much")), {}, (ON_6, "gave 'much' as force", "needs 3")),
     "has a wrong shape, vectorized": (
         lambda t, motion: (0.0, np.ones((2, 7))),
@@ -284,6 +286,7 @@ def test_a_bad_body_force(comm: MPI.Comm, kind: str) -> None:
         (lambda t, q, u: q / 0 if t > 0.1 else -q, False, ("on body 'link", "is not finite")),
         (lambda t, q, u: fails(t) if t > 0.1 else -q, True, ("on ", "KeyError('no such row') (", ".py, line ")),
         (lambda t, q, u: np.ones(4) if t > 0.1 else -q, False, ("gave 4 numbers", "needs 1")),
+        (lambda t, q, u: None if t > 0.1 else -q, False, ("gave None", "needs 1")),
     ],
 )
 def test_a_bad_joint_force_ends_a_run(comm: MPI.Comm, function: Any, vectorized: bool, words: tuple[str, ...]) -> None:

@@ -137,9 +137,11 @@ class Joint(_Jointed):
         kind = _kind(info)
         if value is None:
             return kind.zero
-        if kind.nq == 1 and not isinstance(value, list | tuple | np.ndarray):
-            return (table.number(value),)
-        values = table.numbers(value, kind.nq, _meaning(kind, kind.q_units))
+        single = kind.nq == 1 and not isinstance(value, list | tuple | np.ndarray)
+        values = (table.number(value),) if single else table.numbers(value, kind.nq, _meaning(kind, kind.q_units))
+        for x, unit, limit in zip(values, kind.q_units, kind.q_limits, strict=True):
+            if abs(x) > limit:
+                raise ValueError(f"must be at most {limit:g} {unit}, got {x:g}; give it in {unit}")
         return table.unit_quaternion(values[:4]) + values[4:] if kind.quaternion else values
 
     @field_validator("u", "stiffness", "damping", mode="plain")

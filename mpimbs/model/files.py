@@ -78,9 +78,10 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
     system = System(model.name, model.gravity)
     repeated = {body.name for _, templates in repeats for body in templates}
     first_place = {body.name: k for k, body in reversed(list(enumerate(bodies)))}
+    parents = {body.name: body.parent or "" for body in bodies}
     for k, body in enumerate(bodies):
         with at(places[k]):
-            _check_parent(body, first_place.get(body.parent or "", -1), k, repeated)
+            _check_parent(body, first_place.get(body.parent or "", -1), k, repeated, parents)
             system.add(body)
     for k, (count, templates) in enumerate(repeats, 1):
         with at(f"{path}: [[repeat]] {k}"):
@@ -110,16 +111,32 @@ def _read_repeat(fields: dict[str, Any], where: str) -> tuple[int, list[Body]]:
     return repeat.count, [_read(Body, body, place) for body, place in zip(repeat.body, inner, strict=True)]
 
 
-def _check_parent(body: Body, place: int, own_place: int, repeated: set[str]) -> None:
+def _check_parent(body: Body, place: int, own_place: int, repeated: set[str], parents: dict[str, str]) -> None:
     """Refuse a parent that is in the file, but comes too late in it: at `place`, -1 if it is no [[body]]."""
     parent = body.parent or ""
     if place > own_place:
+        circle = _circle(body.name, parents)
+        if circle:
+            raise InputError(
+                f"body {body.name!r}: lies on itself, by way of {' on '.join(map(repr, circle))}; put one of them on "
+                "'world' or on a body outside, and close a loop with a [[loop]]"
+            )
         raise InputError(f"body {body.name!r}: parent {parent!r} comes below; move [[body]] {place + 1} up")
     if place < 0 and parent.rstrip(DIGITS) in repeated:
         raise InputError(
             f"body {body.name!r}: parent {parent!r} is of a [[repeat]], which comes after every [[body]]; "
             "make this body a [[repeat]] with count = 1"
         )
+
+
+def _circle(name: str, parents: dict[str, str]) -> list[str]:
+    """The parents from a body on until it comes again; none where it doesn't."""
+    passed = dict.fromkeys([name])
+    parent = parents.get(name, "")
+    while parent and parent not in passed:
+        passed[parent] = None
+        parent = parents.get(parent, "")
+    return list(passed)[1:] if parent == name else []
 
 
 @contextmanager

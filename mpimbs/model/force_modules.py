@@ -32,6 +32,7 @@ def add_forces(system: System, given: str) -> None:
     """
     function = _found(given)
     where = f"--forces {given}"
+    before = _loads(system)
     try:
         result = function(system)
     except InputError as error:
@@ -43,6 +44,18 @@ def add_forces(system: System, given: str) -> None:
             f"{where}: returned {result!r}; give a function that takes the System, adds its forces by "
             "add_body_force and the like, and returns nothing"
         )
+    if _loads(system) == before:
+        raise InputError(
+            f"{where}: has added nothing to the System that it was given; call its add_body_force, add_joint_force, "
+            "add_wrench or set_torque, or leave it out"
+        )
+
+
+def _loads(system: System) -> tuple[object, ...]:
+    """What tells whether a function has changed a system."""
+    wrenches = sum(map(len, system.wrenches.values()))
+    forces = len(system.force_functions), wrenches, dict(system.torque_functions)
+    return (*forces, system.gravity, system.n_bodies, len(system.loops))
 
 
 def _found(given: str) -> Callable[..., Any]:

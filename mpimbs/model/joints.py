@@ -13,6 +13,7 @@ from functools import cached_property
 from mpimbs.errors import InputError
 from mpimbs.model.table import suggest
 
+_FARTHEST = {"rad": 1e9, "m": 1e100, "1": 1e100}
 _TURN_UNITS: dict[int, tuple[str, ...]] = {0: (), 1: ("rad",), 4: ("1",) * 4}
 
 
@@ -53,6 +54,11 @@ class JointType:
     def q_units(self) -> tuple[str, ...]:
         """Units of the coordinates q: rad, m, or 1 for the four of a quaternion."""
         return sum((_TURN_UNITS[s.turn] + ("m",) * sum(a >= 3 for a in s.axes) for s in self.steps), ())
+
+    @cached_property
+    def q_limits(self) -> tuple[float, ...]:
+        """Sizes that the coordinates may have at the most: of a larger angle no digit of its sine is left."""
+        return tuple(_FARTHEST[unit] for unit in self.q_units)
 
     @cached_property
     def u_units(self) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from mpimbs.model.table import suggest
+
 WORLD = "world"
 DIGITS = "0123456789"
 
@@ -70,9 +72,13 @@ class Names:
         run = runs[bisect_right(runs, index, key=lambda run: run.index) - 1]
         return run.number + (index - run.index) // run.stride
 
-    def known(self) -> list[str]:
-        """Return names to suggest: the world, all single ones, and the last of each stem."""
-        return [WORLD, *self._singles, *(f"{stem}{self.used(stem)}" for stem in self._runs)]
+    def suggest(self, name: str) -> str:
+        """Return the end of a message on an unknown name, as `table.suggest`."""
+        number, single = _split(name)[1], [WORLD, *self._singles]
+        used = {stem: self.used(stem) for stem in self._runs}
+        near = [f"{stem}{min(max(number, 1), last)}" for stem, last in used.items()]
+        ranges = [f"{stem}1" + (f" to {stem}{last}" if last > 1 else "") for stem, last in used.items()]
+        return suggest(name, single + near, single + ranges)
 
 
 def _split(name: str) -> tuple[str, int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body
+from mpimbs.model.body import Body, Joint, Loop
 from mpimbs.model.joints import JOINT_TYPES
+from mpimbs.model.segments import Segment
 
 if TYPE_CHECKING:
     from mpimbs.model.system import System
@@ -19,7 +20,11 @@ _MASS_RATIO = 1e8  # beyond this ratio of masses a system counts as badly scaled
 
 @dataclass(frozen=True)
 class Summary:
-    """What a system is; `depth` is the most joints from the world to a body, `total_mass` is in kg."""
+    """What a system is.
+
+    `degrees_of_freedom` are those without loops; `depth` is the most joints from the world to a body; `total_mass` is
+    in kg, `gravity` in m/s^2; `default_axes` names the bodies and loops whose joint has an axis that nobody gave.
+    """
 
     name: str
     bodies: int
@@ -30,6 +35,8 @@ class Summary:
     loops: int
     depth: int
     total_mass: float
+    gravity: tuple[float, ...]
+    default_axes: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
@@ -71,16 +78,48 @@ def summarise(system: System) -> Summary:
         loops=len(system.loops),
         depth=max((segment.depth + segment.size - 1 for segment in system.segments), default=0),
         total_mass=mass,
+        gravity=system.gravity,
+        default_axes=(
+            *names_where(system, lambda segment, place: _default_axis(segment.bodies[place].joint)),
+            *(f"loop {loop.name!r}" for loop in system.loops if _default_axis(loop)),
+        ),
         warnings=tuple(_warnings(system)),
     )
 
 
+def _default_axis(joint: Joint | Loop) -> bool:
+    return joint.kind.takes_axis and "axis" not in joint.model_fields_set
+
+
+def names_where(system: System, chosen: Callable[[Segment, int], bool]) -> list[str]:
+    """Name the bodies whose template, the segment's and its place there, is chosen; repeated ones as 'a1' to 'a9'."""
+    found = []
+    for segment in system.segments:
+        for place in range(len(segment.bodies)):
+            if chosen(segment, place):
+                first = segment.first + place
+                ends = first, first + (segment.count - 1) * len(segment.bodies)
+                found.append(" to ".join(dict.fromkeys(repr(system.name_of(k)) for k in ends)))
+    return found
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The names with commas between them, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def nothing_acts(system: System) -> bool:
+    """Whether there is neither gravity nor a speed nor a load."""
+    loaded = any(system.gravity) or system.torque_functions or system.wrenches or system.force_functions
+    return not loaded and not any(_moves(body) for segment in system.segments for body in segment.bodies)
+
+
 def _warnings(system: System) -> Iterator[str]:
     templates = [body for segment in system.segments for body in segment.bodies]
-    loaded = any(system.gravity) or system.torque_functions or system.wrenches or system.force_functions
     if not system.nu:
         yield "no joint can move: the system has no degrees of freedom"
-    elif not loaded and not any(map(_moves, templates)):
+    elif nothing_acts(system):
         yield "nothing moves: no gravity, no initial speeds and no loads"
     masses = [body.mass for body in templates if body.mass]
     if masses and max(masses) > _MASS_RATIO * min(masses):

@@ -19,7 +19,7 @@ from mpimbs.model.joints import joint_index
 from mpimbs.model.names import DIGITS, WORLD, Names
 from mpimbs.model.segments import Integers, Segments
 from mpimbs.model.summary import Summary, summarise, validate
-from mpimbs.model.table import Table, TimeFunction, Vector, suggest
+from mpimbs.model.table import Table, TimeFunction, Vector
 
 
 class Heading(Table):
@@ -132,7 +132,7 @@ class System:
             raise InputError(f"loop {loop.name!r}: the name is taken by another loop; give each its own")
         for name in loop.bodies:
             if name != WORLD and self._names.find(name) is None:
-                raise InputError(f"loop {loop.name!r}: unknown body {name!r}{suggest(name, self._names.known())}")
+                raise InputError(f"loop {loop.name!r}: unknown body {name!r}{self._names.suggest(name)}")
         self.loops.append(loop)
         return loop
 
@@ -252,7 +252,7 @@ class System:
         """Return the index of the body of that name; InputError with the close matches if there is none."""
         index = self._names.find(name)
         if index is None:
-            raise InputError(f"unknown body {name!r}{suggest(name, self._names.known())}")
+            raise InputError(f"unknown body {name!r}{self._names.suggest(name)}")
         return index
 
     def body(self, k: int) -> Body:
@@ -354,14 +354,14 @@ class System:
         if parent == name:
             raise InputError(f"body {name!r}: is its own parent; name 'world' or a body above")
         if index is None:
-            hint = suggest(parent, self._names.known())
+            hint = self._names.suggest(parent)
             raise InputError(f"body {name!r}: parent {parent!r} is neither 'world' nor a body above{hint}")
         return index
 
     def _duplicate(self, body: Body) -> str:
         """Say what is wrong with a body whose name is in the system."""
         before = self.body(self.index_of(body.name)).parent
-        if body.parent is None or body.parent == before:
+        if body.parent in (None, before, body.name):
             return f"body {body.name!r}: the name is taken by a body above; give each body its own"
         return (
             f"body {body.name!r} is connected twice: to {before!r} and to {body.parent!r}; "

@@ -8,7 +8,7 @@ ValueError with a predicate ("needs 3 numbers, got 2"), to which the table adds 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from numbers import Real
 from typing import Annotated, Any, TypeVar
@@ -62,14 +62,18 @@ def _sentence(error: ErrorDetails, table: type[Table]) -> str:
     return f"{where} {error['msg'].removeprefix('Input ')}, got {error['input']!r}"
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message on an unknown word: close matches among the known ones, or all of them."""
+def suggest(word: str, known: Iterable[str], shown: Sequence[str] | None = None) -> str:
+    """Return the end of a message on an unknown word: close matches among the known ones, or all of them.
+
+    `shown` says all of them in other words.
+    """
     names = list(known)
     close = get_close_matches(word, names)
     if close:
         return f"; did you mean {' or '.join(repr(name) for name in close)}?"
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"; choose one of {shown}" if names else ""
+    names = names if shown is None else list(shown)
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"; choose one of {listed}" if names else ""
 
 
 def number(value: Any) -> float:

@@ -16,6 +16,7 @@ from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.memory import ranks_on_node
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
@@ -31,6 +32,7 @@ from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
+from mpimbs.simulation.state import State, check_system, checked_state
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,6 +58,8 @@ class Run:
     signals : Signals
     kept : Kept, optional
         Go on from this.
+    state : State, optional
+        Begin with this.
     """
 
     def __init__(
@@ -67,14 +71,19 @@ class Run:
         checkpoints: Checkpoints | None,
         signals: Signals,
         kept: Kept | None = None,
+        state: State | None = None,
     ) -> None:
         began = time.perf_counter()
-        self._comm, self._system, self._path, self._kept = comm, system, path, kept
+        self._comm, self._system, self._path, self._kept, self._state = comm, system, path, kept, state
         self._checkpoints = checkpoints or Checkpoints()
         self._accuracy = accuracy = Accuracy(settings.rtol, settings.atol, settings.dt)
-        self._times = together(
-            comm, lambda: sample_times(settings.t_end, settings.every, accuracy, settings.integrator)
-        )
+        here = ranks_on_node(comm)
+
+        def check() -> Floats:
+            check_system(system, comm.size, here)
+            return sample_times(settings.t_end, settings.every, accuracy, settings.integrator)
+
+        self._times = together(comm, check)
         solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
         self._dynamics = dynamics = Dynamics(
             system, comm, settings.coupling, settings.tip_ratio, settings.lanes, settings.cuts, solver, settings.overlap
@@ -164,7 +173,7 @@ class Run:
         """Make the integrator, at the first sample or where the checkpoint has it."""
         dynamics, settings, asked = self._dynamics, self._settings, self._keeper.asked
         if self._kept is None:
-            q, u = dynamics.subchain.q, dynamics.subchain.u
+            q, u = self._initial()
             self._stepper = Integrator(dynamics, q, u, settings.integrator, self._accuracy, asked=asked)
             self._recorder.record(0.0, q, u, 0.0)
             return self._stepper
@@ -177,6 +186,13 @@ class Run:
         self._recorder.recall(header["recorder"])
         dynamics.evaluations = header["evaluations"]
         return self._stepper
+
+    def _initial(self) -> tuple[Floats, Floats]:
+        """This rank's part of the state to begin with."""
+        dynamics, state = self._dynamics, self._state
+        if state is None:
+            return dynamics.subchain.q, dynamics.subchain.u
+        return state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
 
     def _recalled(self, kept: Kept) -> dict[str, Floats]:
         """This rank's part of a checkpoint's vectors; what the coupling has kept is given back to it."""
@@ -307,8 +323,9 @@ def simulate(
     overlap: bool = False,
     checkpoints: Checkpoints | None = None,
     signals: bool = False,
+    state: tuple[npt.ArrayLike, ...] | None = None,
 ) -> Result:
-    """Simulate a system from its initial state; all ranks call together.
+    """Simulate a system; all ranks call together.
 
     Parameters
     ----------
@@ -343,6 +360,9 @@ def simulate(
     signals : bool
         Write a checkpoint at SIGUSR1, and one before the end at SIGTERM, SIGINT and SIGUSR2, whichever rank gets it;
         from the main thread. Handlers are those of before at the end.
+    state : (q, u), optional
+        Coordinates and speeds of the whole system to begin with, the same on every rank, in the model's order; those
+        of the model by default.
 
     Returns
     -------
@@ -362,5 +382,16 @@ def simulate(
     )
     world = MPI.COMM_SELF if comm is None else comm
     path = None if output is None else Path(output)
+    begin = together(world, lambda: _checked(system, state))
     with Signals(signals) as taken:
-        return Run(system, settings, world, path, checkpoints, taken).finish(progress)
+        return Run(system, settings, world, path, checkpoints, taken, state=begin).finish(progress)
+
+
+def _checked(system: System, state: tuple[npt.ArrayLike, ...] | None) -> State | None:
+    """A state that a caller gives, checked."""
+    if state is None:
+        return None
+    q, u, *others = state
+    if any(other is not None for other in others):  # of a `State`
+        raise InputError("state: a simulation begins with q and u; forces are those of the system")
+    return checked_state("state", system, {"q": q, "u": u})

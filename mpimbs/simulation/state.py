@@ -1,4 +1,4 @@
-"""State files (.npz): coordinates, generalized speeds and forces of a whole system, in the model's joint order."""
+"""States of a whole system, in the model's joint order, and the files (.npz) that hold them."""
 
 from __future__ import annotations
 
@@ -11,33 +11,61 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.memory import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES, System
 
 Floats = npt.NDArray[np.float64]
 NORM_SLACK = 1e-6  # a quaternion farther from unit length is not one that was rounded
 
 
+class Contents(NamedTuple):
+    """Which arrays a state has, and which it may have."""
+
+    needed: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        *first, last = (*self.needed, *(f"optionally {name}" for name in self.optional))
+        return f"{', '.join(first)} and {last}"
+
+
+MOVING = Contents(("q", "u"))
+DRIVEN = Contents(("q", "u"), ("tau",))
+PRESCRIBED = Contents(("q", "u", "udot"))
+
+
 class State(NamedTuple):
-    """State of a whole system and the generalized forces on it; SI units, quaternions w x y z."""
+    """State of a whole system, the generalized forces on it, its accelerations; SI units, quaternions w x y z."""
 
     q: Floats  # [nq]
     u: Floats  # [nu]
-    tau: Floats  # [nu]
+    tau: Floats | None = None  # [nu]
+    udot: Floats | None = None  # [nu]
 
 
-def initial_state(system: System) -> State:
-    """State that the model gives, without forces on top of the model's."""
-    columns = system.columns()
-    return State(columns.q.copy(), columns.u.copy(), np.zeros(system.nu))
+def check_system(system: System, ranks: int = 1, here: int = 1) -> None:
+    """Refuse a system that can't be simulated: none of its joints can move, or it takes too much memory.
+
+    Parameters
+    ----------
+    system, ranks, here
+        As for `check_memory`.
+    """
+    if system.n_bodies and not system.nu:
+        raise InputError(
+            f"system '{system.name}': no joint can move, so there is nothing to simulate; what its joints carry is "
+            "given by: mpimbs acceleration --loads"
+        )
+    check_memory(system, SIMULATION, ranks, here)
 
 
-def read_state(path: str | Path, system: System) -> State:
+def read_state(path: str | Path, system: System, contents: Contents = DRIVEN) -> State:
     """Read a state file for a system.
 
     Raises
     ------
     InputError
-        The file can't be read, lacks q or u, has other sizes than the system, or holds what is no state.
+        The file can't be read, lacks an array, has one too many or of another size, or holds what is no state.
     """
     try:
         file = np.load(path, allow_pickle=False)
@@ -45,35 +73,69 @@ def read_state(path: str | Path, system: System) -> State:
         with nullcontext() if single else file:
             arrays = {} if single else {name: np.asarray(file[name]) for name in file.files}
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; give an .npz file with q and u") from None
+        raise InputError(f"{path}: there is no such file; give an .npz file with {contents}") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: is not a readable .npz file ({error}); write it with numpy.savez") from None
+        raise InputError(f"{path}: is not a readable .npz file ({_reason(error)}); write it with numpy.savez") from None
     if single:
-        raise InputError(f"{path}: holds a single array; give an .npz file with q, u and optionally tau")
-    sizes = {"q": system.nq, "u": system.nu, "tau": system.nu}
-    unknown = sorted(set(arrays) - set(sizes))
+        raise InputError(f"{path}: holds a single array; give an .npz file with {contents}")
+    return checked_state(path, system, arrays, contents)
+
+
+def checked_state(where: str | Path, system: System, arrays: dict[str, Any], contents: Contents = MOVING) -> State:
+    """Give the state that arrays are, quaternions of unit length; messages say `where` they stood.
+
+    Raises
+    ------
+    InputError
+        As `read_state`.
+    """
+    known = (*contents.needed, *contents.optional)
+    unknown = sorted(set(arrays) - set(known))
     if unknown:
-        raise InputError(f"{path}: unknown array '{unknown[0]}'; a state holds q, u and optionally tau")
-    arrays.setdefault("tau", np.zeros(system.nu))
-    return State(**{name: _checked(path, system, name, arrays.get(name), size) for name, size in sizes.items()})
+        raise InputError(f"{where}: unknown array '{unknown[0]}'; a state here holds {contents}")
+    for name in contents.needed:
+        if name not in arrays:
+            raise InputError(f"{where}: array '{name}' is missing; a state here holds {contents}")
+    return State(**{name: _checked(where, system, name, np.asarray(value)) for name, value in arrays.items()})
 
 
-def _checked(path: str | Path, system: System, name: str, value: Any, size: int) -> Floats:
-    if value is None:
-        raise InputError(f"{path}: array '{name}' is missing; a state holds q, u and optionally tau")
+def _reason(error: Exception) -> str:
+    """Why a file can't be read, without numpy's advice to run what stands in it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if "pickle" in str(error):
+        return "it holds other things than arrays of numbers, or is no such file at all"
+    return "it is damaged or incomplete"
+
+
+def _checked(where: str | Path, system: System, name: str, value: Any) -> Floats:
+    size = system.nq if name == "q" else system.nu
     if value.dtype.kind not in "fiu" or value.shape != (size,):
         raise InputError(
-            f"{path}: '{name}' has shape {value.shape} and type {value.dtype}; "
+            f"{where}: '{name}' has shape {value.shape} and type {value.dtype}; "
             f"system '{system.name}' needs {size} numbers in its joint order"
         )
     value = value.astype(np.float64)
     bad = ~np.isfinite(value)
     if bad.any():
-        raise InputError(f"{path}: '{name}' is not finite at index {int(np.argmax(bad))}; give finite numbers")
-    return _unit_quaternions(path, system, value) if name == "q" else value
+        raise InputError(f"{where}: '{name}' is not finite at index {int(np.argmax(bad))}; give finite numbers")
+    return _coordinates(where, system, value) if name == "q" else value
 
 
-def _unit_quaternions(path: str | Path, system: System, q: Floats) -> Floats:
+def _coordinates(where: str | Path, system: System, q: Floats) -> Floats:
+    """Check the sizes of coordinates, and make quaternions unit."""
+    types, first = system.joint_types(), system.offsets()[0][:-1]
+    for row, kind in enumerate(JOINT_TYPES):
+        begin = first[types == row]
+        for item, limit in enumerate(kind.q_limits):
+            bad = np.abs(q[begin + item]) > limit
+            if bad.any():
+                k = int(begin[np.argmax(bad)]) + item
+                raise InputError(f"{where}: 'q' is {q[k]:g} at index {k}; give at most {limit:g} {kind.q_units[item]}")
+    return _unit_quaternions(where, system, q)
+
+
+def _unit_quaternions(where: str | Path, system: System, q: Floats) -> Floats:
     quaternion = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
     first = system.offsets()[0][:-1][quaternion]
     index = first[:, None] + np.arange(4)
@@ -82,6 +144,6 @@ def _unit_quaternions(path: str | Path, system: System, q: Floats) -> Floats:
     if bad.any():
         k = int(np.argmax(bad))
         name = system.name_of(int(np.flatnonzero(quaternion)[k]))
-        raise InputError(f"{path}: the quaternion of body '{name}' has length {length[k]:.6g}; give unit quaternions")
+        raise InputError(f"{where}: the quaternion of body '{name}' has length {length[k]:.6g}; give unit quaternions")
     q[index] /= length[:, None]
     return q

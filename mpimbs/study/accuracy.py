@@ -13,6 +13,7 @@ from mpi4py import MPI
 from mpimbs.coupling import COUPLINGS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
+from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory
 from mpimbs.model import System
 
 Floats = npt.NDArray[np.float64]
@@ -75,8 +76,8 @@ def accelerations(system: System, state: State, comm: MPI.Comm, coupling: str, l
 
 
 def relative_error(ours: Floats, reference: Floats) -> float:
-    """Largest difference over the largest acceleration of the reference; 0 where both are zero."""
-    return float(np.abs(ours - reference).max() / max(np.abs(reference).max(), 1e-300))
+    """Largest difference over the largest acceleration of the reference; 0 where both are zero, or there is none."""
+    return float(np.abs(ours - reference).max(initial=0.0) / np.abs(reference).max(initial=1e-300))
 
 
 class Fitness(NamedTuple):
@@ -109,6 +110,7 @@ def fitness(system: System, couplings: Sequence[str] = tuple(COUPLINGS)) -> list
         Not a chain.
     """
     system.validate()
+    check_memory(system, EVALUATION_OF_BODIES if set(couplings) & set(ASSEMBLED) else EVALUATION)
     if not system.is_chain or system.loops:
         raise InputError(
             f"system '{system.name}' is no chain, which alone several couplings solve: leave --accuracy out"
@@ -132,8 +134,10 @@ def _alone(system: System, state: State, coupling: str) -> Floats:
 def notes(system: System) -> list[str]:
     """Say for which couplings a system is unfit, by what is known of it without an evaluation."""
     found = []
-    if not system.is_chain:
-        found.append("a tree: --coupling dcae on 1 rank solves it; the others and more ranks solve chains")
+    if system.loops:
+        found.append("a closed loop: no coupling of this version solves it")
+    elif not system.is_chain:
+        found.append("a tree: --coupling dcae and pcg solve it on 1 rank; the others and more ranks solve chains")
     elif system.n_bodies > LONG:
         found.append(
             f"{system.n_bodies} bodies: --coupling dca, and dca-terminal on several ranks, lose digits in chains of "

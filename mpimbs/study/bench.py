@@ -15,6 +15,7 @@ from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
+from mpimbs.study.accuracy import relative_error
 from mpimbs.study.replay import RTOL, player
 
 _TRIALS = 5
@@ -111,7 +112,7 @@ def bench(
         figures["scalar"] = {**scalar, "ratio": scalar["us_min"] / figures["us_min"]}
         difference = None
         if apart is not None and together is not None:
-            difference = float(np.abs(apart - together).max() / np.abs(together).max())
+            difference = relative_error(apart, together)
         figures["scalar"]["difference"] = used.comm.bcast(difference)
     for dynamics in rows.values():
         dynamics.close()
@@ -156,8 +157,7 @@ def bench_batch(
         rates = np.empty_like(batch.q)
         calls[name] = functools.partial(batch.derivative, batch.q, u, udot, rates)
         calls[name]()
-    apart = np.abs(accelerations["used"] - accelerations["scalar"]).max()
-    difference = own.allreduce(float(apart / np.abs(accelerations["scalar"]).max()), MPI.MAX)
+    difference = own.allreduce(relative_error(accelerations["used"], accelerations["scalar"]), MPI.MAX)
     laps = _take_turns(own, calls, seconds)
     used, scalar = _summary(laps["used"]), _summary(laps["scalar"])
     width = own.allreduce(batches["used"].lanes, MPI.MAX)

@@ -177,7 +177,7 @@ def evaluations_per_second(system: System, comm: MPI.Comm, coupling: str, rtol: 
         began = time.perf_counter()
         try:
             result = simulate(system, t_end, comm, coupling=coupling, rtol=rtol, atol=rtol, every=t_end)
-        except SimulationError:
+        except (InputError, SimulationError):  # nothing can move, too little memory; it stopped
             return None
         took = comm.bcast(time.perf_counter() - began)
         if took > _ENOUGH or t_end >= _LONGEST:

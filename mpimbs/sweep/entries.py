@@ -5,9 +5,9 @@ from __future__ import annotations
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed
-from mpimbs.spatial.vectors import load3, load6
+from mpimbs.spatial.vectors import load3, load6, store6
 from mpimbs.sweep.forces import joint_forces
-from mpimbs.sweep.inverse import newton_euler
+from mpimbs.sweep.inverse import newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.motion import joint_places, velocity_terms
 from mpimbs.sweep.outward import outward
@@ -41,6 +41,25 @@ def joint_loads(structure, springs, work, q, u, tau, turn, handle_loads, loads, 
     inward(0.0, structure, work, total, load2, block, False)
     outward(0.0, structure, work, load6(0.0, handle_loads, 0), load2, False, udot, loads)
     newton_euler(0.0, structure, work, load2, loads, total)
+
+
+@kernel
+def prescribe(structure, work, udot, acceleration, accelerations, far):
+    """Write the acceleration of every step [m * 6] of one piece that moves by `udot`, and of handle 2, `far` [6]."""
+    a = prescribed_accelerations(0.0, structure, work, udot, load6(0.0, acceleration, 0), accelerations)
+    store6(0.0, far, 0, a)
+
+
+@kernel
+def required_forces(structure, springs, work, q, u, forces, load2, loads, total, tau):
+    """Write the generalized forces [nu] beside `forces`, springs, dampers and torques that given accelerations need.
+
+    `loads` [m * 6] are the accelerations, and become the joints' loads; `total` [nu] is room.
+    """
+    newton_euler(0.0, structure, work, load6(0.0, load2, 0), loads, tau)
+    joint_forces(0.0, structure, springs, q, u, forces, total)
+    for d in range(tau.size):
+        tau[d] -= total[d]
 
 
 @kernel

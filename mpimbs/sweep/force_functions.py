@@ -211,7 +211,8 @@ class ActingBodyForce(_Acting):
 def _moment_and_force(what: Callable[[], str], t: float, given: Any, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
     """Moment and force of what a function gave, as contiguous arrays of a shape."""
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise SimulationError(f"{what()} gave a {type(given).__name__} at t = {t:g} s, needs a moment and a force")
+        gave = "nothing" if given is None else f"a {type(given).__name__}"
+        raise SimulationError(f"{what()} gave {gave} at t = {t:g} s, needs a moment and a force")
     parts = zip(given, (" as moment", " as force"), strict=True)
     moment, force = (np.ascontiguousarray(shaped(what, t, value, shape, part)) for value, part in parts)
     return moment, force

@@ -45,7 +45,10 @@ def shaped(what: Callable[[], str], t: float, given: Any, shape: tuple[int, ...]
         It is of another shape, or no numbers.
     """
     try:
-        value = np.asarray(given, dtype=np.float64)
+        value = np.asarray(given)
+        if value.dtype.kind not in "biuf":  # None would become NaN
+            raise TypeError
+        value = value.astype(np.float64, copy=False)
     except (TypeError, ValueError):
         raise SimulationError(
             f"{what()} gave {_short(given)}{quantity} at t = {t:g} s, needs {_needed(shape)}"
@@ -62,6 +65,8 @@ def _needed(shape: tuple[int, ...]) -> str:
 
 def _short(value: Any) -> str:
     """A value or an exception in one line."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     text = " ".join(repr(value).replace("\\n", " ").split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 

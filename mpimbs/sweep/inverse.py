@@ -31,6 +31,16 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
     loads, tau : array [m * 6], [nu]
         Written, as by `newton_euler`.
     """
+    prescribed_accelerations(zero, structure, work, udot, acceleration, loads)
+    newton_euler(zero, structure, work, (zero, zero, zero, zero, zero, zero), loads, tau)
+
+
+@kernel
+def prescribed_accelerations(zero, structure, work, udot, acceleration, accelerations):
+    """Sweep outward: write the acceleration of every step's origin [m * 6], in its frame, from those of the joints.
+
+    Returns that of the last step; of a chain, A2.
+    """
     n = width(zero)
     steps = structure.steps
     store6(zero, work.junction, MOTION, acceleration)
@@ -44,11 +54,11 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
         a = add6(motion_outward(r, p, a), load6(zero, work.bias, step * BIAS))
         for d in range(steps[step, FIRST_U], steps[step, LAST_U]):
             a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), load(zero, udot, d * n))
-        store6(zero, loads, step * 6, a)
+        store6(zero, accelerations, step * 6, a)
         sink = steps[step, SINK]
         if sink >= 0:
             store6(zero, work.junction, sink * JUNCTION + MOTION, a)
-    newton_euler(zero, structure, work, (zero, zero, zero, zero, zero, zero), loads, tau)
+    return a
 
 
 @kernel

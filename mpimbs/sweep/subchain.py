@@ -12,11 +12,10 @@ from mpimbs.model import Columns, System
 from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.body_motion import motions
 from mpimbs.sweep.build import Build, build
-from mpimbs.sweep.entries import joint_loads, move, places
+from mpimbs.sweep.entries import joint_loads, move, places, prescribe, required_forces
 from mpimbs.sweep.forces import spring_energy
-from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.motion import poses, relative_motion
-from mpimbs.sweep.structure import BOUNDARY, PLACE, TURNING, Springs, Structure, Workspace, workspace
+from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles
 from mpimbs.sweep.totals import totals
 
@@ -207,15 +206,52 @@ class Subchain:
         joint_loads(made.structure, made.springs, work, q, u, tau, *arrays)
         return (loads[made.body_step] @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
 
-    def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, gravity: Floats) -> Floats:
-        """Generalized forces [nu] (N m, N) that give the accelerations `udot` [nu]; for a whole system, not a part.
+    def prescribe(
+        self, q: Floats, u: Floats, udot: Floats, turn: Floats, acceleration: Floats
+    ) -> tuple[Floats, Floats]:
+        """Give the accelerations [m * 6] of the steps that move by `udot` [nu], and that of handle 2 [6] of a chain.
 
-        Springs, dampers and constant torques of the model are not part of them; external wrenches are applied.
+        Parameters
+        ----------
+        turn : array [TURNING]
+            Boundary turn of handle 1.
+        acceleration : array [6]
+            Of handle 1; of the world -g.
         """
-        places(self.structure, self._whole.work, q)
-        move(self.structure, self._whole.work, u, AT_REST[:TURNING])
-        tau = np.empty(self.nu)
-        loads = np.empty(len(self.structure.steps) * 6)
-        root = (0.0, 0.0, 0.0, *(-float(g) for g in gravity))
-        inverse_dynamics(0.0, self.structure, self._whole.work, udot, root, loads, tau)
-        return tau
+        made, work = self._whole
+        places(made.structure, work, q)
+        move(made.structure, work, u, turn)
+        accelerations, far = np.empty(len(made.structure.steps) * 6), np.empty(6)
+        prescribe(made.structure, work, udot, acceleration, accelerations, far)
+        return accelerations, far
+
+    def required_forces(
+        self, q: Floats, u: Floats, forces: Floats, accelerations: Floats, load2: Floats
+    ) -> tuple[Floats, Floats]:
+        """Give the generalized forces [nu] that accelerations need, and the load [6] received through handle 1, there.
+
+        After `prescribe` in the same state. External wrenches are those set last.
+
+        Parameters
+        ----------
+        forces : array [nu]
+            What acts beside springs, dampers and torques of the model.
+        accelerations : array [m * 6]
+            As `prescribe` gave them; overwritten.
+        load2 : array [6]
+            Load on handle 2.
+        """
+        made, work = self._whole
+        tau, room = np.empty(self.nu), np.empty(self.nu)
+        required_forces(made.structure, made.springs, work, q, u, forces, load2, accelerations, room, tau)
+        return tau, frame_change(work.place[:PLACE]).T @ accelerations[:6]
+
+
+def frame_change(place: Floats) -> Floats:
+    """The matrix [6, 6] that takes accelerations to another frame, and, transposed, loads back: of a rotation from the
+    one to the other and the position (m) of the other in the one [12]."""
+    rotation, (x, y, z) = place[:9].reshape(3, 3), place[9:12]
+    change = np.zeros((6, 6))
+    change[:3, :3] = change[3:, 3:] = rotation
+    change[3:, :3] = rotation @ [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
+    return change

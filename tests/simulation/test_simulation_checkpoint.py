@@ -92,6 +92,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "adaptive, first stage kept": (ROPE, ADAPTIVE),
     "adaptive, poses, loads": (CHAIN, ADAPTIVE | {"integrator": "8vr", "poses": True, "loads": True}),
     "fixed": (CHAIN, FIXED | {"integrator": "rks3"}),
+    "from a given state": (CHAIN, FIXED | {"state": (np.linspace(-1, 1, 9), np.linspace(2, -2, 9))}),
     "lagged, adaptive": (CHAIN, LOOSE | PCG),
     "second order, fixed": (CHAIN, FIXED | PCG | {"solver": LoadSolver("block-jacobi", "second"), "integrator": "3bs"}),
 }

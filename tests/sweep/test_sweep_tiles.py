@@ -239,8 +239,8 @@ def test_joint_forces_back(cut: Cut) -> None:
     system, q, u, tau = chain_of("balls and hinges", 50, 5, springs=False, wrenches=True)
     with closing(Dynamics(system, lanes=NATIVE)) as dynamics:
         udot = dynamics.accelerations(q, u, tau)
-        back = dynamics.subchain.inverse_dynamics(q, u, udot, np.asarray(system.gravity))
-        loads = np.abs(dynamics.subchain.inverse_dynamics(q, u, 0 * udot, np.asarray(system.gravity))).max()
+        back = dynamics.inverse_dynamics(q, u, udot)
+        loads = np.abs(dynamics.inverse_dynamics(q, u, 0 * udot)).max()
     assert_close("generalized forces", back, tau, "round trip", scale=loads)
 
 

@@ -1,0 +1,87 @@
+"""Inverse dynamics over ranks: against Pinocchio and one rank, and as the inverse of the accelerations."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import GENERATORS, moving_state
+from force_functions import loaded
+from mpimbs.coupling import COUPLINGS
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import SimulationError
+from mpimbs.model import System, system_from
+from oracles import dense
+from oracles.dense import Array
+from oracles.pinocchio_oracle import PinocchioOracle
+from oracles.random_systems import random_system
+from tolerances import assert_close
+
+TIME = 0.7
+
+
+def required(system: System, comm: MPI.Comm, q: Array, u: Array, udot: Array, **settings: object) -> Array:
+    """The generalized forces of the whole system, from those of the ranks."""
+    with closing(Dynamics(system, comm, **settings)) as dynamics:
+        mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
+        return np.concatenate(comm.allgather(dynamics.inverse_dynamics(q[mine], u[ours], udot[ours], TIME)))
+
+
+@pytest.mark.parametrize("types", [None, ["fixed", "universal", "planar"], ["spherical", "helical", "free"]])
+@pytest.mark.parametrize("seed", range(3))
+def test_pinocchio(comm: MPI.Comm, seed: int, types: list[str] | None) -> None:
+    system, q, u, udot = random_system(seed, 12, True, types, springs=True, wrenches=True)
+    reference = PinocchioOracle(system).inverse_dynamics(q, u, udot, TIME)
+    tau = required(system, comm, q, u, udot)
+    size = np.abs(reference + dense.generalized_forces(system.columns(), q, u)).max(initial=1.0)
+    assert_close("generalized forces", tau, reference, "pinocchio", scale=size, comm=comm)
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_there_and_back(comm: MPI.Comm, coupling: str) -> None:
+    """With everything that acts: gravity, springs, dampers, torques, wrenches, functions of time and state."""
+    system, q, u, tau = random_system(4, 16, True, springs=True, wrenches=True)
+    loaded(system)
+    with closing(Dynamics(system, comm, coupling, cuts=7 if coupling == "pcg" else None)) as dynamics:
+        mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
+        state = q[mine], u[ours]
+        udot = dynamics.accelerations(*state, tau[ours], TIME)
+        back = dynamics.inverse_dynamics(*state, udot, TIME)
+        still = dynamics.inverse_dynamics(*state, 0 * udot, TIME)
+        again = dynamics.accelerations(*state, back, TIME)
+    size = comm.allreduce(float(np.abs(still).max(initial=1.0)), MPI.MAX)
+    assert_close("generalized forces", back, tau[ours], "round trip", scale=size, comm=comm)
+    largest = comm.allreduce(float(np.abs(udot).max(initial=0.0)), MPI.MAX)
+    assert_close("accelerations", again, udot, "round trip", scale=largest, comm=comm)
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_ranks(comm: MPI.Comm, kind: str) -> None:
+    """Longer chains, moving, on many ranks as on one."""
+    system = system_from(f"{kind}:200")
+    q, u, udot = moving_state(system)
+    alone = required(system, MPI.COMM_SELF, q, u, udot)
+    tau = required(system, comm, q, u, udot)
+    assert_close("generalized forces", tau, alone, "ranks", scale=np.abs(alone).max(), comm=comm)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trees(seed: int) -> None:
+    system, q, u, udot = random_system(seed, 12, False, springs=True, wrenches=True)
+    reference = dense.inverse_dynamics(system, q, u, udot, TIME)
+    tau = required(system, MPI.COMM_SELF, q, u, udot)
+    assert_close("generalized forces", tau, reference, "dense", scale=np.abs(reference).max())
+
+
+def test_a_function_that_fails(comm: MPI.Comm) -> None:
+    system = system_from("chain:8")
+
+    def breaks(t: float) -> float:
+        raise ValueError("no such row")
+
+    system.set_torque("link8", breaks)
+    with closing(Dynamics(system, comm)) as dynamics:
+        u = dynamics.subchain.u
+        with pytest.raises(SimulationError, match=r"body 'link8' failed .*no such row"):
+            dynamics.inverse_dynamics(dynamics.subchain.q, u, u)

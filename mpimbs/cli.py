@@ -17,11 +17,13 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli_options import coupling_options, forces_option, on_first_ranks, read, with_forces
+from mpimbs.cli_options import coupling_options, forces_option, on_first_ranks, read
 from mpimbs.cli_study import bench, predict, study
+from mpimbs.cli_words import Command
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.model import GENERATORS, system_from_text
+from mpimbs.filesystem.places import check_new, replacing
+from mpimbs.model import GENERATORS
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.run import Result
 
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
+_NOWHERE = "; from Python, Dynamics.accelerations writes none"
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
@@ -41,6 +44,7 @@ def cli() -> None:
     """Dynamics of articulated rigid-body systems on distributed memory."""
 
 
+cli.command_class = Command
 for _command in (bench, study, predict):
     cli.add_command(_command)
 
@@ -86,6 +90,8 @@ def run(
     from mpimbs.simulation.run import simulate
 
     system = read(comm, model, settings.pop("forces"))
+    if pictures:
+        _check_pictures(comm, output, settings["force"])
     checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
     settings |= {"output": output, "poses": poses or pictures, "checkpoints": checkpoints}
     result = simulate(system, t_end, comm, progress=True, signals=True, **settings)
@@ -94,32 +100,47 @@ def run(
 
 @cli.command()
 @click.argument("file", type=Path)
-@click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file; they need its --poses.")
+@click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
+@click.option("--force", is_flag=True, help="Replace existing pictures.")
 @forces_option
 @click.pass_obj
-def restart(comm: MPI.Comm, file: Path, pictures: bool, forces: tuple[str, ...]) -> None:
+def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
     """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
-    from mpimbs.simulation.restart import most_ranks, output_of, read_checkpoint
+    from mpimbs.simulation.restart import finished, most_ranks, read_checkpoint
     from mpimbs.simulation.restart import restart as go_on
 
     kept = read_checkpoint(file, comm)
-    if pictures and not kept.header["settings"]["poses"]:
-        raise InputError(f"{file}: its run writes no poses, which pictures need: leave --pictures out")
-
-    system = (
-        together(comm, lambda: with_forces(system_from_text(kept.header["model"], file), forces)) if forces else None
-    )
+    if pictures:
+        _check_pictures(comm, kept.output, force or kept.header["settings"]["force"])
+    if (result := finished(kept, comm)) is not None:
+        if comm.rank == 0:
+            click.echo(f"{kept.output}: is complete: nothing is left to do")
+        _tell(comm, result, kept.output, pictures, written=False)
+        return
 
     def work(part: MPI.Comm) -> None:
-        _tell(part, go_on(kept, part, system=system, progress=True, signals=True), output_of(kept), pictures)
+        _tell(part, go_on(kept, part, forces=forces, progress=True, signals=True), kept.output, pictures)
 
     on_first_ranks(comm, most_ranks(kept) or comm.size, work)
 
 
-def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool) -> None:
+def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> None:
+    """Refuse pictures that can't be drawn at the end, before the run."""
+
+    def check() -> None:
+        from mpimbs.study.pictures import pictures_of
+
+        for picture in pictures_of(output).values():
+            check_new(picture, force)
+
+    on_root(comm, check)
+
+
+def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written: bool = True) -> None:
     """Say how a run went, and draw it; on rank 0."""
     if comm.rank == 0:
-        click.echo(f"{result.summary()}\nwrote {output}")
+        if written:
+            click.echo(f"{result.summary()}\nwrote {output}")
         if pictures:
             from mpimbs.study.pictures import draw_run
 
@@ -142,13 +163,12 @@ def acceleration(
     comm: MPI.Comm, model: str, state: Path | None, output: Path, loads: bool, force: bool, **settings: Any
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
-    from mpimbs.simulation.output import check_output, part_of
     from mpimbs.simulation.state import initial_state, read_state
 
     system = read(comm, model, settings.pop("forces"))
     whole = together(comm, lambda: read_state(state, system) if state else initial_state(system))
     dynamics = Dynamics(system, comm, **settings)
-    on_root(comm, lambda: check_output(output, force))
+    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE))
     dynamics.compile()
     mine_u = dynamics.gather_u.part
     mine = whole.q[dynamics.gather_q.part], whole.u[mine_u], whole.tau[mine_u]
@@ -158,12 +178,13 @@ def acceleration(
     if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
     results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
-    if comm.rank == 0:
-        unfinished = part_of(output)
-        with unfinished.open("wb") as file:
+
+    def write() -> None:
+        with replacing(output) as place, place.open("wb") as file:
             np.savez(file, **{name: r.reshape(-1, *parts[name].shape[1:]) for name, r in results.items()})
-        unfinished.replace(output)
         click.echo(f"wrote {output}")
+
+    on_root(comm, write)
     dynamics.close()
 
 

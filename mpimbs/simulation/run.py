@@ -16,13 +16,15 @@ from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.filesystem.lock import Lock
+from mpimbs.filesystem.places import check_new, check_writable
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
-from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
+from mpimbs.simulation.checkpoint import read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
-from mpimbs.simulation.output import OutputError, OutputFile, check_output
+from mpimbs.simulation.output import NOWHERE, PATIENCE, OutputError, OutputFile
 from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.progress import Progress
 from mpimbs.simulation.recorder import Recorder, Store
@@ -40,6 +42,16 @@ class Kept(NamedTuple):
 
     file: Path
     header: dict[str, Any]
+
+    @property
+    def place(self) -> Path:
+        """Where its run writes checkpoints."""
+        return self.file.parent / str(self.header["place"])
+
+    @property
+    def output(self) -> Path:
+        """What its run writes."""
+        return self.file.parent / str(self.header["output"])
 
 
 class Run:
@@ -90,6 +102,7 @@ class Run:
         self._keeps = checkpoints is not None or (signals.enabled and path is not None)
         self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
         self._run: str | None = None  # what tells its output from others
+        self._lock: Lock | None = None  # on rank 0, of the checkpoints
         self._recorder = Recorder(
             dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
         )
@@ -99,7 +112,7 @@ class Run:
         self.result = Result()
         self._seconds = {"set-up": ready - began, "compile": compiled - ready}
         self._compiled = compiled
-        self._keeper = Keeper(comm, self._checkpoints, self._place, signals, self._write_checkpoint)
+        self._keeper = Keeper(comm, self._checkpoints, self._place, signals, self._write_checkpoint, self._going_on)
         self._stepper: Integrator | None = None
 
     def _open(self, solver: LoadSolver | None, widths: dict[str, int]) -> Store:
@@ -112,7 +125,15 @@ class Run:
         return SampleWriter(comm, file, path, widths)
 
     def _continue_file(self, path: Path, header: dict[str, Any]) -> OutputFile | None:
-        return on_root(self._comm, lambda: OutputFile.continued(path, header["run"], header["recorder"]["count"]))
+        def go_on() -> OutputFile:
+            if self._place is not None:
+                if self._kept is not None and self._place not in (self._kept.file, self._kept.place):
+                    self._checkpoints.check_free(self._place, self._settings.force)
+                check_writable(self._place, "checkpoints.path")
+                self._lock = Lock(self._place, PATIENCE)
+            return OutputFile.continued(path, header["run"], header["recorder"]["count"])
+
+        return on_root(self._comm, go_on)
 
     def _begin_file(self, path: Path, solver: LoadSolver | None) -> OutputFile | None:
         settings, division = self._settings, self._dynamics.division
@@ -124,9 +145,11 @@ class Run:
         }  # fmt: skip
 
         def begin() -> OutputFile:
-            check_output(path, settings.force)
+            check_new(path, settings.force, instead=NOWHERE)
             if self._place is not None:
-                clear(self._place, settings.force)
+                self._checkpoints.check_free(self._place, settings.force)
+                self._lock = Lock(self._place)
+                clear(self._place)
             return OutputFile(path, self._system, told, settings.poses, settings.loads, settings.force, separated)
 
         return on_root(self._comm, begin)
@@ -154,8 +177,10 @@ class Run:
         except OutputError as broken:
             error = error or broken
         self._dynamics.close()
-        if isinstance(error, OutputError) and self._keeper.at_hand():
-            error = OutputError(f"{error}; go on with: mpimbs restart {self._place}")
+        if self._lock is not None:
+            self._lock.release()
+        if isinstance(error, OutputError):
+            error = OutputError(f"{error}{self._keeper.hint()}")
         if error is not None:
             raise error
         return result
@@ -233,13 +258,20 @@ class Run:
         } if self._comm.rank == 0 else {}  # fmt: skip
         return write_checkpoint(place, self._checkpoints.keep, header, vectors, self._comm)
 
+    def _going_on(self) -> str:
+        """How this run is continued, for a message."""
+        assert self._place is not None
+        return restart_call(self._place, self._unchanging)
+
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
         """What all checkpoints of this run say alike."""
         assert self._place is not None and self._path is not None
+        base, modules = self._system.before_forces, self._system.force_modules
         return {
             "name": self._system.name, "run": self._run, "model": system_text(self._system, functions=True),
-            "has_functions": self._has_functions(), "settings": self._settings.data(), "versions": versions(),
+            "has_functions": self._has_functions(), "base": base, "forces": [] if base is None else list(modules),
+            "settings": self._settings.data(), "versions": versions(),
             "output": os.path.relpath(self._path, self._place.parent), "place": self._place.name,
             "checkpoints": self._checkpoints._asdict() | {"path": None}, "partition": self._partition(),
             "restarts": self._restarts(),

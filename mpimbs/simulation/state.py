@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import note_input
 from mpimbs.model import JOINT_TYPES, System
 
 Floats = npt.NDArray[np.float64]
@@ -39,6 +40,7 @@ def read_state(path: str | Path, system: System) -> State:
     InputError
         The file can't be read, lacks q or u, has other sizes than the system, or holds what is no state.
     """
+    note_input(path)
     try:
         file = np.load(path, allow_pickle=False)
         single = not isinstance(file, np.lib.npyio.NpzFile)

@@ -18,11 +18,12 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.cli_options import coupling_options, forces_option, on_first_ranks, read
+from mpimbs.cli_streams import lasting_streams
 from mpimbs.cli_study import bench, predict, study
 from mpimbs.cli_words import Command
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.filesystem.places import check_new, replacing
+from mpimbs.filesystem.places import check_new, current_folder, replacing
 from mpimbs.model import GENERATORS
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
@@ -226,11 +227,14 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
         All ranks that were started, by default.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
-    with abort_on_error(comm):
+    with lasting_streams() as out, abort_on_error(comm):
         code, message = _run(comm, list(sys.argv[1:] if arguments is None else arguments))
+        out.flush()
+        if out.error is not None and not isinstance(out.error, BrokenPipeError):  # who closes a pipe has read enough
+            unwritten = f"mpimbs: standard output can't be written ({out.error.strerror})"
+            code, message = code or 1, message or unwritten
         if comm.rank == 0 and message:
             print(message, file=sys.stderr, flush=True)
-        sys.stdout.flush()
         comm.Barrier()  # the launcher ends the job at the first exit code: the message must be out by then
         sys.exit(code)
 
@@ -239,6 +243,7 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     """Exit code and message."""
     try:
         refuse_singletons(MPI.COMM_WORLD)
+        together(comm, current_folder)
         printed = contextlib.nullcontext() if comm.rank == 0 else contextlib.redirect_stdout(io.StringIO())
         with printed:  # only rank 0 shows help and version
             cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)

@@ -30,6 +30,20 @@ def note_input(path: str | Path) -> None:
         _inputs.add(Path(path).absolute())
 
 
+def current_folder() -> Path:
+    """Give the current folder.
+
+    Raises
+    ------
+    InputError
+        It has been removed.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise InputError("the current folder has been removed: change to another one") from None
+
+
 def part_of(path: Path) -> Path:
     """Where a file is until it is complete."""
     return path.with_name(path.name + ".part")

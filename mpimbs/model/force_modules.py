@@ -7,10 +7,10 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import current_folder
 from mpimbs.model.files import system_text
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
@@ -56,8 +56,8 @@ def _found(given: str) -> Callable[..., Any]:
     module_name, _, name = given.partition(":")
     if not module_name or not name:
         raise InputError(f"{where}: give module:function, such as wind:drag for the function drag of wind.py")
-    if "" not in sys.path and _folder() not in sys.path:
-        sys.path.insert(0, _folder())
+    if "" not in sys.path and str(current_folder()) not in sys.path:
+        sys.path.insert(0, str(current_folder()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -65,7 +65,7 @@ def _found(given: str) -> Callable[..., Any]:
             raise InputError(f"{where}: {error}{_place(error)}; install what it imports") from None
         hint = f"; leave .py out: {module_name[:-3]}:{name}" if module_name.endswith(".py") else ""
         raise InputError(
-            f"{where}: there is no module '{module_name}' in {_folder()} or among those installed"
+            f"{where}: there is no module '{module_name}' in {current_folder()} or among those installed"
             f"{hint or '; check its name, or set PYTHONPATH'}"
         ) from None
     except Exception as error:
@@ -75,14 +75,6 @@ def _found(given: str) -> Callable[..., Any]:
         own = [k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
         raise InputError(f"{where}: module '{module_name}' has no function '{name}'{suggest(name, own)}")
     return function
-
-
-def _folder() -> str:
-    """The current folder, while there is one."""
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:
-        raise InputError("the current folder has been removed: change to another one") from None
 
 
 def _place(error: BaseException) -> str:

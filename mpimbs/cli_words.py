@@ -55,13 +55,14 @@ def worded(message: str, command: click.Command) -> str:
 def _option(name: ast.expr, options: dict[str, str]) -> str:
     """`every`, `checkpoints.path`."""
     said = ast.unparse(name)
-    return options[_ALIASES.get(said, said)]
+    known = _ALIASES.get(said, said)
+    return options[known if known in options else f"{known}s"]  # of commands that take several
 
 
 def _setting(said: ast.Assign, options: dict[str, str]) -> str:
     """`force=True`, `coupling='dcae'`."""
-    option, value = _option(said.targets[0], options), ast.literal_eval(said.value)
-    return option if value is True else f"{option} {value}"
+    option, value = _option(said.targets[0], options), ast.unparse(said.value)
+    return option if value == "True" else f"{option} {value.strip(chr(39))}"
 
 
 def _expression(said: ast.Expr, options: dict[str, str]) -> str:

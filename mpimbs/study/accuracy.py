@@ -111,7 +111,7 @@ def fitness(system: System, couplings: Sequence[str] = tuple(COUPLINGS)) -> list
     system.validate()
     if not system.is_chain or system.loops:
         raise InputError(
-            f"system '{system.name}' is no chain, which alone several couplings solve: leave --accuracy out"
+            f"system '{system.name}' is no chain, which alone several couplings solve: leave `accuracy` out"
         )
     rows = []
     own = State(*system.initial_state(0, system.n_bodies), np.zeros(system.nu))

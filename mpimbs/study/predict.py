@@ -113,7 +113,7 @@ def predict(
     wanted = list(ranks)
     for count in wanted:
         if count < 1:
-            raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct --ranks")
+            raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct `ranks`")
         known.division(count, traced.coupling)
     one = _mean(traced, known, cluster, 1, evaluate)[0]
     rows = []

@@ -80,7 +80,7 @@ class Plan(NamedTuple):
             if name not in COUPLINGS:
                 raise InputError(f"unknown coupling '{name}'; choose of: {', '.join(COUPLINGS)}")
         if not self.ranks or min(self.ranks) < 1:
-            raise InputError("give numbers of ranks from 1 on: --ranks 1,2,4")
+            raise InputError("give numbers of ranks from 1 on with `ranks`")
         if set(self.studies) - {"strong"}:
             scaled(system, system.n_bodies)
         return self

@@ -79,7 +79,9 @@ def study(
     if collected is None:
         rows, notes = measure(system, plan, comm, _teller(comm, progress))
         if not rows:
-            raise InputError("nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than --ranks"]))
+            raise InputError(
+                "nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than `ranks` says"])
+            )
     else:
         found = on_root(comm, lambda: _of_one_model(collect(collected), system))
         rows, notes = comm.bcast(found), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from functools import cached_property, partial
@@ -103,12 +104,15 @@ class Run:
         self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
         self._run: str | None = None  # what tells its output from others
         self._lock: Lock | None = None  # on rank 0, of the checkpoints
-        self._recorder = Recorder(
-            dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
-        )
-        ready = time.perf_counter()
-        dynamics.compile()
-        compiled = time.perf_counter()
+        with contextlib.ExitStack() as after_error:
+            after_error.callback(self._let_go)
+            self._recorder = Recorder(
+                dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
+            )
+            ready = time.perf_counter()
+            dynamics.compile()
+            compiled = time.perf_counter()
+            after_error.pop_all()
         self.result = Result()
         self._seconds = {"set-up": ready - began, "compile": compiled - ready}
         self._compiled = compiled
@@ -177,13 +181,17 @@ class Run:
         except OutputError as broken:
             error = error or broken
         self._dynamics.close()
-        if self._lock is not None:
-            self._lock.release()
+        self._let_go()
         if isinstance(error, OutputError):
             error = OutputError(f"{error}{self._keeper.hint()}")
         if error is not None:
             raise error
         return result
+
+    def _let_go(self) -> None:
+        """Let other runs write checkpoints where this one did."""
+        if self._lock is not None:
+            self._lock.release()
 
     def _begin(self) -> Integrator:
         """Make the integrator, at the first sample or where the checkpoint has it."""

@@ -67,7 +67,7 @@ def test_devices() -> None:
 def test_files_are_replaced_when_asked_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("old")
-    with pytest.raises(InputError, match="out: exists; move it, .* or replace it with `force=True`"):
+    with pytest.raises(InputError, match=r"out: exists; move it, .* or replace it with `force=True`"):
         check_new(path, force=False)
     check_new(path, force=True)
     with pytest.raises(KeyError), replacing(path) as part:
@@ -97,7 +97,7 @@ def test_what_another_process_writes(tmp_path: Path) -> None:
 def test_folders(tmp_path: Path) -> None:
     check_folder(tmp_path / "a" / "b", ["one"], force=False)
     (tmp_path / "a" / "b" / "one").write_text("old")
-    with pytest.raises(InputError, match="one: exists; .*`force=True`"):
+    with pytest.raises(InputError, match=r"one: exists; .*`force=True`"):
         check_folder(tmp_path / "a" / "b", ["two", "one"], force=False)
     with pytest.raises(InputError, match="one: is no folder; choose another place with `output`, or none"):
         check_folder(tmp_path / "a" / "b" / "one", [], force=True, instead=", or none")

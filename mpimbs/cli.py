@@ -23,7 +23,7 @@ from mpimbs.cli_study import bench, predict, study
 from mpimbs.cli_words import Command
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.filesystem.places import check_new, current_folder, replacing
+from mpimbs.filesystem.places import check_new, check_place, current_folder, replacing
 from mpimbs.model import GENERATORS
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
@@ -131,6 +131,7 @@ def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> None:
     def check() -> None:
         from mpimbs.study.pictures import pictures_of
 
+        check_place(output)
         for picture in pictures_of(output).values():
             check_new(picture, force)
 

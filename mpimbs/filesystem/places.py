@@ -118,8 +118,8 @@ def check_new(path: Path, force: bool, setting: str = "output", instead: str = "
         As `check_place`, also of the file's unfinished part; another process writes there; the file or its part exists
         (without `force`), or can't be written.
     """
-    for file in (path, part_of(path)):
-        check_place(file, setting, instead)
+    check_place(path, setting, instead)  # a folder may have no name
+    check_place(part_of(path), setting)
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
     refuse_owner(path, setting)

@@ -346,16 +346,16 @@ BAD_PLACES = {  # of checkpoints, beside out.h5; the system is read from model.t
 
 
 @pytest.mark.parametrize("place", BAD_PLACES)
-def test_places_where_no_checkpoint_can_go(folder: Path, place: str) -> None:
+def test_places_where_no_checkpoint_can_go(tmp_path: Path, place: str) -> None:
     """Found before the run, with `force` too."""
-    (folder / "model.toml").write_text(system_text(system_from(CHAIN)))
-    os.mkfifo(folder / "older.1.h5")
-    names, text = sorted(folder.iterdir()), (folder / "model.toml").read_bytes()
-    kept = Checkpoints(path=folder / place.format(folder=folder.name))
+    (tmp_path / "model.toml").write_text(system_text(system_from(CHAIN)))
+    os.mkfifo(tmp_path / "older.1.h5")
+    names, text = sorted(tmp_path.iterdir()), (tmp_path / "model.toml").read_bytes()
+    kept = Checkpoints(path=tmp_path / place.format(folder=tmp_path.name))
     with pytest.raises(InputError, match=re.escape(BAD_PLACES[place])):
-        system = read_system(folder / "model.toml")
-        simulate(system, 0.01, output=folder / "out.h5", force=True, checkpoints=kept)
-    assert sorted(folder.iterdir()) == names and (folder / "model.toml").read_bytes() == text
+        system = read_system(tmp_path / "model.toml")
+        simulate(system, 0.01, output=tmp_path / "out.h5", force=True, checkpoints=kept)
+    assert sorted(tmp_path.iterdir()) == names and (tmp_path / "model.toml").read_bytes() == text
 
 
 def test_a_signal_for_a_checkpoint_lets_the_run_go_on(

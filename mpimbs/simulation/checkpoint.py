@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -38,6 +38,23 @@ _KIND = FORMAT.rsplit(" ", 1)[0]
 LEAST = 2**18  # bytes of a rank in a vector: of fewer, one flush to the disk is faster than one of every rank
 METADATA = 2**16  # bytes, at the most
 OUTPUT_FORMAT = "mpimbs 1"  # of files that may be taken for a checkpoint
+
+
+class Kept(NamedTuple):
+    """A checkpoint that was read and checked: its file, and its header on every rank."""
+
+    file: Path
+    header: dict[str, Any]
+
+    @property
+    def place(self) -> Path:
+        """Where its run writes checkpoints."""
+        return self.file.parent / str(self.header["place"])
+
+    @property
+    def output(self) -> Path:
+        """What its run writes."""
+        return self.file.parent / str(self.header["output"])
 
 
 def older(path: Path, age: int) -> Path:

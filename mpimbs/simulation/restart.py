@@ -13,11 +13,13 @@ from mpimbs.errors import InputError
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import on_root, together
-from mpimbs.simulation.checkpoint import read_header, restart_call
+from mpimbs.simulation.checkpoint import Kept, read_header, restart_call
 from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.reading import open_output
-from mpimbs.simulation.run import Kept, Result, Run, Settings
+from mpimbs.simulation.result import Result
+from mpimbs.simulation.run import Run
+from mpimbs.simulation.settings import Settings
 from mpimbs.simulation.signals import Signals
 
 

@@ -7,7 +7,7 @@ import os
 import time
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from mpimbs.filesystem.lock import Lock
 from mpimbs.filesystem.places import check_new, check_writable
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
-from mpimbs.simulation.checkpoint import read_vectors, restart_call, write_checkpoint
+from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
@@ -36,23 +36,6 @@ from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
 
 Floats = npt.NDArray[np.float64]
-
-
-class Kept(NamedTuple):
-    """A checkpoint that was read and checked: its file, and its header on every rank."""
-
-    file: Path
-    header: dict[str, Any]
-
-    @property
-    def place(self) -> Path:
-        """Where its run writes checkpoints."""
-        return self.file.parent / str(self.header["place"])
-
-    @property
-    def output(self) -> Path:
-        """What its run writes."""
-        return self.file.parent / str(self.header["output"])
 
 
 class Run:

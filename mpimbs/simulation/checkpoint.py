@@ -214,9 +214,10 @@ def read_header(path: Path) -> dict[str, Any]:
         There is no such file; it is no checkpoint, of another version, truncated or damaged. Names an older one that
         is good, where there is one.
     """
-    note_input(path)
     try:
-        return _checked_header(path)
+        header = _checked_header(path)
+        note_input(path)
+        return header
     except InputError as error:
         for candidate in _others(path):
             try:

@@ -18,6 +18,7 @@ from mpimbs.model import Body, BodyMotion, Joint, Loop, System, Wrench, read_sys
 
 if TYPE_CHECKING:
     from mpimbs.simulation.keeper import Checkpoints
+    from mpimbs.simulation.reading import open_output
     from mpimbs.simulation.restart import restart
     from mpimbs.simulation.run import simulate
 
@@ -36,6 +37,7 @@ __all__ = [
     "SimulationError",
     "System",
     "Wrench",
+    "open_output",
     "read_system",
     "restart",
     "simulate",
@@ -44,11 +46,11 @@ __all__ = [
 ]
 
 
-_INTEGRATING = {"Checkpoints": "keeper", "restart": "restart", "simulate": "run"}
+_INTEGRATING = {"Checkpoints": "keeper", "open_output": "reading", "restart": "restart", "simulate": "run"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what integrates when it is asked for: only that needs PETSc."""
+    """Import what integrates when it is asked for: only that needs PETSc and HDF5."""
     if name in _INTEGRATING:
         return getattr(import_module(f"mpimbs.simulation.{_INTEGRATING[name]}"), name)
     raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")

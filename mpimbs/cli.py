@@ -30,13 +30,16 @@ from mpimbs.cli_options import (
     output_option,
     read,
     time_option,
-    with_forces,
+    write_arrays,
 )
+from mpimbs.cli_streams import lasting_streams
 from mpimbs.cli_study import bench, predict, study
+from mpimbs.cli_words import Command
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.filesystem.places import check_new, check_place, current_folder
 from mpimbs.memory import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
-from mpimbs.model import GENERATORS, System, system_from_text
+from mpimbs.model import GENERATORS, System
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
 
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
+_NOWHERE = "; from Python, Dynamics.accelerations writes none"
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
@@ -57,6 +61,7 @@ def cli() -> None:
     """Dynamics of articulated rigid-body systems on distributed memory."""
 
 
+cli.command_class = Command
 for _command in (bench, inverse, study, predict):
     cli.add_command(_command)
 
@@ -106,6 +111,8 @@ def run(
 
     system = read(comm, model, settings.pop("forces"))
     note_lanes(comm, system, settings)
+    if pictures:
+        _check_pictures(comm, output, settings["force"])
     begin = together(comm, lambda: read_state(state, system, MOVING) if state else None)
     checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
     settings |= {"state": begin, "output": output, "poses": poses or pictures, "checkpoints": checkpoints}
@@ -115,32 +122,48 @@ def run(
 
 @cli.command()
 @click.argument("file", type=Path)
-@click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file; they need its --poses.")
+@click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
+@click.option("--force", is_flag=True, help="Replace existing pictures.")
 @forces_option
 @click.pass_obj
-def restart(comm: MPI.Comm, file: Path, pictures: bool, forces: tuple[str, ...]) -> None:
+def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
     """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
-    from mpimbs.simulation.restart import most_ranks, output_of, read_checkpoint
+    from mpimbs.simulation.restart import finished, most_ranks, read_checkpoint
     from mpimbs.simulation.restart import restart as go_on
 
     kept = read_checkpoint(file, comm)
-    if pictures and not kept.header["settings"]["poses"]:
-        raise InputError(f"{file}: its run writes no poses, which pictures need: leave --pictures out")
-
-    system = (
-        together(comm, lambda: with_forces(system_from_text(kept.header["model"], file), forces)) if forces else None
-    )
+    if pictures:
+        _check_pictures(comm, kept.output, force or kept.header["settings"]["force"])
+    if (result := finished(kept, comm)) is not None:
+        if comm.rank == 0:
+            click.echo(f"{kept.output}: is complete: nothing is left to do")
+        _tell(comm, result, kept.output, pictures, written=False)
+        return
 
     def work(part: MPI.Comm) -> None:
-        _tell(part, go_on(kept, part, system=system, progress=True, signals=True), output_of(kept), pictures)
+        _tell(part, go_on(kept, part, forces=forces, progress=True, signals=True), kept.output, pictures)
 
     on_first_ranks(comm, most_ranks(kept) or comm.size, work)
 
 
-def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool) -> None:
+def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> None:
+    """Refuse pictures that can't be drawn at the end, before the run."""
+
+    def check() -> None:
+        from mpimbs.study.pictures import pictures_of
+
+        check_place(output)
+        for picture in pictures_of(output).values():
+            check_new(picture, force)
+
+    on_root(comm, check)
+
+
+def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written: bool = True) -> None:
     """Say how a run went, and draw it; on rank 0."""
     if comm.rank == 0:
-        click.echo(f"{result.summary()}\nwrote {output}")
+        if written:
+            click.echo(f"{result.summary()}\nwrote {output}")
         if pictures:
             from mpimbs.study.pictures import draw_run
 
@@ -164,14 +187,13 @@ def acceleration(
     comm: MPI.Comm, model: str, state: Path | None, output: Path, time: float, loads: bool, force: bool, **settings: Any
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
-    from mpimbs.simulation.output import check_output, part_of
     from mpimbs.simulation.state import read_state
 
     system = read(comm, model, settings.pop("forces"))
     note_lanes(comm, system, settings)
     whole = together(comm, lambda: read_state(state, system) if state else None)
     dynamics = Dynamics(system, comm, **settings)
-    on_root(comm, lambda: check_output(output, force))
+    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE))
     dynamics.compile()
     mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
     if whole is not None:
@@ -183,12 +205,7 @@ def acceleration(
     if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
     results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
-    if comm.rank == 0:
-        unfinished = part_of(output)
-        with unfinished.open("wb") as file:
-            np.savez(file, **{name: r.reshape(-1, *parts[name].shape[1:]) for name, r in results.items()})
-        unfinished.replace(output)
-        click.echo(f"wrote {output}")
+    write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})
     dynamics.close()
 
 
@@ -259,11 +276,14 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
         All ranks that were started, by default.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
-    with abort_on_error(comm):
+    with lasting_streams() as out, abort_on_error(comm):
         code, message = _run(comm, list(sys.argv[1:] if arguments is None else arguments))
+        out.flush()
+        if out.error is not None and not isinstance(out.error, BrokenPipeError):  # who closes a pipe has read enough
+            unwritten = f"mpimbs: standard output can't be written ({out.error.strerror})"
+            code, message = code or 1, message or unwritten
         if comm.rank == 0 and message:
             print(message, file=sys.stderr, flush=True)
-        sys.stdout.flush()
         comm.Barrier()  # the launcher ends the job at the first exit code: the message must be out by then
         sys.exit(code)
 
@@ -272,6 +292,7 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     """Exit code and message."""
     try:
         refuse_singletons(MPI.COMM_WORLD)
+        together(comm, current_folder)
         printed = contextlib.nullcontext() if comm.rank == 0 else contextlib.redirect_stdout(io.StringIO())
         with printed:  # only rank 0 shows help and version
             cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)

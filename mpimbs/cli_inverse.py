@@ -8,14 +8,16 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli_options import ARRAYS, forces_option, output_option, read, time_option
+from mpimbs.cli_options import ARRAYS, forces_option, output_option, read, time_option, write_arrays
 from mpimbs.dynamics import Dynamics
+from mpimbs.cli_words import Command
 from mpimbs.errors import SimulationError
+from mpimbs.filesystem.places import check_new
 from mpimbs.inverse import compile_inverse
 from mpimbs.parallel.agreement import first_on_node, on_root, together
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model")
 @click.option("--state", type=Path, required=True, help=".npz file with q, u and udot, in the model's joint order.")
 @output_option(ARRAYS, ".npz file to write: tau, in the model's joint order.")
@@ -27,24 +29,17 @@ def inverse(
     comm: MPI.Comm, model: str, state: Path, output: Path, time: float, force: bool, forces: tuple[str, ...]
 ) -> None:
     """Evaluate inverse dynamics of MODEL once: the forces tau, on top of the model's, that accelerations need."""
-    from mpimbs.simulation.output import check_output, part_of
     from mpimbs.simulation.state import PRESCRIBED, read_state
 
     system = read(comm, model, forces)
     whole = together(comm, lambda: read_state(state, system, PRESCRIBED))
     dynamics = Dynamics(system, comm)
-    on_root(comm, lambda: check_output(output, force))
+    on_root(comm, lambda: check_new(output, force, instead="; from Python, Dynamics.inverse_dynamics writes none"))
     first_on_node(comm, compile_inverse)
     mine = dynamics.gather_u.part
     assert whole.udot is not None  # PRESCRIBED has it
     part = dynamics.inverse_dynamics(whole.q[dynamics.gather_q.part], whole.u[mine], whole.udot[mine], time)
     if not comm.allreduce(bool(np.isfinite(part).all()), MPI.LAND):
         raise SimulationError("the forces are not finite: the state is beyond the range of numbers")
-    tau = dynamics.gather_u(part)
-    if tau is not None:
-        unfinished = part_of(output)
-        with unfinished.open("wb") as file:
-            np.savez(file, tau=tau)
-        unfinished.replace(output)
-        click.echo(f"wrote {output}")
+    write_arrays(comm, output, {"tau": dynamics.gather_u(part)}, {})
     dynamics.close()

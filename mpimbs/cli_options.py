@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from mpi4py import MPI
 
 from mpimbs.coupling import COUPLINGS, LoadSolver
@@ -18,7 +19,8 @@ from mpimbs.errors import InputError
 from mpimbs.memory import EVALUATION, Need, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.model.force_modules import add_forces
-from mpimbs.parallel.agreement import together
+from mpimbs.filesystem.places import replacing
+from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.division import divide
 from mpimbs.partition.lanes import width_of
@@ -182,3 +184,14 @@ def numbers(text: str, option: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"{option} '{text}': give whole numbers with commas between them, such as 1,16,256") from None
+
+
+def write_arrays(comm: MPI.Comm, output: Path, arrays: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Write arrays that rank 0 has to an .npz file; `shapes` are those of the items of what is not one of numbers."""
+
+    def write() -> None:
+        with replacing(output) as place, place.open("wb") as file:
+            np.savez(file, **{name: values.reshape(-1, *shapes.get(name, ())) for name, values in arrays.items()})
+        click.echo(f"wrote {output}")
+
+    on_root(comm, write)

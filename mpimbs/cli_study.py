@@ -11,15 +11,17 @@ import click
 from mpi4py import MPI
 
 from mpimbs.cli_options import coupling_options, forces_option, note_lanes, numbers, read
+from mpimbs.cli_words import Command
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.filesystem.places import check_folder
 from mpimbs.memory import DIVISION
 from mpimbs.model import System
-from mpimbs.parallel.agreement import together
+from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
@@ -56,7 +58,7 @@ def bench(
         click.echo(f"{comm.size} ranks share {os.cpu_count()} cores: these times say nothing about speed-up")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model")
 @click.option("-o", "--output", type=Path, required=True, help="Folder for study.json, study.tsv and pictures.")
 @click.option("--couplings", help="Couplings to compare.  [default: all; dca up to 10000 bodies]")
@@ -100,7 +102,7 @@ def study(
             click.echo(line)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model")
 @click.option(
     "--coupling", "couplings", multiple=True, default=("dcae",), help=f"{', '.join(COUPLINGS)}; may be repeated."
@@ -115,15 +117,20 @@ def study(
 @click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
+@click.option("--force", is_flag=True, help="Replace a prediction in the folder.")
 @click.pass_obj
 def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
     """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
     from mpimbs.study.cluster import cluster_named
+    from mpimbs.study.predict import FILES
 
     system = read(comm, model, need=DIVISION)
     together(comm, system.validate)
     counts = together(comm, lambda: None if ranks is None else numbers(ranks, "--ranks"))
     described = cluster_named(cluster, comm)
+    force, folder = settings.pop("force"), settings["output"]
+    if folder is not None:
+        on_root(comm, lambda: check_folder(folder, FILES, force, instead=", or leave `output` out to write none"))
 
     def work() -> None:
         with first_ranks(comm, 1) as part:

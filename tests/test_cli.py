@@ -253,15 +253,26 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "run @/model.toml --t-end 1 -o @/model.toml/out.h5": ("@/model.toml/out.h5: there is no folder @/model.toml",),
     "run @/model.toml --t-end 1 -o @": ("@: is a folder; give the name of a file with -o",),
     "run @/model.toml --t-end 1 -o .": (".: is a folder; give the name of a file with -o",),
+    "run @/model.toml --t-end 1 -o . --pictures": (".: is a folder; give the name of a file with -o",),
+    f"{RUN} --checkpoint .": (".: give checkpoints a name of their own, such as out.checkpoint.h5",),
     f"run @/model.toml --t-end 1 -o @/{'x' * 300}.h5": ("cannot be written", "name too long", "another place with -o"),
     "run @/model.toml --t-end 1 -o @/x.png": ("-o @/x.png: what is written is no .png file", "ends with .h5"),
     "run @/model.toml --t-end 1 -o @/x.npz": ("no .npz file",),
     "acceleration @/model.toml -o @/x.h5": ("-o @/x.h5: what is written is no .h5 file", "ends with .npz"),
     "inverse @/model.toml -o @/x.CSV --state @/model.toml": ("no .CSV file",),
     "inverse @/model.toml -o @/x": ("Missing option '--state'; see mpimbs inverse --help",),
-    "run @/model.toml --t-end 1 -o @/model.toml": ("@/model.toml: exists; move it", "replace it with --force"),
+    "run @/model.toml --t-end 1 -o @/model.toml": ("@/model.toml: is an input (model.toml), and would be lost",),
+    "run @/model.toml --t-end 1 -o @/model.toml --force": ("is an input (model.toml)", "another name with -o"),
+    "run @/model.toml --t-end 1 -o @/model --pictures": ("@/model_motion.png: is a folder",),
+    f"{RUN} --checkpoint @/model.toml --force": ("is an input (model.toml)", "another name with --checkpoint"),
+    f"{RUN} --checkpoint /proc/none.h5": ("/proc/none.h5: cannot be written", "another place with --checkpoint"),
+    "run chain:4 --t-end 1 -o /dev/null --force": ("/dev/null: is a device", "from Python, mpimbs.simulate(system,"),
+    "acceleration chain:4 -o /dev/null --force": ("/dev/null: is a device", "Dynamics.accelerations writes none"),
+    "predict chain:4 -o /dev/null --force": ("/dev/null: is no folder", "leave -o out to write none"),
+    "predict chain:4 -o @/model.toml": ("@/model.toml: is no folder; choose another place with -o",),
+    "study chain:4 -o @/model.toml --force": ("@/model.toml: is no folder; choose another place with -o",),
     "acceleration @/model.toml -o @/none/out.npz": ("there is no folder @/none; make it first",),
-    "acceleration @/model.toml -o @/model.toml": ("@/model.toml: exists", "--force"),
+    "acceleration @/model.toml -o @/model.toml --force": ("is an input (model.toml)", "another name with -o"),
     "acceleration @/model.toml -o @": ("@: is a folder",),
     "acceleration @/model.toml -o @/out.npz --coupling none": ("unknown coupling 'none'",),
     "acceleration @/model.toml -o @/out.npz --state @/none.npz": ("@/none.npz: there is no such file; give an .npz",),
@@ -290,6 +301,8 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
 
 @pytest.mark.parametrize("command", BAD_COMMANDS)
 def test_a_bad_command(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, command: str) -> None:
+    if "--pictures" in command:
+        put(comm, folder / "model_motion.png", None)
     refuses(comm, call, folder, command, *BAD_COMMANDS[command])
 
 
@@ -302,6 +315,33 @@ def test_an_output_that_exists(comm: MPI.Comm, call: Callable[[str], Call], fold
     assert call(f"{command} --force").code == 0
     assert {file.name for file in folder.iterdir()} == {"model.toml", left.removesuffix(".part")}
     assert b"precious" not in (folder / left.removesuffix(".part")).read_bytes()
+
+
+def test_inputs_of_other_kinds_are_no_outputs(
+    comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None
+) -> None:
+    if comm.rank == 0:
+        savez(folder / "state.npz", **state_of())
+        (folder / "linked.npz").hardlink_to(folder / "state.npz")
+    comm.Barrier()
+    command = "acceleration @/model.toml --force --state @/state.npz --forces forces:constant -o @/"
+    refuses(comm, call, folder, f"{command}state.npz", "is an input (state.npz), and would be lost")
+    refuses(comm, call, folder, f"{command}linked.npz", "linked.npz: is an input (state.npz), and would be lost")
+    refuses(comm, call, folder, f"{command}forces.py", "forces.py: is the Python module forces, and would be lost")
+
+
+def test_pictures_and_predictions_are_replaced_when_asked(
+    comm: MPI.Comm, call: Callable[[str], Call], folder: Path
+) -> None:
+    predict = "predict chain:4 --seconds 0.01 --ranks 1 -o @/p"
+    assert call(predict).code == 0
+    refuses(comm, call, folder, predict, "@/p/prediction.json: exists; move it", "replace it with --force")
+    assert call(f"{predict} --force").code == 0
+    put(comm, folder / "out_energy.png", "precious")
+    run = "run chain:4 --t-end 0.01 --pictures -o @/out.h5"
+    refuses(comm, call, folder, run, "@/out_energy.png: exists; move it", "replace it with --force")
+    assert call(f"{run} --force").code == 0
+    assert image.imread(folder / "out_energy.png").size
 
 
 def savez(path: Path, **arrays: Any) -> None:

@@ -1,6 +1,8 @@
 """Whole jobs under mpiexec: exit codes, one message, no hang."""
 
 import json
+import shlex
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mpi_helpers import ROOT, run_job, starts_mpiexec
+from mpi_helpers import ROOT, plain_environment, run_job, starts_mpiexec
 
 pytestmark = starts_mpiexec
 
@@ -73,6 +75,34 @@ def test_exit_codes(tmp_path: Path, case: str) -> None:
     assert "Traceback" not in job.stdout and "MPI_ABORT" not in job.stdout, job.stdout
     assert not list(tmp_path.glob("*.part"))
     assert places["out"].exists() == ("{out}" in arguments and code != 2)
+
+
+STREAMS = {  # what the shell does, exit code, what is said
+    "full": (
+        "{mpimbs} check chain:6 > /dev/full",
+        1,
+        "mpimbs: standard output can't be written (No space left on device)",
+    ),
+    "full, with bad input": ("{mpimbs} check chain:0 > /dev/full", 2, "mpimbs: model 'chain:0'"),
+    "both full": ("{mpimbs} run chain:6 --t-end 0.01 -o out.h5 > /dev/full 2>&1; ls out.h5", 0, "out.h5"),
+    "closed pipe": ("set -o pipefail; {mpimbs} --help | true", 0, ""),
+    "no streams": ("{mpimbs} check chain:6 >&- 2>&-", 0, ""),
+    "no folder": ("cd gone; rmdir ../gone; {mpimbs} check chain:6", 2, "mpimbs: the current folder has been removed"),
+}
+
+
+@pytest.mark.parametrize("case", STREAMS)
+def test_streams_and_folders_that_are_gone(tmp_path: Path, case: str) -> None:
+    script, code, message = STREAMS[case]
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        ["bash", "-c", script.format(mpimbs=shlex.join(MPIMBS))],
+        cwd=tmp_path, env=plain_environment() | HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=60,
+    )  # fmt: skip
+    said = [line for line in done.stdout.splitlines() if "Unable to get the current working" not in line]  # Open MPI
+    assert done.returncode == code, done.stdout
+    assert len(said) == bool(message) and done.stdout.count(message) >= 1, done.stdout
 
 
 BUGS = {

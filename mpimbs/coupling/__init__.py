@@ -73,7 +73,7 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
     if name not in COUPLINGS:
         raise InputError(f"unknown coupling '{name}'; choose one of: {', '.join(COUPLINGS)}")
     if solver is not None and name != "pcg":
-        raise InputError(f"coupling '{name}' has no solver to set: leave its options out, or choose --coupling pcg")
+        raise InputError(f"coupling '{name}' has no solver to set: leave its options out, or choose `coupling='pcg'`")
     return COUPLINGS[name](solver)
 
 

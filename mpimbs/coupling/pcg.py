@@ -271,7 +271,7 @@ class ConstraintLoads:
         raise SimulationError(
             f"the constraint loads do not converge at t = {t:g} s: {self.iterations} iterations of {self.unknowns} "
             f"unknowns, residuals (rad/s^2, m/s^2) {steps}; condition about {self.condition():.1e}; "
-            "choose --preconditioner lagged or direct, fewer --cuts, or --coupling dcae"
+            "choose `solver.preconditioner='lagged'` or 'direct', fewer `cuts`, or `coupling='dcae'`"
         )
 
     def residual(self) -> float:

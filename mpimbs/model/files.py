@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, PlainValidator
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import note_input
 from mpimbs.model.body import Body, Joint, Loop
 from mpimbs.model.names import DIGITS
 from mpimbs.model.system import Heading, System
@@ -153,6 +154,7 @@ def at(where: str) -> Iterator[None]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the contents of a TOML file; InputError without its name, which the caller adds."""
+    note_input(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

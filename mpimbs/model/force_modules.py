@@ -1,15 +1,17 @@
-"""Forces from a module of the user's, named on the command line as module:function."""
+"""Forces from a module of the user's, named as module:function."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import current_folder
+from mpimbs.model.files import system_text
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
 
@@ -31,8 +33,12 @@ def add_forces(system: System, given: str) -> None:
         There is no such module or function, or it fails.
     """
     function = _found(given)
-    where = f"--forces {given}"
+    where = f"`forces={given!r}`"
     before = _loads(system)
+    if not system.force_modules:
+        with contextlib.suppress(InputError):  # there are functions already, which no file holds
+            system.before_forces = system_text(system)
+    system.force_modules.append(given)
     try:
         result = function(system)
     except InputError as error:
@@ -59,27 +65,28 @@ def _loads(system: System) -> tuple[object, ...]:
 
 
 def _found(given: str) -> Callable[..., Any]:
+    where = f"`forces={given!r}`"
     module_name, _, name = given.partition(":")
     if not module_name or not name:
-        raise InputError(f"--forces {given}: give module:function, such as wind:drag for the function drag of wind.py")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+        raise InputError(f"{where}: give module:function, such as wind:drag for the function drag of wind.py")
+    if "" not in sys.path and str(current_folder()) not in sys.path:
+        sys.path.insert(0, str(current_folder()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise InputError(f"--forces {given}: {error}{_place(error)}; install what it imports") from None
+            raise InputError(f"{where}: {error}{_place(error)}; install what it imports") from None
         hint = f"; leave .py out: {module_name[:-3]}:{name}" if module_name.endswith(".py") else ""
         raise InputError(
-            f"--forces {given}: there is no module '{module_name}' in {Path.cwd()} or among those installed"
+            f"{where}: there is no module '{module_name}' in {current_folder()} or among those installed"
             f"{hint or '; check its name, or set PYTHONPATH'}"
         ) from None
     except Exception as error:
-        raise InputError(f"--forces {given}: the module can't be imported: {error!r}{_place(error)}") from error
+        raise InputError(f"{where}: the module can't be imported: {error!r}{_place(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         own = [k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
-        raise InputError(f"--forces {given}: module '{module_name}' has no function '{name}'{suggest(name, own)}")
+        raise InputError(f"{where}: module '{module_name}' has no function '{name}'{suggest(name, own)}")
     return function
 
 

@@ -60,6 +60,10 @@ class System:
         Functions of time and state that act on joints.
     body_forces : list of BodyForce
         Functions of time, pose and velocities that act on bodies.
+    force_modules : list of str
+        Which functions of modules have added forces (module:function), so that a checkpoint can name them.
+    before_forces : str or None
+        The system as a model file, before they did; None if that was none.
     """
 
     def __init__(self, name: str = "system", gravity: Any = (0.0, -9.81, 0.0)) -> None:
@@ -72,6 +76,8 @@ class System:
         self.wrenches: dict[int, list[Wrench]] = {}
         self.joint_forces: list[JointForce] = []
         self.body_forces: list[BodyForce] = []
+        self.force_modules: list[str] = []
+        self.before_forces: str | None = None
         self._names = Names()
 
     def __repr__(self) -> str:

@@ -81,7 +81,7 @@ def divide_bodies(
     """
     _refuse_cuts_and_trees(system, size, cuts)
     if lanes not in (None, 1):
-        raise InputError(f"the coupling dca sweeps no bodies in lanes; leave --lanes {lanes} out")
+        raise InputError(f"the coupling dca sweeps no bodies in lanes; leave `lanes={lanes}` out")
     count = _subchains(system, size, None)
     return _division(system, size, count, 1.0 if tip_ratio is None else tip_ratio, 1)
 
@@ -104,11 +104,11 @@ def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
     if not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: the couplings dca and dca-terminal of this version solve chains; "
-            "choose --coupling dcae, which solves a tree on one rank"
+            "choose `coupling='dcae'`, which solves a tree on one rank"
         )
     if cuts is not None and cuts != size - 1:
         raise InputError(
-            f"the couplings dca and dca-terminal join single bodies, one part to a rank; leave --cuts {cuts} out"
+            f"the couplings dca and dca-terminal join single bodies, one part to a rank; leave `cuts={cuts}` out"
         )
 
 
@@ -147,13 +147,13 @@ def _subchains(system: System, size: int, cuts: int | None) -> int:
         return size
     if not 0 <= cuts < system.n_bodies:
         raise InputError(
-            f"{cuts} cuts in a chain of {system.n_bodies} bodies: give --cuts from 0 to {system.n_bodies - 1}"
+            f"{cuts} cuts in a chain of {system.n_bodies} bodies: give `cuts` from 0 to {system.n_bodies - 1}"
         )
     if cuts and not system.is_chain:
-        raise InputError(f"system '{system.name}' is a tree: this version cuts chains; leave --cuts out")
+        raise InputError(f"system '{system.name}' is a tree: this version cuts chains; leave `cuts` out")
     if cuts + 1 < size:
         raise InputError(
             f"{cuts} cuts make {cuts + 1} subchains for {size} ranks, one at least for each: start at most {cuts + 1} "
-            f"ranks, or give --cuts {size - 1} or more"
+            f"ranks, or give `cuts={size - 1}` or more"
         )
     return cuts + 1

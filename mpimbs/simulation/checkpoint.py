@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -25,8 +25,10 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import note_input, part_of
 from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.simulation.output_layout import PAGED, make_dataset
+from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import SLICE, Slices
 
@@ -36,6 +38,23 @@ _KIND = FORMAT.rsplit(" ", 1)[0]
 LEAST = 2**18  # bytes of a rank in a vector: of fewer, one flush to the disk is faster than one of every rank
 METADATA = 2**16  # bytes, at the most
 OUTPUT_FORMAT = "mpimbs 1"  # of files that may be taken for a checkpoint
+
+
+class Kept(NamedTuple):
+    """A checkpoint that was read and checked: its file, and its header on every rank."""
+
+    file: Path
+    header: dict[str, Any]
+
+    @property
+    def place(self) -> Path:
+        """Where its run writes checkpoints."""
+        return self.file.parent / str(self.header["place"])
+
+    @property
+    def output(self) -> Path:
+        """What its run writes."""
+        return self.file.parent / str(self.header["output"])
 
 
 def older(path: Path, age: int) -> Path:
@@ -73,7 +92,7 @@ def write_checkpoint(
         writer = _Writer(path, header | {"parts": {name: plan.counts for name, plan in plans.items()}})
     places: dict[str, int] = comm.bcast(None if writer is None else writer.places)
     large = [name for name, plan in plans.items() if name in places and 8 * sum(plan.counts) >= LEAST * comm.size]
-    shared = SharedFile(comm, _part_of(path)) if large else None
+    shared = SharedFile(comm, part_of(path)) if large else None
     direct = large if shared is not None and shared.usable else []
     for name, plan in plans.items():
         if name not in direct:
@@ -91,11 +110,6 @@ def write_checkpoint(
     if writer is None or found is None:
         return comm.bcast(None)
     return comm.bcast(writer.finish(keep, [reason for reason, _ in found], [digests for _, digests in found]))
-
-
-def _part_of(path: Path) -> Path:
-    """Where a checkpoint is written."""
-    return path.with_name(path.name + ".part")
 
 
 def _nothing(rows: slice, columns: slice, piece: Floats) -> None:
@@ -117,7 +131,7 @@ class _Writer:
     """
 
     def __init__(self, path: Path, header: dict[str, Any]) -> None:
-        self._path, self._part = path, _part_of(path)
+        self._path, self._part = path, part_of(path)
         self._file: h5py.File | None = None
         self._error: str | None = None
         self._text = json.dumps(header).encode()
@@ -162,7 +176,7 @@ class _Writer:
                 assert self._file is not None
                 self._file.close()
                 checksum = _checksum(self._text, itertools.chain(*zip(*digests, strict=True)))
-                with h5py.File(self._part, "r+", libver="latest") as file:  # which cuts off claimed room at the end
+                with h5py.File(self._part, "r+", **PAGED) as file:  # which cuts off claimed room at the end
                     file.attrs["checksum"] = checksum
                 flush_to_disk(self._part)
                 for age in range(keep - 1, 0, -1):
@@ -181,7 +195,7 @@ class _Writer:
 
 def _place_too(file: Path, other: Path) -> None:
     """Give a file a second place, in one step, where there may be another file."""
-    step = other.with_name(other.name + ".part")
+    step = part_of(other)
     step.unlink(missing_ok=True)
     try:
         os.link(file, step)
@@ -201,16 +215,44 @@ def read_header(path: Path) -> dict[str, Any]:
         is good, where there is one.
     """
     try:
-        return _checked_header(path)
+        header = _checked_header(path)
+        note_input(path)
+        return header
     except InputError as error:
         for candidate in _others(path):
             try:
-                time = _checked_header(candidate)["time"]
+                header = _checked_header(candidate)
             except InputError:
                 continue
-            good = f"{candidate.name} is good (t = {time:g} s): mpimbs restart {candidate}"
+            good = f"{candidate.name} is good (t = {header['time']:g} s): {restart_call(candidate, header)}"
             raise InputError(f"{error}; {good}") from None
         raise
+
+
+def restart_call(path: Path, header: dict[str, Any]) -> str:
+    """How a run goes on from a checkpoint, for a message."""
+    how = ""
+    if header["has_functions"]:
+        how = f", forces={header['forces']}" if header.get("forces") else ", system=system"
+    return f"`mpimbs.restart({str(path)!r}, comm{how})`"
+
+
+def glance(path: Path) -> dict[str, Any] | None:
+    """Read a checkpoint's header without a check; None of a damaged or an old one.
+
+    Raises
+    ------
+    InputError
+        The file is something else.
+    """
+    try:
+        with _checkpoint(path) as file:
+            header: dict[str, Any] = json.loads(file["header"][:].tobytes())
+            return header
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        if isinstance(error, InputError) and _KIND not in str(error):
+            raise InputError(f"{error}; move it, or choose another name with `checkpoints.path`") from None
+        return None
 
 
 def _others(path: Path) -> list[Path]:
@@ -227,14 +269,7 @@ def _checked_header(path: Path) -> dict[str, Any]:
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give the checkpoint of a run")
     try:
-        with open(path, "rb") as raw:
-            signature = raw.read(8)
-        if signature != b"\x89HDF\r\n\x1a\n":
-            raise InputError(f"{path}: is no checkpoint (not HDF5){'' if signature else ': it is empty'}")
-        with h5py.File(path, "r") as file:
-            kind = file.attrs.get("format", "")
-            if kind != FORMAT:
-                raise InputError(f"{path}: {_what_else(str(kind))}")
+        with _checkpoint(path) as file:
             text = file["header"][:].tobytes()
             header: dict[str, Any] = json.loads(text)
             parts = (digest for name, counts in header["parts"].items() for digest in _digests(file[name], counts))
@@ -247,6 +282,20 @@ def _checked_header(path: Path) -> dict[str, Any]:
             raise
         raise InputError(f"{path}: is truncated or damaged ({reason_of(error)})") from None
     return header
+
+
+@contextlib.contextmanager
+def _checkpoint(path: Path) -> Iterator[h5py.File]:
+    """Open a file that is a checkpoint of this version."""
+    with open(path, "rb") as raw:
+        signature = raw.read(8)
+    if signature != b"\x89HDF\r\n\x1a\n":
+        raise InputError(f"{path}: is no checkpoint (not HDF5){'' if signature else ': it is empty'}")
+    with open_output(path) as file:
+        kind = file.attrs.get("format", "")
+        if kind != FORMAT:
+            raise InputError(f"{path}: {_what_else(str(kind))}")
+        yield file
 
 
 def _digests(data: h5py.Dataset, counts: list[int]) -> Iterator[bytes]:

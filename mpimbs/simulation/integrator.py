@@ -69,12 +69,12 @@ class Accuracy(NamedTuple):
             raise InputError(f"unknown integrator '{integrator}'; choose one of: {', '.join(INTEGRATORS)}")
         if self.dt is not None:
             if not (np.isfinite(self.dt) and self.dt > 0.0):
-                raise InputError(f"the fixed step must be a positive time in seconds, got --dt {self.dt:g}")
+                raise InputError(f"the fixed step must be a positive time in seconds, got `dt={self.dt:g}`")
             return
         if not INTEGRATORS[integrator].adaptive:
             adaptive = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.adaptive)
             raise InputError(
-                f"integrator '{integrator}' has no error estimate: give a fixed step with --dt, "
+                f"integrator '{integrator}' has no error estimate: give a fixed step with `dt`, "
                 f"or choose one of {adaptive}"
             )
         if not (0.0 < self.rtol < 1.0 and 0.0 < self.atol < np.inf):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +13,9 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.simulation.checkpoint import kept_files
+from mpimbs.filesystem.lock import refuse_owner
+from mpimbs.filesystem.places import check_place, check_writable, part_of
+from mpimbs.simulation.checkpoint import glance, kept_files, older, restart_call
 from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
 
 _DUE = 4  # of the clock of rank 0, beside the bits of signals
@@ -58,25 +61,47 @@ class Checkpoints(NamedTuple):
         path = Path(self.path)
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}; make it first")
-        if path == output or not path.suffix:
+        theirs = {os.path.realpath(file) for file in (output, part_of(output), part_of(part_of(output)))}
+        if not path.suffix or theirs & {os.path.realpath(file) for file in self._files(path)}:
             raise InputError(f"{path}: give checkpoints a name of their own, such as {output.stem}.checkpoint.h5")
         return path
 
+    def _files(self, path: Path) -> list[Path]:
+        """All that may be written at a place."""
+        aged = [older(path, age) for age in range(self.keep)]
+        return aged + [part_of(file) for file in aged]
 
-def clear(path: Path, force: bool) -> None:
-    """Make a new run's place for checkpoints free.
+    def check_free(self, path: Path, force: bool) -> None:
+        """Refuse a place that isn't free for a new run's checkpoints, or can't be written.
 
-    Raises
-    ------
-    InputError
-        There are some of an earlier run, without `force`.
-    """
+        Parameters
+        ----------
+        path : Path
+            What `place` gave.
+        force : bool
+            Checkpoints of an earlier run may be removed, by `clear`.
+
+        Raises
+        ------
+        InputError
+        """
+        for file in (*self._files(path), *kept_files(path)):
+            check_place(file, "checkpoints.path")
+        refuse_owner(path, "checkpoints.path")
+        for file in kept_files(path):
+            found = glance(file)
+            if not force:
+                how = "" if found is None else f"go on with that by {restart_call(file, found)}, "
+                raise InputError(
+                    f"{file}: exists, left by an earlier run; {how}move it, choose another name, or replace it with "
+                    "`force=True`"
+                )
+        check_writable(path, "checkpoints.path")
+
+
+def clear(path: Path) -> None:
+    """Remove the checkpoints at a place."""
     for file in kept_files(path):
-        if not force:
-            raise InputError(
-                f"{file}: exists, left by an earlier run; go on with that by mpimbs restart {file}, move it, "
-                "choose another name, or replace it with --force"
-            )
         file.unlink()
 
 
@@ -92,6 +117,8 @@ class Keeper:
     signals : Signals
     write : callable
         Writes one, and gives None or the reason why not, the same on all ranks.
+    going_on : callable
+        Says how to go on from it, on rank 0.
 
     Attributes
     ----------
@@ -106,11 +133,12 @@ class Keeper:
         path: Path | None,
         signals: Signals,
         write: Callable[[], str | None],
+        going_on: Callable[[], str],
     ) -> None:
         self._comm = comm
         self._checkpoints, self._path = checkpoints, path
         self._signals = signals
-        self._write = write
+        self._write, self._going_on = write, going_on
         self._steps = 0  # at the last one
         self._last = time.monotonic()
         self.seconds = 0.0
@@ -125,9 +153,10 @@ class Keeper:
         """The run begins, or goes on, after so many steps."""
         self._steps, self._last = steps, time.monotonic()
 
-    def at_hand(self) -> bool:
-        """Whether there is a checkpoint to go on from; all ranks call."""
-        return self._comm.bcast(self._path is not None and self._path.exists())
+    def hint(self) -> str:
+        """How to go on, where there is a checkpoint; all ranks call."""
+        there = self._comm.rank == 0 and self._path is not None and self._path.exists()
+        return self._comm.bcast(f"; go on with: {self._going_on()}" if there else "")
 
     def after_step(self, requests: int, t: float, steps: int) -> None:
         """Write a checkpoint where one is due after so many steps, or any rank asks for it; all ranks call.
@@ -148,7 +177,7 @@ class Keeper:
             received = next(name for name in self._comm.allgather(self._signals.received) if name)
             if reason is not None:
                 raise SimulationError(f"{received} at t = {t:g} s, and {self._failure(reason)}")
-            raise InterruptionError(f"{received} at t = {t:g} s; go on with: mpimbs restart {self._path}")
+            raise InterruptionError(f"{received} at t = {t:g} s{self.hint()}")
         if reason is not None and self._comm.rank == 0:
             print(f"mpimbs: t = {t:g} s: {self._failure(reason)}; the run goes on", file=sys.stderr, flush=True)
         elif requests & CHECKPOINT and self._comm.rank == 0:

@@ -20,14 +20,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.filesystem.lock import Lock
+from mpimbs.filesystem.places import check_new, check_place, part_of
 from mpimbs.model import System
 from mpimbs.simulation.constraint_record import SeparatedLoads
 from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.simulation.output_layout import PAGED, lay_out, make_dataset
+from mpimbs.simulation.reading import open_output
 
 Floats = npt.NDArray[np.float64]
 METADATA = 2**18  # bytes that a flush adds to the samples, at the most
 COPIED = 2**24  # bytes at a time
+PATIENCE = 5.0  # s that a restart waits for the run before it, which may be about to end
+NOWHERE = "; from Python, mpimbs.simulate(system, t_end) writes none"
 
 
 class OutputError(SimulationError):
@@ -68,7 +73,7 @@ class OutputFile:
     Raises
     ------
     InputError
-        The file exists (without `force`), or can't be written.
+        The file exists (without `force`), can't be written, or is being written by another process.
     """
 
     def __init__(
@@ -83,12 +88,17 @@ class OutputFile:
     ) -> None:
         self.run = uuid.uuid4().hex
         self._prepare(path)
-        check_output(path, force)
+        check_new(path, force, instead=NOWHERE)
+        self._lock = Lock(path)
         try:
+            self._part.unlink(missing_ok=True)  # rather than overwrite what somebody may still read
             check_room(self._part, METADATA)
             self._file = h5py.File(self._part, "w", **PAGED)
         except OSError as error:
-            raise InputError(f"{path}: cannot be written ({reason_of(error)}); choose another place with -o") from None
+            self._lock.release()
+            raise InputError(
+                f"{path}: cannot be written ({reason_of(error)}); choose another place with `output`"
+            ) from None
         lay_out(self._file, system, settings, poses, loads, separated)
         self._file.attrs["run"] = self.run
         self._file.swmr_mode = True
@@ -110,26 +120,20 @@ class OutputFile:
         Raises
         ------
         InputError
-            There is no such output, it is complete or that of another run, it is damaged, or lacks samples.
+            There is no such output, it is complete or that of another run, it is damaged, or lacks samples; or its
+            run goes on.
         """
         file = cls.__new__(cls)
         file._prepare(path)
         file.run = run
-        source = file._part if file._part.exists() else path
-        fresh = file._part.with_name(file._part.name + ".new")
-        try:
-            _copy(source, fresh, run, count)
-            fresh.replace(file._part)
-            file._file = h5py.File(file._part, "r+", **PAGED)
-            file._file.swmr_mode = True
-        except FileNotFoundError:
-            raise InputError(
-                f"{file._part}: there is no such file: the samples before the checkpoint are missing; put it back"
-            ) from None
-        except (OSError, RuntimeError, KeyError) as error:
-            raise InputError(f"{source}: can't be continued ({reason_of(error)})") from None
-        finally:
-            fresh.unlink(missing_ok=True)
+        source, fresh = unfinished(path), file._part.with_name(file._part.name + ".new")
+        for place in (path, file._part, fresh):
+            check_place(place)
+        with contextlib.ExitStack() as after_error:
+            file._lock = Lock(path, PATIENCE)
+            after_error.callback(file._lock.release)
+            file._file = _continued(source, fresh, file._part, run, count)
+            after_error.pop_all()
         return file
 
     @contextlib.contextmanager
@@ -148,6 +152,7 @@ class OutputFile:
                     item.resize(min(self._first, len(item)), axis=0)
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             self._file.close()
+        self._lock.release()
 
     def extend(self, count: int, direct: list[str]) -> dict[str, Rows]:
         """Make room for so many samples, and say where the rows of some datasets are; `commit` makes them visible."""
@@ -205,6 +210,7 @@ class OutputFile:
                 self._file[name][self._first :] = values
             self._file.flush()
             self._open_rows = False
+        self._lock.show_life()
 
     def sync(self) -> None:
         """Wait until all that was written is on the disk; raises `OutputError`."""
@@ -219,16 +225,21 @@ class OutputFile:
 
     def finish(self, status: str, statistics: dict[str, Any]) -> None:
         """Close the file, add the outcome, and give it its name; see `SampleWriter.close`."""
-        self.leave(status, statistics)
+        self._close(status, statistics)
         with self._writing():
             self._part.replace(self._path)
+        self._lock.release()
 
     def leave(self, status: str, statistics: dict[str, Any]) -> None:
         """Close the file as `finish` does, but keep it unfinished, to be continued."""
+        self._close(status, statistics)
+        self._lock.release()
+
+    def _close(self, status: str, statistics: dict[str, Any]) -> None:
         with self._writing():
             self._check_place()
             self._file.close()
-            with h5py.File(self._part, "r+", libver="latest") as file:
+            with h5py.File(self._part, "r+", **PAGED) as file:
                 file.attrs.update(status=status, statistics=json.dumps(statistics))
             flush_to_disk(self._part)
 
@@ -237,21 +248,30 @@ def _row_bytes(item: h5py.Dataset) -> int:
     return 8 * int(np.prod(item.shape[1:]))
 
 
-def _opened(path: Path) -> h5py.File:
-    """Open an output file for reading, whether it was closed or its run was killed."""
+def _continued(source: Path, fresh: Path, part: Path, run: str, count: int) -> h5py.File:
+    """Put a copy of an output's first samples into the place of the unfinished one, and open it."""
     try:
-        return h5py.File(path, "r", libver="latest")  # which finds at once that the file was cut off
-    except OSError as error:
-        if "already open for write" not in str(error):
-            raise
-    return h5py.File(path, "r", libver="latest", swmr=True)
+        fresh.unlink(missing_ok=True)
+        _copy(source, fresh, run, count)
+        fresh.replace(part)
+        file = h5py.File(part, "r+", **PAGED)
+        file.swmr_mode = True
+        return file
+    except FileNotFoundError:
+        raise InputError(
+            f"{part}: there is no such file: the samples before the checkpoint are missing; put it back"
+        ) from None
+    except (OSError, RuntimeError, KeyError) as error:
+        raise InputError(f"{source}: can't be continued ({reason_of(error)})") from None
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _copy(source: Path, fresh: Path, run: str, count: int) -> None:
     """Copy an output file up to so many samples, if it is that of the run and has them."""
     with source.open("rb"):  # HDF5 has no error of its own for a file that is not there
         pass
-    with _opened(source) as old, h5py.File(fresh, "w", **PAGED) as new:
+    with open_output(source) as old, h5py.File(fresh, "w", **PAGED) as new:
         if old.attrs.get("run") != run:
             raise InputError(f"{source}: is the output of another run than the checkpoint")
         if old.attrs["status"] == "complete":
@@ -275,32 +295,7 @@ def _copy(source: Path, fresh: Path, run: str, count: int) -> None:
     flush_to_disk(fresh)
 
 
-def part_of(path: Path) -> Path:
-    """Where a run keeps its output until it is complete."""
-    return path.with_name(path.name + ".part")
-
-
-def check_output(path: Path, force: bool) -> None:
-    """Refuse a place where output can't go.
-
-    Raises
-    ------
-    InputError
-        The file or its unfinished part exists (without `force`), or the folder can't be written.
-    """
-    if os.path.isdir(path):
-        raise InputError(f"{path}: is a folder; give the name of a file with -o")
-    for file in (path, part_of(path)):
-        if os.path.exists(file) and not force:
-            left = "" if file == path else ", left by a run that did not end"
-            raise InputError(f"{file}: exists{left}; move it, choose another name with -o, or replace it with --force")
-    folder = path.parent
-    if not folder.is_dir():
-        raise InputError(f"{path}: there is no folder {folder}; make it first")
-    try:
-        with open(part_of(path), "ab"):
-            pass
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place with -o") from None
-    if part_of(path).stat().st_size == 0:
-        part_of(path).unlink()
+def unfinished(path: Path) -> Path:
+    """Where the samples of a run are that did not end, or of one that stopped."""
+    part = part_of(path)
+    return part if part.exists() else path

@@ -17,8 +17,11 @@ LOADS = (
     "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
 )
 PER_BODY = {"poses": 7, "loads": 6}  # numbers, where there are such datasets
-# How a file is opened where ranks write: what is large begins on pages of its own.
-PAGED: dict[str, Any] = {"libver": "latest", "alignment_threshold": 2**16, "alignment_interval": 2**12}
+# How a file is opened where ranks write: what is large begins on pages of its own. HDF5's own lock is left out: a
+# reader would hold it against the run's end, and some file systems have none; `filesystem.lock` keeps other runs away.
+PAGED: dict[str, Any] = {
+    "libver": "latest", "locking": False, "alignment_threshold": 2**16, "alignment_interval": 2**12,
+}  # fmt: skip
 CHUNK = 2**17  # numbers, if a row has no more
 ROWS = 1024  # of a chunk, at the most
 

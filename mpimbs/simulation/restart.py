@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from mpi4py import MPI
 
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from_text, system_text
+from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import on_root, together
-from mpimbs.simulation.checkpoint import read_header
+from mpimbs.simulation.checkpoint import Kept, read_header, restart_call
 from mpimbs.simulation.keeper import Checkpoints
-from mpimbs.simulation.run import Kept, Result, Run, Settings
+from mpimbs.simulation.output import unfinished
+from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.result import Result
+from mpimbs.simulation.run import Run
+from mpimbs.simulation.settings import Settings
 from mpimbs.simulation.signals import Signals
 
 
@@ -31,6 +39,7 @@ def restart(
     comm: MPI.Comm | None = None,
     *,
     system: System | None = None,
+    forces: Sequence[str] = (),
     checkpoints: Checkpoints | None = None,
     progress: bool = False,
     signals: bool = False,
@@ -49,6 +58,8 @@ def restart(
         the most.
     system : System, optional
         The same as before, where forces are functions, which a file does not hold; else it is read from the checkpoint.
+    forces : sequence of str
+        Instead of that: the functions of modules (module:function) that have added them, as with `--forces`.
     checkpoints : Checkpoints, optional
         When to write further ones; as before by default, in the same place.
     progress, signals : bool
@@ -57,29 +68,42 @@ def restart(
     Returns
     -------
     Result
-        Of the whole run: steps, evaluations and seconds of its parts together.
+        Of the whole run: steps, evaluations and seconds of its parts together; of a run that is complete, what its
+        file says.
 
     Raises
     ------
     InputError
-        On all ranks: the file is none, or damaged; its output is missing, complete or another; the system is another.
+        On all ranks: the file is none, or damaged; its output is missing or another; the system is another; the run
+        goes on.
     SimulationError, InterruptionError
         As `simulate`.
     """
     world = MPI.COMM_SELF if comm is None else comm
     kept = file if isinstance(file, Kept) else read_checkpoint(file, world)
-    header, folder = kept.header, kept.file.parent
-    whole = together(world, lambda: _system(kept, system))
+    header = kept.header
+    if (result := finished(kept, world)) is not None:
+        return result
+    whole = together(world, lambda: _system(kept, system, forces))
     wanted = checkpoints or Checkpoints(**header["checkpoints"])
-    wanted = wanted._replace(path=wanted.path or folder / header["place"])
+    wanted = wanted._replace(path=wanted.path or kept.place)
     with Signals(signals) as taken:
-        run = Run(whole, Settings.of(header["settings"]), world, output_of(kept), wanted, taken, kept)
+        run = Run(whole, Settings.of(header["settings"]), world, kept.output, wanted, taken, kept)
         return run.finish(progress)
 
 
-def output_of(kept: Kept) -> Path:
-    """The output that a checkpoint's run writes."""
-    return kept.file.parent / kept.header["output"]
+def finished(kept: Kept, comm: MPI.Comm) -> Result | None:
+    """Give the result of a run that is complete, of which a checkpoint is left; all ranks call."""
+
+    def read() -> Result | None:
+        if unfinished(kept.output) != kept.output or not kept.output.is_file():
+            return None
+        with contextlib.suppress(OSError, RuntimeError, KeyError), open_output(kept.output) as file:
+            if (file.attrs["run"], file.attrs["status"]) == (kept.header["run"], "complete"):
+                return Result(**json.loads(file.attrs["statistics"]))
+        return None
+
+    return comm.bcast(on_root(comm, read))
 
 
 def most_ranks(kept: Kept) -> int | None:
@@ -88,16 +112,20 @@ def most_ranks(kept: Kept) -> int | None:
     return None if cuts is None else int(cuts) + 1
 
 
-def _system(kept: Kept, system: System | None) -> System:
+def _system(kept: Kept, system: System | None, forces: Sequence[str]) -> System:
     """The system that goes on: that of the checkpoint."""
-    text = kept.header["model"]
-    if system is None:
-        if kept.header["has_functions"]:
+    header = kept.header
+    if system is None and not forces:
+        if header["has_functions"]:
             raise InputError(
-                f"{kept.file}: has forces that are functions, which a file does not hold; give --forces as before, or "
-                "go on from Python, with mpimbs.restart(file, comm, system=...)"
+                f"{kept.file}: has forces that are functions, which a file does not hold; go on with: "
+                f"{restart_call(kept.file, header)}"
             )
-        return system_from_text(text, kept.file)
-    if system_text(system, functions=True) != text:
+        return system_from_text(header["model"], kept.file)
+    if system is None:
+        system = system_from_text(header.get("base") or header["model"], kept.file)
+        for given in forces:
+            add_forces(system, given)
+    if system_text(system, functions=True) != header["model"]:
         raise InputError(f"{kept.file}: is of another system than '{system.name}', which was given")
     return system

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +17,16 @@ from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.filesystem.lock import Lock
+from mpimbs.filesystem.places import check_new, check_writable
 from mpimbs.memory import ranks_on_node
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
-from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
+from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
-from mpimbs.simulation.output import OutputError, OutputFile, check_output
+from mpimbs.simulation.output import NOWHERE, PATIENCE, OutputError, OutputFile
 from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.progress import Progress
 from mpimbs.simulation.recorder import Recorder, Store
@@ -35,13 +38,6 @@ from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_system, checked_state
 
 Floats = npt.NDArray[np.float64]
-
-
-class Kept(NamedTuple):
-    """A checkpoint that was read and checked: its file, and its header on every rank."""
-
-    file: Path
-    header: dict[str, Any]
 
 
 class Run:
@@ -99,16 +95,20 @@ class Run:
         self._keeps = checkpoints is not None or (signals.enabled and path is not None)
         self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
         self._run: str | None = None  # what tells its output from others
-        self._recorder = Recorder(
-            dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
-        )
-        ready = time.perf_counter()
-        dynamics.compile()
-        compiled = time.perf_counter()
+        self._lock: Lock | None = None  # on rank 0, of the checkpoints
+        with contextlib.ExitStack() as after_error:
+            after_error.callback(self._let_go)
+            self._recorder = Recorder(
+                dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
+            )
+            ready = time.perf_counter()
+            dynamics.compile()
+            compiled = time.perf_counter()
+            after_error.pop_all()
         self.result = Result()
         self._seconds = {"set-up": ready - began, "compile": compiled - ready}
         self._compiled = compiled
-        self._keeper = Keeper(comm, self._checkpoints, self._place, signals, self._write_checkpoint)
+        self._keeper = Keeper(comm, self._checkpoints, self._place, signals, self._write_checkpoint, self._going_on)
         self._stepper: Integrator | None = None
 
     def _open(self, solver: LoadSolver | None, widths: dict[str, int]) -> Store:
@@ -121,7 +121,15 @@ class Run:
         return SampleWriter(comm, file, path, widths)
 
     def _continue_file(self, path: Path, header: dict[str, Any]) -> OutputFile | None:
-        return on_root(self._comm, lambda: OutputFile.continued(path, header["run"], header["recorder"]["count"]))
+        def go_on() -> OutputFile:
+            if self._place is not None:
+                if self._kept is not None and self._place not in (self._kept.file, self._kept.place):
+                    self._checkpoints.check_free(self._place, self._settings.force)
+                check_writable(self._place, "checkpoints.path")
+                self._lock = Lock(self._place, PATIENCE)
+            return OutputFile.continued(path, header["run"], header["recorder"]["count"])
+
+        return on_root(self._comm, go_on)
 
     def _begin_file(self, path: Path, solver: LoadSolver | None) -> OutputFile | None:
         settings, division = self._settings, self._dynamics.division
@@ -133,9 +141,11 @@ class Run:
         }  # fmt: skip
 
         def begin() -> OutputFile:
-            check_output(path, settings.force)
+            check_new(path, settings.force, instead=NOWHERE)
             if self._place is not None:
-                clear(self._place, settings.force)
+                self._checkpoints.check_free(self._place, settings.force)
+                self._lock = Lock(self._place)
+                clear(self._place)
             return OutputFile(path, self._system, told, settings.poses, settings.loads, settings.force, separated)
 
         return on_root(self._comm, begin)
@@ -163,11 +173,17 @@ class Run:
         except OutputError as broken:
             error = error or broken
         self._dynamics.close()
-        if isinstance(error, OutputError) and self._keeper.at_hand():
-            error = OutputError(f"{error}; go on with: mpimbs restart {self._place}")
+        self._let_go()
+        if isinstance(error, OutputError):
+            error = OutputError(f"{error}{self._keeper.hint()}")
         if error is not None:
             raise error
         return result
+
+    def _let_go(self) -> None:
+        """Let other runs write checkpoints where this one did."""
+        if self._lock is not None:
+            self._lock.release()
 
     def _begin(self) -> Integrator:
         """Make the integrator, at the first sample or where the checkpoint has it."""
@@ -249,13 +265,20 @@ class Run:
         } if self._comm.rank == 0 else {}  # fmt: skip
         return write_checkpoint(place, self._checkpoints.keep, header, vectors, self._comm)
 
+    def _going_on(self) -> str:
+        """How this run is continued, for a message."""
+        assert self._place is not None
+        return restart_call(self._place, self._unchanging)
+
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
         """What all checkpoints of this run say alike."""
         assert self._place is not None and self._path is not None
+        base, modules = self._system.before_forces, self._system.force_modules
         return {
             "name": self._system.name, "run": self._run, "model": system_text(self._system, functions=True),
-            "has_functions": self._has_functions(), "settings": self._settings.data(), "versions": versions(),
+            "has_functions": self._has_functions(), "base": base, "forces": [] if base is None else list(modules),
+            "settings": self._settings.data(), "versions": versions(),
             "output": os.path.relpath(self._path, self._place.parent), "place": self._place.name,
             "checkpoints": self._checkpoints._asdict() | {"path": None}, "partition": self._partition(),
             "restarts": self._restarts(),

@@ -54,21 +54,21 @@ def sample_times(t_end: float, every: float | None, accuracy: Accuracy, integrat
         every = t_end / SAMPLES
         if accuracy.dt is not None:
             if t_end / accuracy.dt > 1e15:
-                raise InputError(f"--dt {accuracy.dt:g} is too short a step for {t_end:g} s; give a longer one")
+                raise InputError(f"`dt={accuracy.dt:g}` is too short a step for {t_end:g} s; give a longer one")
             every = accuracy.dt * max(1, round(every / accuracy.dt))
     if not (np.isfinite(every) and every > 0.0):
         raise InputError(f"the time between samples must be a positive time in seconds, got {every:g}")
     if t_end / every > MOST_SAMPLES:
         raise InputError(
             f"the time between samples ({every:g} s) gives more than {MOST_SAMPLES:g} samples in {t_end:g} s; "
-            "give a longer --every"
+            "give a longer `every`"
         )
     if accuracy.dt is not None:
         ratio = every / accuracy.dt
         if ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio:
             raise InputError(
                 f"the time between samples ({every:g} s) must be a multiple of the fixed step ({accuracy.dt:g} s); "
-                "change --every or --dt"
+                "change `every` or `dt`"
             )
     count = int(np.ceil(t_end / every * (1.0 - 1e-9)))
     return np.append(every * np.arange(count), t_end)

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.filesystem.mounts import mount_of
+
 Floats = npt.NDArray[np.float64]
 # File systems that keep apart what several nodes write next to each other; others may write back whole pages.
 _COHERENT = ("lustre", "gpfs", "beegfs", "ceph", "wekafs", "panfs", "ocfs2", "gfs2", "orangefs", "pvfs2")
@@ -44,7 +46,7 @@ class SharedFile:
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
         alone = node.size == comm.size
         node.Free()
-        found = comm.allgather((seen, alone or _file_system(path) in _COHERENT))
+        found = comm.allgather((seen, alone or mount_of(path).kind in _COHERENT))
         self.usable = all(number is not None and fine and number == found[0][0] for number, fine in found)
         if not self.usable:
             self.close()
@@ -68,15 +70,3 @@ class SharedFile:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-
-
-def _file_system(path: Path) -> str:
-    """Name of the type of file system that a file is on; empty if unknown."""
-    with contextlib.suppress(OSError):
-        device = os.stat(path).st_dev
-        number = f"{os.major(device)}:{os.minor(device)}"
-        for line in Path("/proc/self/mountinfo").read_text().splitlines():
-            before, _, after = line.partition(" - ")
-            if before.split()[2] == number:
-                return after.split()[0]
-    return ""

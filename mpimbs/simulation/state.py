@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import note_input
 from mpimbs.memory import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES, System
 
@@ -67,6 +68,7 @@ def read_state(path: str | Path, system: System, contents: Contents = DRIVEN) ->
     InputError
         The file can't be read, lacks an array, has one too many or of another size, or holds what is no state.
     """
+    note_input(path)
     try:
         file = np.load(path, allow_pickle=False)
         single = not isinstance(file, np.lib.npyio.NpzFile)

@@ -113,7 +113,7 @@ def fitness(system: System, couplings: Sequence[str] = tuple(COUPLINGS)) -> list
     check_memory(system, EVALUATION_OF_BODIES if set(couplings) & set(ASSEMBLED) else EVALUATION)
     if not system.is_chain or system.loops:
         raise InputError(
-            f"system '{system.name}' is no chain, which alone several couplings solve: leave --accuracy out"
+            f"system '{system.name}' is no chain, which alone several couplings solve: leave `accuracy` out"
         )
     rows = []
     own = State(*system.initial_state(0, system.n_bodies), np.zeros(system.nu))

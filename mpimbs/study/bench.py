@@ -179,7 +179,7 @@ def bench_batch(
 def check_seconds(seconds: float) -> None:
     """Check a wall time that the user asks for; InputError if it makes no sense."""
     if not 0.0 <= seconds < np.inf:
-        raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give --seconds")
+        raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give `seconds`")
 
 
 def _per_solution(before: dict[str, int], after: dict[str, int]) -> dict[str, float]:

@@ -156,7 +156,7 @@ def measure_here(comm: MPI.Comm) -> Cluster:
     """
     if comm.size < 2:
         raise InputError(
-            "cluster 'here' is measured between 2 ranks: start with mpiexec -n 2, or choose another --cluster"
+            "cluster 'here' is measured between 2 ranks: start with mpiexec -n 2, or choose another `cluster`"
         )
     first_on_node(comm, _use_message_kernels)
     pair = comm.Split(0 if comm.rank < 2 else MPI.UNDEFINED)

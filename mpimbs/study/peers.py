@@ -95,7 +95,7 @@ def compare(
     if comm.size > 1:
         raise InputError(f"peers know no MPI: compare with them on 1 rank instead of {comm.size}")
     if not 0.0 <= seconds < np.inf:
-        raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give --seconds")
+        raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give `seconds`")
     wanted = list(PEERS) if names is None else list(names)
     for name in wanted:
         if name not in PEERS:

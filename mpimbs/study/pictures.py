@@ -15,6 +15,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from mpimbs.filesystem.places import replacing
+
 Floats = npt.NDArray[np.float64]
 MOST_LINES = 64  # curves in one picture; of more coordinates an even choice is drawn
 SNAPSHOTS = 40  # poses in a motion trace
@@ -34,20 +36,26 @@ def draw_run(path: str | Path) -> list[Path]:
     list of Path
         The pictures.
     """
-    path = Path(path)
     pictures = {"coordinates": draw_coordinates, "motion": draw_motion, "energy": draw_energy}
     drawn = []
     with h5py.File(path, "r") as run:
-        for name, draw in pictures.items():
+        for name, place in pictures_of(path).items():
             if name == "motion" and "poses" not in run:
                 continue
-            drawn.append(save(draw(run), path.with_name(f"{path.stem}_{name}.png")))
+            drawn.append(save(pictures[name](run), place))
     return drawn
+
+
+def pictures_of(path: str | Path) -> dict[str, Path]:
+    """Where the pictures of an output file go."""
+    path = Path(path)
+    return {name: path.with_name(f"{path.stem}_{name}.png") for name in ("coordinates", "motion", "energy")}
 
 
 def save(figure: Figure, path: Path) -> Path:
     """Save a figure as PNG and return its path."""
-    figure.savefig(path, dpi=150)
+    with replacing(path) as part:
+        figure.savefig(part, dpi=150, format="png")
     return path
 
 

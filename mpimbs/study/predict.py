@@ -30,6 +30,7 @@ from mpimbs.study.trace import Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TracedCoupling, write_traces
 
 MOST_RANKS = 4096  # by default
+FILES = ("prediction.json", "prediction.tsv", "prediction.png")
 
 METHODS: dict[str, Callable[[Sequence[Trace], Cluster], float]] = {
     "loggp": loggp.evaluate,
@@ -112,7 +113,7 @@ def predict(
     wanted = list(ranks)
     for count in wanted:
         if count < 1:
-            raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct --ranks")
+            raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct `ranks`")
         known.division(count, traced.coupling)
     one = _mean(traced, known, cluster, 1, evaluate)[0]
     rows = []
@@ -273,4 +274,4 @@ def write(found: dict[str, Any], folder: Path) -> list[Path]:
         The folder can't be written to.
     """
     paths = write_tables(folder, "prediction", found, found["rows"], Prediction._fields)
-    return [*paths, save(draw(found), folder / "prediction.png")]
+    return [*paths, save(draw(found), folder / FILES[-1])]

@@ -52,7 +52,7 @@ def smpirun() -> str:
     if found is None:
         raise InputError(
             "method 'simgrid' needs SimGrid's smpirun: apt-get install libsimgrid-dev on Debian and Ubuntu; "
-            "or choose --method loggp, which needs nothing"
+            "or choose `method='loggp'`, which needs nothing"
         )
     return found
 

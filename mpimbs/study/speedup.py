@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 from mpimbs.coupling import COUPLINGS
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.filesystem.places import note_input
 from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
@@ -79,7 +80,7 @@ class Plan(NamedTuple):
             if name not in COUPLINGS:
                 raise InputError(f"unknown coupling '{name}'; choose of: {', '.join(COUPLINGS)}")
         if not self.ranks or min(self.ranks) < 1:
-            raise InputError("give numbers of ranks from 1 on: --ranks 1,2,4")
+            raise InputError("give numbers of ranks from 1 on with `ranks`")
         if set(self.studies) - {"strong"}:
             scaled(system, system.n_bodies)
         return self
@@ -202,6 +203,7 @@ def collect(folder: Path) -> list[Row]:
         except (OSError, ValueError) as error:
             raise InputError(f"'{path}' can't be read: {error}; remove it, or measure again") from None
         if isinstance(found, dict) and {"coupling", "ranks", "n", "us_min", "us_median"} <= found.keys():
+            note_input(path)
             rows.append({"study": "strong", "predicted": False, "oversubscribed": False, **found, "file": path.name})
     if not rows:
         raise InputError(f"no measurement in '{folder}': put there what `mpimbs bench --json` writes, as *.json")

@@ -20,6 +20,7 @@ COLUMNS = (
     *("us_min", "us_median", "ns_per_body_min", "speedup", "efficiency", "repetitions"),
 )
 PICTURES = ("strong", "speedup", "weak", "size")
+FILES = ("study.json", "study.tsv", *(f"study_{name}.png" for name in PICTURES))
 
 
 def write(folder: Path, table: dict[str, Any]) -> list[Path]:

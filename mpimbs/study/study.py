@@ -12,6 +12,7 @@ from typing import Any
 from mpi4py import MPI
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import check_folder
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
@@ -20,7 +21,7 @@ from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import cluster_named
 from mpimbs.study.predict import predict
 from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure
-from mpimbs.study.speedup_report import write
+from mpimbs.study.speedup_report import FILES, write
 from mpimbs.study.verdict import add_speedups, advice, fits, operations
 
 Row = dict[str, Any]
@@ -73,12 +74,14 @@ def study(
         On all ranks: the plan makes no sense for the system, the study is there already, nothing could be measured.
     """
     together(comm, lambda: plan.checked(system))
-    on_root(comm, lambda: _check_folder(folder, force))
+    on_root(comm, lambda: check_folder(folder, FILES, force))
     settings: Row = {**plan._asdict(), "rtol": RTOL, "collected": None if collected is None else str(collected)}
     if collected is None:
         rows, notes = measure(system, plan, comm, _teller(comm, progress))
         if not rows:
-            raise InputError("nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than --ranks"]))
+            raise InputError(
+                "nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than `ranks` says"])
+            )
     else:
         found = on_root(comm, lambda: _of_one_model(collect(collected), system))
         rows, notes = comm.bcast(found), []
@@ -158,17 +161,6 @@ def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:
         return comm.bcast(found)
 
     return rows
-
-
-def _check_folder(folder: Path, force: bool) -> None:
-    if (folder / "study.json").exists() and not force:
-        raise InputError(f"'{folder / 'study.json'}' is there already; choose another folder with -o, or give --force")
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"'{folder}' is no folder; choose another place with -o")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"'{folder}' can't be made ({error.strerror}); choose another place with -o") from None
 
 
 def _of_one_model(rows: list[Row], system: System) -> list[Row]:

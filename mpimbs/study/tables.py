@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpimbs.errors import InputError
+from mpimbs.filesystem.places import check_folder, replacing
 
 
 def write_tables(
@@ -32,16 +32,11 @@ def write_tables(
     """
     lines = ["\t".join(columns), *("\t".join(_cell(row.get(name)) for name in columns) for row in rows)]
     texts = {"json": json.dumps(found, indent=1), "tsv": "\n".join(lines)}
-    paths = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind, text in texts.items():
-            paths.append(folder / f"{stem}.{kind}")
-            part = folder / f"{stem}.{kind}.part"
+    paths = [folder / f"{stem}.{kind}" for kind in texts]
+    check_folder(folder, [path.name for path in paths], force=True)
+    for path, text in zip(paths, texts.values(), strict=True):
+        with replacing(path) as part:
             part.write_text(text + "\n", encoding="utf-8")
-            part.replace(paths[-1])
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another folder with -o") from None
     return paths
 
 

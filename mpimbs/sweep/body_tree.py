@@ -83,7 +83,7 @@ def inverse_inertias(system: System, first: int, structure: Structure, last_step
             raise InputError(
                 f"body '{system.name_of(first + int(body))}' of system '{system.name}' has no inverse inertia, which "
                 "the coupling dca needs of each: give it mass and moments of inertia about all axes, or choose "
-                "--coupling dcae"
+                "`coupling='dcae'`"
             ) from None
         inverses[number, :, :6] = factor.T @ factor
     return inverses.ravel()

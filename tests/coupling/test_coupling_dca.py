@@ -126,8 +126,8 @@ def test_refusals(comm: MPI.Comm) -> None:
     for system, options, message in (
         (point, {"coupling": "dca"}, "'point'.*no inverse inertia"),
         (system_from("tree:2:2"), {"coupling": "dca"}, "is a tree"),
-        (system_from("chain:8"), {"coupling": "dca", "cuts": 5}, "leave --cuts 5 out"),
-        (system_from("chain:8"), {"coupling": "dca", "lanes": 8}, "leave --lanes 8 out"),
+        (system_from("chain:8"), {"coupling": "dca", "cuts": 5}, "leave `cuts=5` out"),
+        (system_from("chain:8"), {"coupling": "dca", "lanes": 8}, "leave `lanes=8` out"),
     ):
         with pytest.raises(InputError, match=message):
             Dynamics(system, comm, **options)  # type: ignore[arg-type]

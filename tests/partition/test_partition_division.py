@@ -33,10 +33,10 @@ def test_lanes_are_chosen_for_a_subchain_not_for_the_chain() -> None:
     ("model", "size", "cuts", "words"),
     [
         ("spatial_chain:3", 4, None, "start at most 3 ranks"),
-        ("chain16", 1, 16, "--cuts from 0 to 15"),
-        ("chain16", 1, -1, "--cuts from 0 to 15"),
-        ("chain16", 4, 1, "give --cuts 3 or more"),
-        ("figure", 1, 1, "leave --cuts out"),
+        ("chain16", 1, 16, "give `cuts` from 0 to 15"),
+        ("chain16", 1, -1, "give `cuts` from 0 to 15"),
+        ("chain16", 4, 1, "give `cuts=3` or more"),
+        ("figure", 1, 1, "leave `cuts` out"),
         ("figure", 2, None, "start 1 rank"),
     ],
 )

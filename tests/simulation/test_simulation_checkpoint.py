@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+import re
 import shutil
 import signal
 import sys
@@ -19,7 +21,7 @@ from mpimbs.cli import main
 from mpimbs.cli_options import with_forces
 from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.model import System, system_from
+from mpimbs.model import System, read_system, system_from, system_text
 from mpimbs.simulation import checkpoint as checkpoint_module
 from mpimbs.simulation import sample_writer, slices
 from mpimbs.simulation.integrator import Integrator
@@ -184,13 +186,16 @@ def test_functions_of_time_go_on_with_the_system_only(
     assert not differing(folder / "whole.h5", output)
 
 
-def test_forces_of_a_module_are_named_again(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forces_of_a_module_are_named_again(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`--forces` of a restart; without it, or with others, a run with force functions is not continued."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
     if comm.rank == 0:
         for name, strength in (("push_it", 2), ("pull_it", -2)):
             text = f"def {name}(t, q, u):\n    return {strength} - u\n\n\ndef add(system):\n"
+            text += "    system.add_wrench(system.name_of(0), force=(1, 2, 3))\n"  # data, which the file does hold
             Path(f"{name}.py").write_text(f"{text}    system.add_joint_force(None, {name})\n")
     comm.Barrier()
     output = folder / "out.h5"
@@ -205,6 +210,8 @@ def test_forces_of_a_module_are_named_again(comm: MPI.Comm, folder: Path, monkey
             main(["restart", str(checkpoint), *forces], comm)
         comm.Barrier()
         assert stop.value.code == code, forces
+        said = capsys.readouterr().err
+        assert forces or comm.rank or said.endswith(f"go on with: mpimbs restart {checkpoint} --forces push_it:add\n")
     for name in ("push_it", "pull_it"):
         sys.modules.pop(name, None)
     assert not differing(folder / "whole.h5", output)
@@ -302,18 +309,54 @@ def test_settings_that_make_no_sense(
 
 
 def test_checkpoints_of_another_run_are_kept_without_force(comm: MPI.Comm, folder: Path) -> None:
-    left = folder / "out.checkpoint.1.h5"
-    if comm.rank == 0:
-        left.write_bytes(b"precious")
+    """With it checkpoints are removed, and nothing else that has such a name."""
+    left, output = folder / "out.checkpoint.1.h5", folder / "out.h5"
+    settings: dict[str, Any] = {"output": output, "checkpoints": Checkpoints(steps=1, keep=1), "dt": 0.005}
+    simulate(system_from(CHAIN), 0.01, comm, **settings)
     comm.Barrier()
-    settings: dict[str, Any] = {"output": folder / "out.h5", "checkpoints": Checkpoints()}
-    with pytest.raises(InputError, match=r"out\.checkpoint\.1\.h5: exists.*mpimbs restart.*--force"):
+    if comm.rank == 0:
+        (folder / "out.checkpoint.h5").rename(left)
+        output.unlink()
+    comm.Barrier()
+    before = left.read_bytes()
+    hint = re.escape(f"go on with that by `mpimbs.restart('{left}', comm)`, ")
+    with pytest.raises(InputError, match=rf"out\.checkpoint\.1\.h5: exists.*{hint}.*`force=True`"):
         simulate(system_from(CHAIN), 0.01, comm, **settings)
-    assert left.read_bytes() == b"precious" and list(folder.iterdir()) == [left]
+    assert left.read_bytes() == before and list(folder.iterdir()) == [left]
     comm.Barrier()
     simulate(system_from(CHAIN), 0.01, comm, force=True, **settings)
     comm.Barrier()
-    assert list(folder.iterdir()) == [folder / "out.h5"]
+    assert {file.name for file in folder.iterdir()} == {"out.h5", "out.checkpoint.h5"}
+    comm.Barrier()
+    if comm.rank == 0:
+        left.write_bytes(b"precious")
+    comm.Barrier()
+    with pytest.raises(InputError, match=r"out\.checkpoint\.1\.h5: is no checkpoint .*choose another name with"):
+        simulate(system_from(CHAIN), 0.01, comm, force=True, **settings)
+    assert left.read_bytes() == b"precious"
+    comm.Barrier()
+
+
+BAD_PLACES = {  # of checkpoints, beside out.h5; the system is read from model.toml
+    "model.toml": "is an input (model.toml), and would be lost; choose another name with `checkpoints.path`",
+    "out.h5": "give checkpoints a name of their own",
+    "../{folder}/out.h5.part": "give checkpoints a name of their own",
+    "/proc/none.h5": "cannot be written (No such file or directory); choose another place with `checkpoints.path`",
+    "older.h5": "older.1.h5: is a named pipe",
+}
+
+
+@pytest.mark.parametrize("place", BAD_PLACES)
+def test_places_where_no_checkpoint_can_go(tmp_path: Path, place: str) -> None:
+    """Found before the run, with `force` too."""
+    (tmp_path / "model.toml").write_text(system_text(system_from(CHAIN)))
+    os.mkfifo(tmp_path / "older.1.h5")
+    names, text = sorted(tmp_path.iterdir()), (tmp_path / "model.toml").read_bytes()
+    kept = Checkpoints(path=tmp_path / place.format(folder=tmp_path.name))
+    with pytest.raises(InputError, match=re.escape(BAD_PLACES[place])):
+        system = read_system(tmp_path / "model.toml")
+        simulate(system, 0.01, output=tmp_path / "out.h5", force=True, checkpoints=kept)
+    assert sorted(tmp_path.iterdir()) == names and (tmp_path / "model.toml").read_bytes() == text
 
 
 def test_a_signal_for_a_checkpoint_lets_the_run_go_on(
@@ -325,8 +368,30 @@ def test_a_signal_for_a_checkpoint_lets_the_run_go_on(
     comm.Barrier()
     assert signal.getsignal(signal.SIGUSR1) is before
     assert {file.name for file in folder.iterdir()} == {"out.h5", "out.checkpoint.h5"}
-    with pytest.raises(InputError, match=r"out\.h5: is complete"):
-        restart(folder / "out.checkpoint.h5", comm)
+
+
+def test_a_run_that_is_complete_has_nothing_left_to_do(
+    comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after a run that was killed between its end and its exit: the file says what there was."""
+    output, checkpoint = folder / "out.h5", folder / "out.checkpoint.h5"
+    done = simulate(system_from(CHAIN), T_END, comm, output=output, checkpoints=Checkpoints(steps=3), **ADAPTIVE)
+    comm.Barrier()
+    before = output.read_bytes()
+    again = restart(checkpoint, comm)
+    assert again.status == "complete" and again.samples == []
+    assert {**again.statistics(), "seconds": {}} == {**done.statistics(), "seconds": {}}
+    capsys.readouterr()
+    for options in ([], ["--pictures"]):
+        with pytest.raises(SystemExit) as stop:
+            main(["restart", str(checkpoint), *options], comm)
+        comm.Barrier()
+        said = capsys.readouterr()
+        assert (stop.value.code, said.err) == (0, "")
+        assert comm.rank or said.out.startswith(f"{output}: is complete: nothing is left to do\n")
+    assert output.read_bytes() == before
+    drawn = {f"out_{name}.png" for name in ("coordinates", "energy")}  # it has no poses
+    assert {file.name for file in folder.glob("*.png")} == drawn
 
 
 def test_bad_files_are_refused_by_name_and_reason(
@@ -352,7 +417,8 @@ def test_bad_files_are_refused_by_name_and_reason(
             restart(last, comm)
         message = str(error.value)
         assert message.startswith(f"{where}: ") and reason in message
-        assert (f"mpimbs restart {offered}" in message) if offered else "mpimbs restart" not in message, message
+        call = f"mpimbs.restart('{offered}', comm)"
+        assert (call in message) if offered else "mpimbs.restart" not in message, message
         comm.Barrier()
 
     flipped = bytes(byte ^ (1 if k == place + 3 else 0) for k, byte in enumerate(good))

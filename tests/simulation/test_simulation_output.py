@@ -1,10 +1,14 @@
 """The output file: what is in it, that it can be read at any time, and that a good file is not lost to a bad run."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 import time
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +19,13 @@ from mpi4py import MPI
 
 from mpi_helpers import plain_environment
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.filesystem.lock import lock_of
 from mpimbs.model import read_system, system_from
 from mpimbs.simulation import sample_writer as writer_module
+from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.output import part_of
+from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.restart import restart
 from mpimbs.simulation.run import simulate
 from oracles.dense import energy, joint_wrenches, kinematics, rotation_of
 from simulation.motions import motion, tumbler
@@ -127,7 +135,9 @@ def test_samples_can_be_read_while_the_run_goes_on(comm: MPI.Comm, path: Path, m
 
     def spy(t: float) -> float:
         if t > 0.25 and not seen:
-            data, attributes = contents(part_of(path), swmr=True)
+            with open_output(path) as file:
+                data = {name: item[:] for name, item in file.items() if name != "model"}
+                attributes = dict(file.attrs)
             assert len({len(values) for values in data.values()}) == 1 and np.isfinite(data["q"]).all()
             seen.append((len(data["time"]), attributes["status"]))
             assert not path.exists()
@@ -138,12 +148,99 @@ def test_samples_can_be_read_while_the_run_goes_on(comm: MPI.Comm, path: Path, m
     assert comm.bcast(seen) == [(3, "running")]
 
 
+def test_a_second_run_does_no_harm_to_a_live_one(comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does its restart; and the first ends as if nothing had been."""
+    monkeypatch.setattr(writer_module, "FLUSH_SECONDS", 0.0)
+    system, checkpoint = system_from("chain:6"), path.with_name("out.checkpoint.h5")
+    refused: list[str] = []
+
+    def meddle(t: float) -> float:
+        if t > 0.25 and not refused and checkpoint.exists():
+            other = system_from("chain:4")
+            for action in (
+                partial(simulate, other, 0.1, output=path),
+                partial(simulate, other, 0.1, output=path, force=True),
+                partial(
+                    simulate, other, 0.1, output=path.with_name("b.h5"), checkpoints=Checkpoints(path=checkpoint),
+                    force=True,
+                ),
+                partial(restart, checkpoint, system=system),
+            ):  # fmt: skip
+                with pytest.raises(InputError, match=f"is being written by process {os.getpid()} on ") as error:
+                    action()
+                refused.append(str(error.value))
+        return 0.0
+
+    monkeypatch.setattr("mpimbs.simulation.run.PATIENCE", 0.1)
+    system.set_torque("link1", meddle)  # rank 0 owns it and writes
+    simulate(system, 0.4, comm, output=path, every=0.1, checkpoints=Checkpoints(steps=3))
+    assert len(comm.bcast(refused)) == 4
+    comm.Barrier()
+    assert {file.name for file in path.parent.iterdir()} == {"out.h5", "out.checkpoint.h5", "out.checkpoint.1.h5"}
+    intact, _ = motion(system_from("chain:6"), 0.4, comm, every=0.1)
+    assert np.array_equal(contents(path)[0]["q"], intact.q)
+
+
+READS = """
+import sys, h5py
+with h5py.File(sys.argv[1], "r", libver="latest", swmr=True) as file:
+    print(len(file["time"]), flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="starts a process itself")
+def test_a_reader_does_not_keep_a_run_from_its_end(comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a lock of HDF5's own the file could not be opened again for its status."""
+    monkeypatch.setattr(writer_module, "FLUSH_SECONDS", 0.0)
+    system, readers = system_from("chain:6"), []
+
+    def watched(t: float) -> float:
+        if t > 0.25 and not readers:
+            command = [sys.executable, "-c", READS, str(part_of(path))]
+            readers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            assert readers[0].stdout is not None and readers[0].stdout.readline() == b"3\n"
+        return 0.0
+
+    system.set_torque("link1", watched)
+    try:
+        simulate(system, 0.4, output=path, every=0.1)
+    finally:
+        readers[0].communicate(b"\n")
+    assert readers[0].returncode == 0 and contents(path)[1]["status"] == "complete"
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="starts a process itself")
+def test_a_damaged_file_is_found_at_once(comm: MPI.Comm, path: Path) -> None:
+    """HDF5 by itself would try again for ever to read what has a wrong checksum."""
+    process = subprocess.run([sys.executable, "-c", KILLS_ITSELF, str(path)], env=plain_environment())
+    assert process.returncode == -signal.SIGKILL and lock_of(path).exists()
+    with open_output(path) as file:
+        assert len(file["time"]) > 2
+    with pytest.raises(InputError, match=r"out\.h5\.part: is the output of a run, not a checkpoint"):
+        restart(part_of(path))
+    with part_of(path).open("r+b") as raw:
+        places = [found.start() for found in re.finditer(b"EAHD", raw.read())]
+        for place in places:
+            raw.seek(place + 8)
+            raw.write(b"\xff\xff")
+    began = time.monotonic()
+    with pytest.raises(OSError, match="checksum"), open_output(path) as file:
+        file["q"][:]
+    system = system_from("chain:4")
+    system.set_torque("link2", lambda t: 0.0)
+    with pytest.raises(InputError, match=r"out\.h5\.part: can't be continued"):
+        restart(path.with_name("out.checkpoint.h5"), system=system)
+    assert time.monotonic() - began < 20
+    assert not list(path.parent.glob("*.lock"))
+
+
 def test_existing_files_are_kept_without_force(comm: MPI.Comm, path: Path) -> None:
     for file in (path, part_of(path)):
         if comm.rank == 0:
             file.write_bytes(b"precious")
         comm.Barrier()
-        with pytest.raises(InputError, match=r"exists.*--force"):
+        with pytest.raises(InputError, match=r"exists.*`force=True`"):
             simulate(system_from("chain:4"), 0.1, comm, output=path)
         assert file.read_bytes() == b"precious" and sorted(path.parent.iterdir()) == [file]
         comm.Barrier()
@@ -189,6 +286,15 @@ def test_a_stopped_run_leaves_a_complete_file(comm: MPI.Comm, path: Path) -> Non
     assert_close("samples before the stop", data["q"], intact.q, "run")
 
 
+KILLS_ITSELF = """
+import os, sys
+from mpimbs import Checkpoints, simulate, system_from
+from mpimbs.simulation import sample_writer
+sample_writer.FLUSH_SECONDS = 0.0
+system = system_from("chain:4")
+system.set_torque("link2", lambda t: os.kill(os.getpid(), 9) if t > 0.55 else 0.0)
+simulate(system, 100.0, output=sys.argv[1], every=0.1, checkpoints=Checkpoints(steps=1))
+"""
 KILLED = """
 import sys, time
 from mpimbs.model import system_from

@@ -14,6 +14,7 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs.errors import SimulationError
+from mpimbs.filesystem.mounts import mount_of
 from mpimbs.model import System, system_from
 from mpimbs.simulation import output_layout, sample_writer, shared_file, slices
 from mpimbs.simulation.keeper import Checkpoints
@@ -108,7 +109,7 @@ def test_nodes_share_a_file_only_where_all_see_the_same_one(
     assert (SharedFile(comm, path).usable, SharedFile(comm, other).usable) == (several, False)
     apart = Apart(comm)
     assert not SharedFile(apart, path).usable  # type: ignore[arg-type]
-    monkeypatch.setattr(shared_file, "_COHERENT", (shared_file._file_system(path),))
+    monkeypatch.setattr(shared_file, "_COHERENT", (mount_of(path).kind,))
     assert (SharedFile(apart, path).usable, SharedFile(apart, other).usable) == (several, False)  # type: ignore[arg-type]
 
 

@@ -45,5 +45,5 @@ def test_notes() -> None:
     assert "dca" in long and str(LONG + 1) in long
     (tree,) = notes(system_from("figure"))
     assert "dcae and pcg solve it on 1 rank" in tree
-    with pytest.raises(InputError, match="leave --accuracy out"):
+    with pytest.raises(InputError, match="leave `accuracy` out"):
         fitness(system_from("figure"))

@@ -230,5 +230,5 @@ def test_a_bad_command(comm: MPI.Comm, capsys: pytest.CaptureFixture[str], optio
 
 def test_without_simgrid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simgrid.shutil, "which", lambda name: None)
-    with pytest.raises(InputError, match=r"apt-get install libsimgrid-dev .* or choose --method loggp, which needs"):
+    with pytest.raises(InputError, match=r"apt-get install libsimgrid-dev .* or choose `method='loggp'`, which needs"):
         predict(system_from("chain:4"), (1,), cluster_named("infiniband"), method="simgrid")

@@ -162,7 +162,7 @@ def test_a_study(comm: MPI.Comm, tmp_path: Path) -> None:
         for name in ("strong", "speedup", "weak", "size"):
             assert image.imread(folder / f"study_{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
         assert report(table)[-1] == table["advice"] and "choose --coupling" in table["advice"]
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match=r"study.json: exists.*`force=True`"):
         study(system, "chain:8", plan, folder, comm)
 
 

@@ -1,0 +1,61 @@
+"""Standard output and error that may be full or closed: a command goes on without them, and says so at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+
+class Stream:
+    """A text stream whose first error ends what is written there, and not the command.
+
+    Attributes
+    ----------
+    error : OSError or None
+        Why it can't be written any more.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream  # None: closed before the start
+        self.error: OSError | None = None
+
+    def write(self, text: str) -> int:
+        """Write, while that is possible."""
+        if self.error is None and self._stream is not None:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._end(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, while that is possible."""
+        if self.error is None and self._stream is not None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._end(error)
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._stream is not None and self._stream.isatty()
+
+    def _end(self, error: OSError) -> None:
+        self.error = error
+        with contextlib.suppress(OSError):  # what waits in its buffer goes nowhere, rather than raise at the exit
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def lasting_streams() -> Iterator[Stream]:
+    """Put such streams in the place of standard output, which is given, and of standard error."""
+    with contextlib.redirect_stdout(Stream(sys.stdout)) as out, contextlib.redirect_stderr(Stream(sys.stderr)):
+        yield out

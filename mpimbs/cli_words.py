@@ -1,0 +1,81 @@
+"""Messages of the library in the words of the command line.
+
+They name settings as Python does, between backticks: `every`, `force=True`, `coupling='dcae'`; a command says --every,
+--force, --coupling dcae instead. Names that it has no option for are left as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Callable
+
+import click
+
+from mpimbs.errors import InputError, SimulationError
+
+# Python's names of what has another one among the options.
+_ALIASES = {
+    "checkpoints.seconds": "checkpoint_every",
+    "checkpoints.steps": "checkpoint_steps",
+    "checkpoints.path": "checkpoint",
+    "checkpoints.keep": "checkpoint_keep",
+    "solver.preconditioner": "preconditioner",
+    "solver.estimate": "estimate",
+    "solver.rtol": "load_rtol",
+}
+
+
+class Command(click.Command):
+    """A command whose errors speak of its options."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run it, and word what goes wrong."""
+        try:
+            return super().invoke(ctx)
+        except (InputError, SimulationError) as error:
+            raise type(error)(worded(str(error), self)) from None
+
+
+def worded(message: str, command: click.Command) -> str:
+    """Put the options of a command into a message in place of Python's names."""
+    options = {parameter.name: parameter.opts[0] for parameter in command.params if isinstance(parameter, click.Option)}
+
+    def reword(found: re.Match[str]) -> str:
+        try:
+            (said,) = ast.parse(found[1]).body
+            return _WORDS[type(said)](said, options)
+        except (SyntaxError, ValueError, KeyError, AttributeError, IndexError):
+            return found[0]
+
+    return re.sub("`([^`]*)`", reword, message)
+
+
+def _option(name: ast.expr, options: dict[str, str]) -> str:
+    """`every`, `checkpoints.path`."""
+    said = ast.unparse(name)
+    known = _ALIASES.get(said, said)
+    return options[known if known in options else f"{known}s"]  # of commands that take several
+
+
+def _setting(said: ast.Assign, options: dict[str, str]) -> str:
+    """`force=True`, `coupling='dcae'`."""
+    option, value = _option(said.targets[0], options), ast.unparse(said.value)
+    return option if value == "True" else f"{option} {value.strip(chr(39))}"
+
+
+def _expression(said: ast.Expr, options: dict[str, str]) -> str:
+    """A name of a setting, or `mpimbs.restart('out.checkpoint.h5', comm, forces=['water:add'])`."""
+    if not isinstance(said.value, ast.Call):
+        return _option(said.value, options)
+    if ast.unparse(said.value.func) != "mpimbs.restart" or any(key.arg == "system" for key in said.value.keywords):
+        raise KeyError
+    words = ["mpimbs", "restart", ast.literal_eval(said.value.args[0])]
+    for keyword in said.value.keywords:
+        for given in ast.literal_eval(keyword.value):
+            words += ["--forces", given]
+    return shlex.join(words)
+
+
+_WORDS: dict[type[ast.stmt], Callable[..., str]] = {ast.Assign: _setting, ast.Expr: _expression}

@@ -1,0 +1,38 @@
+"""Messages of the library in the words of a command."""
+
+import click
+import pytest
+
+from mpimbs.cli import acceleration, run
+from mpimbs.cli_study import predict
+from mpimbs.cli_words import worded
+
+SAID: dict[str, tuple[click.Command, str, str]] = {
+    "name": (run, "give a longer `every`", "give a longer --every"),
+    "shortest": (run, "choose another name with `output`", "choose another name with -o"),
+    "flag": (run, "replace it with `force=True`", "replace it with --force"),
+    "number": (run, "leave `cuts=5` out, or `dt=-0.001`", "leave --cuts 5 out, or --dt -0.001"),
+    "no number": (run, "got `dt=nan`", "got --dt nan"),
+    "text": (run, "choose `coupling='dcae'`", "choose --coupling dcae"),
+    "attribute": (run, "another place with `checkpoints.path`", "another place with --checkpoint"),
+    "several": (predict, "choose `coupling='dcae'`", "choose --coupling dcae"),
+    "no such option": (acceleration, "give a longer `every`", "give a longer `every`"),
+    "what isn't a setting": (run, "`mpimbs bench --json` wrote `x", "`mpimbs bench --json` wrote `x"),
+    "restart": (run, "`mpimbs.restart('a b.h5', comm)`", "mpimbs restart 'a b.h5'"),
+    "restart with forces": (
+        run,
+        "`mpimbs.restart('a.h5', comm, forces=['wind:drag', 'sea:swell'])`",
+        "mpimbs restart a.h5 --forces wind:drag --forces sea:swell",
+    ),
+    "restart of a system": (  # which the command line has no way to give
+        run,
+        "`mpimbs.restart('a.h5', comm, system=system)`",
+        "`mpimbs.restart('a.h5', comm, system=system)`",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_words(case: str) -> None:
+    command, message, expected = SAID[case]
+    assert worded(message, command) == expected

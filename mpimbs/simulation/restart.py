@@ -10,6 +10,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import read_header
+from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.run import Kept, Result, Run, Settings
 from mpimbs.simulation.signals import Signals
@@ -72,7 +73,7 @@ def restart(
     whole = together(world, lambda: _system(kept, system))
     wanted = checkpoints or Checkpoints(**header["checkpoints"])
     wanted = wanted._replace(path=wanted.path or folder / header["place"])
-    with Signals(signals) as taken:
+    with Signals(signals) as taken, compilation_told(progress and world.rank == 0):
         run = Run(whole, Settings.of(header["settings"]), world, output_of(kept), wanted, taken, kept)
         return run.finish(progress)
 

@@ -19,6 +19,7 @@ from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
+from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
@@ -362,5 +363,5 @@ def simulate(
     )
     world = MPI.COMM_SELF if comm is None else comm
     path = None if output is None else Path(output)
-    with Signals(signals) as taken:
+    with Signals(signals) as taken, compilation_told(progress and world.rank == 0):
         return Run(system, settings, world, path, checkpoints, taken).finish(progress)

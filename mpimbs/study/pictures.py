@@ -15,6 +15,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from mpimbs.study.axes import new_figure, save
+
 Floats = npt.NDArray[np.float64]
 MOST_LINES = 64  # curves in one picture; of more coordinates an even choice is drawn
 SNAPSHOTS = 40  # poses in a motion trace
@@ -43,21 +45,6 @@ def draw_run(path: str | Path) -> list[Path]:
                 continue
             drawn.append(save(draw(run), path.with_name(f"{path.stem}_{name}.png")))
     return drawn
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Save a figure as PNG and return its path."""
-    figure.savefig(path, dpi=150)
-    return path
-
-
-def new_figure(title: str, x: str, y: str, width: float = 8.0, height: float = 5.0) -> tuple[Figure, Any]:
-    """Make a figure with one set of axes."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set(title=title, xlabel=x, ylabel=y)
-    axes.grid(alpha=0.3)
-    return figure, axes
 
 
 def _colour_bar(figure: Figure, axes: Any, label: str, low: float, high: float) -> Any:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 _MOST = 15  # ticks
+_ROUNDING = 1e-9
 _APART = 0.055  # of the axis, for a number of four digits
 
 
@@ -50,3 +52,10 @@ def number_ticks(axis: Any, at: Iterable[float] = ()) -> None:
     axis.set_major_locator(FixedLocator(places) if places else LogLocator(subs=subs, numticks=_MOST))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.10g}" if value >= 1e-4 else f"{value:g}"))
     axis.set_minor_locator(NullLocator())
+
+
+def show_no_noise(axes: Any, values: npt.NDArray[np.float64], span: float = 1.0) -> None:
+    """Give the vertical axis a span of its own where all values are the same but for rounding."""
+    low, high = float(values.min()), float(values.max())
+    if high - low < _ROUNDING * max(abs(low), abs(high), span):
+        axes.set_ylim(low - span, high + span)

@@ -1,23 +1,18 @@
-"""The figures of `bench`, and the pictures of a run."""
+"""The figures of `bench`."""
 
-from pathlib import Path
 from typing import cast
 
-import h5py
 import numpy as np
 import pytest
-from matplotlib import image
 from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import system_from
-from mpimbs.simulation.run import simulate
 from mpimbs.spatial.lanes import native_width
 from mpimbs.study.bench import bench, bench_batch, report
 from mpimbs.study.laps import PhaseLaps, disturbance, said, summary
-from mpimbs.study.pictures import draw_motion, draw_run
 
 NATIVE = native_width()
 
@@ -166,37 +161,3 @@ def test_bench_refuses_what_dynamics_refuses(comm: MPI.Comm) -> None:
         bench(system_from("chain:8"), comm, "pcgg")
     with pytest.raises(InputError, match="seconds"):
         bench(system_from("chain:8"), comm, seconds=float("nan"))
-
-
-def ink(path: Path) -> float:
-    """Share of a picture's pixels that are not white."""
-    picture = image.imread(path)
-    assert min(picture.shape[:2]) >= 500
-    return float(np.mean(np.any(picture[..., :3] < 0.99, axis=2)))
-
-
-@pytest.mark.parametrize(("spec", "poses"), [("spatial_chain:100", True), ("chain:4", False), ("rope:5", True)])
-def test_pictures_of_a_run(comm: MPI.Comm, tmp_path: Path, spec: str, poses: bool) -> None:
-    path = comm.bcast(tmp_path) / "run.h5"
-    simulate(system_from(spec), 0.05, comm, output=path, every=0.01, poses=poses)
-    if comm.rank == 0:
-        drawn = draw_run(path)
-        kinds = ["coordinates", "motion", "energy"] if poses else ["coordinates", "energy"]
-        assert drawn == [path.with_name(f"run_{kind}.png") for kind in kinds]
-        for picture in drawn:
-            assert ink(picture) > 0.01, f"{picture.name} is blank"
-        full = [ink(picture) for picture in drawn]
-        with h5py.File(path, "r+") as file:  # pictures whose curves are gone have less ink
-            file["q"][:] = file["energy"][:] = np.nan
-        again = [ink(picture) for picture in draw_run(path)]
-        assert again[0] < full[0] - 1e-3 and again[-1] < full[-1] - 1e-3
-    comm.Barrier()
-
-
-def test_the_motion_trace_shows_every_body(comm: MPI.Comm, tmp_path: Path) -> None:
-    path = comm.bcast(tmp_path) / "run.h5"
-    simulate(system_from("tree:2:2"), 0.05, MPI.COMM_SELF, output=path.with_suffix(f".{comm.rank}"), poses=True)
-    with h5py.File(path.with_suffix(f".{comm.rank}")) as run:
-        (lines,) = draw_motion(run).axes[0].collections
-    # Of 7 bodies 6 have a parent: a line from the parent's joint to theirs; and 4 have no child: a line to the center.
-    assert len(lines.get_segments()) == 40 * (6 + 4)

@@ -15,7 +15,8 @@ from mpimbs.dynamics import Dynamics
 
 Floats = npt.NDArray[np.float64]
 _TRIALS = 5
-_ROUNDS = 10
+_ROUNDS = 10  # at least
+_MOST = 100_000  # calls
 _SHARE = 0.3  # of the time, for what is compared with
 _DISTURBED = 2.0  # median over minimum; undisturbed it is 1.1 to 1.4
 _SWITCHES = 0.02  # context switches a call, beyond which they explain it
@@ -58,19 +59,23 @@ def take_turns(
     switches : float
         Context switches for each call, on the rank with the most.
     """
-    trial = {name: float(timed_calls(comm, call, _TRIALS).min()) for name, call in calls.items()}
+    best = {name: float(timed_calls(comm, call, _TRIALS).min()) for name, call in calls.items()}
     share = {"used": 1.0 - _SHARE * (len(calls) - 1), "scalar": _SHARE}
-    count = {
-        name: int(np.clip(share[name] * seconds / _ROUNDS / max(took, 1e-7), 1, 10_000)) for name, took in trial.items()
-    }
     found: dict[str, list[Floats]] = {name: [] for name in calls}
-    before = _switches()
-    for _ in range(_ROUNDS):
+    before, spent, rounds, made = _switches(), 0.0, 0, 0
+    # The first times may be a thousand times too long where other work has the cores: how many calls make a round is
+    # seen anew in each, and rounds go on until the time is spent.
+    while rounds < _ROUNDS or (spent < seconds and made < _MOST):
         for name, call in calls.items():
             call()  # brings its arrays into the caches
-            found[name].append(timed_calls(comm, call, count[name]))
-        each_round(count["used"])
-    switches = (_switches() - before) / (_ROUNDS * sum(count.values()))
+            count = int(np.clip(share[name] * seconds / _ROUNDS / max(best[name], 1e-7), 1, _MOST // _ROUNDS))
+            laps = timed_calls(comm, call, count)
+            found[name].append(laps)
+            best[name] = min(best[name], float(laps.min()))
+            spent, made = spent + float(laps.sum()), made + count
+        each_round(len(found["used"][-1]))
+        rounds += 1
+    switches = (_switches() - before) / made
     return {name: np.concatenate(parts) for name, parts in found.items()}, comm.allreduce(switches, MPI.MAX)
 
 

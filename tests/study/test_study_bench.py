@@ -12,7 +12,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.spatial.lanes import native_width
 from mpimbs.study.bench import bench, bench_batch, report
-from mpimbs.study.laps import PhaseLaps, disturbance, said, summary
+from mpimbs.study.laps import PhaseLaps, disturbance, said, summary, take_turns
 
 NATIVE = native_width()
 
@@ -161,3 +161,20 @@ def test_bench_refuses_what_dynamics_refuses(comm: MPI.Comm) -> None:
         bench(system_from("chain:8"), comm, "pcgg")
     with pytest.raises(InputError, match="seconds"):
         bench(system_from("chain:8"), comm, seconds=float("nan"))
+
+
+def test_a_slow_beginning_spoils_nothing(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where other work has the cores for the first calls, there are as many good ones as the time allows afterwards."""
+    clock = Clock()
+    monkeypatch.setattr("mpimbs.study.laps.time.perf_counter", clock)
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        clock.now += 0.02 if calls < 12 else 1e-4
+        calls += 1
+
+    rounds: list[int] = []
+    laps, _ = take_turns(comm, {"used": call}, 0.5, rounds.append)
+    assert laps["used"].min() == pytest.approx(1e-4) and np.median(laps["used"]) == pytest.approx(1e-4)
+    assert 0.5 <= laps["used"].sum() < 0.6 and sum(rounds) == len(laps["used"]) > 1000

@@ -28,9 +28,11 @@ from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.run import simulate
+from mpimbs.study.axes import new_figure, save
 from mpimbs.study.bench import bench
 from mpimbs.study.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
-from mpimbs.study.pictures import draw_coordinates, draw_subchains, new_figure, save
+from mpimbs.study.motion_pictures import draw_subchains
+from mpimbs.study.pictures import draw_coordinates
 
 SYSTEMS = ("chain:16", "chain:128", "chain:1024", "spatial_chain:1024")
 CUTS = (1, 3, 7, 15, 31, 63)

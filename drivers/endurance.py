@@ -32,8 +32,8 @@ import mpimbs
 from mpimbs.errors import InputError
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.simulation.result import Result
+from mpimbs.study.axes import new_figure, save
 from mpimbs.study.host import host
-from mpimbs.study.pictures import new_figure, save
 from mpimbs.study.tables import write_tables
 
 Floats = npt.NDArray[np.float64]

@@ -32,9 +32,9 @@ from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.study.axes import new_figure, save
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import Calibration, Share
-from mpimbs.study.pictures import new_figure, save
 from mpimbs.study.speedup import cores_of, default_ranks
 
 SIZES = (128, 256, 1024)

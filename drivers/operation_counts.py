@@ -25,10 +25,10 @@ from matplotlib.figure import Figure
 
 from mpimbs.errors import InputError
 from mpimbs.model import Body, Joint, System, system_from
+from mpimbs.study.axes import new_figure, save
 from mpimbs.study.counting import Counts
 from mpimbs.study.operation_models import PAPER, OperationModel, arithmetic, models
 from mpimbs.study.operations import OperationCounts, operations_of
-from mpimbs.study.pictures import new_figure, save
 
 MIXED = ("revolute", "universal", "spherical", "prismatic", "cylindrical")
 MANY = tuple(2**k for k in range(11))

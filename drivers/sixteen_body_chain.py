@@ -24,7 +24,9 @@ from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.run import simulate
-from mpimbs.study.pictures import draw_coordinates, draw_energy, draw_subchains, new_figure, save
+from mpimbs.study.axes import new_figure, save
+from mpimbs.study.motion_pictures import draw_subchains
+from mpimbs.study.pictures import draw_coordinates, draw_energy
 
 Floats = npt.NDArray[np.float64]
 CASES = (0, 1, 3, 7, 15)  # cuts

@@ -23,11 +23,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from mpimbs.model import system_from
+from mpimbs.study.axes import save
 from mpimbs.study.host import host
 from mpimbs.study.peer import free_memory
 from mpimbs.study.peers import AGREEMENT, OURS, PEERS
 from mpimbs.study.peers_apart import compare_apart
-from mpimbs.study.pictures import save
 
 SIZES = (*(2**k for k in range(4, 15)), 2**16, 2**18, 2**20)
 STYLES = {OURS: ("tab:blue", "o"), "pinocchio": ("tab:orange", "s"), "drake": ("tab:green", "^")}

@@ -42,6 +42,7 @@ from mpimbs.memory import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_
 from mpimbs.model import GENERATORS, System
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
+from mpimbs.simulation.compile_notice import compilation_told
 
 if TYPE_CHECKING:
     from mpimbs.simulation.run import Result
@@ -294,7 +295,7 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
         refuse_singletons(MPI.COMM_WORLD)
         together(comm, current_folder)
         printed = contextlib.nullcontext() if comm.rank == 0 else contextlib.redirect_stdout(io.StringIO())
-        with printed:  # only rank 0 shows help and version
+        with printed, compilation_told(comm.rank == 0):  # only rank 0 shows help and version
             cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)
     except InputError as error:
         return 2, f"mpimbs: {error}"

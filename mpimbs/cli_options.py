@@ -16,10 +16,10 @@ from mpi4py import MPI
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import replacing
 from mpimbs.memory import EVALUATION, Need, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.model.force_modules import add_forces
-from mpimbs.filesystem.places import replacing
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.division import divide

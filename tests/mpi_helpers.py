@@ -3,12 +3,14 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from mpi4py import MPI
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 
 # For tests that start mpiexec themselves: once is enough, and a job within a job is asking for trouble.
@@ -29,6 +31,20 @@ def parallel_assert(condition: object, message: str = "", comm: MPI.Comm = MPI.C
     failed = [f"rank {rank} of {comm.size}: {text}" for rank, text in enumerate(verdicts) if text is not None]
     if failed:
         pytest.fail("\n".join(failed))
+
+
+def measured(comm: MPI.Comm, measure: Callable[[], T], holds: Callable[[T], bool], attempts: int = 8) -> T:
+    """Measure until a relation between times holds on all ranks of `comm`, and give what was measured.
+
+    Other work on the cores spoils one measurement or two, but a relation that does not hold fails in all of them. All
+    ranks call it.
+    """
+    __tracebackhide__ = True
+    for _ in range(attempts):
+        found = measure()
+        if comm.allreduce(bool(holds(found)), MPI.LAND):
+            return found
+    pytest.fail(f"never in {attempts} measurements; rank {comm.rank} of {comm.size} has at last {found}")
 
 
 def plain_environment() -> dict[str, str]:

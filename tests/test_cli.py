@@ -22,6 +22,7 @@ from cases import moving_state
 from mpi_helpers import parallel_assert
 from mpimbs.errors import InputError
 from mpimbs.model import System, read_system, system_from, write_system
+from mpimbs.simulation.compile_notice import LISTENER
 from mpimbs.simulation.state import read_state
 from mpimbs.spatial.lanes import native_width
 from oracles.dense import dense_accelerations, joint_wrenches, kinematics
@@ -111,8 +112,11 @@ def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[str], Call]]:
+def call(
+    comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Call]]:
     """Runs a command on all ranks; `@` is the folder."""
+    monkeypatch.setattr(LISTENER, "said", True)  # whether anything is left to compile depends on the tests before
 
     def run(command: str) -> Call:
         capsys.readouterr()
@@ -711,14 +715,15 @@ def test_bench(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
             "repetitions",
             "us_min",
             "us_median",
+            "us_p90",
             "ns_per_body_min",
             "phases",
         }
         assert keys <= set(figures)
         assert (figures["ranks"], figures["n"], figures["dof"]) == (comm.size, 100, 100)
-        assert 1 < figures["us_min"] <= figures["us_median"] and figures["ns_per_body_min"] == pytest.approx(
-            10 * figures["us_min"]
-        )
+        assert 0 < figures["us_min"] <= figures["us_median"] <= figures["us_p90"] and figures[
+            "ns_per_body_min"
+        ] == pytest.approx(10 * figures["us_min"])
     text = call("bench chain:100 --seconds 0.05").out
     assert ("chain of 100 bodies: 100 bodies" in text and "ns per body" in text and "sweep" in text) == (comm.rank == 0)
 
@@ -749,8 +754,8 @@ def test_bench_with_peers(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
     assert set(peers) == {"mpimbs", "pinocchio", "drake"}
     assert peers["pinocchio"]["difference"] < 1e-8 and peers["pinocchio"]["ratio"] > 0
     lines = call("bench chain:12 --peers --seconds 0.02").out.splitlines()
-    assert [line.split(maxsplit=1)[0].rstrip(":") for line in lines[2:]] == ["mpimbs", "pinocchio", "drake"]
-    assert "times ours, differs by" in lines[3]
+    assert [line.split(maxsplit=1)[0].rstrip(":") for line in lines[-3:]] == ["mpimbs", "pinocchio", "drake"]
+    assert "times ours, differs by" in lines[-2]
 
 
 def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:

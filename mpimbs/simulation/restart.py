@@ -14,6 +14,7 @@ from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import Kept, read_header, restart_call
+from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.reading import open_output
@@ -87,7 +88,7 @@ def restart(
     whole = together(world, lambda: _system(kept, system, forces))
     wanted = checkpoints or Checkpoints(**header["checkpoints"])
     wanted = wanted._replace(path=wanted.path or kept.place)
-    with Signals(signals) as taken:
+    with Signals(signals) as taken, compilation_told(progress and world.rank == 0):
         run = Run(whole, Settings.of(header["settings"]), world, kept.output, wanted, taken, kept)
         return run.finish(progress)
 

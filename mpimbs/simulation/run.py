@@ -23,6 +23,7 @@ from mpimbs.memory import ranks_on_node
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
+from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
@@ -406,7 +407,7 @@ def simulate(
     world = MPI.COMM_SELF if comm is None else comm
     path = None if output is None else Path(output)
     begin = together(world, lambda: _checked(system, state))
-    with Signals(signals) as taken:
+    with Signals(signals) as taken, compilation_told(progress and world.rank == 0):
         return Run(system, settings, world, path, checkpoints, taken, state=begin).finish(progress)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +15,10 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.study.accuracy import relative_error
+from mpimbs.study.laps import PhaseLaps, disturbance, said, summary, take_turns
 from mpimbs.study.replay import RTOL, player
 
-_TRIALS = 5
-_SHARE = 0.3  # of the time, for the same without lanes
+_BY_PHASE = 0.1  # of the evaluations, timed by phase beside the others
 
 
 def bench(
@@ -54,10 +53,12 @@ def bench(
     Returns
     -------
     dict
-        ranks, cuts, lanes, n (bodies), dof, repetitions, us_min, us_median, ns_per_body_min, phases: mean time per
-        evaluation of the slowest rank in each phase (us); and where lanes are used, scalar: us_min, us_median, ratio of
-        the minima without lanes, difference of the accelerations relative to the largest. Where constraint loads are
-        solved for, solutions: unknowns, iterations and factorizations per evaluation, most_iterations.
+        ranks, cuts, lanes, n (bodies), dof, repetitions, us_min, us_median, us_p90 (90th percentile),
+        switches_per_evaluation (context switches, on the rank with the most), ns_per_body_min, phases: median time of
+        each phase (us) on the rank that is the last to be done, see `laps.PhaseLaps`; and where lanes are used,
+        scalar: us_min, us_median, us_p90, ratio of the minima without lanes, difference of the accelerations relative
+        to the largest. Where constraint loads are solved for, solutions: unknowns, iterations and factorizations per
+        evaluation, most_iterations.
 
     Raises
     ------
@@ -74,16 +75,9 @@ def bench(
     for name, dynamics in rows.items():
         dynamics.compile()
         calls[name], begin[name], accelerations[name] = _evaluation(system, dynamics)
-    laps = _take_turns(used.comm, calls, seconds)
-    for dynamics in rows.values():
-        dynamics.timed = True
-    before, solved = used.seconds(), used.coupling.statistics()
-    begin["used"]()
-    again = timed_calls(used.comm, calls["used"], max(10, len(laps["used"]) // 10))
-    phases = {
-        name: 1e6 * used.comm.allreduce((value - before[name]) / len(again), MPI.MAX)
-        for name, value in used.seconds().items()
-    }
+    solved = used.coupling.statistics()
+    phases = PhaseLaps(used, calls["used"])
+    laps, switches = take_turns(used.comm, calls, seconds, lambda count: phases.add(max(1, round(_BY_PHASE * count))))
     figures = {
         "system": system.name,
         "coupling": coupling,
@@ -94,9 +88,10 @@ def bench(
         "n": system.n_bodies,
         "dof": system.nu,
         "repetitions": len(laps["used"]),
-        **_summary(laps["used"]),
+        **summary(laps["used"]),
+        "switches_per_evaluation": switches,
         "ns_per_body_min": 1e9 * float(laps["used"].min()) / system.n_bodies,
-        "phases": phases,
+        "phases": phases.medians(),
     }
     if solved:
         figures["solver"] = solver._asdict() if solver else None
@@ -108,7 +103,7 @@ def bench(
         apart = used.gather_u(accelerations["used"])
         apart = None if apart is None else apart.copy()
         together = rows["scalar"].gather_u(accelerations["scalar"])
-        scalar = _summary(laps["scalar"])
+        scalar = summary(laps["scalar"])
         figures["scalar"] = {**scalar, "ratio": scalar["us_min"] / figures["us_min"]}
         difference = None
         if apart is not None and together is not None:
@@ -136,8 +131,9 @@ def bench_batch(
     Returns
     -------
     dict
-        ranks, lanes, n, dof, copies, repetitions, us_min, us_median, us_per_copy_min; one_after_the_other: us_min,
-        us_median, ratio of the minima, difference of the accelerations relative to the largest.
+        ranks, lanes, n, dof, copies, repetitions, us_min, us_median, us_p90, switches_per_evaluation, us_per_copy_min;
+        one_after_the_other: us_min, us_median, us_p90, ratio of the minima, difference of the accelerations relative to
+        the largest.
 
     Raises
     ------
@@ -158,8 +154,8 @@ def bench_batch(
         calls[name] = functools.partial(batch.derivative, batch.q, u, udot, rates)
         calls[name]()
     difference = own.allreduce(relative_error(accelerations["used"], accelerations["scalar"]), MPI.MAX)
-    laps = _take_turns(own, calls, seconds)
-    used, scalar = _summary(laps["used"]), _summary(laps["scalar"])
+    laps, switches = take_turns(own, calls, seconds)
+    used, scalar = summary(laps["used"]), summary(laps["scalar"])
     width = own.allreduce(batches["used"].lanes, MPI.MAX)
     own.Free()
     return {
@@ -171,6 +167,7 @@ def bench_batch(
         "copies": copies,
         "repetitions": len(laps["used"]),
         **used,
+        "switches_per_evaluation": switches,
         "us_per_copy_min": used["us_min"] / copies,
         "one_after_the_other": {**scalar, "ratio": scalar["us_min"] / used["us_min"], "difference": difference},
     }
@@ -206,54 +203,30 @@ def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], None],
     return lambda: dynamics.derivative(0.0, q, u, udot, rates), lambda: None, udot
 
 
-def timed_calls(comm: MPI.Comm, call: Callable[[], None], count: int) -> np.ndarray:
-    """Times (s) of so many calls, each that of the slowest rank; all ranks call."""
-    clock = time.perf_counter
-    laps = np.empty(count)
-    for k in range(count):
-        comm.Barrier()
-        began = clock()
-        call()
-        laps[k] = clock() - began
-    comm.Allreduce(MPI.IN_PLACE, laps, MPI.MAX)
-    return laps
-
-
-def _take_turns(comm: MPI.Comm, calls: dict[str, Callable[[], None]], seconds: float) -> dict[str, np.ndarray]:
-    """Times (s) of the calls "used" and "scalar", in rounds of both, so that a slow moment meets both."""
-    trial = {name: float(timed_calls(comm, call, _TRIALS).min()) for name, call in calls.items()}
-    share = {"used": 1.0 - _SHARE * (len(calls) - 1), "scalar": _SHARE}
-    rounds = 10
-    count = {
-        name: int(np.clip(share[name] * seconds / rounds / max(took, 1e-7), 1, 10_000)) for name, took in trial.items()
-    }
-    found: dict[str, list[np.ndarray]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            call()  # brings its arrays into the caches
-            found[name].append(timed_calls(comm, call, count[name]))
-    return {name: np.concatenate(parts) for name, parts in found.items()}
-
-
-def _summary(laps: np.ndarray) -> dict[str, float]:
-    return {"us_min": 1e6 * float(laps.min()), "us_median": 1e6 * float(np.median(laps))}
-
-
 def report(figures: dict[str, Any]) -> list[str]:
     """Say what `bench` or `bench_batch` found, a few lines for a person."""
-    times = f"{figures['us_min']:.4g} us (median {figures['us_median']:.4g})"
     where = f"{figures['n']} bodies, {figures['ranks']} ranks, {figures['lanes']} lanes"
-    if "copies" in figures:
-        other = figures["one_after_the_other"]
-        return [
-            f"{figures['system']}: {figures['copies']} copies of {where}: {times}, "
-            f"{figures['us_per_copy_min']:.4g} us per copy",
-            f"one after the other: {other['us_min']:.4g} us (median {other['us_median']:.4g}), {other['ratio']:.3g} "
-            f"times as long; accelerations differ by {other['difference']:.1e}",
-        ]
+    lines = _batch_lines(figures, where) if "copies" in figures else _evaluation_lines(figures, where)
+    remark = disturbance(figures)
+    return [*lines, remark] if remark else lines
+
+
+def _batch_lines(figures: dict[str, Any], where: str) -> list[str]:
+    other = figures["one_after_the_other"]
+    return [
+        f"{figures['system']}: {figures['copies']} copies of {where}: {said(figures)}, at best "
+        f"{figures['us_per_copy_min']:.4g} us per copy",
+        f"one after the other: {_compared(other)}",
+    ]
+
+
+def _evaluation_lines(figures: dict[str, Any], where: str) -> list[str]:
+    phases = figures["phases"]
     lines = [
-        f"{figures['system']}: {where}, {figures['coupling']}: {times}, {figures['ns_per_body_min']:.4g} ns per body",
-        "mean us by phase: " + ", ".join(f"{name} {value:.4g}" for name, value in figures["phases"].items()),
+        f"{figures['system']}: {where}, {figures['coupling']}: {said(figures)}, at best "
+        f"{figures['ns_per_body_min']:.4g} ns per body",
+        f"median us by phase: {', '.join(f'{name} {value:.4g}' for name, value in phases.items())}; together "
+        f"{sum(phases.values()):.4g}, beside the call from Python",
     ]
     if "solutions" in figures:
         s = figures["solutions"]
@@ -262,9 +235,9 @@ def report(figures: dict[str, Any]) -> list[str]:
             f"evaluation (at most {s['most_iterations']}), {s['factorizations']:.2f} factorizations; states of a motion"
         )
     if "scalar" in figures:
-        other = figures["scalar"]
-        lines.append(
-            f"without lanes: {other['us_min']:.4g} us (median {other['us_median']:.4g}), {other['ratio']:.3g} times as "
-            f"long; accelerations differ by {other['difference']:.1e}"
-        )
+        lines.append(f"without lanes: {_compared(figures['scalar'])}")
     return lines
+
+
+def _compared(other: dict[str, Any]) -> str:
+    return f"{said(other)}, {other['ratio']:.3g} times as long; accelerations differ by {other['difference']:.1e}"

@@ -18,7 +18,8 @@ from mpimbs.partition.division import Division
 from mpimbs.spatial.assembly import RECORD, SIZE
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.accuracy import ASSEMBLED
-from mpimbs.study.bench import check_seconds, timed_calls
+from mpimbs.study.bench import check_seconds
+from mpimbs.study.laps import timed_calls
 from mpimbs.study.phases import run_assemblies
 from mpimbs.study.trace import Sweeps
 

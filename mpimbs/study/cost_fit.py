@@ -59,10 +59,11 @@ class CostModel(NamedTuple):
 
     def __call__(self, n: int, m: int, subchains: int, ranks: int) -> float:
         """Seconds of an evaluation."""
-        return float(_terms(n, m, subchains, ranks, self.gamma) @ np.array(self[1:]))
+        return float(load_terms(n, m, subchains, ranks, self.gamma) @ np.array(self[1:]))
 
 
-def _terms(n: int, m: int, subchains: int, ranks: int, gamma: float) -> Floats:
+def load_terms(n: int, m: int, subchains: int, ranks: int, gamma: float) -> Floats:
+    """Give what the coefficients of a `CostModel` are multiplied by."""
     iterating = float(m) ** gamma if m else 0.0
     return np.array([n / ranks, n * m / (subchains * ranks), iterating * subchains / ranks, iterating * np.log2(ranks)])
 
@@ -76,7 +77,7 @@ def fit_cost_model(points: Sequence[Point], gamma: float) -> CostModel:
     gamma : float
         How iterations grow with the constraint loads: `fit_power_law`.
     """
-    rows = [_terms(p.n, p.m, p.subchains, p.ranks, gamma) / p.seconds for p in points]
+    rows = [load_terms(p.n, p.m, p.subchains, p.ranks, gamma) / p.seconds for p in points]
     coefficients, _ = nnls(np.array(rows), np.ones(len(rows)))
     return CostModel(gamma, *(float(c) for c in coefficients))
 
@@ -90,7 +91,7 @@ class TreeModel(NamedTuple):
 
     def __call__(self, n: int, ranks: int) -> float:
         """Seconds of an evaluation of n bodies on P ranks."""
-        return float(_tree_terms(n, ranks) @ np.array(self))
+        return float(tree_terms(n, ranks) @ np.array(self))
 
     def best_ranks(self, n: int) -> int:
         """P of least time, of those up to n."""
@@ -98,7 +99,8 @@ class TreeModel(NamedTuple):
         return int(min((p for p in powers.tolist() if p <= n), key=lambda p: self(n, p)))
 
 
-def _tree_terms(n: int, ranks: int) -> Floats:
+def tree_terms(n: int, ranks: int) -> Floats:
+    """Give what the coefficients of a `TreeModel` are multiplied by."""
     return np.array([1.0, n / ranks, (ranks - 1).bit_length()])
 
 
@@ -110,6 +112,6 @@ def fit_tree_model(points: Sequence[tuple[int, int, float]]) -> TreeModel:
     points : sequence of (n, ranks, seconds)
         Of different n, and of one and more ranks: what they don't tell is fitted as zero.
     """
-    rows = [_tree_terms(n, ranks) / seconds for n, ranks, seconds in points]
+    rows = [tree_terms(n, ranks) / seconds for n, ranks, seconds in points]
     coefficients, _ = nnls(np.array(rows), np.ones(len(rows)))
     return TreeModel(*(float(c) for c in coefficients))

@@ -18,6 +18,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.table import suggest
+from mpimbs.study.laps import said, summary
 from mpimbs.study.peer import Floats, Peer, UnavailableError, installed
 
 OURS = "mpimbs"
@@ -82,10 +83,10 @@ def compare(
     Returns
     -------
     dict of str to dict
-        This package ("mpimbs") and each peer by name: version, us_min, us_median, ns_per_body_min, way (how it was
-        called; of several ways that agree the fastest), difference (largest, relative to our largest acceleration),
-        ratio (its us_min over ours). A peer that gives no figure has a reason in their place, and its version if it
-        came so far; "short: details".
+        This package ("mpimbs") and each peer by name: version, us_min, us_median, us_p90, ns_per_body_min, way (how
+        it was called; of several ways that agree the fastest), difference (largest, relative to our largest
+        acceleration), ratio (its us_min over ours). A peer that gives no figure has a reason in their place, and its
+        version if it came so far; "short: details".
 
     Raises
     ------
@@ -129,13 +130,12 @@ def compare(
             differences |= {key: found[key] for key in agreeing}
             calls |= {key: peer.ways[key[1]] for key in agreeing}
     for (name, way), laps in take_turns(calls, seconds).items():
-        lap = 1e6 * float(laps.min())
-        if lap < rows[name].get("us_min", np.inf):
+        times = summary(laps)
+        if times["us_min"] < rows[name].get("us_min", np.inf):
             rows[name] |= {
                 "way": way,
-                "us_min": lap,
-                "us_median": 1e6 * float(np.median(laps)),
-                "ns_per_body_min": 1e3 * lap / system.n_bodies,
+                **times,
+                "ns_per_body_min": 1e3 * times["us_min"] / system.n_bodies,
                 "difference": differences[name, way],
             }
     for row in rows.values():
@@ -180,7 +180,7 @@ def sentences(rows: dict[str, dict[str, Any]]) -> list[str]:
         if "reason" in row:
             lines.append(f"{title}: {row['reason']}")
             continue
-        figures = f"{title}: {row['us_min']:.4g} us (median {row['us_median']:.4g})"
+        figures = f"{title}: {said(row)}"
         if name != OURS:
             figures += f", {row['ratio']:.3g} times ours, differs by {row['difference']:.1e} ({row['way']})"
         lines.append(figures)

@@ -1,26 +1,40 @@
-"""Pictures of a run, from its output file: coordinates, motion trace, energy. Nothing is drawn on a screen."""
+"""Pictures of a run, from its output file: coordinates, motion, energy, loads. Nothing is drawn on a screen."""
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 import numpy.typing as npt
-from matplotlib.collections import LineCollection
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from mpimbs.filesystem.places import replacing
+from mpimbs.model.joints import joint_type
+from mpimbs.study.axes import new_figure, save, show_no_noise
+from mpimbs.study.load_pictures import draw_loads
+from mpimbs.study.motion_pictures import draw_motion
 
 Floats = npt.NDArray[np.float64]
 MOST_LINES = 64  # curves in one picture; of more coordinates an even choice is drawn
-SNAPSHOTS = 40  # poses in a motion trace
+MOST_NAMES = 12  # curves that are named one by one
 COLOURS = "viridis"
+_AXES = {"rad": "angles (rad)", "m": "displacements (m)", "1": "quaternions w x y z"}
+_ROTATIONS = "angles of quaternions (rad)"  # four curves for each of many joints say nothing
+
+PICTURES: dict[str, tuple[str, Callable[[h5py.File], Figure]]] = {}
+
+
+class Coordinate(NamedTuple):
+    """A coordinate: its place in q, the body whose joint it moves, what it is called, and its unit."""
+
+    place: int
+    body: int
+    name: str
+    unit: str
 
 
 def draw_run(path: str | Path) -> list[Path]:
@@ -29,67 +43,100 @@ def draw_run(path: str | Path) -> list[Path]:
     Parameters
     ----------
     path : path
-        An HDF5 file of `mpimbs run`; the motion trace needs its poses.
+        An HDF5 file of `mpimbs run`; motion needs its poses, loads its loads.
 
     Returns
     -------
     list of Path
         The pictures.
     """
-    pictures = {"coordinates": draw_coordinates, "motion": draw_motion, "energy": draw_energy}
     drawn = []
     with h5py.File(path, "r") as run:
         for name, place in pictures_of(path).items():
-            if name == "motion" and "poses" not in run:
-                continue
-            drawn.append(save(pictures[name](run), place))
+            needed, draw = PICTURES[name]
+            if needed in run:
+                drawn.append(save(draw(run), place))
     return drawn
 
 
 def pictures_of(path: str | Path) -> dict[str, Path]:
     """Where the pictures of an output file go."""
     path = Path(path)
-    return {name: path.with_name(f"{path.stem}_{name}.png") for name in ("coordinates", "motion", "energy")}
+    return {name: path.with_name(f"{path.stem}_{name}.png") for name in PICTURES}
 
 
-def save(figure: Figure, path: Path) -> Path:
-    """Save a figure as PNG and return its path."""
-    with replacing(path) as part:
-        figure.savefig(part, dpi=150, format="png")
-    return path
+def coordinates(run: h5py.File) -> list[Coordinate]:
+    """Give the coordinates of a run's model: by the name of the body whose joint they move, and a letter if several."""
+    names = run["model/body"].asstr()[:]
+    kinds = run["model/joint_type"].asstr()[:]
+    found = []
+    for body, (name, kind, first) in enumerate(zip(names, kinds, run["model/q_offset"][:-1], strict=True)):
+        units = joint_type(kind).q_units
+        letters = _letters(units)
+        for k, (unit, letter) in enumerate(zip(units, letters, strict=True)):
+            found.append(Coordinate(int(first) + k, body, f"{name} {letter}".strip(), unit))
+    return found
 
 
-def new_figure(title: str, x: str, y: str, width: float = 8.0, height: float = 5.0) -> tuple[Figure, Any]:
-    """Make a figure with one set of axes."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set(title=title, xlabel=x, ylabel=y)
-    axes.grid(alpha=0.3)
-    return figure, axes
-
-
-def _colour_bar(figure: Figure, axes: Any, label: str, low: float, high: float) -> Any:
-    from matplotlib.cm import ScalarMappable
-
-    mappable = ScalarMappable(Normalize(low, high), COLOURS)
-    figure.colorbar(mappable, ax=axes, label=label)
-    return mappable
+def _letters(units: Sequence[str]) -> list[str]:
+    """What tells the coordinates of one joint from each other: w x y z of quaternions, x y z of others, if several."""
+    of = {unit: [k for k, other in enumerate(units) if other == unit] for unit in units}
+    turns = iter("wxyz")
+    return [
+        next(turns) if unit == "1" else "" if len(of[unit]) == 1 else "xyz"[of[unit].index(k)]
+        for k, unit in enumerate(units)
+    ]
 
 
 def draw_coordinates(run: h5py.File) -> Figure:
-    """Time histories of the joint coordinates [Duan & Anderson, figure 9]."""
-    t, q = run["time"][:], run["q"][:]
-    count = q.shape[1]
-    chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_LINES)).astype(int))
-    title = f"{run.attrs['name']}: joint coordinates"
-    figure, axes = new_figure(
-        title if len(chosen) == count else f"{title} ({len(chosen)} of {count})", "time (s)", "q (rad, m)"
-    )
-    mappable = _colour_bar(figure, axes, "coordinate", 1, max(count, 2))
-    for k in chosen:
-        axes.plot(t, q[:, k], color=mappable.to_rgba(k + 1), lw=1.0)
-    axes.set_xlim(t[0], t[-1])
+    """Time histories of the joint coordinates, one set of axes for each unit [Duan & Anderson, figure 9]."""
+    t, every = run["time"][:], coordinates(run)
+    units = [unit for unit in _AXES if any(c.unit == unit for c in every)]
+    figure = Figure(figsize=(9.0, 1.0 + 3.6 * len(units)), layout="constrained")
+    figure.suptitle(f"{run.attrs['name']}: joint coordinates")
+    for axes, unit in zip(np.ravel(figure.subplots(len(units), 1, sharex=True)), units, strict=True):
+        of_unit = [c for c in every if c.unit == unit]
+        many = len(of_unit) > MOST_NAMES
+        shown = [c for c in of_unit if c.name.endswith(" w")] if many and unit == "1" else of_unit
+        chosen = [shown[k] for k in np.unique(np.linspace(0, len(shown) - 1, min(len(shown), MOST_LINES)).astype(int))]
+        read = _angles if len(shown) < len(of_unit) else _values
+        values = read(run["q"], chosen)
+        (_draw_many if many else _draw_named)(axes, t, values, chosen)
+        show_no_noise(axes, values)
+        axes.set(ylabel=_ROTATIONS if read is _angles else _AXES[unit], xlim=(t[0], t[-1]))
+        axes.grid(alpha=0.3)
+        if len(chosen) < len(shown):
+            axes.set_title(f"{len(chosen)} of {len(shown)}", fontsize="small", loc="right")
+    axes.set_xlabel("time (s)")
     return figure
+
+
+def _values(q: h5py.Dataset, chosen: Sequence[Coordinate]) -> Floats:
+    return np.asarray(q[:, [c.place for c in chosen]])
+
+
+def _angles(q: h5py.Dataset, chosen: Sequence[Coordinate]) -> Floats:
+    """Angles of the rotations from the model's zero whose quaternions begin at these coordinates (rad)."""
+    w = np.abs(_values(q, chosen))
+    xyz = [q[:, [c.place + k for c in chosen]] for k in (1, 2, 3)]
+    return np.asarray(2.0 * np.arctan2(np.linalg.norm(xyz, axis=0), w))
+
+
+def _draw_named(axes: Any, t: Floats, values: Floats, chosen: Sequence[Coordinate]) -> None:
+    for c, curve in zip(chosen, values.T, strict=True):
+        axes.plot(t, curve, lw=1.2, label=c.name)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+
+
+def _draw_many(axes: Any, t: Floats, values: Floats, chosen: Sequence[Coordinate]) -> None:
+    """Draw curves coloured by their body, with some of the names."""
+    bodies = [c.body for c in chosen]
+    mappable = ScalarMappable(Normalize(bodies[0], max(bodies[-1], bodies[0] + 1)), COLOURS)
+    for colour, curve in zip(mappable.to_rgba(np.array(bodies)), values.T, strict=True):
+        axes.plot(t, curve, color=colour, lw=1.0)
+    bar = axes.figure.colorbar(mappable, ax=axes)
+    shown = [chosen[k] for k in np.unique(np.linspace(0, len(chosen) - 1, 6).astype(int))]
+    bar.set_ticks([c.body for c in shown], labels=[c.name.split()[0] for c in shown])
 
 
 def draw_energy(run: h5py.File) -> Figure:
@@ -103,68 +150,9 @@ def draw_energy(run: h5py.File) -> Figure:
     return figure
 
 
-def draw_motion(run: h5py.File) -> Figure:
-    """Motion trace: the system at evenly spaced times [Duan & Anderson, figure 10]."""
-    figure, axes = new_figure(f"{run.attrs['name']}: motion trace", "", "", 7.0, 7.0)
-    trace_motion(axes, run, np.arange(len(run["model/body"])))
-    _colour_bar(figure, axes, "time (s)", run["time"][0], run["time"][-1])
-    return figure
-
-
-def draw_subchains(run: h5py.File) -> Figure:
-    """Motion traces of each subchain, and of all together [Duan & Anderson, figure 10]; the run must have poses."""
-    cuts = json.loads(run.attrs["settings"])["cuts"]
-    parts = [("entire chain", 0, cuts[-1])]
-    if len(cuts) > 2:
-        subchains = enumerate(itertools.pairwise(cuts), 1)
-        parts += [(f"subchain {k}: bodies {a + 1} to {b}", a, b) for k, (a, b) in subchains]
-    columns = min(5, len(parts))
-    rows = -(-len(parts) // columns)
-    figure = Figure(figsize=(4 * columns, 4 * rows), layout="constrained")
-    places = np.ravel(figure.subplots(rows, columns))
-    for axes, (title, first, last) in zip(places, parts, strict=False):
-        trace_motion(axes, run, np.arange(first, last))
-        axes.set_title(title)
-    for axes in places[len(parts) :]:
-        axes.set_axis_off()
-    return figure
-
-
-def trace_motion(axes: Any, run: h5py.File, bodies: Sequence[int] | npt.NDArray[np.int64]) -> None:
-    """Draw the lines between the joints of some bodies, at evenly spaced times, coloured by time.
-
-    Each body is drawn from its inboard joint to those of its children; one without children to its center of mass. The
-    plane is that of the two inertial axes along which the bodies move most.
-    """
-    times = run["time"][:]
-    chosen = np.unique(np.linspace(0, len(times) - 1, SNAPSHOTS).astype(int))
-    poses = run["poses"][chosen]
-    parent = run["model/parent"][:]
-    center = run["model/center_of_mass"][:]
-    origin = poses[:, :, :3]
-    leaf = np.setdiff1d(np.arange(len(parent)), parent)
-    inner = [k for k in range(len(parent)) if parent[k] >= 0 and parent[k] in set(map(int, bodies))]
-    ends = [k for k in leaf if k in set(map(int, bodies))]
-    tips = (
-        origin[:, ends] + np.stack([_turned(poses[:, k, 3:], center[k]) for k in ends], axis=1)
-        if ends
-        else origin[:, :0]
-    )
-    start = np.concatenate([origin[:, parent[inner]], origin[:, ends]], axis=1)
-    stop = np.concatenate([origin[:, inner], tips], axis=1)
-    plane = np.sort(np.argsort(np.ptp(np.concatenate([start, stop], axis=1), axis=(0, 1)))[-2:])
-    lines = np.stack([start, stop], axis=2)[..., plane].reshape(-1, 2, 2)
-    colours = np.repeat(times[chosen], len(inner) + len(ends))
-    axes.add_collection(
-        LineCollection(list(lines), array=colours, cmap=COLOURS, norm=Normalize(times[0], times[-1]), linewidths=1.0)
-    )
-    axes.autoscale()
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set(xlabel=f"{'xyz'[plane[0]]} (m)", ylabel=f"{'xyz'[plane[1]]} (m)")
-
-
-def _turned(quaternions: Floats, vector: Floats) -> Floats:
-    """A body vector in inertial components, for quaternions w x y z [samples, 4]."""
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_quat(quaternions[:, [1, 2, 3, 0]]).apply(vector)
+PICTURES.update(
+    coordinates=("q", draw_coordinates),
+    motion=("poses", draw_motion),
+    energy=("energy", draw_energy),
+    loads=("loads", draw_loads),
+)

@@ -21,10 +21,10 @@ from mpimbs.model import System
 from mpimbs.model.table import suggest
 from mpimbs.simulation.output_layout import versions
 from mpimbs.study import loggp, simgrid
+from mpimbs.study.axes import new_figure, number_ticks, save
 from mpimbs.study.calibration import Calibration, powers_of_two
 from mpimbs.study.cluster import Cluster
 from mpimbs.study.host import host
-from mpimbs.study.pictures import new_figure, save
 from mpimbs.study.tables import write_tables
 from mpimbs.study.trace import Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TracedCoupling, write_traces
@@ -258,9 +258,10 @@ def draw(found: dict[str, Any]) -> Figure:
         ranks, colour = [row.ranks for row in mine], f"C{number}"
         axes.plot(ranks, [1e6 * row.seconds for row in mine], "o--", color=colour, label=f"{name}, predicted")
         axes.plot(ranks, [1e6 * row.compute for row in mine], ":", color=colour, label=f"{name}, computing")
-    axes.set_xscale("log", base=2)
+    axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
+    number_ticks(axes.xaxis, [row.ranks for row in rows])
+    number_ticks(axes.yaxis)
     axes.legend()
     return figure
 

@@ -27,7 +27,7 @@ def scaled(system: System, bodies: int) -> System:
     if not system.is_chain or system.loops or (not longest.numbered and system.n_bodies > 1):
         raise InputError(
             f"system '{system.name}' has no other lengths: to study it against the number of bodies it must be a chain "
-            "with a [[repeat]]; leave `studies='weak,size'` out"
+            "with a [[repeat]]"
         )
     count = max(1, round((bodies - system.n_bodies + longest.size) / len(longest.bodies)))
     made = System(f"{system.name}, scaled to {bodies}", system.gravity)

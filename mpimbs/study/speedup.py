@@ -66,12 +66,13 @@ class Plan(NamedTuple):
                     lengths = sorted({max(count, round(n * length)) for length in LENGTHS})
                     yield from (("size", coupling, count, length) for length in lengths)
 
-    def checked(self, system: System) -> Plan:
-        """Give the plan if it makes sense for a system.
+    def checked(self, system: System) -> tuple[Plan, list[str]]:
+        """Give what of the plan is possible for a system, and say what was left out.
 
         Raises
         ------
         InputError
+            The plan makes no sense, or nothing of it is possible.
         """
         for name in self.studies:
             if name not in STUDIES:
@@ -81,9 +82,16 @@ class Plan(NamedTuple):
                 raise InputError(f"unknown coupling '{name}'; choose of: {', '.join(COUPLINGS)}")
         if not self.ranks or min(self.ranks) < 1:
             raise InputError("give numbers of ranks from 1 on with `ranks`")
-        if set(self.studies) - {"strong"}:
+        of_lengths = [name for name in self.studies if name != "strong"]
+        if not of_lengths:
+            return self, []
+        try:
             scaled(system, system.n_bodies)
-        return self
+        except InputError as error:
+            if "strong" not in self.studies:
+                raise InputError(f"{error}; leave `studies='weak,size'` out") from None
+            return self._replace(studies=("strong",)), [f"{', '.join(of_lengths)}: {error}"]
+        return self, []
 
 
 def default_couplings(system: System) -> tuple[str, ...]:
@@ -164,11 +172,25 @@ def cores_of(comm: MPI.Comm) -> int:
     return int(total)
 
 
-def evaluations_per_second(system: System, comm: MPI.Comm, coupling: str, rtol: float = 1e-8) -> float | None:
-    """Evaluations per simulated second from the initial state on, at a tolerance; None where it can't be simulated.
+def evaluations_per_second(
+    system: System, comm: MPI.Comm, coupling: str, ranks: int, rtol: float = 1e-8
+) -> float | None:
+    """Evaluations per simulated second from the initial state on, at a tolerance, simulated on the first ranks.
 
-    All ranks call.
+    All ranks call, and get it; None where it can't be simulated.
     """
+
+    def work() -> float | None:
+        with first_ranks(comm, ranks) as part:
+            return None if part is None else _evaluations_per_second(system, part, coupling, rtol)
+
+    try:
+        return comm.bcast(together(comm, work))
+    except SimulationError:
+        return None
+
+
+def _evaluations_per_second(system: System, comm: MPI.Comm, coupling: str, rtol: float) -> float | None:
     try:
         from mpimbs.simulation.run import simulate
     except ModuleNotFoundError:  # petsc4py is not installed

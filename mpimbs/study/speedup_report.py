@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import ScalarFormatter
 
+from mpimbs.study.axes import new_figure, number_ticks, save
 from mpimbs.study.cost_fit import TreeModel
-from mpimbs.study.pictures import new_figure, save
 from mpimbs.study.tables import write_tables
+from mpimbs.study.verdict import trusted
 
 Row = dict[str, Any]
 COLUMNS = (
     *("study", "predicted", "oversubscribed", "cluster", "coupling", "ranks", "n", "dof", "lanes", "cuts"),
     *("us_min", "us_median", "ns_per_body_min", "speedup", "efficiency", "repetitions"),
 )
+_SIZE = (9.0, 5.0)
 PICTURES = ("strong", "speedup", "weak", "size")
 FILES = ("study.json", "study.tsv", *(f"study_{name}.png" for name in PICTURES))
 
@@ -61,19 +62,26 @@ _SAID = {"measured": "", "oversubscribed": ", more ranks than cores", "predicted
 
 def _draw(axes: Any, rows: Sequence[Row], x: str, y: str, by: str = "") -> None:
     """Draw a curve for each coupling, kind, and value of `by`."""
-    colours: dict[str, str] = {}
+    colours = _colours(rows)
     for coupling, kind, own in _curves(rows):
-        colour = colours.setdefault(coupling, f"C{len(colours)}")
         for value in dict.fromkeys(row.get(by) for row in own):
             chosen = [row for row in own if row.get(by) == value and row.get(y) is not None]
             label = f"{coupling}{f', {by}: {value}' if by else ''}{_SAID[kind]}"
             width = 1.0 if not by or value == own[0].get(by) else 2.5
-            style: dict[str, Any] = {**_STYLES[kind], "color": colour, "lw": width, "label": label}
+            style: dict[str, Any] = {**_STYLES[kind], "color": colours[coupling], "lw": width, "label": label}
             axes.plot([row[x] for row in chosen], [row[y] for row in chosen], **style)
-    axes.set_xscale("log", base=2 if x == "ranks" else 10)
-    if x == "ranks":
-        axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.legend(fontsize="small")
+    axes.set_xscale("log")
+    number_ticks(axes.xaxis, [row[x] for row in rows])
+
+
+def _colours(rows: Sequence[Row]) -> dict[str, str]:
+    """The colour of each coupling."""
+    return {name: f"C{k}" for k, name in enumerate(dict.fromkeys(row["coupling"] for row in rows))}
+
+
+def _legend(figure: Any) -> None:
+    """Beside the curves, of which there may be a dozen, and never over them."""
+    figure.legend(loc="outside right upper", fontsize="small")
 
 
 def _title(table: dict[str, Any], text: str) -> str:
@@ -81,42 +89,51 @@ def _title(table: dict[str, Any], text: str) -> str:
 
 
 def draw_times(table: dict[str, Any], rows: Sequence[Row]) -> Any:
-    """Time of an evaluation against the number of ranks, and of trees the fitted cost model."""
-    figure, axes = new_figure(_title(table, "time of an evaluation"), "ranks", "us (minimum)")
+    """Time of an evaluation against the number of ranks, and of trees the fitted cost model where it was measured."""
+    figure, axes = new_figure(_title(table, "time of an evaluation"), "ranks", "us (minimum)", *_SIZE)
     _draw(axes, rows, "ranks", "us_min")
-    ranks = np.unique([row["ranks"] for row in rows])
+    ranks = np.unique([row["ranks"] for row in trusted(rows)])
     for coupling, fit in table["fits"].items():
         if fit.get("best_ranks"):
             model = TreeModel(**fit["coefficients"])
-            axes.plot(ranks, [1e6 * model(table["bodies"], int(p)) for p in ranks], "k:", lw=0.8)
-            axes.annotate(f"fit, {coupling}", (ranks[-1], 1e6 * model(table["bodies"], int(ranks[-1]))), fontsize=7)
+            times = [1e6 * model(table["bodies"], int(p)) for p in ranks]
+            label = f"fit, {coupling}{', poor' if fit['poor'] else ''}"
+            axes.plot(ranks, times, ":", color=_colours(rows)[coupling], lw=1.5, label=label)
     axes.set_yscale("log")
+    number_ticks(axes.yaxis)
+    _legend(figure)
     return figure
 
 
 def draw_speedups(table: dict[str, Any], rows: Sequence[Row]) -> Any:
     """Speed-up against the number of ranks, over the fastest coupling on one."""
-    figure, axes = new_figure(_title(table, "speed-up over the fastest on 1 rank"), "ranks", "speed-up")
+    figure, axes = new_figure(_title(table, "speed-up over the fastest on 1 rank"), "ranks", "speed-up", *_SIZE)
     _draw(axes, rows, "ranks", "speedup")
     ranks = np.unique([row["ranks"] for row in rows])
+    gains = [row["speedup"] for row in rows if "speedup" in row]
+    axes.set_yscale("log")
+    if gains:  # the ideal one goes on beyond them: for thousands of ranks there would be little room for the rest
+        axes.set_ylim(min(gains) / 1.5, max(gains) * 2.0)
     axes.plot(ranks, ranks, "k:", lw=1.0, label="ideal")
-    axes.set_yscale("log", base=2)
-    axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.legend(fontsize="small")
+    number_ticks(axes.yaxis)
+    _legend(figure)
     return figure
 
 
 def draw_weak(table: dict[str, Any], rows: Sequence[Row]) -> Any:
     """Time of an evaluation against the number of ranks, with as many bodies on each."""
-    figure, axes = new_figure(_title(table, f"{table['bodies']} bodies a rank"), "ranks", "us (minimum)")
+    figure, axes = new_figure(_title(table, f"{table['bodies']} bodies a rank"), "ranks", "us (minimum)", *_SIZE)
     _draw(axes, rows, "ranks", "us_min")
     axes.set_ylim(bottom=0.0)
+    _legend(figure)
     return figure
 
 
 def draw_sizes(table: dict[str, Any], rows: Sequence[Row]) -> Any:
     """Time per body against the number of bodies, on the fewest and on the most ranks."""
-    figure, axes = new_figure(_title(table, "time per body"), "bodies", "ns per body (minimum)")
+    figure, axes = new_figure(_title(table, "time per body"), "bodies", "ns per body (minimum)", *_SIZE)
     _draw(axes, rows, "n", "ns_per_body_min", by="ranks")
     axes.set_yscale("log")
+    number_ticks(axes.yaxis)
+    _legend(figure)
     return figure

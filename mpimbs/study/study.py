@@ -11,24 +11,25 @@ from typing import Any
 
 from mpi4py import MPI
 
-from mpimbs.errors import InputError
+from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import check_folder
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.output_layout import versions
 from mpimbs.study.calibration import Calibration
-from mpimbs.study.cluster import cluster_named
+from mpimbs.study.cluster import Cluster, cluster_named
+from mpimbs.study.laps import disturbance
 from mpimbs.study.predict import predict
 from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure
 from mpimbs.study.speedup_report import FILES, write
-from mpimbs.study.verdict import add_speedups, advice, fits, operations
+from mpimbs.study.verdict import add_speedups, advice, fits, operations, trusted
 
 Row = dict[str, Any]
 RTOL = 1e-8
 _MOST_TEXT = 100_000  # characters of a model that the study keeps
 
-Predictor = Callable[[System, Sequence[str], MPI.Comm], list[Row]]
+Predictor = Callable[[System, Sequence[str], MPI.Comm], tuple[list[Row], list[str]]]
 
 
 def study(
@@ -57,7 +58,7 @@ def study(
     force : bool
         Replace a study that is there.
     predictor : callable, optional
-        Gives rows for numbers of ranks beyond those measured, on all ranks.
+        Gives rows for numbers of ranks beyond those measured, and says what it left out; on all ranks.
     collected : Path, optional
         A folder with measurements of `mpimbs bench --json`: nothing is measured then.
     progress : bool
@@ -73,7 +74,7 @@ def study(
     InputError
         On all ranks: the plan makes no sense for the system, the study is there already, nothing could be measured.
     """
-    together(comm, lambda: plan.checked(system))
+    plan, left_out = together(comm, lambda: plan.checked(system))
     on_root(comm, lambda: check_folder(folder, FILES, force))
     settings: Row = {**plan._asdict(), "rtol": RTOL, "collected": None if collected is None else str(collected)}
     if collected is None:
@@ -85,12 +86,16 @@ def study(
     else:
         found = on_root(comm, lambda: _of_one_model(collect(collected), system))
         rows, notes = comm.bcast(found), []
+    notes = left_out + notes
     if predictor is not None:
-        rows += predictor(system, plan.couplings, comm)
+        beyond, refused = predictor(system, plan.couplings, comm)
+        rows, notes = rows + beyond, notes + refused
     add_speedups(rows)
     cores = cores_of(comm)
     best = min((row for row in rows if not row["predicted"]), key=lambda row: row["us_min"])
-    per_second = evaluations_per_second(system, comm, best["coupling"]) if collected is None else None
+    per_second = None
+    if collected is None:
+        per_second = evaluations_per_second(system, comm, best["coupling"], best["ranks"])
     table = {
         "model": spec,
         "bodies": system.n_bodies,
@@ -106,6 +111,7 @@ def study(
         "fits": fits(rows, system.n_bodies, on_root(comm, lambda: operations(system))),
         "evaluations_per_simulated_second": per_second,
         "notes": notes,
+        "disturbed": _disturbed(rows),
         "advice": advice(rows, per_second, RTOL),
     }
     table["files"] = [str(path) for path in on_root(comm, lambda: write(folder, table)) or ()]
@@ -129,38 +135,47 @@ def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:
     """
     described = cluster_named(cluster, comm)
 
-    def rows(system: System, couplings: Sequence[str], comm: MPI.Comm) -> list[Row]:
-        def work() -> list[Row]:
-            calibration = Calibration(system)
-            counts = [count for count in ranks if count <= system.n_bodies]
-            return [
-                {
-                    "study": "strong",
-                    "predicted": True,
-                    "oversubscribed": False,
-                    "cluster": described.name,
-                    "coupling": name,
-                    "ranks": row.ranks,
-                    "n": system.n_bodies,
-                    "dof": system.nu,
-                    "us_min": 1e6 * row.seconds,
-                    "us_median": 1e6 * row.seconds,
-                }
-                for name in couplings
-                for row in predict(system, counts, described, name, calibration=calibration)
-            ]
-
-        found: list[Row] = []
+    def rows(system: System, couplings: Sequence[str], comm: MPI.Comm) -> tuple[list[Row], list[str]]:
+        found: list[tuple[list[Row], list[str]]] = []
 
         def on_the_first() -> None:
             with first_ranks(comm, 1) as part:
                 if part is not None:
-                    found.extend(work())
+                    found.append(_predicted(system, couplings, ranks, described))
 
         together(comm, on_the_first)
-        return comm.bcast(found)
+        return comm.bcast(found[0] if found else None)
 
     return rows
+
+
+def _predicted(
+    system: System, couplings: Sequence[str], ranks: Sequence[int], cluster: Cluster
+) -> tuple[list[Row], list[str]]:
+    """Rows for what can be divided among so many ranks, and notes of the rest."""
+    calibration = Calibration(system)
+    rows: list[Row] = []
+    refused: dict[str, list[str]] = {}  # by reason, couplings
+    for name in couplings:
+        counts = []
+        for count in ranks:
+            try:
+                calibration.division(count, name)
+                counts.append(count)
+            except InputError as error:
+                refused.setdefault(f"{count} ranks, predicted: {error}", []).append(name)
+        of_all = {"study": "strong", "predicted": True, "oversubscribed": False, "cluster": cluster.name}
+        of_all |= {"coupling": name, "n": system.n_bodies, "dof": system.nu}
+        try:
+            predicted = predict(system, counts, cluster, name, calibration=calibration) if counts else []
+        except SimulationError as error:  # of the motion along which constraint loads are solved for
+            refused.setdefault(f"any ranks, predicted: {error}", []).append(name)
+            continue
+        rows += [
+            {**of_all, "ranks": row.ranks, "us_min": 1e6 * row.seconds, "us_median": 1e6 * row.seconds}
+            for row in predicted
+        ]
+    return rows, [f"{', '.join(names)} on {reason}" for reason, names in refused.items()]
 
 
 def _of_one_model(rows: list[Row], system: System) -> list[Row]:
@@ -183,25 +198,42 @@ def _teller(comm: MPI.Comm, progress: bool) -> Callable[[int, int, str], None]:
 
 def report(table: dict[str, Any]) -> list[str]:
     """Say what a study found: its points, fits and advice, for a person."""
-    lines = ["study  coupling       ranks    bodies          us  ns/body speed-up   eff."]
+    lines = ["study  coupling       ranks    bodies         us   ns/body speed-up   eff."]
     for row in table["points"]:
         remark = "  predicted" if row["predicted"] else "  more ranks than cores" if row["oversubscribed"] else ""
         gain = f"{row['speedup']:9.2f}{row['efficiency']:7.2f}" if "speedup" in row else ""
         lines.append(
-            f"{row['study']:7s}{row['coupling']:14s}{row['ranks']:6d}{row['n']:10d}{row['us_min']:12.4g}"
-            f"{1e3 * row['us_min'] / row['n']:9.4g}{gain}{remark}"
+            f"{row['study']:7s}{row['coupling']:14s}{row['ranks']:6d}{row['n']:10d} {row['us_min']:10.4g}"
+            f" {1e3 * row['us_min'] / row['n']:9.4g}{gain}{remark}"
         )
     for coupling, fit in table["fits"].items():
-        numbers = ", ".join(f"{name} {value:.3g}" for name, value in fit["coefficients"].items())
-        least = f"; least time at P = {fit['best_ranks']}" if fit.get("best_ranks") else ""
-        lines.append(
-            f"{coupling}: t = {fit['model']}; {numbers}; within {100 * fit['largest_relative_error']:.0f} % of "
-            f"{fit['points']} measured points{least}"
-        )
-        if fit.get("gflops"):
-            lines.append(
-                f"    {fit['operations_per_body']:.0f} operations a body at {fit['gflops']:.3g} GFLOP/s; a level of "
-                f"ranks: {fit['operations_per_level']:.0f} operations, {fit['us_of_messages_per_level']:.2g} us beside"
-            )
+        lines += _said_of_fit(coupling, fit)
     lines += [f"left out: {note}" for note in table["notes"]]
+    if table["disturbed"]:
+        lines.append(table["disturbed"])
     return [*lines, table["advice"]]
+
+
+def _disturbed(rows: Sequence[Row]) -> str:
+    """Say of how many points the times were disturbed, and how the worst was; nothing where none was."""
+    found = [row for row in trusted(rows) if disturbance(row)]
+    if not found:
+        return ""
+    worst = max(found, key=lambda row: row["us_median"] / row["us_min"])
+    where = f"the worst {worst['coupling']} on {worst['ranks']} rank(s), {worst['n']} bodies"
+    return f"{len(found)} of {len(trusted(rows))} points, {where}, {disturbance(worst)}"
+
+
+def _said_of_fit(coupling: str, fit: Row) -> list[str]:
+    if fit["coefficients"] is None:
+        return [f"{coupling}: no fit of t = {fit['model']}: {fit['why']}"]
+    numbers = ", ".join(f"{name} {value:.3g}" for name, value in fit["coefficients"].items())
+    within = f"within {100 * fit['largest_relative_error']:.0f} % of {fit['points']} measured points"
+    poor = "; A POOR FIT: the model does not hold here, or other work disturbed the times; don't build on it"
+    lines = [f"{coupling}: t = {fit['model']}; {numbers}; {within}{poor if fit['poor'] else ''}"]
+    if fit.get("gflops"):
+        lines.append(
+            f"    {fit['operations_per_body']:.0f} operations a body at {fit['gflops']:.3g} GFLOP/s; a level of "
+            f"ranks: {fit['operations_per_level']:.0f} operations, {fit['us_of_messages_per_level']:.2g} us beside"
+        )
+    return lines

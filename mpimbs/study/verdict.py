@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.study.cost_fit import Point, fit_cost_model, fit_power_law, fit_tree_model
+from mpimbs.study.cost_fit import (
+    Point,
+    TreeModel,
+    fit_cost_model,
+    fit_power_law,
+    fit_tree_model,
+    load_terms,
+    tree_terms,
+)
 from mpimbs.study.operation_models import arithmetic, models
 from mpimbs.study.operations import operations_of
 from mpimbs.study.scaled import scaled
 
 Row = dict[str, Any]
 _SHORT, _LONG = 8, 12  # bodies of the chains whose operations are counted
+_POOR = 0.25  # relative error of a fit that says nothing
 
 
 def trusted(rows: Sequence[Row]) -> list[Row]:
@@ -74,30 +86,55 @@ def fits(rows: Sequence[Row], n: int, counted: Mapping[str, Operations] | None =
     Returns
     -------
     dict of dict
-        By coupling: model, coefficients (s), largest_relative_error, points, and for trees best_ranks: None where
-        only one number of ranks was measured, since the cost of a level is not known then. Where operations are
-        counted: operations_per_body, operations_per_level, gflops, and us_of_messages_per_level, which is what of a
-        level is not operations at that rate.
+        By coupling: model, points (those measured), coefficients (s), largest_relative_error, poor (whether that is
+        above a quarter), and for trees best_ranks: None where only one number of ranks was measured, since the cost of
+        a level is not known then. Where operations are counted: operations_per_body, operations_per_level, gflops, and
+        us_of_messages_per_level, which is what of a level is not operations at that rate. Where there are no more
+        points than coefficients that they tell of, coefficients is None, and why says so: any such curve meets them.
     """
     found = {}
     good = trusted(rows)
     for coupling in dict.fromkeys(row["coupling"] for row in good):
         own = [row for row in good if row["coupling"] == coupling]
-        found[coupling] = _fit_loads(own) if any("solutions" in row for row in own) else _fit_tree(own, n)
-        found[coupling]["points"] = len(own)
-        if coupling in (counted or {}):
-            found[coupling] |= _rates(found[coupling]["coefficients"], counted[coupling], own)  # type: ignore[index]
+        fit = _fit_loads(own) if any("solutions" in row for row in own) else _fit_tree(own, n)
+        found[coupling] = fit
+        if fit["coefficients"] is not None and coupling in (counted or {}):
+            fit |= _rates(fit["coefficients"], counted[coupling], own)  # type: ignore[index]
     return found
 
 
+def _fitted(name: str, terms: Sequence[npt.ArrayLike], seconds: Sequence[float], make: Callable[[], Any]) -> Row:
+    """A fit and how good it is, where the points tell of it.
+
+    Parameters
+    ----------
+    name : str
+        The model as a formula.
+    terms : sequence of array
+        What the coefficients are multiplied by, of every point.
+    seconds : sequence of float
+    make : callable
+        Gives the fitted model, a tuple of numbers.
+    """
+    rows = np.array(terms, np.float64)
+    points, told = len(np.unique(rows, axis=0)), int(np.linalg.matrix_rank(rows / np.array(seconds)[:, None]))
+    found: Row = {"model": name, "points": points}  # studies have points in common
+    if points <= told:
+        why = f"such a curve meets any {points} point(s); measure more numbers of ranks or bodies"
+        return {**found, "coefficients": None, "why": why}
+    model = make()
+    error = float(np.abs(rows @ np.array(model[-rows.shape[1] :]) / np.array(seconds) - 1.0).max())
+    return {**found, "coefficients": model._asdict(), "largest_relative_error": error, "poor": error > _POOR}
+
+
 def _fit_tree(rows: Sequence[Row], n: int) -> Row:
-    model = fit_tree_model([(row["n"], row["ranks"], 1e-6 * row["us_min"]) for row in rows])
-    return {
-        "model": "C0 + C1 n / P + C2 ceil(log2 P)",
-        "coefficients": model._asdict(),
-        "largest_relative_error": max(abs(1e6 * model(r["n"], r["ranks"]) / r["us_min"] - 1.0) for r in rows),
-        "best_ranks": model.best_ranks(n) if len({row["ranks"] for row in rows}) > 1 else None,
-    }
+    points = [(row["n"], row["ranks"], 1e-6 * row["us_min"]) for row in rows]
+    terms, seconds = [tree_terms(*point[:2]) for point in points], [point[2] for point in points]
+    fit = _fitted("C0 + C1 n / P + C2 ceil(log2 P)", terms, seconds, lambda: fit_tree_model(points))
+    if fit["coefficients"] is not None:
+        several = len({row["ranks"] for row in rows}) > 1
+        fit["best_ranks"] = TreeModel(**fit["coefficients"]).best_ranks(n) if several else None
+    return fit
 
 
 def _rates(coefficients: Row, counted: Operations, rows: Sequence[Row]) -> Row:
@@ -123,12 +160,9 @@ def _fit_loads(rows: Sequence[Row]) -> Row:
         Point(row["dof"], s.get("unknowns", 0), row["cuts"] + 1, row["ranks"], 1e-6 * row["us_min"])
         for row, s in zip(rows, loads, strict=True)
     ]
-    model = fit_cost_model(points, gamma)
-    return {
-        "model": "C1 n / R + C2 n m / (N R) + m^gamma (C3 N / R + C4 log2 R)",
-        "coefficients": model._asdict(),
-        "largest_relative_error": max(abs(model(*point[:4]) / point.seconds - 1.0) for point in points),
-    }
+    terms, seconds = [load_terms(*point[:4], gamma) for point in points], [point.seconds for point in points]
+    name = "C1 n / R + C2 n m / (N R) + m^gamma (C3 N / R + C4 log2 R)"
+    return _fitted(name, terms, seconds, lambda: fit_cost_model(points, gamma))
 
 
 def advice(rows: Sequence[Row], per_second: float | None, rtol: float) -> str:

@@ -6,6 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from mpi4py import MPI
+from scipy.linalg import null_space
 
 from cases import accelerations, mixed_chain, moving_state, typed_chain
 from mpi_helpers import parallel_assert
@@ -68,12 +69,27 @@ def test_joints_of_every_type(comm: MPI.Comm, name: str) -> None:
 def test_constraint_subspace(name: str) -> None:
     """Loads in the subspace do no work in any motion of the joint, whatever its coordinates; the rest of them does."""
     system = typed_chain((name,), 5)
-    _q, _u, _ = moving_state(system, 2)
-    basis = constraint_subspace(Subchain(system).joint())
+    given = system.body(0).joint
+    joint = Subchain(system).joint()
+    basis = constraint_subspace(joint)
     assert basis.shape == (6, 6 - system.nu)
     np.testing.assert_allclose(basis.T @ basis, np.eye(6 - system.nu), atol=1e-14)
     if name in ("revolute", "prismatic", "spherical", "planar", "universal", "cylindrical"):
         assert np.isin(np.abs(basis).round(12), (0.0, 1.0)).all(), "unit axes"
+    rest = null_space(basis.T)
+    # of the joint frame into that of the joint's first step, as the joint is built; how it moves is the oracle's
+    aligned = joint.structure.fixed[:9].reshape(3, 3) @ dense.rotation_of(np.array(given.rotation))
+    for seed in range(4):
+        q, u, _ = moving_state(system, seed, size=2.0)
+        motion = dense.FORMULAS[name](q, u, np.array(given.axis), np.longdouble(given.pitch))
+        first = motion.rotation
+        if name in ("universal", "planar"):  # a second step follows
+            first = dense.turn(dense.X, q[0]) if name == "universal" else dense.ONE
+        into_step = aligned @ first.T
+        twists = np.concatenate([into_step @ motion.turns, into_step @ motion.slides]).astype(float)
+        np.testing.assert_allclose(basis.T @ twists, 0.0, atol=1e-13, err_msg="work of the constraint loads")
+        work = np.linalg.svd(rest.T @ twists, compute_uv=False)
+        assert len(work) == system.nu and np.all(work > 0.5), f"some motion is free of work: {work}"
 
 
 @pytest.mark.parametrize("preconditioner", ["lagged", "jacobi"])

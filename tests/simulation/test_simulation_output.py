@@ -74,8 +74,8 @@ def test_an_output_file_has_everything(comm: MPI.Comm, path: Path) -> None:
     assert statistics["time"] == 0.25 and statistics["energy_change"] == result.energy_change
     seconds = statistics["seconds"]
     assert set(seconds) == PHASES and min(seconds.values()) >= 0
-    if comm.rank == 0:
-        assert 0.7 * wall < sum(seconds.values()) <= wall
+    if comm.rank == 0:  # every evaluation waits for the torque, whose rank this one waits for
+        assert 0.005 * result.evaluations <= sum(seconds.values()) <= wall
     with h5py.File(path) as file:
         units = {name: file[name].attrs["units"] for name in data}
         assert all("description" in file[name].attrs for name in data)

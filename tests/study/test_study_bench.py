@@ -1,20 +1,18 @@
-"""The figures of `bench`, and the pictures of a run."""
+"""The figures of `bench`."""
 
-from pathlib import Path
+from typing import cast
 
-import h5py
 import numpy as np
 import pytest
-from matplotlib import image
 from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver
+from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import system_from
-from mpimbs.simulation.run import simulate
 from mpimbs.spatial.lanes import native_width
 from mpimbs.study.bench import bench, bench_batch, report
-from mpimbs.study.pictures import draw_motion, draw_run
+from mpimbs.study.laps import PhaseLaps, disturbance, said, summary, take_turns
 
 NATIVE = native_width()
 
@@ -27,13 +25,12 @@ def test_figures_of_bench(comm: MPI.Comm, spec: str) -> None:
     assert (figures["system"], figures["coupling"], figures["ranks"]) == (system.name, "dcae", comm.size)
     assert (figures["n"], figures["dof"]) == (system.n_bodies, system.nu)
     assert figures["repetitions"] >= 10
-    assert 1.0 < figures["us_min"] <= figures["us_median"] < 1e6
+    assert 0.0 < figures["us_min"] <= figures["us_median"] <= figures["us_p90"]
+    assert figures["switches_per_evaluation"] >= 0.0
     assert figures["ns_per_body_min"] == pytest.approx(1e3 * figures["us_min"] / system.n_bodies)
     phases = figures["phases"]
-    assert set(phases) == {"sweep", "coupling", "communication"} and phases["sweep"] > 0.5
+    assert set(phases) == {"sweep", "coupling", "communication"} and phases["sweep"] > 0.0
     assert (phases["communication"] > 0) == (comm.size > 1)
-    if comm.size == 1:  # with more, each phase is of another rank
-        assert 0.5 * figures["us_min"] < sum(phases.values()) < 10 * figures["us_median"] + 100
 
 
 @pytest.mark.parametrize("lanes", [1, NATIVE])
@@ -42,13 +39,13 @@ def test_bench_compares_with_one_lane(comm: MPI.Comm, lanes: int) -> None:
     assert comm.allgather(figures) == [figures] * comm.size
     assert figures["lanes"] == lanes
     lines = report(figures)
-    assert f"{comm.size} ranks, {lanes} lanes, dcae" in lines[0] and lines[1].startswith("mean us by phase: sweep ")
-    assert ("scalar" in figures) == (lanes > 1) and len(lines) == 2 + (lanes > 1)
+    assert f"{comm.size} ranks, {lanes} lanes, dcae" in lines[0] and lines[1].startswith("median us by phase: sweep ")
+    assert ("scalar" in figures) == (lanes > 1) and len(lines) == 2 + (lanes > 1) + bool(disturbance(figures))
     if lanes > 1:
         other = figures["scalar"]
-        assert set(other) == {"us_min", "us_median", "ratio", "difference"}
+        assert set(other) == {"us_min", "us_median", "us_p90", "ratio", "difference"}
         assert other["ratio"] == pytest.approx(other["us_min"] / figures["us_min"])
-        assert 1.0 < other["us_min"] <= other["us_median"] and other["difference"] < 1e-12
+        assert 0.0 < other["us_min"] <= other["us_median"] <= other["us_p90"] and other["difference"] < 1e-12
         assert lines[2].startswith("without lanes: ") and "times as long; accelerations differ by" in lines[2]
 
 
@@ -78,19 +75,85 @@ def test_figures_of_bench_batch(comm: MPI.Comm, copies: int, lanes: int | None) 
     assert comm.allgather(figures) == [figures] * comm.size
     assert (figures["system"], figures["ranks"], figures["copies"]) == (system.name, comm.size, copies)
     assert (figures["n"], figures["dof"], figures["lanes"]) == (15, 36, lanes or NATIVE)
-    assert figures["repetitions"] >= 10 and 0.1 < figures["us_min"] <= figures["us_median"]
+    assert figures["repetitions"] >= 10 and 0.0 < figures["us_min"] <= figures["us_median"] <= figures["us_p90"]
     assert figures["us_per_copy_min"] == pytest.approx(figures["us_min"] / copies)
     other = figures["one_after_the_other"]
-    assert set(other) == {"us_min", "us_median", "ratio", "difference"}
+    assert set(other) == {"us_min", "us_median", "us_p90", "ratio", "difference"}
     assert other["ratio"] == pytest.approx(other["us_min"] / figures["us_min"]) and other["difference"] < 1e-12
-    first, second = report(figures)
+    first, second, *_ = report(figures)
     assert first.startswith(f"human figure: {copies} copies of 15 bodies, ") and first.endswith("us per copy")
     assert second.startswith("one after the other: ") and "accelerations differ by" in second
 
 
 def test_longer_chains_take_longer(comm: MPI.Comm) -> None:
-    short, long = (bench(system_from(f"chain:{n}"), comm, seconds=0.05)["phases"]["sweep"] for n in (16, 65536))
+    """A thousand times by operations; of the minima, which other work can't make shorter."""
+    short, long = (bench(system_from(f"chain:{n}"), comm, seconds=0.05)["us_min"] for n in (16, 65536))
     assert long > 5 * short
+
+
+class Clock:
+    """Time that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Phased:
+    """Stands in for a `Dynamics` whose last rank takes longer, in another phase."""
+
+    def __init__(self, comm: MPI.Comm, clock: Clock) -> None:
+        self.comm, self.clock, self.timed = comm, clock, False
+        self.spent = {"sweep": 5.0, "coupling": 7.0, "communication": 9.0}
+        self.calls = 0
+
+    def seconds(self) -> dict[str, float]:
+        return dict(self.spent)
+
+    def call(self) -> None:
+        """The first is slow, as evaluations with cold caches are; one microsecond is none of the phases."""
+        last = self.comm.rank == self.comm.size - 1
+        scale = 1e-6 * (100.0 if self.calls == 0 else 1.0)
+        took = {"sweep": 30.0, "coupling": 2.0, "communication": 1.0} if last else {"sweep": 3.0, "communication": 20.0}
+        for name, us in took.items():
+            self.spent[name] += scale * us
+        self.clock.now += scale * (sum(took.values()) + 1.0)
+        self.calls += 1
+
+
+def test_phases_are_medians_of_the_slowest_rank(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They sum to the median of the whole, but for what is no phase; the largest of each over the ranks would not."""
+    clock = Clock()
+    monkeypatch.setattr("mpimbs.study.laps.time.perf_counter", clock)
+    dynamics = Phased(comm, clock)
+    phases = PhaseLaps(cast(Dynamics, dynamics), dynamics.call)
+    for count in (3, 2):
+        phases.add(count)
+    assert phases.medians() == pytest.approx({"sweep": 30.0, "coupling": 2.0, "communication": 1.0})
+    assert dynamics.calls == 5 and not dynamics.timed
+
+
+def test_the_usual_time_comes_first() -> None:
+    row = summary(np.array([3.0, 1.0, 2.0, 4.0, 100.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]) * 1e-6)
+    assert row == pytest.approx({"us_min": 1.0, "us_median": 6.0, "us_p90": 10.0})
+    assert said(row) == "median 6 us (minimum 1, 90th percentile 10)"
+
+
+@pytest.mark.parametrize(
+    ("median", "switches", "words"),
+    [
+        (4.0, 2.0, "2 context switches an evaluation, median 4 times the minimum"),
+        (1.1, 2.0, "2 context switches an evaluation"),
+        (4.0, 0.0, ""),
+        (1.4, 0.5, ""),
+    ],
+)
+def test_shared_cores_are_told(median: float, switches: float, words: str) -> None:
+    """Where ranks take turns on a core; not where times differ for another reason, or where it changes little."""
+    found = disturbance({"us_min": 1.0, "us_median": median, "us_p90": 9.0, "switches_per_evaluation": switches})
+    assert (words in found and "--bind-to core" in found) if words else found == ""
 
 
 def test_bench_refuses_what_dynamics_refuses(comm: MPI.Comm) -> None:
@@ -100,35 +163,18 @@ def test_bench_refuses_what_dynamics_refuses(comm: MPI.Comm) -> None:
         bench(system_from("chain:8"), comm, seconds=float("nan"))
 
 
-def ink(path: Path) -> float:
-    """Share of a picture's pixels that are not white."""
-    picture = image.imread(path)
-    assert min(picture.shape[:2]) >= 500
-    return float(np.mean(np.any(picture[..., :3] < 0.99, axis=2)))
+def test_a_slow_beginning_spoils_nothing(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where other work has the cores for the first calls, there are as many good ones as the time allows afterwards."""
+    clock = Clock()
+    monkeypatch.setattr("mpimbs.study.laps.time.perf_counter", clock)
+    calls = 0
 
+    def call() -> None:
+        nonlocal calls
+        clock.now += 0.02 if calls < 12 else 1e-4
+        calls += 1
 
-@pytest.mark.parametrize(("spec", "poses"), [("spatial_chain:100", True), ("chain:4", False), ("rope:5", True)])
-def test_pictures_of_a_run(comm: MPI.Comm, tmp_path: Path, spec: str, poses: bool) -> None:
-    path = comm.bcast(tmp_path) / "run.h5"
-    simulate(system_from(spec), 0.05, comm, output=path, every=0.01, poses=poses)
-    if comm.rank == 0:
-        drawn = draw_run(path)
-        kinds = ["coordinates", "motion", "energy"] if poses else ["coordinates", "energy"]
-        assert drawn == [path.with_name(f"run_{kind}.png") for kind in kinds]
-        for picture in drawn:
-            assert ink(picture) > 0.01, f"{picture.name} is blank"
-        full = [ink(picture) for picture in drawn]
-        with h5py.File(path, "r+") as file:  # pictures whose curves are gone have less ink
-            file["q"][:] = file["energy"][:] = np.nan
-        again = [ink(picture) for picture in draw_run(path)]
-        assert again[0] < full[0] - 1e-3 and again[-1] < full[-1] - 1e-3
-    comm.Barrier()
-
-
-def test_the_motion_trace_shows_every_body(comm: MPI.Comm, tmp_path: Path) -> None:
-    path = comm.bcast(tmp_path) / "run.h5"
-    simulate(system_from("tree:2:2"), 0.05, MPI.COMM_SELF, output=path.with_suffix(f".{comm.rank}"), poses=True)
-    with h5py.File(path.with_suffix(f".{comm.rank}")) as run:
-        (lines,) = draw_motion(run).axes[0].collections
-    # Of 7 bodies 6 have a parent: a line from the parent's joint to theirs; and 4 have no child: a line to the center.
-    assert len(lines.get_segments()) == 40 * (6 + 4)
+    rounds: list[int] = []
+    laps, _ = take_turns(comm, {"used": call}, 0.5, rounds.append)
+    assert laps["used"].min() == pytest.approx(1e-4) and np.median(laps["used"]) == pytest.approx(1e-4)
+    assert 0.5 <= laps["used"].sum() < 0.6 and sum(rounds) == len(laps["used"]) > 1000

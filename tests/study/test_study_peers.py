@@ -20,7 +20,7 @@ from oracles.dense import Array, dense_accelerations, generalized_forces
 from oracles.random_systems import ALL, random_system
 from tolerances import assert_close
 
-FIGURES = {"version", "way", "us_min", "us_median", "ns_per_body_min", "difference", "ratio"}
+FIGURES = {"version", "way", "us_min", "us_median", "us_p90", "ns_per_body_min", "difference", "ratio"}
 NO_DRAKE = "Drake is an optional peer: pip install drake"
 WITHOUT_CYLINDRICAL = [name for name in ALL if name != "cylindrical"]
 

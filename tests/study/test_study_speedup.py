@@ -77,6 +77,34 @@ def test_points_of_a_plan() -> None:
             plan.checked(system)
 
 
+def test_what_is_possible_is_studied() -> None:
+    """Trees, and chains in which nothing is repeated, have no other lengths; what else was asked for is done."""
+    chain, tree = system_from("chain:4"), system_from("figure")
+    plan = Plan(("dcae",), (1, 2))
+    assert plan.checked(chain) == (plan, [])
+    possible, (note,) = plan.checked(tree)
+    assert possible == plan._replace(studies=("strong",))
+    assert note.startswith("weak, size: system 'human figure' has no other lengths") and "[[repeat]]" in note
+    assert possible.checked(tree) == (possible, []), "nothing is left out of what was not asked for"
+    with pytest.raises(InputError, match=r"no other lengths.*choose --studies strong"):
+        Plan(("dcae",), (1,), ("size",)).checked(tree)
+
+
+def test_a_study_of_a_tree(comm: MPI.Comm, tmp_path: Path) -> None:
+    """On one rank, of those that there are; everything that was left out is said, predicted ranks too."""
+    folder = comm.bcast(tmp_path) / "study"
+    system = system_from("tree:2:2")
+    beyond = predictor((1, 64), "infiniband", comm)
+    table = study(system, "tree:2:2", Plan(("dcae",), (1, 2), seconds=0.0), folder, comm, predictor=beyond)
+    assert [(r["ranks"], r["predicted"]) for r in table["points"]] == [(1, False), (1, True)]
+    refused = ["weak, size", *["dcae on 2 ranks, 7 bodies"] * (comm.size > 1), "dcae on 64 ranks, predicted"]
+    assert [note.split(": ")[0] for note in table["notes"]] == refused
+    assert table["evaluations_per_simulated_second"] > 10
+    lines = report(table)
+    assert all(f"left out: {note}" in lines for note in table["notes"])
+    assert any(line.startswith("dcae: no fit of t = C0 + ") and "any 1 point(s)" in line for line in lines)
+
+
 def test_a_tree_model_is_found() -> None:
     model = TreeModel(1e-6, 2e-8, 3e-6)
     found = fit_tree_model([(n, p, model(n, p)) for n in (100, 1000) for p in (1, 2, 3)])
@@ -99,12 +127,30 @@ def test_verdict() -> None:
     assert [r["speedup"] for r in rows] == pytest.approx([1, 10 / 6, 10, 10 / 8, 5])
     assert rows[1]["efficiency"] == pytest.approx(10 / 12)
     found = fits(rows, 100)
-    assert found["dcae"]["points"] == 2 and found["dcae"]["largest_relative_error"] < 1e-9
-    assert found["dcae"]["best_ranks"] and found["pcg"]["best_ranks"] is None, "pcg has one number of ranks"
+    assert found["dcae"]["points"] == 2 and found["dcae"]["coefficients"] is None, "two points on any such curve"
     line = advice(rows, 1000.0, 1e-8)
     assert line.startswith("choose --coupling dcae on 2 rank(s): 6 us an evaluation, 0.006 s per simulated second")
     assert "predicted for the cluster 'big': dcae on 64 ranks, 2 us, 0.002 s" in line
     assert "no advice" in advice([row("dcae", 4, 1.0, oversubscribed=True)], None, 1e-8)
+
+
+def test_a_fit_says_how_good_it_is() -> None:
+    """What differs from its model by more than a quarter is called poor; one number of ranks tells no best one."""
+    model = TreeModel(1e-6, 2e-8, 3e-6)
+    exact = [row("dcae", p, 1e6 * model(n, p), n=n) for n in (100, 1000) for p in (1, 2)]
+    (good,) = fits(exact, 1000).values()
+    assert good["points"] == 4 and good["largest_relative_error"] < 1e-9 and not good["poor"]
+    assert good["best_ranks"] == model.best_ranks(1000)
+    assert fits(exact * 2, 1000)["dcae"]["points"] == 4, "studies have points in common"
+    assert fits([r for r in exact if r["ranks"] == 1], 1000)["dcae"]["coefficients"] is None
+    (alone,) = fits([row("dcae", 1, 1.0 + 0.02 * n, n=n) for n in (100, 500, 1000)], 1000).values()
+    assert alone["best_ranks"] is None and alone["largest_relative_error"] < 1e-9
+    disturbed = [{**r, "us_min": r["us_min"] * (1 + 2 * (k % 3 == 0))} for k, r in enumerate(exact)]
+    (poor,) = fits(disturbed, 1000).values()
+    assert poor["poor"] and poor["largest_relative_error"] > 0.25
+    table = {"points": [], "fits": {"a": good, "b": poor}, "notes": [], "disturbed": "", "advice": "none"}
+    a, b = (line for line in report(table) if "measured points" in line)
+    assert "POOR" in b and "POOR" not in a and "least" not in a, "the advice names the best number of ranks"
 
 
 def test_operations_are_the_constants_of_the_cost_model() -> None:
@@ -124,7 +170,7 @@ def test_operations_are_the_constants_of_the_cost_model() -> None:
     assert fit["gflops"] == pytest.approx(1e-9 * rate) and fit["us_of_messages_per_level"] == pytest.approx(
         1e6 * messages
     )
-    (swept,) = fits([row("dcae", 1, 1e6 * alone * n / rate, n=n, lanes=1) for n in (10, 20)], 10, counted).values()
+    (swept,) = fits([row("dcae", 1, 1e6 * alone * n / rate, n=n, lanes=1) for n in (10, 20, 30)], 10, counted).values()
     assert swept["gflops"] == pytest.approx(1e-9 * rate) and swept["operations_per_body"] == alone
 
 
@@ -136,7 +182,9 @@ def test_predicted_points_of_a_study(comm: MPI.Comm, tmp_path: Path) -> None:
     table = study(system, "chain:24", Plan(("dcae",), (1,), ("strong",), 0.0), folder, comm, predictor=beyond)
     assert comm.allgather(table["points"]) == [table["points"]] * comm.size
     found = [(r["predicted"], r["ranks"], r.get("cluster")) for r in table["points"]]
-    assert found == [(False, 1, None), (True, 8, "ethernet"), (True, 16, "ethernet")], "64 ranks have no bodies"
+    assert found == [(False, 1, None), (True, 8, "ethernet"), (True, 16, "ethernet")]
+    (note,) = table["notes"]
+    assert note.startswith("dcae on 64 ranks, predicted: 64 ranks for 24 bodies")
     assert table["fits"]["dcae"]["points"] == 1 and "predicted" in "".join(report(table))
     with pytest.raises(InputError, match="nowhere"):
         predictor((8,), "nowhere", comm)

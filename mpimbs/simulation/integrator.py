@@ -19,6 +19,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, LoadNotFiniteError, SimulationError
 from mpimbs.petsc import PREFIX, PETSc
+from mpimbs.simulation.work import Power
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
@@ -92,6 +93,8 @@ class StepMemory(NamedTuple):
         So far.
     norm_error : float
         See `Integrator`; of all ranks.
+    work : list of (float, float)
+        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W).
     first_stage : array [nq + nu] or None
         This rank's rates of q, then udot, where the next step begins, if it does not evaluate them itself.
     """
@@ -101,6 +104,7 @@ class StepMemory(NamedTuple):
     steps: int
     rejected: int
     norm_error: float
+    work: list[tuple[float, float]]
     first_stage: Floats | None
 
 
@@ -142,8 +146,11 @@ class Integrator:
         asked: Callable[[], int] = lambda: 0,
     ) -> None:
         self._dynamics = dynamics
-        self._nq = len(q)
-        self._state = np.concatenate([q, u])  # a copy whose address and type never change, for the compiled code
+        self._nq, self._end = len(q), len(q) + len(u)
+        self._power = Power(dynamics)
+        work = self._remembered_work(memory)
+        # A copy whose address and type never change, for the compiled code; behind q and u the work done on the bodies.
+        self._state = np.concatenate([q, u, work[:1]])
         self._failure = ""  # of a function of the model, on this rank
         self._doubt = ""  # a function of the state that was not finite: a smaller step may help
         self._not_finite = False  # an evaluation of the step under way, on this rank
@@ -155,7 +162,8 @@ class Integrator:
         self._facts = np.zeros(1, np.int64)
         self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=dynamics.comm)
         self._vector.setArray(self._state)
-        self._first_stage = None if memory is None else memory.first_stage
+        stage = None if memory is None else memory.first_stage
+        self._first_stage = None if stage is None else np.concatenate([stage, work[1:]])
         self._last_stage: PETSc.Vec | None = None  # where the last evaluation of a step stands
         self._before, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._ts = self._make(time if memory is None else memory.time)
@@ -163,14 +171,24 @@ class Integrator:
         self._step = accuracy.dt or (self._first_step(accuracy) if memory is None else memory.step)
         self._last_stage = None
 
+    def _remembered_work(self, memory: StepMemory | None) -> Floats:
+        """Work on this rank's bodies so far (J) and its rate (W), where the balance of energy has any."""
+        if not self._power.any:
+            return np.zeros(0)
+        comm, ranks = self._dynamics.comm, [] if memory is None else memory.work
+        if len(ranks) == comm.size:
+            return np.array(ranks[comm.rank])
+        return np.sum(ranks, axis=0) if ranks and comm.rank == 0 else np.zeros(2)
+
     def _make(self, time: float) -> PETSc.TS:
         """Make PETSc's integrator, which begins with the state as it is."""
         ts = PETSc.TS().create(comm=self._dynamics.comm)
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
         ts.setRHSFunction(self._derivative)
+        ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
         self._choose(ts, self._scheme, self._accuracy)
-        ts.setTolerances(self._accuracy.atol, self._accuracy.rtol)
+        self._leave_work_out(ts)
         ts.setTime(time)
         ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
         ts.setMaxSteps(np.iinfo(np.int32).max)
@@ -180,6 +198,16 @@ class Integrator:
         ts.setSolution(self._vector)
         ts.setUp()
         return ts
+
+    def _leave_work_out(self, ts: PETSc.TS) -> None:
+        """Give the work no part in the norm of the error: PETSc leaves out what has no tolerance."""
+        if not self._power.any:
+            return
+        vectors = []
+        for tolerance in ts.getTolerances():
+            vectors.append(self._vector.duplicate())
+            vectors[-1].setArray(np.append(np.full(self._end, tolerance), 0.0))
+        ts.setTolerances(*vectors)
 
     @staticmethod
     def _choose(ts: PETSc.TS, scheme: Scheme, accuracy: Accuracy) -> None:
@@ -203,14 +231,18 @@ class Integrator:
             out[:], self._first_stage = self._first_stage, None
             return
         self._state[:] = x.array_r
-        n = self._nq
+        n, end = self._nq, self._end
+        q, u = self._state[:n], self._state[n:end]
+        broken = False
         try:
-            self._dynamics.derivative(t, self._state[:n], self._state[n:], out[n:], out[:n])
+            self._dynamics.derivative(t, q, u, out[n:end], out[:n])
         except LoadNotFiniteError as error:
-            self._doubt = self._doubt or str(error)
-            out[:] = np.nan
+            self._doubt, broken = self._doubt or str(error), True
         except SimulationError as error:
-            self._failure = self._failure or str(error)
+            self._failure, broken = self._failure or str(error), True
+        if self._power.any:  # on all ranks, whatever broke: there may be messages
+            out[end] = self._power(q, u)
+        if broken:
             out[:] = np.nan
         self._not_finite |= not np.isfinite(out).all()
 
@@ -218,8 +250,9 @@ class Integrator:
         """A first step (s) from the sizes of state and derivative, as in Hairer, Norsett, Wanner, section II.4."""
         derivative = self._vector.duplicate()
         self._derivative(None, self.time, self._vector, derivative)
-        scale = accuracy.atol + accuracy.rtol * np.abs(self._vector.array_r)
-        sums = np.array([np.sum((v.array_r / scale) ** 2) for v in (self._vector, derivative)])
+        own = slice(self._end)
+        scale = accuracy.atol + accuracy.rtol * np.abs(self._vector.array_r[own])
+        sums = np.array([np.sum((v.array_r[own] / scale) ** 2) for v in (self._vector, derivative)])
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, sums)
         self._examine(bool(np.isnan(sums[1])), self.time, np.inf)
         derivative.destroy()
@@ -239,7 +272,21 @@ class Integrator:
     @property
     def u(self) -> Floats:
         """This rank's generalized speeds at the time reached [nu]."""
-        return self._vector.array_r[self._nq :].copy()
+        return self._vector.array_r[self._nq : self._end].copy()
+
+    @property
+    def step_size(self) -> float:
+        """Size of the next step (s), if the time towards which it goes does not shorten it."""
+        return self._fixed or self._step
+
+    def total_work(self) -> float:
+        """Work so far on all bodies of all that is not weight, spring or inertia (J); all ranks call."""
+        return self._dynamics.comm.allreduce(self._work) if self._power.any else 0.0
+
+    @property
+    def _work(self) -> float:
+        """The same on this rank's bodies."""
+        return float(self._vector.array_r[self._end])
 
     @property
     def steps(self) -> int:
@@ -322,7 +369,12 @@ class Integrator:
         same = self._ts.getType() == "rk" and self._ts.getRKType() in _FIRST_SAME_AS_LAST
         stage = self._last_stage.array_r.copy() if same and self._last_stage is not None else None
         norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)
-        return StepMemory(self.time, self._step, self.steps, self.rejected, norm_error, stage)
+        work: list[tuple[float, float]] = []
+        if self._power.any:
+            rate = 0.0 if stage is None else float(stage[self._end])
+            work = self._dynamics.comm.allgather((self._work, rate))
+        stage = None if stage is None else stage[: self._end]
+        return StepMemory(self.time, self._step, self.steps, self.rejected, norm_error, work, stage)
 
     def _keeps_history(self) -> bool:
         types, controls = _WITHOUT_HISTORY

@@ -53,6 +53,8 @@ def lay_out(
         "q": ((system.nq,), "rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
         "u": ((system.nu,), "rad/s or m/s", "generalized speeds, in the model's order"),
         "energy": ((2,), "J", "kinetic, potential (weight from the inertial origin, springs)"),
+        "work": ((), "J", "done so far by dampers, joint torques, wrenches and functions: energy changes by it"),
+        "step_size": ((), "s", "of the step that follows, if the next sample does not shorten it"),
         "constraint_violation": ((), "1", "largest | |quaternion| - 1 | left by a step, before it was removed"),
     }
     if poses:

@@ -13,9 +13,11 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.agreement import together
 from mpimbs.simulation.constraint_record import ConstraintRecord
+from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.output_layout import PER_BODY
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
+from mpimbs.simulation.work import Balance
 
 Floats = npt.NDArray[np.float64]
 Store = Samples | SampleWriter
@@ -40,8 +42,8 @@ class Recorder:
         Samples so far.
     store : Samples or SampleWriter
         Where they go.
-    energy_change : float
-        See `Result`.
+    balance : Balance
+        Of the energy.
     seconds : float
         Wall time spent (s).
     """
@@ -63,33 +65,27 @@ class Recorder:
         if constraints is not None:
             widths["constraint_loads"] = constraints.unknowns
         self.store = keep(widths)
-        self._first_energy: float | None = None
-        self._kinetic = 0.0
-        self._change = 0.0
+        self.balance = Balance()
         self.count = 0
         self.seconds = 0.0
-
-    @property
-    def energy_change(self) -> float:
-        return self._change / self._kinetic if self._kinetic > 0.0 else 0.0
 
     def memory(self) -> dict[str, Any]:
         """What the samples so far leave to the next; `recall` takes it again."""
         return {
             "count": self.count,
-            "energy": (self._first_energy, self._kinetic, self._change),
+            "balance": self.balance.memory(),
             "constraints": None if self._constraints is None else self._constraints.memory(),
         }
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
         self.count = memory["count"]
-        self._first_energy, self._kinetic, self._change = memory["energy"]
+        self.balance.recall(memory["balance"])
         if self._constraints is not None:
             self._constraints.recall(memory["constraints"])
 
-    def record(self, t: float, q: Floats, u: Floats, norm_error: float) -> None:
-        """Take the sample of time `t` (s); all ranks call with their parts of the state.
+    def record(self, t: float, stepper: Integrator) -> None:
+        """Take the sample of time `t` (s), which an integrator has reached; all ranks call.
 
         Raises
         ------
@@ -101,16 +97,17 @@ class Recorder:
         dynamics = self._dynamics
         evaluating = sum(dynamics.seconds().values())
         began = time.perf_counter()
+        q, u = stepper.q, stepper.u
         energy = dynamics.energy_and_momentum(q, u)[:2]
-        total = float(energy.sum())
-        if self._first_energy is None:
-            self._first_energy = total
-        self._kinetic = max(self._kinetic, float(energy[0]))
-        self._change = max(self._change, abs(total - self._first_energy))
-        agreed = np.array([norm_error, self.store.due()], np.float64)
+        work = stepper.total_work()
+        self.balance.take(energy, work)
+        agreed = np.array([stepper.norm_error, self.store.due()], np.float64)
         dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
         own: dict[str, Floats] = {"q": q, "u": u}
-        common: dict[str, Any] = {"time": t, "energy": energy, "constraint_violation": float(agreed[0])}
+        common: dict[str, Any] = {
+            "time": t, "energy": energy, "work": work, "step_size": stepper.step_size,
+            "constraint_violation": float(agreed[0]),
+        }  # fmt: skip
         if self._poses:
             own["poses"] = self._pose_numbers(q, u)
         if self._loads:

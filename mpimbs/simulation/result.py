@@ -7,6 +7,11 @@ from typing import Any
 
 from mpimbs.simulation.samples import Sample
 
+# Of a result, what the output file keeps.
+_TOLD = (
+    "time", "steps", "rejected", "evaluations", "seconds", "energy_error", "energy_change", "solutions", "restarts",
+)  # fmt: skip
+
 
 @dataclass
 class Result:
@@ -22,9 +27,11 @@ class Result:
         Steps taken and rejected, evaluations of the state derivative.
     seconds : dict of str to float
         Wall time of this rank by phase (s).
+    energy_error : float
+        Largest |E - E0 - W| of the samples (J), with the total energy E and the work W of dampers, joint torques,
+        wrenches and functions: what the integration does wrong.
     energy_change : float
-        Largest change of the total energy from its first value, over the largest kinetic energy: the drift, where
-        nothing drives or damps the system.
+        The same over the largest kinetic energy (or change of potential energy, or work, if that is more).
     solutions : dict of str to float
         Of the constraint-load equations, where the coupling has them: unknowns, solutions, total_iterations,
         most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
@@ -40,6 +47,7 @@ class Result:
     rejected: int = 0
     evaluations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    energy_error: float = 0.0
     energy_change: float = 0.0
     solutions: dict[str, float] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
@@ -47,17 +55,17 @@ class Result:
 
     def statistics(self) -> dict[str, Any]:
         """What the output file keeps of the run."""
-        names = ("time", "steps", "rejected", "evaluations", "seconds", "energy_change", "solutions", "restarts")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _TOLD}
 
     def summary(self) -> str:
         """A few lines for a person."""
         phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
+        relative = f", {self.energy_change:.2e} of the largest kinetic energy" if self.energy_change else ""
         text = (
             f"{self.status}: t = {self.time:g} s, {self.steps} steps, {self.rejected} rejected, "
             f"{self.evaluations} evaluations\n"
             f"seconds: {phases}\n"
-            f"energy: largest change {self.energy_change:.2e} of the largest kinetic energy"
+            f"energy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
         )
         if self.solutions:
             s = self.solutions

@@ -166,7 +166,7 @@ class Run:
         if self._kept is None:
             q, u = dynamics.subchain.q, dynamics.subchain.u
             self._stepper = Integrator(dynamics, q, u, settings.integrator, self._accuracy, asked=asked)
-            self._recorder.record(0.0, q, u, 0.0)
+            self._recorder.record(0.0, self._stepper)
             return self._stepper
         header, vectors = self._kept.header, self._recalled(self._kept)
         stage = np.concatenate([vectors["q_rate"], vectors["u_rate"]]) if "q_rate" in vectors else None
@@ -207,7 +207,7 @@ class Run:
             reached = stepper.step_towards(target)
             shown.show(stepper.time, stepper.steps)
             if reached:
-                self._recorder.record(target, stepper.q, stepper.u, stepper.norm_error)
+                self._recorder.record(target, stepper)
             if self._recorder.count < len(self._times):
                 self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
 
@@ -273,7 +273,9 @@ class Run:
     def _summarise(self) -> None:
         """Bring what is known of the run into the result, and end PETSc's part."""
         result, dynamics, stepper = self.result, self._dynamics, self._stepper
-        result.evaluations, result.energy_change = dynamics.evaluations, self._recorder.energy_change
+        result.evaluations = dynamics.evaluations
+        balance = self._recorder.balance
+        result.energy_error, result.energy_change = balance.change, balance.relative
         store = self._recorder.store
         result.samples, result.restarts = store.samples if isinstance(store, Samples) else [], self._restarts()
         if self._constraints is not None:

@@ -26,6 +26,8 @@ class Sample(NamedTuple):
     poses: Floats | None  # [n, 7]: position (m), quaternion of each body in the inertial frame
     loads: Floats | None  # [n, 6]: moment (N m), force (N) on each body by its parent; see `Dynamics.joint_loads`
     solution: SolutionSample | None  # of the constraint-load equations, where a coupling has them
+    work: float  # done so far by all that is not weight, spring or inertia (J)
+    step_size: float  # s, of the step that follows, if the next sample does not shorten it
 
 
 class Samples:
@@ -64,8 +66,8 @@ class Samples:
         if "constraint_loads" in kept:
             solution = SolutionSample(**{name: kept[name] for name in SolutionSample._fields})
         poses, loads = (kept[name].reshape(-1, n) if name in kept else None for name, n in PER_BODY.items())
-        q, u, energy, violation = (kept[name] for name in ("q", "u", "energy", "constraint_violation"))
-        self.samples.append(Sample(kept["time"], q, u, energy, violation, poses, loads, solution))
+        kept |= {"poses": poses, "loads": loads, "solution": solution, "violation": kept["constraint_violation"]}
+        self.samples.append(Sample(**{name: kept[name] for name in Sample._fields}))
 
     def sync(self) -> None:
         """There is nothing to wait for."""

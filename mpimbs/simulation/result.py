@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mpimbs.simulation.samples import Sample
+from mpimbs.simulation.step_sizes import told
 
 # Of a result, what the output file keeps.
 _TOLD = (
-    "time", "steps", "rejected", "evaluations", "seconds", "energy_error", "energy_change", "solutions", "restarts",
+    "time", "steps", "rejected", "evaluations", "step_sizes", "seconds", "energy_error", "energy_change",
+    "solutions", "restarts",
 )  # fmt: skip
 
 
@@ -25,6 +27,10 @@ class Result:
         Simulated time reached (s).
     steps, rejected, evaluations : int
         Steps taken and rejected, evaluations of the state derivative.
+    step_sizes : dict
+        `fixed` (s); or of adaptive steps that no sample has shortened `smallest`, `largest`, `median` (s), and
+        `shortened`, how many were; `limited_by`: "accuracy", "stability" or "samples"; `share_of_stable`, the median
+        share of the largest stable step, where that was found; `rate` (1/s) and `body` of the fastest motion.
     seconds : dict of str to float
         Wall time of this rank by phase (s).
     energy_error : float
@@ -46,6 +52,7 @@ class Result:
     steps: int = 0
     rejected: int = 0
     evaluations: int = 0
+    step_sizes: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     energy_error: float = 0.0
     energy_change: float = 0.0
@@ -64,7 +71,8 @@ class Result:
         text = (
             f"{self.status}: t = {self.time:g} s, {self.steps} steps, {self.rejected} rejected, "
             f"{self.evaluations} evaluations\n"
-            f"seconds: {phases}\n"
+            + (f"{told(self.step_sizes)}\n" if self.step_sizes else "")
+            + f"seconds: {phases}\n"
             f"energy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
         )
         if self.solutions:

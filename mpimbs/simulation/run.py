@@ -20,7 +20,7 @@ from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
 from mpimbs.simulation.constraint_record import ConstraintRecord
-from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
+from mpimbs.simulation.integrator import Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
 from mpimbs.simulation.output import OutputError, OutputFile, check_output
 from mpimbs.simulation.output_layout import versions
@@ -29,6 +29,7 @@ from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
+from mpimbs.simulation.schemes import Accuracy
 from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
 
@@ -162,21 +163,23 @@ class Run:
 
     def _begin(self) -> Integrator:
         """Make the integrator, at the first sample or where the checkpoint has it."""
-        dynamics, settings, asked = self._dynamics, self._settings, self._keeper.asked
+        dynamics = self._dynamics
         if self._kept is None:
-            q, u = dynamics.subchain.q, dynamics.subchain.u
-            self._stepper = Integrator(dynamics, q, u, settings.integrator, self._accuracy, asked=asked)
+            self._stepper = self._integrator(dynamics.subchain.q, dynamics.subchain.u)
             self._recorder.record(0.0, self._stepper)
             return self._stepper
         header, vectors = self._kept.header, self._recalled(self._kept)
-        stage = np.concatenate([vectors["q_rate"], vectors["u_rate"]]) if "q_rate" in vectors else None
-        memory = StepMemory(**header["steps"], first_stage=stage)
-        self._stepper = Integrator(
-            dynamics, vectors["q"], vectors["u"], settings.integrator, self._accuracy, memory=memory, asked=asked
-        )
+        q, u = vectors.pop("q"), vectors.pop("u")
+        memory = StepMemory(**header["steps"], vectors=vectors)
+        self._stepper = self._integrator(q, u, memory)
         self._recorder.recall(header["recorder"])
         dynamics.evaluations = header["evaluations"]
         return self._stepper
+
+    def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:
+        asked, probed = self._keeper.asked, self._constraints is None  # whose solutions go on from each other
+        name = self._settings.integrator
+        return Integrator(self._dynamics, q, u, name, self._accuracy, memory=memory, asked=asked, probed=probed)
 
     def _recalled(self, kept: Kept) -> dict[str, Floats]:
         """This rank's part of a checkpoint's vectors; what the coupling has kept is given back to it."""
@@ -217,12 +220,9 @@ class Run:
         assert stepper is not None and place is not None
         self._recorder.store.sync()  # its samples come first
         memory = stepper.memory()
-        vectors = {"q": stepper.q, "u": stepper.u}
-        if memory.first_stage is not None:
-            nq = len(vectors["q"])
-            vectors |= {"q_rate": memory.first_stage[:nq], "u_rate": memory.first_stage[nq:]}
+        vectors = {"q": stepper.q, "u": stepper.u, **memory.vectors}
         steps = memory._asdict()
-        del steps["first_stage"]
+        del steps["vectors"]
         coupling = None
         if self._constraints is not None:
             coupling, arrays = dynamics.coupling.memory()  # type: ignore[attr-defined]
@@ -282,6 +282,7 @@ class Run:
             result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
+            result.step_sizes = stepper.step_statistics()
             stepper.close()
         result.seconds = self._spent()
 
@@ -321,7 +322,7 @@ def simulate(
     comm : MPI.Comm, optional
         This process alone by default.
     coupling, integrator : str
-        Names in `mpimbs.coupling.COUPLINGS` and `mpimbs.simulation.integrator.INTEGRATORS`.
+        Names in `mpimbs.coupling.COUPLINGS` and `mpimbs.simulation.schemes.INTEGRATORS`.
     rtol, atol : float
         Tolerances of the adaptive step, relative and absolute (rad, m, rad/s, m/s).
     dt : float, optional

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError
-from mpimbs.simulation.integrator import Accuracy
+from mpimbs.simulation.schemes import Accuracy
 
 Floats = npt.NDArray[np.float64]
 SAMPLES = 200  # by default

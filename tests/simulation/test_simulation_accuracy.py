@@ -7,8 +7,10 @@ from petsc4py import PETSc
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.simulation.integrator import INTEGRATORS, PREFIX, Accuracy, Integrator
+from mpimbs.petsc import PREFIX
+from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.run import simulate
+from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from oracles.dense import momentum
 from simulation.motions import Motion, motion, quaternions_of, reference, tumbler
 from tolerances import assert_close

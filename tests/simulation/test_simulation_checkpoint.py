@@ -21,7 +21,7 @@ from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.simulation import checkpoint as checkpoint_module
-from mpimbs.simulation import sample_writer, slices
+from mpimbs.simulation import sample_writer, slices, stability
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.restart import restart
@@ -127,6 +127,8 @@ def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
 ) -> None:
     """A run without any checkpoint, but for those of `FORGETFUL`."""
     monkeypatch.setattr(slices, "SLICE", 3)
+    monkeypatch.setattr(stability, "FIRST", 20)
+    monkeypatch.setattr(stability, "FEWEST", 10)
     if case in WRITTEN_BY_ALL:
         for module in (checkpoint_module, sample_writer):
             monkeypatch.setattr(module, "LEAST", 1)

@@ -10,8 +10,9 @@ from scipy.integrate import solve_ivp
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.simulation import work as work_module
-from mpimbs.simulation.integrator import Accuracy, Integrator
+from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.run import simulate
+from mpimbs.simulation.schemes import Accuracy
 from mpimbs.simulation.work import Balance
 from simulation.motions import motion, tumbler
 from tolerances import assert_close

@@ -56,6 +56,7 @@ for _command in (bench, study, predict):
 @click.option("--every", type=float, help="Time between samples, s.  [default: a 200th of --t-end]")
 @click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
+@click.option("--extremes", is_flag=True, help="Keep the smallest and largest of all steps, between samples too.")
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @click.option("--force", is_flag=True, help="Replace an existing output file, and its checkpoints.")
 @click.option("--checkpoint-every", type=float, help="Wall time between checkpoints, s.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.agreement import together
 from mpimbs.simulation.constraint_record import ConstraintRecord
+from mpimbs.simulation.extremes import Extremes
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.output_layout import PER_BODY
 from mpimbs.simulation.sample_writer import SampleWriter
@@ -31,6 +33,8 @@ class Recorder:
     dynamics : Dynamics
     poses, loads : bool
         Whether samples have poses and joint loads.
+    extremes : bool
+        Whether to keep extremes of all steps.
     constraints : ConstraintRecord or None
         Where the coupling has constraint loads.
     keep : callable
@@ -44,6 +48,7 @@ class Recorder:
         Where they go.
     balance : Balance
         Of the energy.
+    extremes : Extremes or None
     seconds : float
         Wall time spent (s).
     """
@@ -53,6 +58,7 @@ class Recorder:
         dynamics: Dynamics,
         poses: bool,
         loads: bool,
+        extremes: bool,
         constraints: ConstraintRecord | None,
         keep: Callable[[dict[str, int]], Store],
     ) -> None:
@@ -66,23 +72,58 @@ class Recorder:
             widths["constraint_loads"] = constraints.unknowns
         self.store = keep(widths)
         self.balance = Balance()
+        self.extremes = Extremes(dynamics, loads) if extremes else None
+        self._watched: tuple[float, Floats | None] = (np.nan, None)  # time and loads of the last step
         self.count = 0
         self.seconds = 0.0
 
-    def memory(self) -> dict[str, Any]:
-        """What the samples so far leave to the next; `recall` takes it again."""
+    def memory(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """What the samples so far leave to the next: for JSON, and vectors of this rank's; `recall` takes it again."""
+        kinetic, vectors = ([], {}) if self.extremes is None else self.extremes.memory()
         return {
             "count": self.count,
             "balance": self.balance.memory(),
             "constraints": None if self._constraints is None else self._constraints.memory(),
-        }
+            "kinetic": kinetic,
+        }, vectors  # fmt: skip
 
-    def recall(self, memory: dict[str, Any]) -> None:
+    def recall(self, memory: dict[str, Any], vectors: dict[str, Floats]) -> None:
         """Go on from what `memory` gave."""
         self.count = memory["count"]
         self.balance.recall(memory["balance"])
         if self._constraints is not None:
             self._constraints.recall(memory["constraints"])
+        if self.extremes is not None:
+            self.extremes.recall(memory["kinetic"], vectors)
+
+    def watch(self, stepper: Integrator) -> None:
+        """See whether the state after a step is extreme; all ranks call.
+
+        Raises
+        ------
+        SimulationError
+            As `record`.
+        """
+        if self.extremes is None:
+            return
+        with self._timed():
+            t, q, u = stepper.time, stepper.q, stepper.u
+            loads = self._joint_loads(t, q, u) if self._loads else None
+            self.extremes.take(t, q, u, float(self._dynamics.energy_and_momentum(q, u)[0]), loads)
+            self._watched = t, loads
+
+    def _joint_loads(self, t: float, q: Floats, u: Floats) -> Floats:
+        watched, loads = self._watched
+        if loads is not None and watched == t:
+            return loads
+        return together(self._dynamics.comm, lambda: self._dynamics.joint_loads(q, u, t=t))
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count the wall time spent, but for that of evaluations, whose phases have their own."""
+        began, evaluating = time.perf_counter(), sum(self._dynamics.seconds().values())
+        yield
+        self.seconds += time.perf_counter() - began + evaluating - sum(self._dynamics.seconds().values())
 
     def record(self, t: float, stepper: Integrator) -> None:
         """Take the sample of time `t` (s), which an integrator has reached; all ranks call.
@@ -94,9 +135,12 @@ class Recorder:
         OutputError
             On all ranks: the sample can't be written.
         """
+        with self._timed():
+            self._take(t, stepper)
+        self.count += 1
+
+    def _take(self, t: float, stepper: Integrator) -> None:
         dynamics = self._dynamics
-        evaluating = sum(dynamics.seconds().values())
-        began = time.perf_counter()
         q, u = stepper.q, stepper.u
         energy = dynamics.energy_and_momentum(q, u)[:2]
         work = stepper.total_work()
@@ -111,16 +155,13 @@ class Recorder:
         if self._poses:
             own["poses"] = self._pose_numbers(q, u)
         if self._loads:
-            own["loads"] = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, t=t))
+            own["loads"] = self._joint_loads(t, q, u)
         if self._constraints is not None:
             if not self._loads:  # which evaluate the sample themselves
                 together(dynamics.comm, lambda: dynamics.accelerations(q, u, t=t))
             common |= self._constraints.take()._asdict()
             own["constraint_loads"] = common.pop("constraint_loads")
         self.store.add(own, common, bool(agreed[1]))
-        self.count += 1
-        evaluating -= sum(dynamics.seconds().values())  # the phases of an evaluation have their own times
-        self.seconds += time.perf_counter() - began + evaluating
 
     def finish(self) -> None:
         """Wait until all samples are on the disk; all ranks call.
@@ -130,9 +171,15 @@ class Recorder:
         OutputError
             On all ranks: they can't be written.
         """
-        began = time.perf_counter()
-        self.store.sync()
-        self.seconds += time.perf_counter() - began
+        with self._timed():
+            self.store.sync()
+
+    def keep_extremes(self) -> dict[str, Floats]:
+        """Have the extremes so far kept with the samples, or give them, on rank 0; all ranks call. Raises as `finish`."""
+        if self.extremes is None:
+            return {}
+        with self._timed():
+            return self.store.put_extremes(self.extremes.own())
 
     def _pose_numbers(self, q: Floats, u: Floats) -> Floats:
         from scipy.spatial.transform import Rotation  # takes 0.2 s: where it is needed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mpimbs.simulation.samples import Sample
+from mpimbs.simulation.samples import Floats, Sample
 from mpimbs.simulation.step_sizes import told
 
 # Of a result, what the output file keeps.
@@ -41,6 +41,11 @@ class Result:
     solutions : dict of str to float
         Of the constraint-load equations, where the coupling has them: unknowns, solutions, total_iterations,
         most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
+    peaks : str
+        With `extremes`, the largest magnitudes of all steps, and on which bodies.
+    extremes : dict of arrays [4, n]
+        On rank 0, where no output file was asked for: by quantity (q, u, kinetic_energy, with loads also tension and
+        moment of every body) the smallest of each number over all steps, its time, the largest, its time.
     samples : list of Sample
         On rank 0, where no output file was asked for.
     restarts : list of dict
@@ -57,6 +62,8 @@ class Result:
     energy_error: float = 0.0
     energy_change: float = 0.0
     solutions: dict[str, float] = field(default_factory=dict)
+    peaks: str = ""
+    extremes: dict[str, Floats] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     restarts: list[dict[str, float]] = field(default_factory=list)
 
@@ -75,6 +82,8 @@ class Result:
             + f"seconds: {phases}\n"
             f"energy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
         )
+        if self.peaks:
+            text += f"\n{self.peaks}"
         if self.solutions:
             s = self.solutions
             text += (

@@ -92,7 +92,7 @@ class Run:
         self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
         self._run: str | None = None  # what tells its output from others
         self._recorder = Recorder(
-            dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
+            dynamics, settings.poses, settings.loads, settings.extremes, self._constraints, partial(self._open, solver)
         )
         ready = time.perf_counter()
         dynamics.compile()
@@ -128,7 +128,8 @@ class Run:
             check_output(path, settings.force)
             if self._place is not None:
                 clear(self._place, settings.force)
-            return OutputFile(path, self._system, told, settings.poses, settings.loads, settings.force, separated)
+            kept = settings.poses, settings.loads, settings.extremes
+            return OutputFile(path, self._system, told, *kept, settings.force, separated)
 
         return on_root(self._comm, begin)
 
@@ -150,6 +151,7 @@ class Run:
         self._summarise()
         try:
             if not isinstance(error, OutputError):  # which has ended it
+                result.extremes = self._recorder.keep_extremes()
                 unfinished = isinstance(error, InterruptionError)
                 self._recorder.store.close(result.status, result.statistics(), unfinished)
         except OutputError as broken:
@@ -166,13 +168,14 @@ class Run:
         dynamics = self._dynamics
         if self._kept is None:
             self._stepper = self._integrator(dynamics.subchain.q, dynamics.subchain.u)
+            self._recorder.watch(self._stepper)
             self._recorder.record(0.0, self._stepper)
             return self._stepper
         header, vectors = self._kept.header, self._recalled(self._kept)
         q, u = vectors.pop("q"), vectors.pop("u")
         memory = StepMemory(**header["steps"], vectors=vectors)
+        self._recorder.recall(header["recorder"], vectors)
         self._stepper = self._integrator(q, u, memory)
-        self._recorder.recall(header["recorder"])
         dynamics.evaluations = header["evaluations"]
         return self._stepper
 
@@ -186,13 +189,14 @@ class Run:
         dynamics, header = self._dynamics, kept.header
         rank = self._comm.rank
         same = self._partition() == header["partition"]
-        counts = {}
+        counts, subchain = {}, dynamics.subchain
+        numbers = {"q": subchain.nq, "u": subchain.nu, "body": subchain.n_bodies}
         for name, parts in header["parts"].items():
             if name.startswith("coupling_"):
                 if same:
                     counts[name] = parts[rank]
             else:
-                counts[name] = dynamics.subchain.nq if name.startswith("q") else dynamics.subchain.nu
+                counts[name] = numbers[name.partition("_")[0]]
         vectors = read_vectors(kept.file, counts, self._comm)
         if self._constraints is not None:
             arrays = {k.removeprefix("coupling_"): v for k, v in vectors.items() if k.startswith("coupling_")}
@@ -207,7 +211,9 @@ class Run:
         """Take the steps to a sample, and the sample, with the checkpoints between them."""
         reached = False
         while not reached:
-            reached = stepper.step_towards(target)
+            steps, reached = stepper.steps, stepper.step_towards(target)
+            if stepper.steps > steps:
+                self._recorder.watch(stepper)
             shown.show(stepper.time, stepper.steps)
             if reached:
                 self._recorder.record(target, stepper)
@@ -220,7 +226,8 @@ class Run:
         assert stepper is not None and place is not None
         self._recorder.store.sync()  # its samples come first
         memory = stepper.memory()
-        vectors = {"q": stepper.q, "u": stepper.u, **memory.vectors}
+        recorder, extremes = self._recorder.memory()
+        vectors = {"q": stepper.q, "u": stepper.u, **memory.vectors, **extremes}
         steps = memory._asdict()
         del steps["vectors"]
         coupling = None
@@ -229,7 +236,7 @@ class Run:
             vectors |= {f"coupling_{name}": values for name, values in arrays.items()}
         header = self._unchanging | {
             "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,
-            "recorder": self._recorder.memory(), "seconds": self._spent(),
+            "recorder": recorder, "seconds": self._spent(),
         } if self._comm.rank == 0 else {}  # fmt: skip
         return write_checkpoint(place, self._checkpoints.keep, header, vectors, self._comm)
 
@@ -277,7 +284,10 @@ class Run:
         balance = self._recorder.balance
         result.energy_error, result.energy_change = balance.change, balance.relative
         store = self._recorder.store
-        result.samples, result.restarts = store.samples if isinstance(store, Samples) else [], self._restarts()
+        result.samples = store.samples if isinstance(store, Samples) else []
+        if self._recorder.extremes is not None:
+            result.peaks = self._recorder.extremes.told()
+        result.restarts = self._restarts()
         if self._constraints is not None:
             result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
         if stepper is not None:
@@ -302,6 +312,7 @@ def simulate(
     force: bool = False,
     poses: bool = False,
     loads: bool = False,
+    extremes: bool = False,
     progress: bool = False,
     tip_ratio: float | None = None,
     lanes: int | None = None,
@@ -337,6 +348,9 @@ def simulate(
         Keep the poses of the bodies too.
     loads : bool
         Keep the joint loads too, as `Dynamics.joint_loads` gives them; one more evaluation for every sample.
+    extremes : bool
+        Keep the smallest and largest of q, u and kinetic energy over all steps, with `loads` of force and moment of the
+        joint loads too; an energy, and with `loads` an evaluation, more a step.
     progress : bool
         Show progress on rank 0.
     tip_ratio, lanes, cuts, solver, overlap : optional
@@ -361,8 +375,9 @@ def simulate(
         On all ranks: a signal has ended the run, and its checkpoint is written.
     """
     settings = Settings(
-        t_end, coupling, integrator, rtol, atol, dt, every, force, poses, loads, tip_ratio, lanes, cuts, solver, overlap
-    )
+        t_end, coupling, integrator, rtol, atol, dt, every, force, poses, loads, tip_ratio, lanes, cuts, solver,
+        overlap, extremes,
+    )  # fmt: skip
     world = MPI.COMM_SELF if comm is None else comm
     path = None if output is None else Path(output)
     with Signals(signals) as taken:

@@ -47,7 +47,7 @@ class Samples:
     """
 
     def __init__(self, comm: MPI.Comm, widths: dict[str, int]) -> None:
-        self._root = comm.rank == 0
+        self._comm, self._root = comm, comm.rank == 0
         self._gathers = {name: Gather(comm, np.array(comm.allgather(width))) for name, width in widths.items()}
         self.samples: list[Sample] = []
 
@@ -68,6 +68,11 @@ class Samples:
         poses, loads = (kept[name].reshape(-1, n) if name in kept else None for name, n in PER_BODY.items())
         kept |= {"poses": poses, "loads": loads, "solution": solution, "violation": kept["constraint_violation"]}
         self.samples.append(Sample(**{name: kept[name] for name in Sample._fields}))
+
+    def put_extremes(self, found: dict[str, Floats]) -> dict[str, Floats]:
+        """Give rank 0 the extremes of all steps: four rows of every rank's numbers, by quantity."""
+        parts = self._comm.gather(found)
+        return {} if parts is None else {name: np.hstack([part[name] for part in parts]) for name in found}
 
     def sync(self) -> None:
         """There is nothing to wait for."""

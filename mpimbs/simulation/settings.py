@@ -34,6 +34,7 @@ class Settings(NamedTuple):
     cuts: int | None
     solver: LoadSolver | None
     overlap: bool
+    extremes: bool = False
 
     def data(self) -> dict[str, Any]:
         """The settings as JSON holds them."""

@@ -19,7 +19,7 @@ from mpimbs.simulation.schemes import stable_radius
 
 Floats = npt.NDArray[np.float64]
 FIRST = 250  # evaluations before the first products
-FEWEST, MOST = 1000, 8000  # from then on: as many as before, within these
+FEWEST, MOST = 2000, 10000  # from then on: as many as before, within these
 PRODUCTS = 5, 3  # at first, and from the vector of the time before
 ANGLE = 1e-7  # of the largest coordinate (rad, m) by which a state beside another differs
 SPEED = 1e-4  # of the largest speed, over the largest speed of the state and 1 rad/s

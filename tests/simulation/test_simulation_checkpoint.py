@@ -90,8 +90,8 @@ CHAIN, ROPE = "spatial_chain:9", "rope:7"
 FIXED: dict[str, Any] = {"dt": 0.01, "every": 0.02}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "adaptive, first stage kept": (ROPE, ADAPTIVE),
-    "adaptive, poses, loads": (CHAIN, ADAPTIVE | {"integrator": "8vr", "poses": True, "loads": True}),
-    "fixed": (CHAIN, FIXED | {"integrator": "rks3"}),
+    "adaptive, poses, loads": (CHAIN, ADAPTIVE | {"integrator": "8vr", "poses": True, "loads": True, "extremes": True}),
+    "fixed": (CHAIN, FIXED | {"integrator": "rks3", "extremes": True}),
     "lagged, adaptive": (CHAIN, LOOSE | PCG),
     "second order, fixed": (CHAIN, FIXED | PCG | {"solver": LoadSolver("block-jacobi", "second"), "integrator": "3bs"}),
 }

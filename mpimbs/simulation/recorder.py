@@ -175,7 +175,7 @@ class Recorder:
             self.store.sync()
 
     def keep_extremes(self) -> dict[str, Floats]:
-        """Have the extremes so far kept with the samples, or give them, on rank 0; all ranks call. Raises as `finish`."""
+        """Have the extremes so far written, or give them on rank 0, as samples; all ranks call. Raises as `finish`."""
         if self.extremes is None:
             return {}
         with self._timed():

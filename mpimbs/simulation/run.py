@@ -214,7 +214,7 @@ class Run:
             steps, reached = stepper.steps, stepper.step_towards(target)
             if stepper.steps > steps:
                 self._recorder.watch(stepper)
-            shown.show(stepper.time, stepper.steps)
+            shown.show(stepper.time, stepper.steps, stepper.rejected, stepper.step_size)
             if reached:
                 self._recorder.record(target, stepper)
             if self._recorder.count < len(self._times):

@@ -50,8 +50,8 @@ for _command in (bench, study, predict):
 @click.option("--t-end", type=float, required=True, help="Simulated time, s.")
 @click.option("-o", "--output", type=Path, required=True, help="HDF5 file to write.")
 @click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
-@click.option("--rtol", type=float, default=1e-8, help="Relative tolerance of the adaptive step.")
-@click.option("--atol", type=float, default=1e-8, help="Absolute tolerance of the adaptive step.")
+@click.option("--rtol", type=float, help="Relative tolerance of the adaptive step.  [default: 1e-08]")
+@click.option("--atol", type=float, help="Absolute tolerance of the adaptive step.  [default: 1e-08]")
 @click.option("--dt", type=float, help="A fixed step, s, in place of the adaptive one.")
 @click.option("--every", type=float, help="Time between samples, s.  [default: a 200th of --t-end]")
 @click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
@@ -86,6 +86,10 @@ def run(
     from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.run import simulate
 
+    tolerances = {name: value for name in ("rtol", "atol") if (value := settings.pop(name)) is not None}
+    if tolerances and settings["dt"] is not None:
+        raise InputError(f"--{next(iter(tolerances))} is for adaptive steps, --dt fixes them: leave one of them out")
+    settings |= tolerances
     system = read(comm, model, settings.pop("forces"))
     checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
     settings |= {"output": output, "poses": poses or pictures, "checkpoints": checkpoints}

@@ -211,9 +211,10 @@ class Integrator:
         self._derivative(None, self.time, self._vector, derivative)
         own = slice(self._end)
         scale = accuracy.atol + accuracy.rtol * np.abs(self._vector.array_r[own])
-        sums = np.array([np.sum((v.array_r[own] / scale) ** 2) for v in (self._vector, derivative)])
+        with np.errstate(over="ignore"):
+            sums = np.array([np.sum((v.array_r[own] / scale) ** 2) for v in (self._vector, derivative)])
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, sums)
-        self._examine(bool(np.isnan(sums[1])), self.time, np.inf)
+        self._examine(not np.isfinite(sums[1]), self.time, np.inf)
         derivative.destroy()
         size, rate = np.sqrt(sums)
         return 1e-6 if size == 0.0 or rate == 0.0 else float(np.clip(0.01 * size / rate, 1e-9, 1e-1))

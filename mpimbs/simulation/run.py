@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from functools import cached_property, partial
 from pathlib import Path
@@ -29,9 +30,10 @@ from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
-from mpimbs.simulation.schemes import Accuracy
+from mpimbs.simulation.schemes import Accuracy, check_options
 from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
+from mpimbs.simulation.state import check_size
 
 Floats = npt.NDArray[np.float64]
 
@@ -88,6 +90,12 @@ class Run:
             cuts = len(dynamics.division.bounds) - 2
             settings = settings._replace(cuts=cuts, lanes=dynamics.lanes, tip_ratio=dynamics.division.tip_ratio)
         self._settings = settings
+        solves = self._constraints is not None
+        replaced = together(comm, lambda: check_options(settings.integrator, accuracy, solves))
+        together(comm, lambda: check_size(system, dynamics.subchain))
+        if replaced and comm.rank == 0:
+            told = f"mpimbs: note: PETSC_OPTIONS replace the integrator {settings.integrator} by {replaced}"
+            print(told, file=sys.stderr, flush=True)
         self._keeps = checkpoints is not None or (signals.enabled and path is not None)
         self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
         self._run: str | None = None  # what tells its output from others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ INTEGRATORS |= {
     f"glee-{name}": Scheme("glee", "ts_glee_type", name, False)
     for name in ("23", "24", "25I", "35", "EXRK2A", "RK32G1", "RK285EX")
 }
+EXPLICIT = ("rk", "ssp", "glee", "euler")
 INTEGRATORS["euler"] = Scheme("euler", "", "", False)
 
 
@@ -75,9 +77,58 @@ def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool) -> None:
     ours = {name: value for name, value in ours.items() if not options.hasName(name)}
     for name, value in ours.items():
         options[name] = value
-    ts.setFromOptions()
-    for name in ours:
-        options.delValue(name)
+    try:
+        ts.setFromOptions()
+    except PETSc.Error as error:
+        raise InputError(f"PETSC_OPTIONS: {str(error).splitlines()[-1].rpartition('] ')[2]}; correct them") from None
+    finally:
+        for name in ours:
+            options.delValue(name)
+
+
+def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | None:
+    """Refuse options of PETSc's that have no effect or can't work; give the name of what replaces the integrator.
+
+    Called after all else that reads options was made. `solves`: the coupling has a solver, whose factorization reads
+    options later; without one an explicit integrator reads some for nothing.
+
+    Raises
+    ------
+    InputError
+    """
+    scheme = INTEGRATORS[integrator]
+    ts = PETSc.TS().create(comm=PETSc.COMM_SELF)
+    ts.setOptionsPrefix(PREFIX)
+    try:
+        choose(ts, scheme, accuracy.dt is not None)
+        kind = ts.getType()
+        found = ts.getRKType() if kind == "rk" else kind
+    finally:
+        ts.destroy()
+    step_control = PETSc.Options(PREFIX).getString("ts_adapt_type", "none" if accuracy.dt else "basic")
+    if kind == "rk" and found not in _EMBEDDED and step_control != "none":
+        raise InputError(f"PETSC_OPTIONS: rk '{found}' has no error estimate: give a fixed step with --dt")
+    of_solver = tuple(PREFIX + part for part in ("ksp_", "pc_", "direct_"))
+    for name in PETSc.Options().getAll():
+        if name.startswith(of_solver) and (solves or kind in EXPLICIT):
+            if not solves:
+                raise InputError(
+                    f"PETSC_OPTIONS: -{name} has no effect without constraint loads: --coupling pcg has them"
+                )
+        elif not _used(name):
+            if name.startswith(PREFIX):
+                raise InputError(f"PETSC_OPTIONS: -{name} has no effect on this run; is it misspelt?")
+            if name.startswith(("ts_", "ksp_", "pc_")):
+                raise InputError(f"PETSC_OPTIONS: -{name} has no effect; write -{PREFIX}{name}")
+    expected = scheme.value if scheme.type == "rk" else scheme.type
+    return None if found == expected else f"{kind} {found}" if kind == "rk" else kind
+
+
+def _used(name: str) -> bool:
+    """Whether an option was asked for; petsc4py has no call for it."""
+    used = ctypes.c_int()
+    ctypes.CDLL(PETSc.__file__).PetscOptionsUsed(None, name.encode(), ctypes.byref(used))
+    return bool(used.value)
 
 
 def stability_polynomial(rk_type: str) -> Floats:

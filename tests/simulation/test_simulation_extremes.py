@@ -53,7 +53,7 @@ def test_extremes_of_all_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, 
     alone.close()
     assert set(found) == set(expected)
     for name, values in expected.items():
-        scale = float(np.abs(values).max()) + 1e-6  # hinges pass no moment
+        scale = float(np.abs(values).max()) + 1e-3  # hinges pass no moment
         least, least_time, most, most_time = found[name]
         assert_close(f"smallest {name}", least, values.min(axis=0), "runs on ranks", scale, comm)
         assert_close(f"largest {name}", most, values.max(axis=0), "runs on ranks", scale, comm)

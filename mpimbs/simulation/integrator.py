@@ -211,7 +211,7 @@ class Integrator:
         self._derivative(None, self.time, self._vector, derivative)
         own = slice(self._end)
         scale = accuracy.atol + accuracy.rtol * np.abs(self._vector.array_r[own])
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             sums = np.array([np.sum((v.array_r[own] / scale) ** 2) for v in (self._vector, derivative)])
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, sums)
         self._examine(not np.isfinite(sums[1]), self.time, np.inf)
@@ -277,7 +277,8 @@ class Integrator:
         self._failure, self._doubt, self._not_finite = "", "", False
         self._ts.setTimeStep(size)
         try:
-            self._ts.step()
+            with np.errstate(over="ignore", invalid="ignore"):  # is found below
+                self._ts.step()
             broken = self._ts.getConvergedReason() < 0
         except PETSc.Error as error:
             if error.ierr != NOT_FINITE:

@@ -112,9 +112,7 @@ def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | No
     for name in PETSc.Options().getAll():
         if name.startswith(of_solver) and (solves or kind in EXPLICIT):
             if not solves:
-                raise InputError(
-                    f"PETSC_OPTIONS: -{name} has no effect without constraint loads: --coupling pcg has them"
-                )
+                raise InputError(f"PETSC_OPTIONS: -{name} has no effect without the solver of --coupling pcg")
         elif not _used(name):
             if name.startswith(PREFIX):
                 raise InputError(f"PETSC_OPTIONS: -{name} has no effect on this run; is it misspelt?")

@@ -150,7 +150,7 @@ def test_options_of_petsc_win(comm: MPI.Comm) -> None:
     [
         ({"mpimbs_ts_adapt_saftey": "0.8"}, {}, "-mpimbs_ts_adapt_saftey has no effect on this run; is it misspelt"),
         ({"ts_adapt_safety": "0.8"}, {}, "-ts_adapt_safety has no effect; write -mpimbs_ts_adapt_safety"),
-        ({"mpimbs_ksp_type": "pipecg"}, {}, "-mpimbs_ksp_type has no effect without constraint loads"),
+        ({"mpimbs_ksp_type": "pipecg"}, {}, "-mpimbs_ksp_type has no effect without the solver"),
         ({"mpimbs_ts_type": "nonsense"}, {}, "Unknown TS type: nonsense"),
         ({"mpimbs_ts_rk_type": "4"}, {}, "rk '4' has no error estimate: give a fixed step"),
         ({"mpimbs_ts_rk_type": "4"}, {"dt": 0.01}, None),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
-from mpimbs.petsc import PREFIX, PETSc
+from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
 
 Floats = npt.NDArray[np.float64]
 MOST_STAGES = 20
@@ -109,7 +109,7 @@ def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | No
     if kind == "rk" and found not in _EMBEDDED and step_control != "none":
         raise InputError(f"PETSC_OPTIONS: rk '{found}' has no error estimate: give a fixed step with --dt")
     of_solver = tuple(PREFIX + part for part in ("ksp_", "pc_", "direct_"))
-    for name in PETSc.Options().getAll():
+    for name in set(PETSc.Options().getAll()) - OWN_OPTIONS:
         if name.startswith(of_solver) and (solves or kind in EXPLICIT):
             if not solves:
                 raise InputError(f"PETSC_OPTIONS: -{name} has no effect without the solver of --coupling pcg")

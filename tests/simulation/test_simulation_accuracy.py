@@ -174,6 +174,12 @@ def test_options_that_can_not_have_an_effect_are_refused(
     assert output.exists() == (expected is None) and (expected is None or not list(output.parent.iterdir()))
 
 
+def test_options_of_a_solver_before_are_not_the_users(comm: MPI.Comm) -> None:
+    for coupling in ("pcg", "dcae"):
+        result = simulate(system_from("chain:6"), 0.01, comm, dt=0.01, every=0.01, coupling=coupling)
+        assert result.status == "complete"
+
+
 def test_an_integrator_that_is_replaced_is_told_of(comm: MPI.Comm, capsys: pytest.CaptureFixture[str]) -> None:
     options = PETSc.Options(PREFIX)
     for name, value, told in (

@@ -38,10 +38,10 @@ def states(monkeypatch: pytest.MonkeyPatch, system: System, t_end: float, **sett
 @pytest.mark.parametrize("spec", ["tumbler", "chain:7"])
 def test_extremes_of_all_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, spec: str) -> None:
     system = tumbler() if spec == "tumbler" else system_from(spec)
-    settings: dict[str, Any] = {"every": 0.4, "loads": True, "extremes": True}
+    settings: dict[str, Any] = {"every": 0.4, "dt": 0.02, "loads": True, "extremes": True}
     result = simulate(system, 0.4, comm, **settings)
     found = comm.bcast(result.extremes)
-    times, reached = states(monkeypatch, system, 0.4, every=0.4)
+    times, reached = states(monkeypatch, system, 0.4, every=0.4, dt=0.02)
     alone = Dynamics(system)
     loads = [alone.joint_loads(q, u, t=t) for t, (q, u) in zip(times, reached, strict=True)]
     expected = {

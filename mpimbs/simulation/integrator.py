@@ -9,6 +9,7 @@ that stage unscaled: a relative change by the error of the length, one order abo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -277,7 +278,7 @@ class Integrator:
         self._failure, self._doubt, self._not_finite = "", "", False
         self._ts.setTimeStep(size)
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # is found below
+            with np.errstate(over="ignore", invalid="ignore") if self._power.any else contextlib.nullcontext():
                 self._ts.step()
             broken = self._ts.getConvergedReason() < 0
         except PETSc.Error as error:

@@ -6,13 +6,26 @@ import os
 import sys
 import time
 from types import TracebackType
-from typing import TextIO
+from typing import Protocol, TextIO
 
 import numpy as np
 from tqdm import tqdm
 
 LINE_SECONDS = 10.0
 JOB_SECONDS = 60.0  # in a job of SLURM, whose lines are kept
+
+
+class Stepping(Protocol):
+    """A run as it is shown; see `Integrator`."""
+
+    @property
+    def time(self) -> float: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def rejected(self) -> int: ...
+    @property
+    def step_size(self) -> float: ...
 
 
 class Progress:
@@ -53,36 +66,26 @@ class Progress:
     ) -> None:
         self._bar.close()
 
-    def show(self, t: float, steps: int, rejected: int, step: float) -> None:
-        """Tell how far the run is; cheap, call it after every step.
-
-        Parameters
-        ----------
-        t : float
-            Simulated time reached (s).
-        steps, rejected : int
-            So far.
-        step : float
-            Size of the next step (s).
-        """
+    def show(self, run: Stepping) -> None:
+        """Tell how far a run is; cheap, call it after every step."""
         if not (self._terminal or self._lines):
             return
         now = time.monotonic()
         if self._terminal:
-            self._bar.set_postfix_str(self._told(now, t, steps, rejected, step), refresh=False)
-            self._bar.update(t - self._bar.n)
+            self._bar.set_postfix_str(self._told(now, run), refresh=False)
+            self._bar.update(run.time - self._bar.n)
         elif now - self._shown >= self._pause:
             self._shown = now
-            text = f"t = {t:.4g} of {self._t_end:g} s, {self._told(now, t, steps, rejected, step)}"
+            text = f"t = {run.time:.4g} of {self._t_end:g} s, {self._told(now, run)}"
             print(text, file=self._stream, flush=True)
 
-    def _told(self, now: float, t: float, steps: int, rejected: int, step: float) -> str:
+    def _told(self, now: float, run: Stepping) -> str:
         elapsed = max(now - self._began, 1e-9)
-        done = t - self._t_begin
-        left = elapsed * ((self._t_end - t) / done) if done > 0.0 else np.inf
+        done = run.time - self._t_begin
+        left = elapsed * ((self._t_end - run.time) / done) if done > 0.0 else np.inf
         return (
-            f"{steps} steps, {rejected} rejected, next {step:.2g} s, {done / elapsed:.3g} s simulated per s, "
-            f"{duration(left)} left"
+            f"{run.steps} steps, {run.rejected} rejected, next {run.step_size:.2g} s, "
+            f"{done / elapsed:.3g} s simulated per s, {duration(left)} left"
         )
 
 

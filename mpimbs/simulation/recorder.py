@@ -97,14 +97,14 @@ class Recorder:
             self.extremes.recall(memory["kinetic"], vectors)
 
     def watch(self, stepper: Integrator) -> None:
-        """See whether the state after a step is extreme; all ranks call.
+        """See whether the state after a step is extreme, unless that was rejected; all ranks call.
 
         Raises
         ------
         SimulationError
             As `record`.
         """
-        if self.extremes is None:
+        if self.extremes is None or stepper.time == self._watched[0]:
             return
         with self._timed():
             t, q, u = stepper.time, stepper.q, stepper.u

@@ -219,10 +219,9 @@ class Run:
         """Take the steps to a sample, and the sample, with the checkpoints between them."""
         reached = False
         while not reached:
-            steps, reached = stepper.steps, stepper.step_towards(target)
-            if stepper.steps > steps:
-                self._recorder.watch(stepper)
-            shown.show(stepper.time, stepper.steps, stepper.rejected, stepper.step_size)
+            reached = stepper.step_towards(target)
+            self._recorder.watch(stepper)
+            shown.show(stepper)
             if reached:
                 self._recorder.record(target, stepper)
             if self._recorder.count < len(self._times):

@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
 import numpy as np
 
+WAITING = 4096  # numbers
 PER_OCTAVE = 64  # classes of sizes: a median is right to half a percent
 SHARE = 0.8  # of the largest stable step: above, stability limits the steps; looser tolerances gain nothing
 
 
 class _Spread:
-    """Counts positive numbers in classes of their logarithm."""
+    """Counts positive numbers in classes of their logarithm, many at a time."""
 
     def __init__(self, least: float = np.inf, most: float = 0.0, classes: list[list[int]] | None = None) -> None:
-        self.least, self.most = least, most
+        self._least, self._most = least, most
         self._counts = Counter({int(key): count for key, count in classes or []})
+        self._waiting: list[float] = []
 
     def take(self, value: float) -> None:
-        self.least, self.most = min(self.least, value), max(self.most, value)
-        self._counts[round(PER_OCTAVE * math.log2(value))] += 1
+        self._waiting.append(value)
+        if len(self._waiting) >= WAITING:
+            self._count()
+
+    def _count(self) -> None:
+        if self._waiting:
+            values, self._waiting = np.array(self._waiting), []
+            self._least, self._most = min(self._least, float(values.min())), max(self._most, float(values.max()))
+            keys, counts = np.unique(np.rint(PER_OCTAVE * np.log2(values)).astype(np.int64), return_counts=True)
+            self._counts.update(dict(zip(keys.tolist(), counts.tolist(), strict=True)))
 
     def memory(self) -> list[Any]:
-        return [self.least, self.most, sorted(self._counts.items())]
+        self._count()
+        return [self._least, self._most, sorted(self._counts.items())]
 
     @property
     def count(self) -> int:
+        self._count()
         return self._counts.total()
 
     @property
+    def range(self) -> tuple[float, float]:
+        self._count()
+        return self._least, self._most
+
+    @property
     def median(self) -> float:
+        self._count()
         keys = sorted(self._counts)
         below = np.cumsum([self._counts[key] for key in keys])
         key = keys[int(np.searchsorted(below, 0.5 * below[-1]))]
-        return float(np.clip(2.0 ** (key / PER_OCTAVE), self.least, self.most))
+        return float(np.clip(2.0 ** (key / PER_OCTAVE), *self.range))
 
 
 class StepSizes:
@@ -77,7 +94,7 @@ class StepSizes:
             return {}
         by_samples = cut > free
         sizes = self._cut if by_samples else self._free
-        found = {"smallest": sizes.least, "largest": sizes.most, "median": sizes.median, "shortened": cut}
+        found = {"smallest": sizes.range[0], "largest": sizes.range[1], "median": sizes.median, "shortened": cut}
         if by_samples:
             return found | {"limited_by": "samples"}
         if not self._shares.count:

@@ -1,6 +1,7 @@
 """Progress on rank 0: lines into a file, a bar on a terminal, nothing elsewhere."""
 
 import io
+from typing import NamedTuple
 
 import pytest
 from mpi4py import MPI
@@ -9,6 +10,13 @@ from mpimbs.model import system_from
 from mpimbs.simulation import progress
 from mpimbs.simulation.progress import Progress, duration
 from mpimbs.simulation.run import simulate
+
+
+class Reached(NamedTuple):
+    time: float
+    steps: int
+    rejected: int
+    step_size: float
 
 
 class Terminal(io.StringIO):
@@ -39,7 +47,7 @@ def test_the_bar_on_a_terminal(enabled: bool) -> None:
     with Progress(2.0, enabled, stream) as shown:
         shown._bar.mininterval = 0.0
         for k in range(1, 5):
-            shown.show(0.5 * k, 10 * k, k, 0.01)
+            shown.show(Reached(0.5 * k, 10 * k, k, 0.01))
     text = stream.getvalue()
     if enabled:
         assert (
@@ -57,8 +65,8 @@ def test_a_stream_that_is_no_terminal(enabled: bool, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     stream = io.StringIO()
     with Progress(2.0, enabled, stream) as shown:
-        shown.show(0.0, 0, 0, 0.1)  # no division by the time reached
-        shown.show(1.0, 7, 1, 0.1)
+        shown.show(Reached(0.0, 0, 0, 0.1))  # no division by the time reached
+        shown.show(Reached(1.0, 7, 1, 0.1))
     assert len(stream.getvalue().splitlines()) == (2 if enabled else 0)
     assert ("t = 1 of 2 s, 7 steps" in stream.getvalue()) == enabled
 
@@ -69,8 +77,8 @@ def test_an_end_that_is_never_reached(terminal: bool, monkeypatch: pytest.Monkey
     stream = Terminal() if terminal else io.StringIO()
     with Progress(1e300, True, stream) as shown:
         shown._bar.mininterval = 0.0
-        shown.show(1e-3, 3, 0, 1e-3)
-        shown.show(2e-3, 6, 0, 1e-3)
+        shown.show(Reached(1e-3, 3, 0, 1e-3))
+        shown.show(Reached(2e-3, 6, 0, 1e-3))
     longest = max(len(line) for line in stream.getvalue().replace("\r", "\n").splitlines())
     assert "years left" in stream.getvalue() and longest < 200
 
@@ -86,7 +94,7 @@ def test_a_job_gets_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
         with Progress(100.0, True, stream) as shown:
             for k in range(1, 301):
                 clock[0] = float(k)
-                shown.show(0.1 * k, k, 0, 0.1)
+                shown.show(Reached(0.1 * k, k, 0, 0.1))
         lines = stream.getvalue().splitlines()
         assert len(lines) == (5 if job else 30)
         assert lines[-1].endswith("300 steps, 0 rejected, next 0.1 s, 0.1 s simulated per s, 12 min left")

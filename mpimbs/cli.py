@@ -73,12 +73,13 @@ for _command in (bench, inverse, study, predict):
 @output_option(SAMPLES, "HDF5 file to write.")
 @click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
 @click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
-@click.option("--rtol", type=float, default=1e-8, help="Relative tolerance of the adaptive step.")
-@click.option("--atol", type=float, default=1e-8, help="Absolute tolerance of the adaptive step.")
+@click.option("--rtol", type=float, help="Relative tolerance of the adaptive step.  [default: 1e-08]")
+@click.option("--atol", type=float, help="Absolute tolerance of the adaptive step.  [default: 1e-08]")
 @click.option("--dt", type=float, help="A fixed step, s, in place of the adaptive one.")
 @click.option("--every", type=float, help="Time between samples, s.  [default: a 200th of --t-end]")
 @click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
+@click.option("--extremes", is_flag=True, help="Keep the smallest and largest of all steps, between samples too.")
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @click.option("--force", is_flag=True, help="Replace an existing output file, and its checkpoints.")
 @click.option("--checkpoint-every", type=float, help="Wall time between checkpoints, s.")
@@ -110,6 +111,10 @@ def run(
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.state import MOVING, read_state
 
+    tolerances = {name: value for name in ("rtol", "atol") if (value := settings.pop(name)) is not None}
+    if tolerances and settings["dt"] is not None:
+        raise InputError(f"--{next(iter(tolerances))} is for adaptive steps, --dt fixes them: leave one of them out")
+    settings |= tolerances
     system = read(comm, model, settings.pop("forces"))
     note_lanes(comm, system, settings)
     if pictures:
@@ -188,12 +193,13 @@ def acceleration(
     comm: MPI.Comm, model: str, state: Path | None, output: Path, time: float, loads: bool, force: bool, **settings: Any
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
-    from mpimbs.simulation.state import read_state
+    from mpimbs.simulation.state import check_size, read_state
 
     system = read(comm, model, settings.pop("forces"))
     note_lanes(comm, system, settings)
     whole = together(comm, lambda: read_state(state, system) if state else None)
     dynamics = Dynamics(system, comm, **settings)
+    together(comm, lambda: check_size(system, dynamics.subchain))
     on_root(comm, lambda: check_new(output, force, instead=_NOWHERE))
     dynamics.compile()
     mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time

@@ -25,7 +25,7 @@ from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.external import ExternalLoads
 from mpimbs.sweep.quaternions import make_quaternions_unit
-from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.structure import BOUNDARY, TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -117,6 +117,7 @@ class Dynamics:
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         self._no_tau = np.zeros(0)
         self._applied = self._no_tau  # forces of the last evaluation in phases, but for springs and dampers
+        self._boundary = AT_REST  # motion of handle 1 in the last evaluation, where body forces act
         q_offset, u_offset = system.offsets()
         self.gather_q = Gather(self.comm, np.diff(q_offset[self.cuts]))
         self.gather_u = Gather(self.comm, np.diff(u_offset[self.cuts]))
@@ -287,6 +288,7 @@ class Dynamics:
             before = self._motion_scan.seconds
             boundary = self._boundary_motion(q, u)
             self._motion_messages += self._motion_scan.seconds - before
+            self._boundary = boundary
         else:
             boundary = AT_REST.copy()
             boundary[:9] = turn[:9]
@@ -297,6 +299,21 @@ class Dynamics:
         if self._external.wrenches:
             self.subchains.set_wrenches(self.subchain.wrenches)
         return forces, None
+
+    def applied_forces(self) -> Floats:
+        """Give the generalized forces of functions in the last evaluation [nu]; empty where there are none."""
+        return self._applied if self._in_phases else self._no_tau
+
+    def step_motions(self, q: Floats, u: Floats) -> Floats:
+        """Give the motions of this rank's steps in the last evaluation, whose state is given [m, BOUNDARY].
+
+        See `sweep.body_motion`; a buffer that is used again. A scan and a sweep, unless body forces have had them.
+        """
+        external, subchain = self._external, self.subchain
+        if external.keeps_motions:
+            return subchain.last_motions.reshape(-1, BOUNDARY)
+        boundary = self._boundary if external.moved else self._boundary_motion(q, u)
+        return subchain.motions(q, u, boundary).reshape(-1, BOUNDARY)
 
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].

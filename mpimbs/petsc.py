@@ -18,5 +18,6 @@ except ImportError as error:
     ) from error
 
 PREFIX = "mpimbs_"  # of PETSc's options
+OWN_OPTIONS: set[str] = set()  # that the package leaves among the user's, for PETSc to read later
 
-__all__ = ["PREFIX", "PETSc"]
+__all__ = ["OWN_OPTIONS", "PREFIX", "PETSc"]

@@ -247,6 +247,8 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     f"{RUN} --dt 0.01 --every 0.025": (
         "(0.025 s) must be a multiple of the fixed step (0.01 s); change --every or --dt",
     ),
+    f"{RUN} --dt 0.01 --rtol 1e-6": ("--rtol is for adaptive steps, --dt fixes them",),
+    f"{RUN} --dt 0.01 --atol 1e-8": ("--atol is for adaptive steps, --dt fixes them",),
     f"{RUN} --dt 0.01 --every 0.001": ("must be a multiple of the fixed step",),
     f"{RUN} --rtol 0": ("tolerances must be positive", "got rtol 0"),
     f"{RUN} --rtol 1": ("rtol below 1",),
@@ -500,14 +502,20 @@ def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], fol
         refuses(comm, call, folder, command, f"mpimbs: @/{name}: {reason}")
 
 
-def test_a_state_beyond_the_range_of_numbers(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("name", "value", "words"), [("u", 1e200, "'u' is 1e+200 at index 6, beyond 1e+15"), ("tau", 1e308, "not finite")]
+)
+def test_a_state_beyond_the_range_of_numbers(
+    comm: MPI.Comm, call: Callable[[str], Call], folder: Path, name: str, value: float, words: str
+) -> None:
     """Its accelerations are not finite: nothing that may pass for a result."""
     if comm.rank == 0:
-        savez(folder / "state.npz", **with_entry(6, 1e200, "u"))
+        savez(folder / "state.npz", **with_entry(6, value, name))
     comm.Barrier()
     found = call("acceleration @/model.toml --state @/state.npz -o @/out.npz")
     assert found.code in (1, 2) and found.out == ""
-    assert ("not finite" in found.err and len(found.err.splitlines()) == 1) if comm.rank == 0 else found.err == ""
+    assert (words in found.err and len(found.err.splitlines()) == 1) if comm.rank == 0 else found.err == ""
     assert {file.name for file in folder.iterdir()} == {"model.toml", "state.npz"}
 
 
@@ -809,6 +817,7 @@ def test_run_with_pictures(comm: MPI.Comm, call: Callable[[str], Call], folder: 
         assert image.imread(picture)[..., :3].std() > 0.02, f"{picture.name} is blank"
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_run_that_stops(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL.replace("stiffness = 3.5", "stiffness = 1e12"))
     found = call("run @/model.toml -o @/out.h5 --t-end 100 --every 1 --dt 0.1 --integrator euler")

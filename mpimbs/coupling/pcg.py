@@ -17,7 +17,7 @@ from mpimbs.coupling.separated_joints import SeparatedJoints
 from mpimbs.coupling.solver import EXACT, LoadSolver
 from mpimbs.coupling.tree_product import TreeProduct
 from mpimbs.errors import SimulationError
-from mpimbs.petsc import PREFIX, PETSc
+from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
 from mpimbs.sweep.subchains import Subchains
 
 Floats = npt.NDArray[np.float64]
@@ -104,6 +104,7 @@ class ConstraintLoads:
         options, inner = PETSc.Options(pc.getOptionsPrefix()), "redundant_pc_factor_mat_ordering_type"
         if not options.hasName(inner):
             options[inner] = "natural"
+            OWN_OPTIONS.add(pc.getOptionsPrefix() + inner)
 
     def _make_ksp(self) -> PETSc.KSP:
         solver = self._solver

@@ -33,7 +33,7 @@ from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import SLICE, Slices
 
 Floats = npt.NDArray[np.float64]
-FORMAT = "mpimbs checkpoint 2"
+FORMAT = "mpimbs checkpoint 3"
 _KIND = FORMAT.rsplit(" ", 1)[0]
 LEAST = 2**18  # bytes of a rank in a vector: of fewer, one flush to the disk is faster than one of every rank
 METADATA = 2**16  # bytes, at the most

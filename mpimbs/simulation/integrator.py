@@ -9,16 +9,21 @@ that stage unscaled: a relative change by the error of the length, one order abo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, LoadNotFiniteError, SimulationError
+from mpimbs.errors import LoadNotFiniteError, SimulationError
 from mpimbs.petsc import PREFIX, PETSc
+from mpimbs.simulation.schemes import INTEGRATORS, Accuracy, choose, stability_polynomial
+from mpimbs.simulation.stability import StabilityProbe
+from mpimbs.simulation.step_sizes import StepSizes
+from mpimbs.simulation.work import Power
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
@@ -26,59 +31,9 @@ Floats = npt.NDArray[np.float64]
 NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
 
 
-class Scheme(NamedTuple):
-    """An explicit integrator of PETSc: its type, the type's option and value, and whether it estimates its error."""
-
-    type: str
-    option: str
-    value: str
-    adaptive: bool
-
-
-_EMBEDDED = ("2a", "3bs", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
-INTEGRATORS: dict[str, Scheme] = {
-    name: Scheme("rk", "ts_rk_type", name, name in _EMBEDDED)
-    for name in ("1fe", "2a", "2b", "3", "3bs", "4", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
-}
-INTEGRATORS |= {name: Scheme("ssp", "ts_ssp_type", name, False) for name in ("rks2", "rks3", "rk104")}
-INTEGRATORS |= {
-    f"glee-{name}": Scheme("glee", "ts_glee_type", name, False)
-    for name in ("23", "24", "25I", "35", "EXRK2A", "RK32G1", "RK285EX")
-}
-INTEGRATORS["euler"] = Scheme("euler", "", "", False)
 # PETSc's types of rk whose first stage is the last one of the step before.
 _FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
 _WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step controls that keep nothing else
-
-
-class Accuracy(NamedTuple):
-    """What the step size follows: tolerances of the error estimate, or a fixed step."""
-
-    rtol: float = 1e-8
-    atol: float = 1e-8
-    dt: float | None = None  # s; None: adaptive
-
-    def check(self, integrator: str) -> None:
-        """Refuse what makes no sense, with the remedy.
-
-        Raises
-        ------
-        InputError
-        """
-        if integrator not in INTEGRATORS:
-            raise InputError(f"unknown integrator '{integrator}'; choose one of: {', '.join(INTEGRATORS)}")
-        if self.dt is not None:
-            if not (np.isfinite(self.dt) and self.dt > 0.0):
-                raise InputError(f"the fixed step must be a positive time in seconds, got `dt={self.dt:g}`")
-            return
-        if not INTEGRATORS[integrator].adaptive:
-            adaptive = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.adaptive)
-            raise InputError(
-                f"integrator '{integrator}' has no error estimate: give a fixed step with `dt`, "
-                f"or choose one of {adaptive}"
-            )
-        if not (0.0 < self.rtol < 1.0 and 0.0 < self.atol < np.inf):
-            raise InputError(f"tolerances must be positive, rtol below 1; got rtol {self.rtol:g}, atol {self.atol:g}")
 
 
 class StepMemory(NamedTuple):
@@ -92,8 +47,15 @@ class StepMemory(NamedTuple):
         So far.
     norm_error : float
         See `Integrator`; of all ranks.
-    first_stage : array [nq + nu] or None
-        This rank's rates of q, then udot, where the next step begins, if it does not evaluate them itself.
+    work : list of (float, float)
+        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W).
+    sizes : list
+        Of `StepSizes`.
+    probe : dict
+        Of `StabilityProbe`.
+    vectors : dict of arrays
+        This rank's parts of vectors like q and u, by names that begin with these: the probe's, and the rates where the
+        next step begins, if it does not evaluate them itself.
     """
 
     time: float
@@ -101,7 +63,10 @@ class StepMemory(NamedTuple):
     steps: int
     rejected: int
     norm_error: float
-    first_stage: Floats | None
+    work: list[tuple[float, float]]
+    sizes: list[Any]
+    probe: dict[str, Any]
+    vectors: dict[str, Floats]
 
 
 class Integrator:
@@ -121,9 +86,13 @@ class Integrator:
         Go on from that of another integrator, whose state `q` and `u` are: with the same bits on the same ranks.
     asked : callable, optional
         What this rank asks of all of them, in bits; called once a step.
+    probed : bool
+        Whether to see now and then what the largest stable step is; evaluations must not depend on each other.
 
     Attributes
     ----------
+    sizes : StepSizes
+        Of adaptive steps.
     requests : int
         What any rank has asked for in the last step; the same on all.
     norm_error : float
@@ -140,10 +109,14 @@ class Integrator:
         time: float = 0.0,
         memory: StepMemory | None = None,
         asked: Callable[[], int] = lambda: 0,
+        probed: bool = False,
     ) -> None:
         self._dynamics = dynamics
-        self._nq = len(q)
-        self._state = np.concatenate([q, u])  # a copy whose address and type never change, for the compiled code
+        self._nq, self._end = len(q), len(q) + len(u)
+        self._power = Power(dynamics)
+        work = self._remembered_work(memory)
+        # A copy whose address and type never change, for the compiled code; behind q and u the work done on the bodies.
+        self._state = np.concatenate([q, u, work[:1]])
         self._failure = ""  # of a function of the model, on this rank
         self._doubt = ""  # a function of the state that was not finite: a smaller step may help
         self._not_finite = False  # an evaluation of the step under way, on this rank
@@ -155,13 +128,31 @@ class Integrator:
         self._facts = np.zeros(1, np.int64)
         self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=dynamics.comm)
         self._vector.setArray(self._state)
-        self._first_stage = None if memory is None else memory.first_stage
+        vectors = {} if memory is None else memory.vectors
+        self._first_stage = None
+        if "q_rate" in vectors:
+            self._first_stage = np.concatenate([vectors["q_rate"], vectors["u_rate"], work[1:]])
+        self.sizes = StepSizes(None if memory is None else memory.sizes)
         self._last_stage: PETSc.Vec | None = None  # where the last evaluation of a step stands
         self._before, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._ts = self._make(time if memory is None else memory.time)
         self._fixed = accuracy.dt
         self._step = accuracy.dt or (self._first_step(accuracy) if memory is None else memory.step)
         self._last_stage = None
+        self._probe: StabilityProbe | None = None
+        if probed and self._fixed is None and self._ts.getType() == "rk":
+            self._probe = StabilityProbe(dynamics, stability_polynomial(self._ts.getRKType()))
+            if memory is not None:
+                self._probe.recall(memory.probe, vectors)
+
+    def _remembered_work(self, memory: StepMemory | None) -> Floats:
+        """Work on this rank's bodies so far (J) and its rate (W), where the balance of energy has any."""
+        if not self._power.any:
+            return np.zeros(0)
+        comm, ranks = self._dynamics.comm, [] if memory is None else memory.work
+        if len(ranks) == comm.size:
+            return np.array(ranks[comm.rank])
+        return np.sum(ranks, axis=0) if ranks and comm.rank == 0 else np.zeros(2)
 
     def _make(self, time: float) -> PETSc.TS:
         """Make PETSc's integrator, which begins with the state as it is."""
@@ -169,8 +160,9 @@ class Integrator:
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
         ts.setRHSFunction(self._derivative)
-        self._choose(ts, self._scheme, self._accuracy)
-        ts.setTolerances(self._accuracy.atol, self._accuracy.rtol)
+        ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
+        choose(ts, self._scheme, self._accuracy.dt is not None)
+        self._leave_work_out(ts)
         ts.setTime(time)
         ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
         ts.setMaxSteps(np.iinfo(np.int32).max)
@@ -181,19 +173,15 @@ class Integrator:
         ts.setUp()
         return ts
 
-    @staticmethod
-    def _choose(ts: PETSc.TS, scheme: Scheme, accuracy: Accuracy) -> None:
-        """Set type and step control, through options where petsc4py has no call; the user's own options win."""
-        options = PETSc.Options(PREFIX)
-        ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if accuracy.dt else "basic"}
-        if scheme.option:
-            ours[scheme.option] = scheme.value
-        ours = {name: value for name, value in ours.items() if not options.hasName(name)}
-        for name, value in ours.items():
-            options[name] = value
-        ts.setFromOptions()
-        for name in ours:
-            options.delValue(name)
+    def _leave_work_out(self, ts: PETSc.TS) -> None:
+        """Give the work no part in the norm of the error: PETSc leaves out what has no tolerance."""
+        if not self._power.any:
+            return
+        vectors = []
+        for tolerance in ts.getTolerances():
+            vectors.append(self._vector.duplicate())
+            vectors[-1].setArray(np.append(np.full(self._end, tolerance), 0.0))
+        ts.setTolerances(*vectors)
 
     def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """PETSc's right-hand side: rates of q, then udot. What breaks is kept for `_examine`: PETSc must go on."""
@@ -203,14 +191,18 @@ class Integrator:
             out[:], self._first_stage = self._first_stage, None
             return
         self._state[:] = x.array_r
-        n = self._nq
+        n, end = self._nq, self._end
+        q, u = self._state[:n], self._state[n:end]
+        broken = False
         try:
-            self._dynamics.derivative(t, self._state[:n], self._state[n:], out[n:], out[:n])
+            self._dynamics.derivative(t, q, u, out[n:end], out[:n])
         except LoadNotFiniteError as error:
-            self._doubt = self._doubt or str(error)
-            out[:] = np.nan
+            self._doubt, broken = self._doubt or str(error), True
         except SimulationError as error:
-            self._failure = self._failure or str(error)
+            self._failure, broken = self._failure or str(error), True
+        if self._power.any:  # on all ranks, whatever broke: there may be messages
+            out[end] = self._power(q, u)
+        if broken:
             out[:] = np.nan
         self._not_finite |= not np.isfinite(out).all()
 
@@ -218,10 +210,12 @@ class Integrator:
         """A first step (s) from the sizes of state and derivative, as in Hairer, Norsett, Wanner, section II.4."""
         derivative = self._vector.duplicate()
         self._derivative(None, self.time, self._vector, derivative)
-        scale = accuracy.atol + accuracy.rtol * np.abs(self._vector.array_r)
-        sums = np.array([np.sum((v.array_r / scale) ** 2) for v in (self._vector, derivative)])
+        own = slice(self._end)
+        scale = accuracy.atol + accuracy.rtol * np.abs(self._vector.array_r[own])
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = np.array([np.sum((v.array_r[own] / scale) ** 2) for v in (self._vector, derivative)])
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, sums)
-        self._examine(bool(np.isnan(sums[1])), self.time, np.inf)
+        self._examine(not np.isfinite(sums[1]), self.time, np.inf)
         derivative.destroy()
         size, rate = np.sqrt(sums)
         return 1e-6 if size == 0.0 or rate == 0.0 else float(np.clip(0.01 * size / rate, 1e-9, 1e-1))
@@ -239,7 +233,21 @@ class Integrator:
     @property
     def u(self) -> Floats:
         """This rank's generalized speeds at the time reached [nu]."""
-        return self._vector.array_r[self._nq :].copy()
+        return self._vector.array_r[self._nq : self._end].copy()
+
+    @property
+    def step_size(self) -> float:
+        """Size of the next step (s), if the time towards which it goes does not shorten it."""
+        return self._fixed or self._step
+
+    def total_work(self) -> float:
+        """Work so far on all bodies of all that is not weight, spring or inertia (J); all ranks call."""
+        return self._dynamics.comm.allreduce(self._work) if self._power.any else 0.0
+
+    @property
+    def _work(self) -> float:
+        """The same on this rank's bodies."""
+        return float(self._vector.array_r[self._end])
 
     @property
     def steps(self) -> int:
@@ -270,7 +278,8 @@ class Integrator:
         self._failure, self._doubt, self._not_finite = "", "", False
         self._ts.setTimeStep(size)
         try:
-            self._ts.step()
+            with np.errstate(over="ignore", invalid="ignore") if self._power.any else contextlib.nullcontext():
+                self._ts.step()
             broken = self._ts.getConvergedReason() < 0
         except PETSc.Error as error:
             if error.ierr != NOT_FINITE:
@@ -285,7 +294,11 @@ class Integrator:
                 return False
             self._examine(True, began, size)
         if self._fixed is None:
-            cut = size < self._step and self.time - began == size  # by the target, not by the error
+            taken = self.time - began
+            cut = size < self._step and taken == size  # by the target, not by the error
+            if self._probe is not None and not cut and self._probe.due():
+                self._probe.look(self.time, self.q, self.u)
+            self.sizes.take(taken, cut, np.inf if self._probe is None else self._probe.largest_step)
             self._step = max(self._step, self._ts.getTimeStep()) if cut else self._ts.getTimeStep()
         if self._has_quaternions:
             self._state[:] = self._vector.array_r
@@ -297,6 +310,15 @@ class Integrator:
         if reached:
             self._ts.setTime(target)
         return reached
+
+    def step_statistics(self) -> dict[str, Any]:
+        """Sizes of the steps and what limits them; all ranks call. See `Result.step_sizes`."""
+        if self._fixed is not None:
+            return {"fixed": self._fixed}
+        found = self.sizes.statistics()
+        if self._probe is not None and self._probe.mode is not None:
+            found |= {"rate": self._probe.mode.rate, "body": self._probe.fastest_body()}
+        return found
 
     def _any(self, fact: object) -> bool:
         return self._dynamics.comm.allreduce(bool(fact), MPI.LOR)
@@ -322,7 +344,15 @@ class Integrator:
         same = self._ts.getType() == "rk" and self._ts.getRKType() in _FIRST_SAME_AS_LAST
         stage = self._last_stage.array_r.copy() if same and self._last_stage is not None else None
         norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)
-        return StepMemory(self.time, self._step, self.steps, self.rejected, norm_error, stage)
+        work: list[tuple[float, float]] = []
+        if self._power.any:
+            rate = 0.0 if stage is None else float(stage[self._end])
+            work = self._dynamics.comm.allgather((self._work, rate))
+        probe, vectors = ({}, {}) if self._probe is None else self._probe.memory()
+        if stage is not None:
+            vectors |= {"q_rate": stage[: self._nq], "u_rate": stage[self._nq : self._end]}
+        taken = self.steps, self.rejected
+        return StepMemory(self.time, self._step, *taken, norm_error, work, self.sizes.memory(), probe, vectors)
 
     def _keeps_history(self) -> bool:
         types, controls = _WITHOUT_HISTORY

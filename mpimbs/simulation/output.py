@@ -60,7 +60,7 @@ class OutputFile:
     ----------
     path : Path
         The file to be.
-    system, settings, poses, loads, separated
+    system, settings, poses, loads, extremes, separated
         See `lay_out`.
     force : bool
         Replace an existing file.
@@ -83,6 +83,7 @@ class OutputFile:
         settings: dict[str, Any],
         poses: bool,
         loads: bool,
+        extremes: bool,
         force: bool,
         separated: SeparatedLoads | None = None,
     ) -> None:
@@ -99,7 +100,7 @@ class OutputFile:
             raise InputError(
                 f"{path}: cannot be written ({reason_of(error)}); choose another place with `output`"
             ) from None
-        lay_out(self._file, system, settings, poses, loads, separated)
+        lay_out(self._file, system, settings, poses, loads, extremes, separated)
         self._file.attrs["run"] = self.run
         self._file.swmr_mode = True
 
@@ -201,10 +202,24 @@ class OutputFile:
         except OutputError as error:
             self._error = error
 
-    def commit(self, common: dict[str, list[Any]]) -> None:
-        """Write what samples have that isn't distributed, and let readers see them."""
+    def put(self, name: str, rows: slice, columns: slice, piece: Floats) -> None:
+        """Write a part of a dataset that has its size from the begin; `check` raises what is wrong."""
+        if self._error is not None:
+            return
+        try:
+            with self._writing():
+                self._file[name][rows, columns] = piece
+        except OutputError as error:
+            self._error = error
+
+    def check(self) -> None:
+        """Raise what was wrong."""
         if self._error is not None:
             raise self._error
+
+    def commit(self, common: dict[str, list[Any]]) -> None:
+        """Write what samples have that isn't distributed, and let readers see them."""
+        self.check()
         with self._writing():
             for name, values in common.items():
                 self._file[name][self._first :] = values

@@ -17,6 +17,10 @@ LOADS = (
     "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
 )
 PER_BODY = {"poses": 7, "loads": 6}  # numbers, where there are such datasets
+# Of each number of a quantity, over all steps; the magnitudes are those of the joint loads, for each body.
+EXTREMES = ("smallest", "time of the smallest", "largest", "time of the largest")
+KINETIC, MAGNITUDES = "kinetic_energy", ("tension", "moment")
+UNITS = {"q": "rad, m, or quaternion w x y z", "u": "rad/s or m/s", KINETIC: "J", "tension": "N", "moment": "N m"}
 # How a file is opened where ranks write: what is large begins on pages of its own. HDF5's own lock is left out: a
 # reader would hold it against the run's end, and some file systems have none; `filesystem.lock` keeps other runs away.
 PAGED: dict[str, Any] = {
@@ -32,6 +36,7 @@ def lay_out(
     settings: dict[str, Any],
     poses: bool,
     loads: bool,
+    extremes: bool,
     separated: SeparatedLoads | None,
 ) -> None:
     """Write what an output file begins with: attributes, the model, and the datasets without rows.
@@ -45,6 +50,8 @@ def lay_out(
         Everything that the run was asked for; kept as an attribute in JSON.
     poses, loads : bool
         Whether samples have poses and joint loads.
+    extremes : bool
+        Whether there are extremes of all steps.
     separated : SeparatedLoads or None
         Samples have the solution of the equations of these.
     """
@@ -56,6 +63,8 @@ def lay_out(
         "q": ((system.nq,), "rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
         "u": ((system.nu,), "rad/s or m/s", "generalized speeds, in the model's order"),
         "energy": ((2,), "J", "kinetic, potential (weight from the inertial origin, springs)"),
+        "work": ((), "J", "done so far by dampers, joint torques, wrenches and functions: energy changes by it"),
+        "step_size": ((), "s", "of the step that follows, if the next sample does not shorten it"),
         "constraint_violation": ((), "1", "largest | |quaternion| - 1 | left by a step, before it was removed"),
     }
     if poses:
@@ -69,6 +78,12 @@ def lay_out(
         rows = max(1, min(ROWS, CHUNK // max(1, int(np.prod(shape)))))
         data = make_dataset(file, name, (0, *shape), maxshape=(None, *shape), chunks=(rows, *shape))
         data.attrs.update(units=units, description=meaning)
+    if extremes:
+        sizes = {"q": system.nq, "u": system.nu, KINETIC: 1}
+        sizes |= dict.fromkeys(MAGNITUDES, system.n_bodies) if loads else {}
+        for name, size in sizes.items():
+            data = file.create_dataset(f"extremes/{name}", (len(EXTREMES), size), "f8", fillvalue=np.nan)
+            data.attrs.update(units=f"{UNITS[name]}; of times s", rows=EXTREMES)
 
 
 def make_dataset(file: h5py.File, name: str, shape: tuple[int, ...], **options: Any) -> h5py.Dataset:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from types import TracebackType
-from typing import TextIO
+from typing import Protocol, TextIO
 
+import numpy as np
 from tqdm import tqdm
 
 LINE_SECONDS = 10.0
+JOB_SECONDS = 60.0  # in a job of SLURM, whose lines are kept
+
+
+class Stepping(Protocol):
+    """A run as it is shown; see `Integrator`."""
+
+    @property
+    def time(self) -> float: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def rejected(self) -> int: ...
+    @property
+    def step_size(self) -> float: ...
 
 
 class Progress:
-    """Shows simulated time, steps, real-time factor and remaining time; a context manager.
+    """Shows simulated time, steps, speed and remaining time; a context manager.
 
     Parameters
     ----------
@@ -33,12 +49,13 @@ class Progress:
         self._began = self._shown = time.monotonic()
         self._terminal = enabled and self._stream.isatty()
         self._lines = enabled and not self._terminal
+        self._pause = max(JOB_SECONDS, LINE_SECONDS) if "SLURM_JOB_ID" in os.environ else LINE_SECONDS
         self._bar = tqdm(
             total=t_end,
             initial=t_begin,
             file=self._stream,
             disable=not self._terminal,
-            bar_format="{percentage:3.0f}%|{bar}| t = {n:.3g}/{total:g} s [{elapsed}<{remaining}{postfix}]",
+            bar_format="{percentage:3.0f}%|{bar}| t = {n:.3g}/{total:g} s [{elapsed}{postfix}]",
         )
 
     def __enter__(self) -> Progress:
@@ -49,22 +66,37 @@ class Progress:
     ) -> None:
         self._bar.close()
 
-    def show(self, t: float, steps: int) -> None:
-        """Tell that simulated time `t` (s) is reached after so many steps; cheap, call it after every step."""
+    def show(self, run: Stepping) -> None:
+        """Tell how far a run is; cheap, call it after every step."""
         if not (self._terminal or self._lines):
             return
         now = time.monotonic()
-        elapsed = max(now - self._began, 1e-9)
         if self._terminal:
-            self._bar.set_postfix_str(f"{steps} steps, {(t - self._t_begin) / elapsed:.3g} x real time", refresh=False)
-            self._bar.update(t - self._bar.n)
-        elif now - self._shown >= LINE_SECONDS:
+            self._bar.set_postfix_str(self._told(now, run), refresh=False)
+            self._bar.update(run.time - self._bar.n)
+        elif now - self._shown >= self._pause:
             self._shown = now
-            done = t - self._t_begin
-            left = elapsed * (self._t_end - t) / max(done, 1e-300)
-            print(
-                f"t = {t:.4g} of {self._t_end:g} s, {steps} steps, {done / elapsed:.3g} x real time, "
-                f"about {left:.0f} s left",
-                file=self._stream,
-                flush=True,
-            )
+            text = f"t = {run.time:.4g} of {self._t_end:g} s, {self._told(now, run)}"
+            print(text, file=self._stream, flush=True)
+
+    def _told(self, now: float, run: Stepping) -> str:
+        elapsed = max(now - self._began, 1e-9)
+        done = run.time - self._t_begin
+        left = elapsed * ((self._t_end - run.time) / done) if done > 0.0 else np.inf
+        return (
+            f"{run.steps} steps, {run.rejected} rejected, next {run.step_size:.2g} s, "
+            f"{done / elapsed:.3g} s simulated per s, {duration(left)} left"
+        )
+
+
+def duration(seconds: float) -> str:
+    """A time in the two units that suit it, for a person."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 100 * 3600:
+        hours, minutes = divmod(round(seconds / 60), 60)
+        return f"{hours} h {minutes} min"
+    days = seconds / 86400
+    return f"{days:.0f} days" if days < 1000 else "years"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.agreement import together
 from mpimbs.simulation.constraint_record import ConstraintRecord
+from mpimbs.simulation.extremes import Extremes
+from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.output_layout import PER_BODY
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
+from mpimbs.simulation.work import Balance
 
 Floats = npt.NDArray[np.float64]
 Store = Samples | SampleWriter
@@ -29,6 +33,8 @@ class Recorder:
     dynamics : Dynamics
     poses, loads : bool
         Whether samples have poses and joint loads.
+    extremes : bool
+        Whether to keep extremes of all steps.
     constraints : ConstraintRecord or None
         Where the coupling has constraint loads.
     keep : callable
@@ -40,8 +46,9 @@ class Recorder:
         Samples so far.
     store : Samples or SampleWriter
         Where they go.
-    energy_change : float
-        See `Result`.
+    balance : Balance
+        Of the energy.
+    extremes : Extremes or None
     seconds : float
         Wall time spent (s).
     """
@@ -51,6 +58,7 @@ class Recorder:
         dynamics: Dynamics,
         poses: bool,
         loads: bool,
+        extremes: bool,
         constraints: ConstraintRecord | None,
         keep: Callable[[dict[str, int]], Store],
     ) -> None:
@@ -63,33 +71,62 @@ class Recorder:
         if constraints is not None:
             widths["constraint_loads"] = constraints.unknowns
         self.store = keep(widths)
-        self._first_energy: float | None = None
-        self._kinetic = 0.0
-        self._change = 0.0
+        self.balance = Balance()
+        self.extremes = Extremes(dynamics, loads) if extremes else None
+        self._watched: tuple[float, Floats | None] = (np.nan, None)  # time and loads of the last step
         self.count = 0
         self.seconds = 0.0
 
-    @property
-    def energy_change(self) -> float:
-        return self._change / self._kinetic if self._kinetic > 0.0 else 0.0
-
-    def memory(self) -> dict[str, Any]:
-        """What the samples so far leave to the next; `recall` takes it again."""
+    def memory(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """What the samples so far leave to the next: for JSON, and vectors of this rank's; `recall` takes it again."""
+        kinetic, vectors = ([], {}) if self.extremes is None else self.extremes.memory()
         return {
             "count": self.count,
-            "energy": (self._first_energy, self._kinetic, self._change),
+            "balance": self.balance.memory(),
             "constraints": None if self._constraints is None else self._constraints.memory(),
-        }
+            "kinetic": kinetic,
+        }, vectors  # fmt: skip
 
-    def recall(self, memory: dict[str, Any]) -> None:
+    def recall(self, memory: dict[str, Any], vectors: dict[str, Floats]) -> None:
         """Go on from what `memory` gave."""
         self.count = memory["count"]
-        self._first_energy, self._kinetic, self._change = memory["energy"]
+        self.balance.recall(memory["balance"])
         if self._constraints is not None:
             self._constraints.recall(memory["constraints"])
+        if self.extremes is not None:
+            self.extremes.recall(memory["kinetic"], vectors)
 
-    def record(self, t: float, q: Floats, u: Floats, norm_error: float) -> None:
-        """Take the sample of time `t` (s); all ranks call with their parts of the state.
+    def watch(self, stepper: Integrator) -> None:
+        """See whether the state after a step is extreme, unless that was rejected; all ranks call.
+
+        Raises
+        ------
+        SimulationError
+            As `record`.
+        """
+        if self.extremes is None or stepper.time == self._watched[0]:
+            return
+        with self._timed():
+            t, q, u = stepper.time, stepper.q, stepper.u
+            loads = self._joint_loads(t, q, u) if self._loads else None
+            self.extremes.take(t, q, u, float(self._dynamics.energy_and_momentum(q, u)[0]), loads)
+            self._watched = t, loads
+
+    def _joint_loads(self, t: float, q: Floats, u: Floats) -> Floats:
+        watched, loads = self._watched
+        if loads is not None and watched == t:
+            return loads
+        return together(self._dynamics.comm, lambda: self._dynamics.joint_loads(q, u, t=t))
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count the wall time spent, but for that of evaluations, whose phases have their own."""
+        began, evaluating = time.perf_counter(), sum(self._dynamics.seconds().values())
+        yield
+        self.seconds += time.perf_counter() - began + evaluating - sum(self._dynamics.seconds().values())
+
+    def record(self, t: float, stepper: Integrator) -> None:
+        """Take the sample of time `t` (s), which an integrator has reached; all ranks call.
 
         Raises
         ------
@@ -98,32 +135,33 @@ class Recorder:
         OutputError
             On all ranks: the sample can't be written.
         """
+        with self._timed():
+            self._take(t, stepper)
+        self.count += 1
+
+    def _take(self, t: float, stepper: Integrator) -> None:
         dynamics = self._dynamics
-        evaluating = sum(dynamics.seconds().values())
-        began = time.perf_counter()
+        q, u = stepper.q, stepper.u
         energy = dynamics.energy_and_momentum(q, u)[:2]
-        total = float(energy.sum())
-        if self._first_energy is None:
-            self._first_energy = total
-        self._kinetic = max(self._kinetic, float(energy[0]))
-        self._change = max(self._change, abs(total - self._first_energy))
-        agreed = np.array([norm_error, self.store.due()], np.float64)
+        work = stepper.total_work()
+        self.balance.take(energy, work)
+        agreed = np.array([stepper.norm_error, self.store.due()], np.float64)
         dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
         own: dict[str, Floats] = {"q": q, "u": u}
-        common: dict[str, Any] = {"time": t, "energy": energy, "constraint_violation": float(agreed[0])}
+        common: dict[str, Any] = {
+            "time": t, "energy": energy, "work": work, "step_size": stepper.step_size,
+            "constraint_violation": float(agreed[0]),
+        }  # fmt: skip
         if self._poses:
             own["poses"] = self._pose_numbers(q, u)
         if self._loads:
-            own["loads"] = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, t=t))
+            own["loads"] = self._joint_loads(t, q, u)
         if self._constraints is not None:
             if not self._loads:  # which evaluate the sample themselves
                 together(dynamics.comm, lambda: dynamics.accelerations(q, u, t=t))
             common |= self._constraints.take()._asdict()
             own["constraint_loads"] = common.pop("constraint_loads")
         self.store.add(own, common, bool(agreed[1]))
-        self.count += 1
-        evaluating -= sum(dynamics.seconds().values())  # the phases of an evaluation have their own times
-        self.seconds += time.perf_counter() - began + evaluating
 
     def finish(self) -> None:
         """Wait until all samples are on the disk; all ranks call.
@@ -133,9 +171,15 @@ class Recorder:
         OutputError
             On all ranks: they can't be written.
         """
-        began = time.perf_counter()
-        self.store.sync()
-        self.seconds += time.perf_counter() - began
+        with self._timed():
+            self.store.sync()
+
+    def keep_extremes(self) -> dict[str, Floats]:
+        """Have the extremes so far written, or give them on rank 0, as samples; all ranks call. Raises as `finish`."""
+        if self.extremes is None:
+            return {}
+        with self._timed():
+            return self.store.put_extremes(self.extremes.own())
 
     def _pose_numbers(self, q: Floats, u: Floats) -> Floats:
         from scipy.spatial.transform import Rotation  # takes 0.2 s: where it is needed

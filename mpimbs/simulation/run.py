@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.constraint_record import ConstraintRecord
-from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
+from mpimbs.simulation.integrator import Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
 from mpimbs.simulation.output import NOWHERE, PATIENCE, OutputError, OutputFile
 from mpimbs.simulation.output_layout import versions
@@ -34,9 +35,10 @@ from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
+from mpimbs.simulation.schemes import Accuracy, check_options
 from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
-from mpimbs.simulation.state import State, check_system, checked_state
+from mpimbs.simulation.state import State, check_size, check_system, checked_state
 
 Floats = npt.NDArray[np.float64]
 
@@ -93,14 +95,21 @@ class Run:
             cuts = len(dynamics.division.bounds) - 2
             settings = settings._replace(cuts=cuts, lanes=dynamics.lanes, tip_ratio=dynamics.division.tip_ratio)
         self._settings = settings
+        solves = self._constraints is not None
+        replaced = together(comm, lambda: check_options(settings.integrator, accuracy, solves))
+        together(comm, lambda: check_size(system, dynamics.subchain))
+        if replaced and comm.rank == 0:
+            told = f"mpimbs: note: PETSC_OPTIONS replace the integrator {settings.integrator} by {replaced}"
+            print(told, file=sys.stderr, flush=True)
         self._keeps = checkpoints is not None or (signals.enabled and path is not None)
         self._place = together(comm, lambda: self._checkpoints.place(path)) if self._keeps else None
         self._run: str | None = None  # what tells its output from others
         self._lock: Lock | None = None  # on rank 0, of the checkpoints
+        keep = partial(self._open, solver)
         with contextlib.ExitStack() as after_error:
             after_error.callback(self._let_go)
             self._recorder = Recorder(
-                dynamics, settings.poses, settings.loads, self._constraints, partial(self._open, solver)
+                dynamics, settings.poses, settings.loads, settings.extremes, self._constraints, keep
             )
             ready = time.perf_counter()
             dynamics.compile()
@@ -147,7 +156,8 @@ class Run:
                 self._checkpoints.check_free(self._place, settings.force)
                 self._lock = Lock(self._place)
                 clear(self._place)
-            return OutputFile(path, self._system, told, settings.poses, settings.loads, settings.force, separated)
+            kept = settings.poses, settings.loads, settings.extremes
+            return OutputFile(path, self._system, told, *kept, settings.force, separated)
 
         return on_root(self._comm, begin)
 
@@ -169,6 +179,7 @@ class Run:
         self._summarise()
         try:
             if not isinstance(error, OutputError):  # which has ended it
+                result.extremes = self._recorder.keep_extremes()
                 unfinished = isinstance(error, InterruptionError)
                 self._recorder.store.close(result.status, result.statistics(), unfinished)
         except OutputError as broken:
@@ -188,19 +199,17 @@ class Run:
 
     def _begin(self) -> Integrator:
         """Make the integrator, at the first sample or where the checkpoint has it."""
-        dynamics, settings, asked = self._dynamics, self._settings, self._keeper.asked
+        dynamics = self._dynamics
         if self._kept is None:
-            q, u = self._initial()
-            self._stepper = Integrator(dynamics, q, u, settings.integrator, self._accuracy, asked=asked)
-            self._recorder.record(0.0, q, u, 0.0)
+            self._stepper = self._integrator(*self._initial())
+            self._recorder.watch(self._stepper)
+            self._recorder.record(0.0, self._stepper)
             return self._stepper
         header, vectors = self._kept.header, self._recalled(self._kept)
-        stage = np.concatenate([vectors["q_rate"], vectors["u_rate"]]) if "q_rate" in vectors else None
-        memory = StepMemory(**header["steps"], first_stage=stage)
-        self._stepper = Integrator(
-            dynamics, vectors["q"], vectors["u"], settings.integrator, self._accuracy, memory=memory, asked=asked
-        )
-        self._recorder.recall(header["recorder"])
+        q, u = vectors.pop("q"), vectors.pop("u")
+        memory = StepMemory(**header["steps"], vectors=vectors)
+        self._recorder.recall(header["recorder"], vectors)
+        self._stepper = self._integrator(q, u, memory)
         dynamics.evaluations = header["evaluations"]
         return self._stepper
 
@@ -211,18 +220,24 @@ class Run:
             return dynamics.subchain.q, dynamics.subchain.u
         return state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
 
+    def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:
+        asked, probed = self._keeper.asked, self._constraints is None  # whose solutions go on from each other
+        name = self._settings.integrator
+        return Integrator(self._dynamics, q, u, name, self._accuracy, memory=memory, asked=asked, probed=probed)
+
     def _recalled(self, kept: Kept) -> dict[str, Floats]:
         """This rank's part of a checkpoint's vectors; what the coupling has kept is given back to it."""
         dynamics, header = self._dynamics, kept.header
         rank = self._comm.rank
         same = self._partition() == header["partition"]
-        counts = {}
+        counts, subchain = {}, dynamics.subchain
+        numbers = {"q": subchain.nq, "u": subchain.nu, "body": subchain.n_bodies}
         for name, parts in header["parts"].items():
             if name.startswith("coupling_"):
                 if same:
                     counts[name] = parts[rank]
             else:
-                counts[name] = dynamics.subchain.nq if name.startswith("q") else dynamics.subchain.nu
+                counts[name] = numbers[name.partition("_")[0]]
         vectors = read_vectors(kept.file, counts, self._comm)
         if self._constraints is not None:
             arrays = {k.removeprefix("coupling_"): v for k, v in vectors.items() if k.startswith("coupling_")}
@@ -238,9 +253,10 @@ class Run:
         reached = False
         while not reached:
             reached = stepper.step_towards(target)
-            shown.show(stepper.time, stepper.steps)
+            self._recorder.watch(stepper)
+            shown.show(stepper)
             if reached:
-                self._recorder.record(target, stepper.q, stepper.u, stepper.norm_error)
+                self._recorder.record(target, stepper)
             if self._recorder.count < len(self._times):
                 self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
 
@@ -250,19 +266,17 @@ class Run:
         assert stepper is not None and place is not None
         self._recorder.store.sync()  # its samples come first
         memory = stepper.memory()
-        vectors = {"q": stepper.q, "u": stepper.u}
-        if memory.first_stage is not None:
-            nq = len(vectors["q"])
-            vectors |= {"q_rate": memory.first_stage[:nq], "u_rate": memory.first_stage[nq:]}
+        recorder, extremes = self._recorder.memory()
+        vectors = {"q": stepper.q, "u": stepper.u, **memory.vectors, **extremes}
         steps = memory._asdict()
-        del steps["first_stage"]
+        del steps["vectors"]
         coupling = None
         if self._constraints is not None:
             coupling, arrays = dynamics.coupling.memory()  # type: ignore[attr-defined]
             vectors |= {f"coupling_{name}": values for name, values in arrays.items()}
         header = self._unchanging | {
             "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,
-            "recorder": self._recorder.memory(), "seconds": self._spent(),
+            "recorder": recorder, "seconds": self._spent(),
         } if self._comm.rank == 0 else {}  # fmt: skip
         return write_checkpoint(place, self._checkpoints.keep, header, vectors, self._comm)
 
@@ -313,13 +327,19 @@ class Run:
     def _summarise(self) -> None:
         """Bring what is known of the run into the result, and end PETSc's part."""
         result, dynamics, stepper = self.result, self._dynamics, self._stepper
-        result.evaluations, result.energy_change = dynamics.evaluations, self._recorder.energy_change
+        result.evaluations = dynamics.evaluations
+        balance = self._recorder.balance
+        result.energy_error, result.energy_change = balance.change, balance.relative
         store = self._recorder.store
-        result.samples, result.restarts = store.samples if isinstance(store, Samples) else [], self._restarts()
+        result.samples = store.samples if isinstance(store, Samples) else []
+        if self._recorder.extremes is not None:
+            result.peaks = self._recorder.extremes.told()
+        result.restarts = self._restarts()
         if self._constraints is not None:
             result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
+            result.step_sizes = stepper.step_statistics()
             stepper.close()
         result.seconds = self._spent()
 
@@ -339,6 +359,7 @@ def simulate(
     force: bool = False,
     poses: bool = False,
     loads: bool = False,
+    extremes: bool = False,
     progress: bool = False,
     tip_ratio: float | None = None,
     lanes: int | None = None,
@@ -360,7 +381,7 @@ def simulate(
     comm : MPI.Comm, optional
         This process alone by default.
     coupling, integrator : str
-        Names in `mpimbs.coupling.COUPLINGS` and `mpimbs.simulation.integrator.INTEGRATORS`.
+        Names in `mpimbs.coupling.COUPLINGS` and `mpimbs.simulation.schemes.INTEGRATORS`.
     rtol, atol : float
         Tolerances of the adaptive step, relative and absolute (rad, m, rad/s, m/s).
     dt : float, optional
@@ -375,6 +396,9 @@ def simulate(
         Keep the poses of the bodies too.
     loads : bool
         Keep the joint loads too, as `Dynamics.joint_loads` gives them; one more evaluation for every sample.
+    extremes : bool
+        Keep the smallest and largest of q, u and kinetic energy over all steps, with `loads` of force and moment of the
+        joint loads too; an energy, and with `loads` an evaluation, more a step.
     progress : bool
         Show progress on rank 0.
     tip_ratio, lanes, cuts, solver, overlap : optional
@@ -402,8 +426,9 @@ def simulate(
         On all ranks: a signal has ended the run, and its checkpoint is written.
     """
     settings = Settings(
-        t_end, coupling, integrator, rtol, atol, dt, every, force, poses, loads, tip_ratio, lanes, cuts, solver, overlap
-    )
+        t_end, coupling, integrator, rtol, atol, dt, every, force, poses, loads, tip_ratio, lanes, cuts, solver,
+        overlap, extremes,
+    )  # fmt: skip
     world = MPI.COMM_SELF if comm is None else comm
     path = None if output is None else Path(output)
     begin = together(world, lambda: _checked(system, state))

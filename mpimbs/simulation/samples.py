@@ -26,6 +26,8 @@ class Sample(NamedTuple):
     poses: Floats | None  # [n, 7]: position (m), quaternion of each body in the inertial frame
     loads: Floats | None  # [n, 6]: moment (N m), force (N) on each body by its parent; see `Dynamics.joint_loads`
     solution: SolutionSample | None  # of the constraint-load equations, where a coupling has them
+    work: float  # done so far by all that is not weight, spring or inertia (J)
+    step_size: float  # s, of the step that follows, if the next sample does not shorten it
 
 
 class Samples:
@@ -45,7 +47,7 @@ class Samples:
     """
 
     def __init__(self, comm: MPI.Comm, widths: dict[str, int]) -> None:
-        self._root = comm.rank == 0
+        self._comm, self._root = comm, comm.rank == 0
         self._gathers = {name: Gather(comm, np.array(comm.allgather(width))) for name, width in widths.items()}
         self.samples: list[Sample] = []
 
@@ -64,8 +66,13 @@ class Samples:
         if "constraint_loads" in kept:
             solution = SolutionSample(**{name: kept[name] for name in SolutionSample._fields})
         poses, loads = (kept[name].reshape(-1, n) if name in kept else None for name, n in PER_BODY.items())
-        q, u, energy, violation = (kept[name] for name in ("q", "u", "energy", "constraint_violation"))
-        self.samples.append(Sample(kept["time"], q, u, energy, violation, poses, loads, solution))
+        kept |= {"poses": poses, "loads": loads, "solution": solution, "violation": kept["constraint_violation"]}
+        self.samples.append(Sample(**{name: kept[name] for name in Sample._fields}))
+
+    def put_extremes(self, found: dict[str, Floats]) -> dict[str, Floats]:
+        """Give rank 0 the extremes of all steps: four rows of every rank's numbers, by quantity."""
+        parts = self._comm.gather(found)
+        return {} if parts is None else {name: np.hstack([part[name] for part in parts]) for name in found}
 
     def sync(self) -> None:
         """There is nothing to wait for."""

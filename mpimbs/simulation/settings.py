@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError
-from mpimbs.simulation.integrator import Accuracy
+from mpimbs.simulation.schemes import Accuracy
 
 Floats = npt.NDArray[np.float64]
 SAMPLES = 200  # by default
@@ -34,6 +34,7 @@ class Settings(NamedTuple):
     cuts: int | None
     solver: LoadSolver | None
     overlap: bool
+    extremes: bool = False
 
     def data(self) -> dict[str, Any]:
         """The settings as JSON holds them."""
@@ -50,6 +51,13 @@ def sample_times(t_end: float, every: float | None, accuracy: Accuracy, integrat
     if not (np.isfinite(t_end) and t_end > 0.0):
         raise InputError(f"the end of the simulation must be a positive time in seconds, got {t_end:g}")
     accuracy.check(integrator)
+    if accuracy.dt is not None and accuracy.dt > t_end:
+        raise InputError(f"the fixed step (`dt={accuracy.dt:g}`) is beyond the end at {t_end:g} s; give a shorter step")
+    if every is not None and every > t_end:
+        raise InputError(
+            f"the time between samples ({every:g} s) is beyond the end at {t_end:g} s; give a shorter `every`, "
+            f"or `every={t_end:g}` for the begin and the end alone"
+        )
     if every is None:
         every = t_end / SAMPLES
         if accuracy.dt is not None:

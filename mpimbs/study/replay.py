@@ -39,7 +39,8 @@ def record(dynamics: Dynamics, q: Floats, u: Floats) -> list[tuple[float, Floats
     q, u : array [nq], [nu]
         This rank's part of the initial state.
     """
-    from mpimbs.simulation.integrator import Accuracy, Integrator  # needs petsc4py
+    from mpimbs.simulation.integrator import Integrator  # needs petsc4py
+    from mpimbs.simulation.schemes import Accuracy
 
     recorder = _Recorder(dynamics)
     largest = max(dynamics.comm.allgather(q.nbytes + u.nbytes))

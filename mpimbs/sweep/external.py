@@ -30,6 +30,8 @@ class ExternalLoads:
         Whether there is anything to do at all, and whether wrenches or body forces act.
     moved : bool
         Whether body forces act on the system, on these bodies or others: `apply` needs the motion of handle 1.
+    keeps_motions : bool
+        Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
     """
 
     def __init__(self, subchain: Subchain, system: System) -> None:
@@ -45,6 +47,7 @@ class ExternalLoads:
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
         self.moved = bool(system.body_forces)
+        self.keeps_motions = bool(self._body_forces)
         self.wrenches = bool(self._wrenches or self._body_forces)
         self.any = bool(self._torques or self._joint_forces) or self.wrenches or self.moved
 

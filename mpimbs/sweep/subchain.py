@@ -162,11 +162,12 @@ class Subchain:
     def motions(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
         """Motions of the steps [m * BOUNDARY], given that of handle 1; see `sweep.body_motion`. Used again."""
         places(self.structure, self._whole.work, q)
-        motions(0.0, self.structure, self._whole.work, u, boundary, self._motions)
-        return self._motions
+        motions(0.0, self.structure, self._whole.work, u, boundary, self.last_motions)
+        return self.last_motions
 
     @functools.cached_property
-    def _motions(self) -> Floats:
+    def last_motions(self) -> Floats:
+        """What `motions` gave last."""
         return np.empty(len(self.structure.steps) * BOUNDARY)
 
     def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:

@@ -1,13 +1,21 @@
 """Runs against references: order of convergence of every scheme, adaptive steps, conservation, ranks."""
 
+import contextlib
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from mpi4py import MPI
 from petsc4py import PETSc
 
 from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
-from mpimbs.simulation.integrator import INTEGRATORS, PREFIX, Accuracy, Integrator
+from mpimbs.petsc import PREFIX
+from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.run import simulate
+from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from oracles.dense import momentum
 from simulation.motions import Motion, motion, quaternions_of, reference, tumbler
 from tolerances import assert_close
@@ -87,6 +95,19 @@ def test_adaptive_steps_follow_the_tolerance(comm: MPI.Comm, spec: str) -> None:
     assert errors[0] > 20 * errors[1] > 400 * errors[2], f"{spec}: {errors} with tolerances 1e-6, 1e-8, 1e-10"
 
 
+def test_each_tolerance_is_its_own(comm: MPI.Comm) -> None:
+    """Of a swing of 1e-4 rad an absolute tolerance of 1e-3 sees nothing, and a relative one all."""
+    pendulums = System("pendulums", gravity=(0, -9.81, 0))
+    for k in range(comm.size):
+        joint = {"type": "revolute", "q": 1e-4 if k == 0 else 0.0, "position": (0, -1, 0) if k else (0, 0, 0)}
+        pendulums.add(name=f"p{k}", mass=1.0, center_of_mass=(0, -1, 0), inertia=(1, 1, 1, 0, 0, 0), joint=joint)
+    loose, tight = (
+        simulate(pendulums, 4.0, comm, every=4.0, rtol=rtol, atol=atol).steps
+        for rtol, atol in ((1e-9, 1e-3), (1e-3, 1e-9))
+    )
+    assert tight > 2 * loose, f"{loose} steps with a loose atol, {tight} with a tight one"
+
+
 @pytest.mark.parametrize("adaptive", [name for name, scheme in INTEGRATORS.items() if scheme.adaptive])
 def test_every_adaptive_scheme(comm: MPI.Comm, exact: np.ndarray, adaptive: str) -> None:
     tolerance = 1e-5 if adaptive in ("2a", "3bs") else 1e-7
@@ -101,7 +122,7 @@ def test_samples_are_hit_exactly(comm: MPI.Comm, settings: dict[str, float]) -> 
     assert run.time.tolist() == [0.0, 0.1, 0.2, 0.1 * 3, 0.35]
     assert result.time == 0.35
     fixed = {"dt": 5e-3} if settings else {}
-    single, _ = motion(tumbler(), 0.35, comm, every=5.0, **fixed)
+    single, _ = motion(tumbler(), 0.35, comm, every=0.35, **fixed)
     assert single.time.tolist() == [0.0, 0.35]
     assert_close("state at the end, with and without samples on the way", run.state, single.state, "run")
 
@@ -124,6 +145,77 @@ def test_options_of_petsc_win(comm: MPI.Comm) -> None:
     assert not np.array_equal(run.state, motion(tumbler(), T_END, comm, integrator="5dp", dt=0.03)[0].state)
 
 
+@pytest.mark.parametrize(
+    ("options", "settings", "expected"),
+    [
+        ({"mpimbs_ts_adapt_saftey": "0.8"}, {}, "-mpimbs_ts_adapt_saftey has no effect on this run; is it misspelt"),
+        ({"ts_adapt_safety": "0.8"}, {}, "-ts_adapt_safety has no effect; write -mpimbs_ts_adapt_safety"),
+        ({"mpimbs_ksp_type": "pipecg"}, {}, "-mpimbs_ksp_type has no effect without the solver"),
+        ({"mpimbs_ts_type": "nonsense"}, {}, "Unknown TS type: nonsense"),
+        ({"mpimbs_ts_rk_type": "4"}, {}, "rk '4' has no error estimate: give a fixed step"),
+        ({"mpimbs_ts_rk_type": "4"}, {"dt": 0.01}, None),
+        ({"mpimbs_ts_adapt_safety": "0.8", "mpimbs_ts_rtol": "1e-3"}, {}, None),
+        ({"mpimbs_ksp_type": "pipecg", "mpimbs_direct_ksp_type": "preonly"}, {"coupling": "pcg", "cuts": 3}, None),
+    ],
+)
+def test_options_that_can_not_have_an_effect_are_refused(
+    comm: MPI.Comm, tmp_path: Path, options: dict[str, str], settings: dict[str, Any], expected: str | None
+) -> None:
+    given, output = PETSc.Options(), comm.bcast(tmp_path) / "out.h5"
+    for name, value in options.items():
+        given[name] = value
+    try:
+        with contextlib.nullcontext() if expected is None else pytest.raises(InputError, match=expected):
+            simulate(system_from("chain:6"), 0.05, comm, every=0.05, output=output, **settings)
+    finally:
+        for name in options:
+            given.delValue(name)
+    comm.Barrier()
+    assert output.exists() == (expected is None) and (expected is None or not list(output.parent.iterdir()))
+
+
+def test_options_of_a_solver_before_are_not_the_users(comm: MPI.Comm) -> None:
+    for coupling in ("pcg", "dcae"):
+        result = simulate(system_from("chain:6"), 0.01, comm, dt=0.01, every=0.01, coupling=coupling)
+        assert result.status == "complete"
+
+
+def test_an_integrator_that_is_replaced_is_told_of(comm: MPI.Comm, capsys: pytest.CaptureFixture[str]) -> None:
+    options = PETSc.Options(PREFIX)
+    for name, value, told in (
+        ("ts_rk_type", "3bs", "rk 3bs"),
+        ("ts_type", "euler", "euler"),
+        ("ts_rk_type", "5dp", None),
+    ):
+        options[name] = value
+        try:
+            simulate(system_from("chain:6"), 0.02, comm, dt=0.01)
+        finally:
+            options.delValue(name)
+        expected = "" if told is None else f"mpimbs: note: PETSC_OPTIONS replace the integrator 5dp by {told}\n"
+        assert capsys.readouterr().err == (expected if comm.rank == 0 else "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({"dt": 0.2}, "--dt 0.2 is beyond the end at 0.1 s"), ({"every": 0.2}, "0.2 s. is beyond .* --every 0.1 for")],
+)
+def test_times_beyond_the_end_are_refused(comm: MPI.Comm, settings: dict[str, float], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        simulate(system_from("chain:6"), 0.1, comm, **settings)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("name", "value"), [("u", 1e200), ("q", -1e16)])
+def test_states_beyond_all_numbers_are_refused(comm: MPI.Comm, name: str, value: float) -> None:
+    system = System("far", gravity=(0, 0, 0))
+    for k in range(4):
+        joint = {"type": "revolute", **({name: value} if k == 3 else {})}
+        system.add(name=f"b{k}", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint=joint)
+    with pytest.raises(InputError, match=f"body 'b3': {name} = {value:g} is beyond 1e".replace("+", r"\+")):
+        simulate(system, 0.1, comm)
+
+
 def total(run: Motion) -> np.ndarray:
     return run.energy.sum(axis=1)
 
@@ -143,7 +235,8 @@ def test_a_free_system_keeps_momentum_and_undamped_its_energy(comm: MPI.Comm, da
         assert np.all(np.diff(total(run)) < 0) and total(run)[-1] < 0.9 * total(run)[0]
     else:
         assert_close("energy", total(run), np.full(len(run.time), total(run)[0]), "conserved")
-    assert result.energy_change == pytest.approx(np.abs(total(run) - total(run)[0]).max() / run.energy[:, 0].max())
+        assert result.energy_change == pytest.approx(np.abs(total(run) - total(run)[0]).max() / run.energy[:, 0].max())
+    assert result.energy_change < 1e-9
 
 
 def test_weight_and_springs_exchange_energy_without_loss(comm: MPI.Comm) -> None:

@@ -11,8 +11,9 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.model import Joint, System, Wrench, system_from
-from mpimbs.simulation.integrator import Accuracy, Integrator
+from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.run import simulate
+from mpimbs.simulation.schemes import Accuracy
 
 FIRST, LAST = "link1", "link6"
 SETTINGS: list[dict[str, Any]] = [{"every": 0.05}, {"dt": 0.02, "every": 0.04, "integrator": "glee-35"}]

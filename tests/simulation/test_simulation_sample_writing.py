@@ -82,6 +82,8 @@ def test_the_file_has_what_is_gathered_in_memory(
     if kept[0].solution is not None:
         for name, values in zip(kept[0].solution._fields, zip(*(s.solution for s in kept), strict=True), strict=True):
             assert np.array_equal(data.pop(name), values), name
+    for name in ("work", "step_size"):
+        assert np.array_equal(data.pop(name), [getattr(sample, name) for sample in kept]), name
     assert not data
     if comm.rank == 0:
         assert not written if by == "each" and comm.size > 1 else {"q", "u", "poses"} <= written

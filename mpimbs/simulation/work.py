@@ -1,0 +1,106 @@
+"""The power of all that a system's energy does not hold: dampers, torques, wrenches, forces that are functions.
+
+Integrated beside the state, it is their work W, and what a simulation does wrong to the energy is E - E0 - W.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.sweep.structure import PLACE
+
+Floats = npt.NDArray[np.float64]
+ROUNDING = 1e-12  # of the potential energy: less is not motion
+
+
+class Power:
+    """Gives the power of such loads on this rank's bodies; all ranks make it together and call.
+
+    Weight, springs and inertia have none here: what they take is in the potential and the kinetic energy.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+
+    Attributes
+    ----------
+    any : bool
+        Whether there are any such loads, on any rank.
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._dynamics = dynamics
+        c = dynamics.subchain.columns
+        self._damping = c.damping if c.damping.any() else None
+        self._torque = c.torque if c.torque.any() else None
+        self._room = np.empty(dynamics.subchain.nu)
+        functions = dynamics.system.force_functions or c.torque_functions
+        mine = self._damping is not None or self._torque is not None or bool(functions)
+        facts = np.array([mine, dynamics.system.has_wrenches(dynamics.subchain.first, dynamics.subchain.last)])
+        dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
+        self._wrenched = bool(facts[1])
+        self.any = bool(facts.any())
+
+    def __call__(self, q: Floats, u: Floats) -> float:
+        """Power (W) at the state of the last evaluation, which is given."""
+        power = 0.0
+        if self._damping is not None:
+            np.multiply(self._damping, u, out=self._room)
+            power -= float(self._room @ u)
+        if self._torque is not None:
+            power += float(self._torque @ u)
+        forces = self._dynamics.applied_forces()
+        if forces.size:
+            power += float(forces @ u)
+        if self._wrenched:
+            twists = self._dynamics.step_motions(q, u)[:, PLACE:]
+            wrenches = self._dynamics.subchain.wrenches
+            if wrenches.size:
+                power += float(np.vdot(wrenches.reshape(-1, 6), twists))
+        return power
+
+
+class Balance:
+    """Compares the energy of samples with the work done so far.
+
+    Attributes
+    ----------
+    change : float
+        Largest |E - E0 - W| (J), with the total energy E and the work W.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None  # total and potential energy
+        self._moved = 0.0
+        self._rounding = 0.0
+        self.change = 0.0
+
+    def take(self, energy: Floats, work: float) -> None:
+        """Take a sample: kinetic and potential energy, and the work so far (J)."""
+        kinetic, potential = map(float, energy)
+        total = kinetic + potential
+        if self._first is None:
+            self._first = total, potential
+        self._moved = max(self._moved, kinetic, abs(potential - self._first[1]), abs(work))
+        self._rounding = max(self._rounding, ROUNDING * abs(potential))
+        self.change = max(self.change, abs(total - self._first[0] - work))
+
+    @property
+    def relative(self) -> float:
+        """The largest change over the energy that was there to go wrong (J): the largest kinetic energy, change of
+        potential energy, or work, whichever is the most. 0 at rest, where all that moves is rounding."""
+        return self.change / self._moved if self._moved > self._rounding else 0.0
+
+    def memory(self) -> list[Any]:
+        """What the samples so far leave to the next; `recall` takes it again."""
+        return [self._first, self._moved, self._rounding, self.change]
+
+    def recall(self, memory: list[Any]) -> None:
+        """Go on from what `memory` gave."""
+        first, self._moved, self._rounding, self.change = memory
+        self._first = None if first is None else tuple(first)

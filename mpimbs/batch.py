@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.arrays import check_array
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.parallel.agreement import first_on_node, together
@@ -138,9 +139,9 @@ class Batch:
             ("udot", udot, self.nu),
             ("rates", rates, self.nq),
         ):
-            _check_shape(name, array, (self.copies, size))
+            check_array(name, array, (self.copies, size))
         if tau is not None:
-            _check_shape("tau", tau, (self.copies, self.nu))
+            check_array("tau", tau, (self.copies, self.nu))
         if wrench is not None:
             self._set_wrenches(wrench)
         given = self._none if tau is None else tau.reshape(-1)
@@ -154,14 +155,14 @@ class Batch:
 
     def make_unit(self, q: Floats) -> None:
         """Scale every quaternion in `q` [copies, nq] to unit length, as is due after a step of an integrator."""
-        _check_shape("q", q, (self.copies, self.nq))
+        check_array("q", q, (self.copies, self.nq))
         for k in range(self.copies):
             make_quaternions_unit(0.0, self._made[0].structure, q[k])
 
     def _set_wrenches(self, wrench: Floats) -> None:
         if not self._tiles.wrenches.size:
             raise InputError("wrenches are given to a batch that was made without: make it with wrenches=True")
-        _check_shape("wrench", wrench, (self.copies, self.n_bodies, 6))
+        check_array("wrench", wrench, (self.copies, self.n_bodies, 6))
         steps = self._tiles.wrenches.reshape(self.copies, -1, 2, 3)
         for k in range(self.copies):
             made = self._made[k % len(self._made)]
@@ -193,11 +194,3 @@ def _checked(systems: list[System], copies: int | None, number: int, ranks: int,
         if system.gravity != systems[0].gravity:
             raise InputError(f"system {k} of the batch has another gravity than the first: make a batch of each")
     return native_width() if lanes is None else width_of(lanes)
-
-
-def _check_shape(name: str, array: Floats, shape: tuple[int, ...]) -> None:
-    wanted = f"{name} must be a contiguous array of float64 of shape {shape}"
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{wanted}, got a {type(array).__name__}")
-    if array.shape != shape or array.dtype != np.float64 or not array.flags.c_contiguous:
-        raise InputError(f"{wanted}, got {array.dtype} of shape {array.shape}")

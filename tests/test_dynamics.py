@@ -1,8 +1,8 @@
 """The pipeline over ranks: the same results as on one rank, bit for bit the same each time, errors on all ranks."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import Joint, System, system_from
 from mpimbs.parallel.gather import Gather
 from mpimbs.spatial.lanes import native_width
+from mpimbs.sweep.subchain import Subchain
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -157,6 +158,106 @@ def test_any_arrays(comm: MPI.Comm, lanes: int) -> None:
         for got in ((q[mine], u[ours]), (strided[:, 0], plain[1]), (plain[0].tolist(), u[ours].tolist())):
             for ask in (dynamics.accelerations, dynamics.energy_and_momentum, lambda *state: dynamics.poses(*state)[1]):
                 assert_close("results", ask(*got), ask(*plain), "exact", comm=comm)
+
+
+def read_only(array: Array) -> Array:
+    kept = array.copy()
+    kept.flags.writeable = False
+    return kept
+
+
+# What a method is given in place of the array that it needs; compiled code would read or write beyond the first two.
+BAD_ARRAYS: dict[str, Callable[[Array], object]] = {
+    "too few": lambda a: a[:-1],
+    "half as large": lambda a: a.astype(np.float32),
+    "too many": lambda a: np.append(a, 1.0),
+    "whole numbers": lambda a: np.ones(len(a), np.int64),
+    "not contiguous": lambda a: np.stack([a, a], axis=1)[:, 0],
+    "two axes": lambda a: a[:, None].copy(),
+    "read-only": read_only,
+    "a list": lambda a: a.tolist(),
+    "a number": lambda a: 1.0,
+}
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["one call", "phases"])
+@pytest.mark.parametrize("bad", BAD_ARRAYS)
+def test_arrays_that_are_refused(comm: MPI.Comm, bad: str, staged: bool) -> None:
+    """Those of `derivative`, each in turn, on the last rank only: it says so, and no rank waits for another."""
+    system = system_from("rope:8")
+    if staged:
+        system.add_joint_force(None, lambda t, q, u: -u)
+    last = comm.rank == comm.size - 1
+    with distributed(system, comm) as (dynamics, _, _):
+        q, u = dynamics.subchain.q, dynamics.subchain.u
+        good = {"q": q, "u": u, "udot": np.empty_like(u), "rates": np.empty_like(q), "tau": np.zeros_like(u)}
+        for name, array in good.items():
+            given = good | ({name: BAD_ARRAYS[bad](array)} if last else {})
+            words = f"{name} must be a contiguous array of float64 of shape \\({len(array)},\\), got "
+            with pytest.raises(InputError, match=words) if last else nullcontext():
+                dynamics.derivative(0.0, **given)  # type: ignore[arg-type]
+            parallel_assert(last or not np.isfinite(good["udot"]).any(), f"{name}: the others know of nothing", comm)
+        dynamics.derivative(0.0, **good)
+        parallel_assert(np.isfinite(good["udot"]).all(), "afterwards nothing is as it was", comm)
+
+
+@pytest.mark.parametrize("bad", ["too few", "too many", "two axes", "text", "complex"])
+def test_states_that_are_refused(comm: MPI.Comm, bad: str) -> None:
+    """On all ranks, where that of one is: by whatever takes what numpy makes arrays of."""
+    system = system_from("rope:8")
+    wrong: dict[str, Callable[[Array], object]] = BAD_ARRAYS | {
+        "text": lambda a: [str(x) for x in a],
+        "complex": lambda a: a + 1j,
+    }
+    with distributed(system, comm) as (dynamics, _, _):
+        mine = {"q": dynamics.subchain.q, "u": dynamics.subchain.u}
+        driven = mine | {"tau": np.zeros(dynamics.subchain.nu)}
+        for method, names in (
+            (dynamics.accelerations, driven),
+            (dynamics.joint_loads, driven),
+            (dynamics.energy_and_momentum, mine),
+            (dynamics.poses, mine),
+            (dynamics.subchain.state, mine),
+        ):
+            for name in names:
+                alone = method == dynamics.subchain.state  # which is this rank's
+                here = alone or comm.rank == comm.size - 1
+                given = names | ({name: wrong[bad](names[name])} if here else {})
+                with pytest.raises(InputError, match=f"^{name} must be "):
+                    method(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("values", [[0.0] * 4, [np.nan, 0, 0, 1], [1, np.inf, 0, 0]], ids=["zero", "nan", "infinite"])
+@pytest.mark.parametrize("kind", ["rope", "free_chain"])
+def test_quaternions_without_direction_are_refused(comm: MPI.Comm, kind: str, values: list[float]) -> None:
+    """By name, on all ranks; one of any length is taken as it is meant."""
+    system = system_from(f"{kind}:8")
+    body = 3 if kind == "rope" else 0
+    whole = system.columns().q.copy()
+    at = int(system.offsets()[0][body])
+    long = whole.copy()
+    long[at : at + 4] *= 3.0
+    whole[at : at + 4] = values
+    with distributed(system, comm) as (dynamics, mine, ours):
+        u = system.columns().u[ours]
+        for ask in (dynamics.accelerations, dynamics.joint_loads, dynamics.energy_and_momentum, dynamics.poses):
+            with pytest.raises(InputError, match=f"the quaternion of body '{system.name_of(body)}' is .*; give unit"):
+                ask(whole[mine], u)
+        once, thrice = (dynamics.accelerations(q[mine], u) for q in (system.columns().q, long))
+    assert_close("accelerations", thrice, once, "lanes", scale=max(1.0, np.abs(once).max()), comm=comm)
+
+
+def test_a_subchain_by_itself_refuses_states() -> None:
+    part = Subchain(system_from("rope:5"))
+    q, u, gravity = part.q, part.u, np.zeros(3)
+    for ask in (
+        lambda: part.body_poses(q[:-1]),
+        lambda: part.energy_and_momentum(q[:-1], u, gravity),
+        lambda: part.inverse_dynamics(q, u[:-1], u, gravity),
+        lambda: part.inverse_dynamics(q, u, u[:-1], gravity),
+    ):
+        with pytest.raises(InputError, match=r"must be an array of shape \(\d+,\), got one of shape"):
+            ask()
 
 
 @pytest.mark.parametrize("kind", ["rope", "mixed"])

@@ -205,7 +205,7 @@ class Integrator:
         self._state[:] = x.array_r
         n = self._nq
         try:
-            self._dynamics.derivative(t, self._state[:n], self._state[n:], out[n:], out[:n])
+            self._dynamics.evaluate(t, self._state[:n], self._state[n:], out[n:], out[:n])
         except LoadNotFiniteError as error:
             self._doubt = self._doubt or str(error)
             out[:] = np.nan

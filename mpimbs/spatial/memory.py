@@ -14,6 +14,7 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba import carray, types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
@@ -75,10 +76,24 @@ def fetch_ahead(array, first, count):
         _prefetch(array, i)
 
 
+@intrinsic
+def _flat_floats(typing_context: Any, array: Any) -> Any:
+    """Give the address of a contiguous, writable array of doubles of one axis; any other is refused while compiling."""
+    if not (isinstance(array, types.Array) and array.is_c_contig and array.mutable and array.ndim == 1
+            and array.dtype == types.float64):
+        raise TypingError(f"needs a flat array of doubles, not {array}")
+    kind = types.CPointer(array.dtype)
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return make_array(sig.args[0])(context, builder, args[0]).data
+
+    return kind(array), lower
+
+
 @kernel(inline=True)
 def borrowed(array):
     """Give a flat array of doubles once more without its owner: numba counts references to what it owns, atomically."""
-    return carray(_pointer_to_floats(array.ctypes.data), (array.size,))
+    return carray(_flat_floats(array), (array.size,))
 
 
 def aligned_zeros(size: int) -> npt.NDArray[np.float64]:

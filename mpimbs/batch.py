@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.arrays import check_array
+from mpimbs.arguments import check_array, check_kinds
 from mpimbs.errors import InputError
-from mpimbs.model import System
-from mpimbs.parallel.agreement import first_on_node, together
+from mpimbs.model import System, facts, system_of
+from mpimbs.model.facts import digest
+from mpimbs.parallel.agreement import alike, communicator, first_on_node, together
 from mpimbs.partition.lanes import width_of
 from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.build import Build, build
@@ -32,7 +35,8 @@ class Batch:
     Parameters
     ----------
     systems : System or sequence of System
-        One for all copies, or one for each: with the same bodies, parents and joint types, but any parameters.
+        Or names of models, as for `system_from`. One for all copies, or one for each: with the same bodies, parents and
+        joint types, but any parameters.
     copies : int, optional
         How many, of one system.
     comm : MPI.Comm, optional
@@ -59,17 +63,17 @@ class Batch:
 
     def __init__(
         self,
-        systems: System | Sequence[System],
+        systems: System | str | Path | Sequence[System | str | Path],
         copies: int | None = None,
         comm: MPI.Comm | None = None,
         lanes: int | None = None,
         wrenches: bool = False,
     ) -> None:
-        given = MPI.COMM_SELF if comm is None else comm
-        shared = isinstance(systems, System)
-        all_systems = [systems] if isinstance(systems, System) else list(systems)
-        number = (1 if copies is None else copies) if shared else len(all_systems)
-        width = together(given, lambda: _checked(all_systems, copies, number, given.size, lanes))
+        given = communicator(comm)
+        settings = {"copies": copies, "lanes": lanes, "wrenches": wrenches}
+        all_systems, number, width = together(given, lambda: _prepared(systems, given.size, settings))
+        shared = len(all_systems) == 1
+        alike(given, lambda: _facts(all_systems) | {name: str(value) for name, value in settings.items()})
         self.first, self.last = (number * rank // given.size for rank in (given.rank, given.rank + 1))
         count = self.last - self.first
         mine = [all_systems[0]] if shared else all_systems[self.first : self.last]
@@ -167,6 +171,24 @@ class Batch:
         for k in range(self.copies):
             made = self._made[k % len(self._made)]
             steps[k, made.body_step] = wrench[k].reshape(-1, 2, 3) @ made.body_frame
+
+
+def _facts(systems: list[System]) -> dict[str, Any]:
+    """What the ranks of a batch have to have in common."""
+    if len(systems) == 1:
+        return facts(systems[0])
+    digests: dict[str, Any] = {f"system {k}": digest(tuple(facts(system).items())) for k, system in enumerate(systems)}
+    return {"the number of systems": len(systems)} | digests
+
+
+def _prepared(given: Any, ranks: int, settings: dict[str, Any]) -> tuple[list[System], int, int]:
+    """Give the systems that were given, the number of copies, and that of lanes."""
+    check_kinds(Batch.__init__, settings)
+    one = isinstance(given, System | str | Path) or not isinstance(given, Iterable)
+    systems = [system_of(system) for system in ([given] if one else given)]
+    copies = settings["copies"]
+    number = (1 if copies is None else copies) if one else len(systems)
+    return systems, number, _checked(systems, copies, number, ranks, settings["lanes"])
 
 
 def _checked(systems: list[System], copies: int | None, number: int, ranks: int, lanes: int | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ import numpy.typing as npt
 from mpi4py import MPI
 from numba.core.errors import NumbaError
 
-from mpimbs.arrays import check_array, vector
+from mpimbs.arguments import check_array, vector
 from mpimbs.coupling import LoadSolver, Strategy, coupling_named
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import first_on_node, together
+from mpimbs.parallel.agreement import communicator, first_on_node, same_system, together
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.turn_scan import MotionScan, TurnScan
 from mpimbs.partition.division import Division
@@ -40,8 +41,8 @@ class Dynamics:
 
     Parameters
     ----------
-    system : System
-        The same on every rank.
+    system : System, str or Path
+        The same on every rank; or what names it, as for `system_from`. Changed afterwards, it needs another `Dynamics`.
     comm : MPI.Comm, optional
         Duplicated once; this process alone by default.
     coupling : str
@@ -79,12 +80,12 @@ class Dynamics:
     ------
     InputError
         On all ranks: a system that this version does not solve, more ranks than subchains or bodies, an unknown
-        coupling, solver or number of lanes.
+        coupling, solver or number of lanes; ranks that were given different systems, forces or settings.
     """
 
     def __init__(
         self,
-        system: System,
+        system: System | str | Path,
         comm: MPI.Comm | None = None,
         coupling: str = "dcae",
         tip_ratio: float | None = None,
@@ -93,15 +94,21 @@ class Dynamics:
         solver: LoadSolver | None = None,
         overlap: bool = False,
     ) -> None:
-        given = MPI.COMM_SELF if comm is None else comm
+        settings = {
+            "coupling": coupling, "tip_ratio": tip_ratio, "lanes": lanes, "cuts": cuts, "solver": solver,
+            "overlap": overlap,
+        }  # fmt: skip
+        given = communicator(comm)
+        whole = same_system(given, system, Dynamics.__init__, settings)
 
         def prepare() -> tuple[Strategy, Division, Any]:
             strategy = coupling_named(coupling, solver)
-            division, number = self._part(strategy, system, given, cuts, tip_ratio, lanes)
-            return strategy, division, strategy.own(system, division, number)
+            division, number = self._part(strategy, whole, given, cuts, tip_ratio, lanes)
+            return strategy, division, strategy.own(whole, division, number)
 
         strategy, self.division, self.subchains = together(given, prepare)
-        self.system = system
+        self.system = system = whole
+        self._changes = system.changes
         self.comm = given.Dup()
         self.cuts = self.division.cuts
         first, last = self.subchains[0].first, self.subchains[-1].last
@@ -168,18 +175,26 @@ class Dynamics:
         try:
             # One call of compiled code takes no other type of array; how long one is it does not ask.
             fits = (len(q), len(u), len(udot), len(rates)) == self._sizes and (tau is None or len(tau) == len(u))
-            if self._in_phases or not fits:
+            if self._in_phases or not fits or self.system.changes != self._changes:
                 self._check(q, u, udot, rates, tau)
             self.evaluate(t, q, u, udot, rates, tau)
         except (InputError, TypeError, NumbaError) as error:
             self._refuse(error, t, q, u, udot, rates, tau)
 
     def _check(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> None:
-        """Refuse arrays that compiled code can't take."""
+        """Refuse arrays that compiled code can't take, and a system that was changed."""
+        self._check_unchanged()
         nq, nu = self.subchain.nq, self.subchain.nu
         given = {"q": (q, nq), "u": (u, nu), "udot": (udot, nu), "rates": (rates, nq)}
         for name, (array, size) in (given if tau is None else given | {"tau": (tau, nu)}).items():
             check_array(name, array, (size,))
+
+    def _check_unchanged(self) -> None:
+        if self.system.changes != self._changes:
+            raise InputError(
+                f"the system '{self.system.name}' was changed after this Dynamics was made, which does not know of it: "
+                "make another one; or give it a copy, Dynamics(copy.deepcopy(system)), where both are needed"
+            )
 
     def _refuse(self, error: Exception, t: float, *arrays: Any) -> None:
         """Say what is wrong with arrays, after this rank's part in the evaluation: the others wait for it."""
@@ -194,9 +209,7 @@ class Dynamics:
             raise wrong from None
         raise error
 
-    def evaluate(
-        self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None
-    ) -> None:
+    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate the state derivative as `derivative` does, of arrays that were checked: they are read by address."""
         self.evaluations += 1
         if not self._in_phases:
@@ -243,6 +256,7 @@ class Dynamics:
         """Give a state and forces as compiled code reads them; InputError on all ranks if those of any are none."""
 
         def checked() -> tuple[Floats, Floats, Floats | None]:
+            self._check_unchanged()
             return *self.subchain.state(q, u), None if tau is None else vector("tau", tau, self.subchain.nu)
 
         return together(self.comm, checked)

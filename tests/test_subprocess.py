@@ -97,12 +97,12 @@ mpimbs.cli.main(["check", "chain:6"])
     "in an evaluation": """
 import mpimbs.cli
 from mpimbs.dynamics import Dynamics
-derivative = Dynamics.derivative
+evaluate = Dynamics.evaluate
 def with_bug(self, *arguments):
     if MPI.COMM_WORLD.rank == 1 and self.comm.size > 1:
         raise KeyError("a bug")
-    return derivative(self, *arguments)
-Dynamics.derivative = with_bug
+    return evaluate(self, *arguments)
+Dynamics.evaluate = with_bug
 mpimbs.cli.main(["run", "chain:6", "--t-end", "0.1", "-o", sys.argv[1]])
 """,
 }

@@ -77,7 +77,7 @@ def summarise(system: System) -> Summary:
 
 def _warnings(system: System) -> Iterator[str]:
     templates = [body for segment in system.segments for body in segment.bodies]
-    loaded = any(system.gravity) or system.torque_functions or system.wrenches or system.force_functions
+    loaded = any(system.gravity) or system.torques or system.wrenches or system.force_functions
     if not system.nu:
         yield "no joint can move: the system has no degrees of freedom"
     elif not loaded and not any(map(_moves, templates)):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import marshal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.arguments import check_kinds
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import System, facts, system_of
 from mpimbs.spatial.compiler import many_objects
 
 T = TypeVar("T")
@@ -45,6 +49,98 @@ def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
         kind, message = next(failure for failure in comm.allgather(mine) if failure is not None)
         raise kind(message)
     return result  # type: ignore[return-value]
+
+
+def alike(comm: MPI.Comm, describe: Callable[[], dict[str, Any]]) -> None:
+    """Refuse what ranks would not work on together: all have to call with the same.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        All ranks call.
+    describe : callable
+        Gives what should be the same, by what a message calls it: texts and numbers, which it shows, or digests.
+
+    Raises
+    ------
+    InputError
+        On all ranks: names the first that differs, and which rank has which. Or what `describe` raises on any rank.
+    """
+    if comm.size == 1:
+        return
+    mine = together(comm, describe)
+    number = int.from_bytes(hashlib.blake2b(marshal.dumps(mine, 2), digest_size=7).digest(), "big")
+    most = np.array([number, -number])
+    comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+    if most[0] != -most[1]:
+        raise InputError(_difference(comm.allgather(mine)))
+
+
+def _difference(described: list[dict[str, Any]]) -> str:
+    """Say what differs first among the ranks."""
+    what = next(
+        name for mine in described for name in mine if any(other.get(name) != mine[name] for other in described)
+    )
+    groups: dict[Any, list[int]] = {}
+    for rank, mine in enumerate(described):
+        groups.setdefault(mine.get(what), []).append(rank)
+    words = iter(("one", "another", *(["a third"] * len(groups))))
+    shown = (
+        f"{'none' if value is None else next(words) if isinstance(value, bytes) else value} on {_ranks(ranks)}"
+        for value, ranks in groups.items()
+    )
+    return f"the ranks disagree on {what}: {', '.join(shown)}; all of them must be given the same"
+
+
+def _ranks(ranks: list[int]) -> str:
+    """Name some ranks."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    listed = ", ".join(map(str, ranks[:8]))
+    return f"ranks {listed}" if len(ranks) <= 8 else f"{len(ranks)} ranks ({listed}, ...)"
+
+
+def same_system(comm: MPI.Comm, given: object, where: Any, settings: Mapping[str, Any]) -> System:
+    """Give the system that all ranks were given, by itself or by name, with the same settings; all ranks call.
+
+    Parameters
+    ----------
+    given : System, str or path
+    where : callable
+        Whose annotations say of what kind the settings are.
+    settings : mapping
+        By name.
+
+    Raises
+    ------
+    InputError
+        On all ranks: it is no system, or a setting of another kind, on any rank; or they differ between ranks.
+    """
+
+    def checked() -> System:
+        check_kinds(where, settings)
+        return system_of(given)
+
+    system = together(comm, checked)
+    alike(comm, lambda: facts(system) | {name: str(value) for name, value in settings.items()})
+    return system
+
+
+def communicator(given: object) -> MPI.Comm:
+    """Give the communicator that a user gave, or that of this process alone for none.
+
+    Raises
+    ------
+    InputError
+        It is none.
+    """
+    if given is None:
+        return MPI.COMM_SELF
+    if not isinstance(given, MPI.Comm) or given == MPI.COMM_NULL:
+        raise InputError(f"comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, got {given!r}")
+    return given
 
 
 def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from_text, system_text
-from mpimbs.parallel.agreement import on_root, together
+from mpimbs.parallel.agreement import communicator, on_root, together
 from mpimbs.simulation.checkpoint import read_header
 from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.run import Kept, Result, Run, Settings
@@ -66,7 +66,7 @@ def restart(
     SimulationError, InterruptionError
         As `simulate`.
     """
-    world = MPI.COMM_SELF if comm is None else comm
+    world = communicator(comm)
     kept = file if isinstance(file, Kept) else read_checkpoint(file, world)
     header, folder = kept.header, kept.file.parent
     whole = together(world, lambda: _system(kept, system))

@@ -17,7 +17,7 @@ from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, system_text
-from mpimbs.parallel.agreement import on_root, together
+from mpimbs.parallel.agreement import communicator, on_root, same_system, together
 from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
@@ -285,7 +285,7 @@ class Run:
 
 
 def simulate(
-    system: System,
+    system: System | str | Path,
     t_end: float,
     comm: MPI.Comm | None = None,
     *,
@@ -312,8 +312,8 @@ def simulate(
 
     Parameters
     ----------
-    system : System
-        The same on every rank.
+    system : System, str or Path
+        The same on every rank; or what names it, as for `system_from`.
     t_end : float
         Simulated time (s).
     comm : MPI.Comm, optional
@@ -351,7 +351,7 @@ def simulate(
     Raises
     ------
     InputError
-        On all ranks, before anything is computed.
+        On all ranks, before anything is computed; also where they were given different systems, forces or settings.
     SimulationError
         On all ranks: the run had to stop; the output so far is safe.
     InterruptionError
@@ -360,7 +360,9 @@ def simulate(
     settings = Settings(
         t_end, coupling, integrator, rtol, atol, dt, every, force, poses, loads, tip_ratio, lanes, cuts, solver, overlap
     )
-    world = MPI.COMM_SELF if comm is None else comm
+    world = communicator(comm)
+    given = settings._asdict() | {"output": output, "checkpoints": checkpoints, "signals": signals}
+    whole = same_system(world, system, simulate, given)
     path = None if output is None else Path(output)
     with Signals(signals) as taken:
-        return Run(system, settings, world, path, checkpoints, taken).finish(progress)
+        return Run(whole, settings, world, path, checkpoints, taken).finish(progress)

@@ -79,8 +79,13 @@ def fetch_ahead(array, first, count):
 @intrinsic
 def _flat_floats(typing_context: Any, array: Any) -> Any:
     """Give the address of a contiguous, writable array of doubles of one axis; any other is refused while compiling."""
-    if not (isinstance(array, types.Array) and array.is_c_contig and array.mutable and array.ndim == 1
-            and array.dtype == types.float64):
+    if not (
+        isinstance(array, types.Array)
+        and array.is_c_contig
+        and array.mutable
+        and array.ndim == 1
+        and array.dtype == types.float64
+    ):
         raise TypingError(f"needs a flat array of doubles, not {array}")
     kind = types.CPointer(array.dtype)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.arrays import vector
+from mpimbs.arguments import vector
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns, System
 from mpimbs.spatial.handles import SIZE

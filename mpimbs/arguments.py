@@ -1,8 +1,12 @@
-"""Arrays that a user gives: checked before compiled code reads them by address, which would read beyond their ends."""
+"""What a user gives to functions: arrays, checked before compiled code reads them by address, and values of a kind."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +14,14 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 
 Floats = npt.NDArray[np.float64]
+_KINDS: dict[Any, tuple[type, str]] = {
+    float: (Real, "a number"),
+    int: (Integral, "a whole number"),
+    str: (str, "a text"),
+    Path: (Path, "a path"),
+    bool: (bool, "True or False"),
+    NoneType: (NoneType, "None"),
+}
 
 
 def vector(name: str, values: npt.ArrayLike, size: int) -> Floats:
@@ -57,6 +69,34 @@ def check_array(name: str, array: Any, shape: tuple[int, ...]) -> None:
     else:
         return
     raise InputError(f"{name} must be a contiguous array of float64 of shape {shape}, got {got}")
+
+
+def check_kinds(where: Any, given: Mapping[str, Any]) -> None:
+    """Refuse values that are not what the annotations of a function or class say.
+
+    Parameters
+    ----------
+    where : callable or class
+    given : mapping
+        Values by the names that are annotated.
+
+    Raises
+    ------
+    InputError
+        Names the first that is of another kind, and what it must be.
+    """
+    hints = get_type_hints(where)
+    for name, value in given.items():
+        kinds = get_args(hints[name]) or (hints[name],)
+        if not any(_is_a(value, kind) for kind in kinds):
+            words = [_KINDS[kind][1] if kind in _KINDS else f"a {kind.__name__}" for kind in kinds]
+            raise InputError(f"{name} must be {' or '.join(words)}, got {_short(value)}")
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool | np.bool_):  # to Python it is a whole number too
+        return kind is bool
+    return isinstance(value, _KINDS.get(kind, (kind, ""))[0])
 
 
 def _short(value: object) -> str:

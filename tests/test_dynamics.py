@@ -1,8 +1,12 @@
 """The pipeline over ranks: the same results as on one rank, bit for bit the same each time, errors on all ranks."""
 
+import copy
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +16,7 @@ from cases import GENERATORS, accelerations, mixed_chain, moving_state, typed_ch
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.model import Joint, System, system_from
+from mpimbs.model import Joint, System, system_from, system_from_text, system_text, write_system
 from mpimbs.parallel.gather import Gather
 from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.subchain import Subchain
@@ -355,6 +359,86 @@ def massless() -> System:
 def test_bad_input(comm: MPI.Comm, make: object, options: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Dynamics(make(), comm, **options)  # type: ignore[operator, arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda system: system.set_torque("link2", lambda t: 5.0),
+        lambda system: system.set_torque("link2", 5.0),
+        lambda system: system.add_wrench("link2", force=(1, 0, 0)),
+        lambda system: system.add_joint_force(None, lambda t, q, u: 1.0 - u),
+        lambda system: system.add_body_force(None, lambda t, motion: (0.0, 1.0)),
+        lambda system: system.add(system.body(1), name="one_more", parent="link8"),
+        lambda system: setattr(system, "gravity", (1.0, 0.0, 0.0)),
+    ],
+    ids=["function", "torque", "wrench", "joint force", "body force", "body", "gravity"],
+)
+def test_a_system_that_was_changed_needs_another_dynamics(comm: MPI.Comm, change: Callable[[System], object]) -> None:
+    """One that knows of no change refuses to go on as if there were none; of a system that grows one makes several."""
+    system = system_from("chain:8")
+    kept = copy.deepcopy(system)
+    with distributed(system, comm) as (before, _, _), distributed(kept, comm) as (copied, _, _):
+        mine = before.subchain.q, before.subchain.u
+        udot = before.accelerations(*mine)
+        change(system)
+        for ask in (before.accelerations, before.joint_loads, before.energy_and_momentum, before.poses):
+            with pytest.raises(InputError, match="was changed after this Dynamics was made"):
+                ask(*mine)
+        with pytest.raises(InputError, match="was changed after this Dynamics was made"):
+            before.derivative(0.0, *mine, *map(np.empty_like, reversed(mine)))
+        assert_close("accelerations", copied.accelerations(*mine), udot, "exact", comm=comm)
+        with distributed(system, comm) as (after, _, _):
+            changed = after.accelerations(after.subchain.q, after.subchain.u)
+    same = np.array(changed.shape == udot.shape and np.array_equal(changed, udot))
+    comm.Allreduce(MPI.IN_PLACE, same, MPI.LAND)
+    assert not same, "the change has no effect"
+
+
+@pytest.mark.parametrize("torque", [3.0, (3.0,), lambda t: 3.0], ids=["number", "numbers", "function"])
+def test_a_torque_that_is_set_is_the_joints(comm: MPI.Comm, torque: object) -> None:
+    """In place of the body's own, and not for others of its repeat; also read back from a file."""
+    system, q, u, tau = case("chain", 8)
+    own = system.body(3).model_copy(update={"name": "last", "parent": None})
+    system.add(own.model_copy(update={"joint": own.joint.model_copy(update={"torque": (7.0,)})}))
+    q, u, tau = (np.append(part, 0.1) for part in (q, u, tau))
+    reference = accelerations(system, q, u, tau + [0, 0, 3, 0, 0, 0, 0, 0, 3 - 7])
+    for name in ("link3", "last"):
+        system.set_torque(name, torque)  # type: ignore[arg-type]
+    read = system if callable(torque) else system_from_text(system_text(system), "here")
+    for driven in (system, read):
+        with distributed(driven, comm) as (dynamics, mine, ours):
+            got = dynamics.accelerations(q[mine], u[ours], tau[ours])
+        assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"system": None}, "system must be a System or name a model, as 'chain:16' or a TOML file do, got None"),
+        ({"system": "chain:x"}, "model 'chain:x': bad arguments"),
+        ({"comm": 3.0}, "comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, got 3.0"),
+        ({"coupling": 1}, "coupling must be a text, got 1"),
+        ({"tip_ratio": "2"}, "tip_ratio must be a number or None, got '2'"),
+        ({"lanes": 2.5}, "lanes must be a whole number or None, got 2.5"),
+        ({"solver": "jacobi"}, "solver must be a LoadSolver or None, got 'jacobi'"),
+        ({"overlap": "yes"}, "overlap must be True or False, got 'yes'"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_kind(comm: MPI.Comm, wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(words)}"):
+        Dynamics(**({"system": "chain:8", "comm": comm} | wrong))  # type: ignore[arg-type]
+
+
+def test_a_model_by_name(comm: MPI.Comm, tmp_path: Path) -> None:
+    file = Path(comm.bcast(str(tmp_path / "chain.toml")))
+    if comm.rank == 0:
+        write_system(system_from("chain:8"), file)
+    comm.Barrier()
+    for name in ("chain:8", str(file), file):
+        with closing(Dynamics(name, comm)) as dynamics:
+            parallel_assert(dynamics.system.n_bodies == 8, f"{dynamics.system}", comm)
 
 
 def test_more_ranks_than_bodies(comm: MPI.Comm) -> None:

@@ -19,6 +19,7 @@ from mpimbs.model import Body, BodyMotion, Joint, Loop, System, Wrench, read_sys
 if TYPE_CHECKING:
     from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.restart import restart
+    from mpimbs.simulation.result import Result, load
     from mpimbs.simulation.run import simulate
 
 __version__ = "0.1.0"
@@ -33,9 +34,11 @@ __all__ = [
     "InterruptionError",
     "Joint",
     "Loop",
+    "Result",
     "SimulationError",
     "System",
     "Wrench",
+    "load",
     "read_system",
     "restart",
     "simulate",
@@ -44,7 +47,7 @@ __all__ = [
 ]
 
 
-_INTEGRATING = {"Checkpoints": "keeper", "restart": "restart", "simulate": "run"}
+_INTEGRATING = {"Checkpoints": "keeper", "Result": "result", "load": "result", "restart": "restart", "simulate": "run"}
 
 
 def __getattr__(name: str) -> Any:
@@ -52,3 +55,8 @@ def __getattr__(name: str) -> Any:
     if name in _INTEGRATING:
         return getattr(import_module(f"mpimbs.simulation.{_INTEGRATING[name]}"), name)
     raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """Show what is imported only when it is asked for too."""
+    return sorted({*globals(), *__all__})

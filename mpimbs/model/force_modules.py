@@ -36,7 +36,7 @@ def add_forces(system: System, given: str) -> None:
         result = function(system)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    except Exception as error:
+    except BaseException as error:  # sys.exit too: on one rank alone it would leave the others waiting
         raise InputError(f"{where}: failed: {error!r}{_place(error)}; it is called with the System") from error
     if result is not None:
         raise InputError(
@@ -61,7 +61,7 @@ def _found(given: str) -> Callable[..., Any]:
             f"--forces {given}: there is no module '{module_name}' in {Path.cwd()} or among those installed"
             f"{hint or '; check its name, or set PYTHONPATH'}"
         ) from None
-    except Exception as error:
+    except BaseException as error:  # sys.exit too, as below the end of a script
         raise InputError(f"--forces {given}: the module can't be imported: {error!r}{_place(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):

@@ -6,6 +6,7 @@ import hashlib
 import marshal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -148,20 +149,51 @@ def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:
     return together(comm, lambda: action() if comm.rank == 0 else None)
 
 
+_guards = 0  # blocks of `abort_on_error` that are open
+
+
 @contextmanager
 def abort_on_error(comm: MPI.Comm) -> Iterator[None]:
-    """End the whole job if an exception leaves this block on any rank, with a traceback that names the rank."""
+    """End the whole job if an exception leaves this block on any rank, with a traceback that names the rank.
+
+    On several ranks that is so for `sys.exit` too: the others don't know of it, and would wait for ever.
+    """
+    global _guards
+    _guards += 1
     try:
         yield
-    except (SystemExit, KeyboardInterrupt):
-        raise
-    except BaseException:
+    except BaseException as error:
+        if comm.size == 1 and isinstance(error, SystemExit | KeyboardInterrupt):
+            raise
         sys.stdout.flush()
         sys.stderr.write(f"[rank {comm.rank} of {comm.size}] {traceback.format_exc()}")
         sys.stderr.flush()
         if comm.size == 1:
             sys.exit(1)
         comm.Abort(1)
+    finally:
+        _guards -= 1
+
+
+def guarded() -> bool:
+    """Whether a rank that raises ends the whole job: by us, `python -m mpi4py`, pytest-mpi or a hook of the user's."""
+    ours = {"mpi4py.run", "pytest_mpi"} & set(sys.modules)
+    return bool(_guards or ours) or sys.excepthook is not sys.__excepthook__
+
+
+_warned = False
+
+
+def warn_unguarded(comm: MPI.Comm) -> None:
+    """Say once, on rank 0, how a script is started so that a rank that raises leaves no others waiting."""
+    global _warned
+    if comm.rank == 0 and comm.size > 1 and not (_warned or guarded()):
+        _warned = True  # filters of warnings change, and it would come again
+        warnings.warn(
+            f"{comm.size} ranks, and where one of them raises outside of mpimbs the others wait for ever: start "
+            f"the script with mpiexec -n {comm.size} python -m mpi4py SCRIPT.py",
+            stacklevel=3,
+        )
 
 
 def first_on_node(comm: MPI.Comm, action: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.agreement import together
 from mpimbs.simulation.constraint_record import ConstraintRecord
+from mpimbs.simulation.kept_motion import pose_numbers
 from mpimbs.simulation.output_layout import PER_BODY
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
@@ -112,7 +113,7 @@ class Recorder:
         own: dict[str, Floats] = {"q": q, "u": u}
         common: dict[str, Any] = {"time": t, "energy": energy, "constraint_violation": float(agreed[0])}
         if self._poses:
-            own["poses"] = self._pose_numbers(q, u)
+            own["poses"] = pose_numbers(*dynamics.poses(q, u))
         if self._loads:
             own["loads"] = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, t=t))
         if self._constraints is not None:
@@ -136,10 +137,3 @@ class Recorder:
         began = time.perf_counter()
         self.store.sync()
         self.seconds += time.perf_counter() - began
-
-    def _pose_numbers(self, q: Floats, u: Floats) -> Floats:
-        from scipy.spatial.transform import Rotation  # takes 0.2 s: where it is needed
-
-        rotations, positions = self._dynamics.poses(q, u)
-        quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
-        return np.hstack([positions, quaternions])

@@ -17,11 +17,12 @@ from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, system_text
-from mpimbs.parallel.agreement import communicator, on_root, same_system, together
+from mpimbs.parallel.agreement import communicator, on_root, same_system, together, warn_unguarded
 from mpimbs.simulation.checkpoint import read_vectors, write_checkpoint
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Accuracy, Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
+from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
 from mpimbs.simulation.output import OutputError, OutputFile, check_output
 from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.progress import Progress
@@ -278,6 +279,11 @@ class Run:
         result.samples, result.restarts = store.samples if isinstance(store, Samples) else [], self._restarts()
         if self._constraints is not None:
             result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
+        if self._comm.rank == 0:
+            path = self._path
+            result.motion = (
+                motion_in_memory(result.samples, self._system) if path is None else motion_in_file(path.absolute())
+            )
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
             stepper.close()
@@ -363,6 +369,7 @@ def simulate(
     world = communicator(comm)
     given = settings._asdict() | {"output": output, "checkpoints": checkpoints, "signals": signals}
     whole = same_system(world, system, simulate, given)
+    warn_unguarded(world)
     path = None if output is None else Path(output)
     with Signals(signals) as taken:
         return Run(whole, settings, world, path, checkpoints, taken).finish(progress)

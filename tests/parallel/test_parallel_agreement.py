@@ -177,10 +177,10 @@ def test_first_on_node(comm: MPI.Comm) -> None:
     node.Free()
 
 
-def test_abort_on_error_passes_results_and_exits(comm: MPI.Comm) -> None:
+def test_abort_on_error_passes_results_and_exits_of_one(comm: MPI.Comm) -> None:
     with abort_on_error(comm):
         value = np.ones(1)
-    with pytest.raises(SystemExit), abort_on_error(comm):
+    with pytest.raises(SystemExit), abort_on_error(MPI.COMM_SELF):
         sys.exit(3)
     parallel_assert(value[0] == 1.0, "block left early", comm)
 
@@ -199,10 +199,13 @@ with abort_on_error(comm):
 class TestAborts:
     pytestmark = starts_mpiexec
 
-    def test_abort_on_error_ends_waiting_ranks(self) -> None:
-        job = run_job(3, [sys.executable, "-c", ABORTING], limit=30)
+    @pytest.mark.parametrize("error", ["RuntimeError: the reason", "SystemExit: 0", "KeyboardInterrupt"])
+    def test_abort_on_error_ends_waiting_ranks(self, error: str) -> None:
+        kind, _, value = error.partition(": ")
+        script = ABORTING.replace('RuntimeError("the reason")', f"{kind}({value!r})")
+        job = run_job(3, [sys.executable, "-c", script], limit=30)
         assert job.returncode != 0, job.stdout
-        assert "[rank 1 of 3]" in job.stdout and "RuntimeError: the reason" in job.stdout, job.stdout
+        assert "[rank 1 of 3]" in job.stdout and error in job.stdout, job.stdout
 
     def test_abort_on_error_on_one_rank(self) -> None:
         script = ABORTING.replace("comm.rank == 1", "True")

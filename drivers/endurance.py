@@ -287,7 +287,8 @@ def report(found: dict[str, Any], folder: Path, seen: list[Floats]) -> None:
 @click.option("--samples", type=int, default=1000, show_default=True)
 def _command(**parameters: Any) -> None:
     with abort_on_error(MPI.COMM_WORLD):
-        sys.exit(1 if main(**parameters)["left"] else 0)
+        left = main(**parameters)["left"]
+    sys.exit(1 if left else 0)
 
 
 if __name__ == "__main__":

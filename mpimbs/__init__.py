@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.reading import open_output
     from mpimbs.simulation.restart import restart
+    from mpimbs.simulation.result import Result, load
     from mpimbs.simulation.run import simulate
 
 __version__ = "0.1.0"
@@ -34,9 +35,11 @@ __all__ = [
     "InterruptionError",
     "Joint",
     "Loop",
+    "Result",
     "SimulationError",
     "System",
     "Wrench",
+    "load",
     "open_output",
     "read_system",
     "restart",
@@ -46,7 +49,14 @@ __all__ = [
 ]
 
 
-_INTEGRATING = {"Checkpoints": "keeper", "open_output": "reading", "restart": "restart", "simulate": "run"}
+_INTEGRATING = {
+    "Checkpoints": "keeper",
+    "Result": "result",
+    "load": "result",
+    "open_output": "reading",
+    "restart": "restart",
+    "simulate": "run",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -54,3 +64,8 @@ def __getattr__(name: str) -> Any:
     if name in _INTEGRATING:
         return getattr(import_module(f"mpimbs.simulation.{_INTEGRATING[name]}"), name)
     raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """Show what is imported only when it is asked for too."""
+    return sorted({*globals(), *__all__})

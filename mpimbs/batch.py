@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.arguments import check_array, check_kinds
 from mpimbs.errors import InputError
-from mpimbs.model import System
-from mpimbs.parallel.agreement import first_on_node, together
+from mpimbs.model import System, facts, system_of
+from mpimbs.model.facts import digest
+from mpimbs.parallel.agreement import alike, communicator, first_on_node, together
 from mpimbs.partition.lanes import width_of
 from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.build import Build, build
@@ -31,7 +35,8 @@ class Batch:
     Parameters
     ----------
     systems : System or sequence of System
-        One for all copies, or one for each: with the same bodies, parents and joint types, but any parameters.
+        Or names of models, as for `system_from`. One for all copies, or one for each: with the same bodies, parents and
+        joint types, but any parameters.
     copies : int, optional
         How many, of one system.
     comm : MPI.Comm, optional
@@ -58,17 +63,17 @@ class Batch:
 
     def __init__(
         self,
-        systems: System | Sequence[System],
+        systems: System | str | Path | Sequence[System | str | Path],
         copies: int | None = None,
         comm: MPI.Comm | None = None,
         lanes: int | None = None,
         wrenches: bool = False,
     ) -> None:
-        given = MPI.COMM_SELF if comm is None else comm
-        shared = isinstance(systems, System)
-        all_systems = [systems] if isinstance(systems, System) else list(systems)
-        number = (1 if copies is None else copies) if shared else len(all_systems)
-        width = together(given, lambda: _checked(all_systems, copies, number, given.size, lanes))
+        given = communicator(comm)
+        settings = {"copies": copies, "lanes": lanes, "wrenches": wrenches}
+        all_systems, number, width = together(given, lambda: _prepared(systems, given.size, settings))
+        shared = len(all_systems) == 1
+        alike(given, lambda: _facts(all_systems) | {name: str(value) for name, value in settings.items()})
         self.first, self.last = (number * rank // given.size for rank in (given.rank, given.rank + 1))
         count = self.last - self.first
         mine = [all_systems[0]] if shared else all_systems[self.first : self.last]
@@ -138,9 +143,9 @@ class Batch:
             ("udot", udot, self.nu),
             ("rates", rates, self.nq),
         ):
-            _check_shape(name, array, (self.copies, size))
+            check_array(name, array, (self.copies, size))
         if tau is not None:
-            _check_shape("tau", tau, (self.copies, self.nu))
+            check_array("tau", tau, (self.copies, self.nu))
         if wrench is not None:
             self._set_wrenches(wrench)
         given = self._none if tau is None else tau.reshape(-1)
@@ -154,18 +159,36 @@ class Batch:
 
     def make_unit(self, q: Floats) -> None:
         """Scale every quaternion in `q` [copies, nq] to unit length, as is due after a step of an integrator."""
-        _check_shape("q", q, (self.copies, self.nq))
+        check_array("q", q, (self.copies, self.nq))
         for k in range(self.copies):
             make_quaternions_unit(0.0, self._made[0].structure, q[k])
 
     def _set_wrenches(self, wrench: Floats) -> None:
         if not self._tiles.wrenches.size:
             raise InputError("wrenches are given to a batch that was made without: make it with wrenches=True")
-        _check_shape("wrench", wrench, (self.copies, self.n_bodies, 6))
+        check_array("wrench", wrench, (self.copies, self.n_bodies, 6))
         steps = self._tiles.wrenches.reshape(self.copies, -1, 2, 3)
         for k in range(self.copies):
             made = self._made[k % len(self._made)]
             steps[k, made.body_step] = wrench[k].reshape(-1, 2, 3) @ made.body_frame
+
+
+def _facts(systems: list[System]) -> dict[str, Any]:
+    """What the ranks of a batch have to have in common."""
+    if len(systems) == 1:
+        return facts(systems[0])
+    digests: dict[str, Any] = {f"system {k}": digest(tuple(facts(system).items())) for k, system in enumerate(systems)}
+    return {"the number of systems": len(systems)} | digests
+
+
+def _prepared(given: Any, ranks: int, settings: dict[str, Any]) -> tuple[list[System], int, int]:
+    """Give the systems that were given, the number of copies, and that of lanes."""
+    check_kinds(Batch.__init__, settings)
+    one = isinstance(given, System | str | Path) or not isinstance(given, Iterable)
+    systems = [system_of(system) for system in ([given] if one else given)]
+    copies = settings["copies"]
+    number = (1 if copies is None else copies) if one else len(systems)
+    return systems, number, _checked(systems, copies, number, ranks, settings["lanes"])
 
 
 def _checked(systems: list[System], copies: int | None, number: int, ranks: int, lanes: int | None) -> int:
@@ -193,11 +216,3 @@ def _checked(systems: list[System], copies: int | None, number: int, ranks: int,
         if system.gravity != systems[0].gravity:
             raise InputError(f"system {k} of the batch has another gravity than the first: make a batch of each")
     return native_width() if lanes is None else width_of(lanes)
-
-
-def _check_shape(name: str, array: Floats, shape: tuple[int, ...]) -> None:
-    wanted = f"{name} must be a contiguous array of float64 of shape {shape}"
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{wanted}, got a {type(array).__name__}")
-    if array.shape != shape or array.dtype != np.float64 or not array.flags.c_contiguous:
-        raise InputError(f"{wanted}, got {array.dtype} of shape {array.shape}")

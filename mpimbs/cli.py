@@ -292,7 +292,7 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
         if comm.rank == 0 and message:
             print(message, file=sys.stderr, flush=True)
         comm.Barrier()  # the launcher ends the job at the first exit code: the message must be out by then
-        sys.exit(code)
+    sys.exit(code)
 
 
 def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
+from numba.core.errors import NumbaError
 
+from mpimbs.arguments import check_array, vector
 from mpimbs.coupling import LoadSolver, Strategy, coupling_named
-from mpimbs.errors import SimulationError
+from mpimbs.errors import InputError, SimulationError
 from mpimbs.inverse import required_forces
 from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import first_on_node, together
+from mpimbs.parallel.agreement import communicator, first_on_node, same_system, together
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.turn_scan import MotionScan, TurnScan
 from mpimbs.partition.division import Division
@@ -40,8 +43,8 @@ class Dynamics:
 
     Parameters
     ----------
-    system : System
-        The same on every rank.
+    system : System, str or Path
+        The same on every rank; or what names it, as for `system_from`. Changed afterwards, it needs another `Dynamics`.
     comm : MPI.Comm, optional
         Duplicated once; this process alone by default.
     coupling : str
@@ -79,12 +82,12 @@ class Dynamics:
     ------
     InputError
         On all ranks: a system that this version does not solve, more ranks than subchains or bodies, an unknown
-        coupling, solver or number of lanes.
+        coupling, solver or number of lanes; ranks that were given different systems, forces or settings.
     """
 
     def __init__(
         self,
-        system: System,
+        system: System | str | Path,
         comm: MPI.Comm | None = None,
         coupling: str = "dcae",
         tip_ratio: float | None = None,
@@ -93,18 +96,24 @@ class Dynamics:
         solver: LoadSolver | None = None,
         overlap: bool = False,
     ) -> None:
-        given = MPI.COMM_SELF if comm is None else comm
+        settings = {
+            "coupling": coupling, "tip_ratio": tip_ratio, "lanes": lanes, "cuts": cuts, "solver": solver,
+            "overlap": overlap,
+        }  # fmt: skip
+        given = communicator(comm)
+        whole = same_system(given, system, Dynamics.__init__, settings)
 
         here = ranks_on_node(given)
 
         def prepare() -> tuple[Strategy, Division, Any]:
             strategy = coupling_named(coupling, solver)
-            check_memory(system, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
-            division, number = self._part(strategy, system, given, cuts, tip_ratio, lanes)
-            return strategy, division, strategy.own(system, division, number)
+            check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
+            division, number = self._part(strategy, whole, given, cuts, tip_ratio, lanes)
+            return strategy, division, strategy.own(whole, division, number)
 
         strategy, self.division, self.subchains = together(given, prepare)
-        self.system = system
+        self.system = system = whole
+        self._changes = system.changes
         self.comm = given.Dup()
         self.cuts = self.division.cuts
         first, last = self.subchains[0].first, self.subchains[-1].last
@@ -138,6 +147,8 @@ class Dynamics:
         self._plan = self._table.data
         self._in_phases = self._external.any or self.coupling.plan is None
         self._evaluate = EVALUATE[self.subchains.width]
+        nq, nu = self.subchain.nq, self.subchain.nu
+        self._sizes = nq, nu, nu, nq
 
     def _part(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
         """Divide the system among the ranks; and say whose part of it is evaluated here."""
@@ -147,8 +158,6 @@ class Dynamics:
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None
     ) -> None:
         """Evaluate the state derivative [design, section 2].
-
-        Arrays are contiguous and of doubles: compiled code reads them by address.
 
         Parameters
         ----------
@@ -163,9 +172,51 @@ class Dynamics:
 
         Raises
         ------
+        InputError
+            On the rank that gave an array of another shape or type, or one that is not contiguous or read-only; the
+            others find accelerations that are not finite.
         SimulationError
             On the rank whose user function failed.
         """
+        try:
+            # One call of compiled code takes no other type of array; how long one is it does not ask.
+            fits = (len(q), len(u), len(udot), len(rates)) == self._sizes and (tau is None or len(tau) == len(u))
+            if self._in_phases or not fits or self.system.changes != self._changes:
+                self._check(q, u, udot, rates, tau)
+            self.evaluate(t, q, u, udot, rates, tau)
+        except (InputError, TypeError, NumbaError) as error:
+            self._refuse(error, t, q, u, udot, rates, tau)
+
+    def _check(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> None:
+        """Refuse arrays that compiled code can't take, and a system that was changed."""
+        self._check_unchanged()
+        nq, nu = self.subchain.nq, self.subchain.nu
+        given = {"q": (q, nq), "u": (u, nu), "udot": (udot, nu), "rates": (rates, nq)}
+        for name, (array, size) in (given if tau is None else given | {"tau": (tau, nu)}).items():
+            check_array(name, array, (size,))
+
+    def _check_unchanged(self) -> None:
+        if self.system.changes != self._changes:
+            raise InputError(
+                f"the system '{self.system.name}' was changed after this Dynamics was made, which does not know of it: "
+                "make another one; or give it a copy, Dynamics(copy.deepcopy(system)), where both are needed"
+            )
+
+    def _refuse(self, error: Exception, t: float, *arrays: Any) -> None:
+        """Say what is wrong with arrays, after this rank's part in the evaluation: the others wait for it."""
+        try:
+            self._check(*arrays)
+        except InputError as wrong:
+            if self.comm.size > 1:
+                nq, nu = self.subchain.nq, self.subchain.nu
+                nothing = np.full(nq, np.nan), np.full(nu, np.nan), np.empty(nu), np.empty(nq)
+                with contextlib.suppress(SimulationError):
+                    self.evaluate(t, *nothing)
+            raise wrong from None
+        raise error
+
+    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
+        """Evaluate the state derivative as `derivative` does, of arrays that were checked: they are read by address."""
         self.evaluations += 1
         if not self._in_phases:
             self._evaluate(self._plan, q, u, self._no_tau if tau is None else tau, udot, rates)
@@ -192,17 +243,32 @@ class Dynamics:
 
         Raises
         ------
+        InputError
+            On all ranks: the array of one is of another size, or has a quaternion that is zero or not finite.
         SimulationError
             On all ranks: a user function failed.
         """
-        q, u = _contiguous(q), _contiguous(u)
-        tau = None if tau is None else _contiguous(tau)
+        return self._accelerations(*self._agreed(q, u, tau), t)
+
+    def _accelerations(self, q: Floats, u: Floats, tau: Floats | None, t: float) -> Floats:
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)
         if self._may_fail:
-            together(self.comm, lambda: self.derivative(t, q, u, udot, rates, tau))
+            together(self.comm, lambda: self.evaluate(t, q, u, udot, rates, tau))
         else:
-            self.derivative(t, q, u, udot, rates, tau)
+            self.evaluate(t, q, u, udot, rates, tau)
         return udot
+
+    def _agreed(self, q: Floats, u: Floats, third: Any = None, name: str = "tau") -> tuple[Floats, Floats, Any]:
+        """Give a state, and forces or what has this `name`, as compiled code reads them; None stays.
+
+        InputError on all ranks if those of any are none.
+        """
+
+        def checked() -> tuple[Floats, Floats, Floats | None]:
+            self._check_unchanged()
+            return *self.subchain.state(q, u), None if third is None else vector(name, third, self.subchain.nu)
+
+        return together(self.comm, checked)
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
         """Give the loads that this rank's bodies receive through their inboard joints, from their parents [n, 6].
@@ -227,12 +293,12 @@ class Dynamics:
 
         Raises
         ------
-        SimulationError
-            On all ranks: a user function failed.
+        InputError, SimulationError
+            As `accelerations`.
         """
-        q, u = _contiguous(q), _contiguous(u)
-        self.accelerations(q, u, tau, t)
-        given = self._no_tau if tau is None else _contiguous(tau)
+        q, u, tau = self._agreed(q, u, tau)
+        self._accelerations(q, u, tau, t)
+        given = self._no_tau if tau is None else tau
         forces = self._applied if self._in_phases else given
         return self.subchain.joint_loads(q, u, forces, self._handle_turn, self._handle_loads)
 
@@ -252,10 +318,10 @@ class Dynamics:
 
         Raises
         ------
-        SimulationError
-            On all ranks: a user function failed.
+        InputError, SimulationError
+            As `accelerations`.
         """
-        q, u, udot = _contiguous(q), _contiguous(u), _contiguous(udot)
+        q, u, udot = self._agreed(q, u, udot, "udot")
         boundary, forces = self._boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
             together(self.comm, lambda: self._external.apply(t, q, u, boundary, forces))
@@ -318,17 +384,20 @@ class Dynamics:
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].
 
-        The same on every rank; see `Subchain.energy_and_momentum`.
+        The same on every rank; see `Subchain.energy_and_momentum`. Arguments and InputError as of `accelerations`.
         """
-        q, u = _contiguous(q), _contiguous(u)
+        q, u, _ = self._agreed(q, u)
         boundary = self._boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
         self.comm.Allreduce(MPI.IN_PLACE, mine)
         return mine
 
     def poses(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
-        """Give the poses of this rank's bodies: rotations [n, 3, 3], positions [n, 3] (m); see `body_poses`."""
-        q, u = _contiguous(q), _contiguous(u)
+        """Give the poses of this rank's bodies: rotations [n, 3, 3], positions [n, 3] (m); see `body_poses`.
+
+        Arguments and InputError as of `accelerations`.
+        """
+        q, u, _ = self._agreed(q, u)
         return self.subchain.body_poses(q, self._boundary_motion(q, u))
 
     def _boundary_motion(self, q: Floats, u: Floats) -> Floats:
@@ -380,11 +449,6 @@ class Dynamics:
         self._motion_scan.close()
         self.coupling.close()
         self.comm.Free()
-
-
-def _contiguous(values: npt.ArrayLike) -> Floats:
-    """Give an array as compiled code reads it: doubles, one after the other."""
-    return np.ascontiguousarray(values, dtype=np.float64)
 
 
 @functools.cache  # a second time in a process there is nothing to do

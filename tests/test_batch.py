@@ -213,7 +213,9 @@ BAD_ARRAYS = {
     "whole numbers": np.zeros((8, 20), np.int64),
     "single": np.zeros((8, 20), np.float32),
     "a list": [[0.0] * 20] * 8,
+    "read-only": np.broadcast_to(0.0, (8, 20)).copy(),
 }
+BAD_ARRAYS["read-only"].flags.writeable = False  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("case", BAD_ARRAYS)

@@ -1,8 +1,12 @@
 """The pipeline over ranks: the same results as on one rank, bit for bit the same each time, errors on all ranks."""
 
+import copy
+import re
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +16,10 @@ from cases import GENERATORS, accelerations, mixed_chain, moving_state, typed_ch
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.model import Joint, System, system_from
+from mpimbs.model import Joint, System, system_from, system_from_text, system_text, write_system
 from mpimbs.parallel.gather import Gather
 from mpimbs.spatial.lanes import native_width
+from mpimbs.sweep.subchain import Subchain
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -159,6 +164,106 @@ def test_any_arrays(comm: MPI.Comm, lanes: int) -> None:
                 assert_close("results", ask(*got), ask(*plain), "exact", comm=comm)
 
 
+def read_only(array: Array) -> Array:
+    kept = array.copy()
+    kept.flags.writeable = False
+    return kept
+
+
+# What a method is given in place of the array that it needs; compiled code would read or write beyond the first two.
+BAD_ARRAYS: dict[str, Callable[[Array], object]] = {
+    "too few": lambda a: a[:-1],
+    "half as large": lambda a: a.astype(np.float32),
+    "too many": lambda a: np.append(a, 1.0),
+    "whole numbers": lambda a: np.ones(len(a), np.int64),
+    "not contiguous": lambda a: np.stack([a, a], axis=1)[:, 0],
+    "two axes": lambda a: a[:, None].copy(),
+    "read-only": read_only,
+    "a list": lambda a: a.tolist(),
+    "a number": lambda a: 1.0,
+}
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["one call", "phases"])
+@pytest.mark.parametrize("bad", BAD_ARRAYS)
+def test_arrays_that_are_refused(comm: MPI.Comm, bad: str, staged: bool) -> None:
+    """Those of `derivative`, each in turn, on the last rank only: it says so, and no rank waits for another."""
+    system = system_from("rope:8")
+    if staged:
+        system.add_joint_force(None, lambda t, q, u: -u)
+    last = comm.rank == comm.size - 1
+    with distributed(system, comm) as (dynamics, _, _):
+        q, u = dynamics.subchain.q, dynamics.subchain.u
+        good = {"q": q, "u": u, "udot": np.empty_like(u), "rates": np.empty_like(q), "tau": np.zeros_like(u)}
+        for name, array in good.items():
+            given = good | ({name: BAD_ARRAYS[bad](array)} if last else {})
+            words = f"{name} must be a contiguous array of float64 of shape \\({len(array)},\\), got "
+            with pytest.raises(InputError, match=words) if last else nullcontext():
+                dynamics.derivative(0.0, **given)  # type: ignore[arg-type]
+            parallel_assert(last or not np.isfinite(good["udot"]).any(), f"{name}: the others know of nothing", comm)
+        dynamics.derivative(0.0, **good)
+        parallel_assert(np.isfinite(good["udot"]).all(), "afterwards nothing is as it was", comm)
+
+
+@pytest.mark.parametrize("bad", ["too few", "too many", "two axes", "text", "complex"])
+def test_states_that_are_refused(comm: MPI.Comm, bad: str) -> None:
+    """On all ranks, where that of one is: by whatever takes what numpy makes arrays of."""
+    system = system_from("rope:8")
+    wrong: dict[str, Callable[[Array], object]] = BAD_ARRAYS | {
+        "text": lambda a: [str(x) for x in a],
+        "complex": lambda a: a + 1j,
+    }
+    with distributed(system, comm) as (dynamics, _, _):
+        mine = {"q": dynamics.subchain.q, "u": dynamics.subchain.u}
+        driven = mine | {"tau": np.zeros(dynamics.subchain.nu)}
+        for method, names in (
+            (dynamics.accelerations, driven),
+            (dynamics.joint_loads, driven),
+            (dynamics.energy_and_momentum, mine),
+            (dynamics.poses, mine),
+            (dynamics.subchain.state, mine),
+        ):
+            for name in names:
+                alone = method == dynamics.subchain.state  # which is this rank's
+                here = alone or comm.rank == comm.size - 1
+                given = names | ({name: wrong[bad](names[name])} if here else {})
+                with pytest.raises(InputError, match=f"^{name} must be "):
+                    method(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("values", [[0.0] * 4, [np.nan, 0, 0, 1], [1, np.inf, 0, 0]], ids=["zero", "nan", "infinite"])
+@pytest.mark.parametrize("kind", ["rope", "free_chain"])
+def test_quaternions_without_direction_are_refused(comm: MPI.Comm, kind: str, values: list[float]) -> None:
+    """By name, on all ranks; one of any length is taken as it is meant."""
+    system = system_from(f"{kind}:8")
+    body = 3 if kind == "rope" else 0
+    whole = system.columns().q.copy()
+    at = int(system.offsets()[0][body])
+    long = whole.copy()
+    long[at : at + 4] *= 3.0
+    whole[at : at + 4] = values
+    with distributed(system, comm) as (dynamics, mine, ours):
+        u = system.columns().u[ours]
+        for ask in (dynamics.accelerations, dynamics.joint_loads, dynamics.energy_and_momentum, dynamics.poses):
+            with pytest.raises(InputError, match=f"the quaternion of body '{system.name_of(body)}' is .*; give unit"):
+                ask(whole[mine], u)
+        once, thrice = (dynamics.accelerations(q[mine], u) for q in (system.columns().q, long))
+    assert_close("accelerations", thrice, once, "lanes", scale=max(1.0, np.abs(once).max()), comm=comm)
+
+
+def test_a_subchain_by_itself_refuses_states() -> None:
+    part = Subchain(system_from("rope:5"))
+    q, u, gravity = part.q, part.u, np.zeros(3)
+    for ask in (
+        lambda: part.body_poses(q[:-1]),
+        lambda: part.energy_and_momentum(q[:-1], u, gravity),
+        lambda: part.inverse_dynamics(q, u[:-1], u, gravity),
+        lambda: part.inverse_dynamics(q, u, u[:-1], gravity),
+    ):
+        with pytest.raises(InputError, match=r"must be an array of shape \(\d+,\), got one of shape"):
+            ask()
+
+
 @pytest.mark.parametrize("kind", ["rope", "mixed"])
 def test_same_bits_each_time(comm: MPI.Comm, kind: str) -> None:
     """Two evaluations, with another state between them, and two objects give the same bits."""
@@ -254,6 +359,86 @@ def massless() -> System:
 def test_bad_input(comm: MPI.Comm, make: object, options: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Dynamics(make(), comm, **options)  # type: ignore[operator, arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda system: system.set_torque("link2", lambda t: 5.0),
+        lambda system: system.set_torque("link2", 5.0),
+        lambda system: system.add_wrench("link2", force=(1, 0, 0)),
+        lambda system: system.add_joint_force(None, lambda t, q, u: 1.0 - u),
+        lambda system: system.add_body_force(None, lambda t, motion: (0.0, 1.0)),
+        lambda system: system.add(system.body(1), name="one_more", parent="link8"),
+        lambda system: setattr(system, "gravity", (1.0, 0.0, 0.0)),
+    ],
+    ids=["function", "torque", "wrench", "joint force", "body force", "body", "gravity"],
+)
+def test_a_system_that_was_changed_needs_another_dynamics(comm: MPI.Comm, change: Callable[[System], object]) -> None:
+    """One that knows of no change refuses to go on as if there were none; of a system that grows one makes several."""
+    system = system_from("chain:8")
+    kept = copy.deepcopy(system)
+    with distributed(system, comm) as (before, _, _), distributed(kept, comm) as (copied, _, _):
+        mine = before.subchain.q, before.subchain.u
+        udot = before.accelerations(*mine)
+        change(system)
+        for ask in (before.accelerations, before.joint_loads, before.energy_and_momentum, before.poses):
+            with pytest.raises(InputError, match="was changed after this Dynamics was made"):
+                ask(*mine)
+        with pytest.raises(InputError, match="was changed after this Dynamics was made"):
+            before.derivative(0.0, *mine, *map(np.empty_like, reversed(mine)))
+        assert_close("accelerations", copied.accelerations(*mine), udot, "exact", comm=comm)
+        with distributed(system, comm) as (after, _, _):
+            changed = after.accelerations(after.subchain.q, after.subchain.u)
+    same = np.array(changed.shape == udot.shape and np.array_equal(changed, udot))
+    comm.Allreduce(MPI.IN_PLACE, same, MPI.LAND)
+    assert not same, "the change has no effect"
+
+
+@pytest.mark.parametrize("torque", [3.0, (3.0,), lambda t: 3.0], ids=["number", "numbers", "function"])
+def test_a_torque_that_is_set_is_the_joints(comm: MPI.Comm, torque: object) -> None:
+    """In place of the body's own, and not for others of its repeat; also read back from a file."""
+    system, q, u, tau = case("chain", 8)
+    own = system.body(3).model_copy(update={"name": "last", "parent": None})
+    system.add(own.model_copy(update={"joint": own.joint.model_copy(update={"torque": (7.0,)})}))
+    q, u, tau = (np.append(part, 0.1) for part in (q, u, tau))
+    reference = accelerations(system, q, u, tau + [0, 0, 3, 0, 0, 0, 0, 0, 3 - 7])
+    for name in ("link3", "last"):
+        system.set_torque(name, torque)  # type: ignore[arg-type]
+    read = system if callable(torque) else system_from_text(system_text(system), "here")
+    for driven in (system, read):
+        with distributed(driven, comm) as (dynamics, mine, ours):
+            got = dynamics.accelerations(q[mine], u[ours], tau[ours])
+        assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"system": None}, "system must be a System or name a model, as 'chain:16' or a TOML file do, got None"),
+        ({"system": "chain:x"}, "model 'chain:x': bad arguments"),
+        ({"comm": 3.0}, "comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, got 3.0"),
+        ({"coupling": 1}, "coupling must be a text, got 1"),
+        ({"tip_ratio": "2"}, "tip_ratio must be a number or None, got '2'"),
+        ({"lanes": 2.5}, "lanes must be a whole number or None, got 2.5"),
+        ({"solver": "jacobi"}, "solver must be a LoadSolver or None, got 'jacobi'"),
+        ({"overlap": "yes"}, "overlap must be True or False, got 'yes'"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_kind(comm: MPI.Comm, wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(words)}"):
+        Dynamics(**({"system": "chain:8", "comm": comm} | wrong))  # type: ignore[arg-type]
+
+
+def test_a_model_by_name(comm: MPI.Comm, tmp_path: Path) -> None:
+    file = Path(comm.bcast(str(tmp_path / "chain.toml")))
+    if comm.rank == 0:
+        write_system(system_from("chain:8"), file)
+    comm.Barrier()
+    for name in ("chain:8", str(file), file):
+        with closing(Dynamics(name, comm)) as dynamics:
+            parallel_assert(dynamics.system.n_bodies == 8, f"{dynamics.system}", comm)
 
 
 def test_more_ranks_than_bodies(comm: MPI.Comm) -> None:

@@ -127,12 +127,12 @@ mpimbs.cli.main(["check", "chain:6"])
     "in an evaluation": """
 import mpimbs.cli
 from mpimbs.dynamics import Dynamics
-derivative = Dynamics.derivative
+evaluate = Dynamics.evaluate
 def with_bug(self, *arguments):
     if MPI.COMM_WORLD.rank == 1 and self.comm.size > 1:
         raise KeyError("a bug")
-    return derivative(self, *arguments)
-Dynamics.derivative = with_bug
+    return evaluate(self, *arguments)
+Dynamics.evaluate = with_bug
 mpimbs.cli.main(["run", "chain:6", "--t-end", "0.1", "-o", sys.argv[1]])
 """,
 }
@@ -147,6 +147,78 @@ def test_a_bug_on_one_rank_ends_the_job(tmp_path: Path, place: str) -> None:
     assert "[rank 1 of 2] Traceback" in job.stdout and "KeyError: 'a bug'" in job.stdout
     assert "[rank 0 of 2]" not in job.stdout
     assert time.monotonic() - began < 25
+
+
+LEAVING = """
+import sys
+from mpi4py import MPI
+def leave():
+    if MPI.COMM_WORLD.rank == MPI.COMM_WORLD.size - 1:
+        raise {error}
+def pull(t, q, u):
+    {at_evaluation}
+    return -u
+def add(system):
+    {at_registration}
+    system.add_joint_force(None, pull)
+{at_import}
+"""
+PLACES = {  # where a function of the user's ends the process: exit code, what is said
+    "at_import": (2, "--forces leaving:add: the module can't be imported: "),
+    "at_registration": (2, "--forces leaving:add: failed: "),
+    "at_evaluation": (1, "the joint force 'leaving:pull' on body 'link"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_users_function_that_ends_one_rank_ends_the_job(tmp_path: Path, place: str) -> None:
+    (code, words), error = PLACES[place], "SystemExit(0)"
+    calls = dict.fromkeys(PLACES, "pass") | {place: "leave()"}
+    (tmp_path / "leaving.py").write_text(LEAVING.format(error=error, **calls))
+    command = [*MPIMBS, "run", "chain:6", "--t-end", "0.1", "-o", str(tmp_path / "out.h5"), "--forces", "leaving:add"]
+    job = run_job(2, command, tmp_path, limit=30, **HERE)
+    assert job.returncode == code, job.stdout
+    assert job.stdout.count(f"mpimbs: {words}") == 1 and job.stdout.count(error) == 1, job.stdout
+    assert "Traceback" not in job.stdout, job.stdout
+
+
+def test_ranks_that_add_different_forces_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from mpi4py import MPI\n"
+        "def add(system):\n"
+        "    if MPI.COMM_WORLD.rank == 0:\n"
+        "        system.add_joint_force('link6', add)\n"
+    )
+    command = [*MPIMBS, "run", "chain:6", "--t-end", "0.1", "-o", str(tmp_path / "out.h5"), "--forces", "own:add"]
+    job = run_job(2, command, tmp_path, limit=30, **HERE)
+    assert job.returncode == 2, job.stdout
+    words = "mpimbs: the ranks disagree on the joint force 'own:add' on body 'link6': one on rank 0, none on rank 1;"
+    assert job.stdout.count(words) == 1, job.stdout
+
+
+SCRIPT = """
+import sys
+from mpi4py import MPI
+import mpimbs
+for _ in range(2):
+    mpimbs.simulate("chain:6", 0.01, MPI.COMM_WORLD)
+if "--fail" in sys.argv and MPI.COMM_WORLD.rank == 1:
+    raise KeyError("a bug of the user's")
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+def test_a_script_is_told_of_what_ends_all_ranks(tmp_path: Path) -> None:
+    """Once, where nothing does; started as it says, a rank that raises ends the job."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    words = "start the script with mpiexec -n 2 python -m mpi4py SCRIPT.py"
+    job = run_job(2, [sys.executable, str(script)], tmp_path, limit=30, **HERE)
+    assert job.returncode == 0 and job.stdout.count(words) == 1 and "script.py:6" in job.stdout, job.stdout
+    job = run_job(1, [sys.executable, str(script)], tmp_path, limit=30, **HERE)
+    assert job.returncode == 0 and job.stdout == "", job.stdout
+    job = run_job(2, [sys.executable, "-m", "mpi4py", str(script), "--fail"], tmp_path, limit=30, **HERE)
+    assert job.returncode != 0 and words not in job.stdout and "a bug of the user's" in job.stdout, job.stdout
 
 
 def test_two_runs_give_the_same_bits(tmp_path: Path) -> None:

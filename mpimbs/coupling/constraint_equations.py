@@ -71,6 +71,8 @@ def _place_joint(place, subspace, size, joint):
     p = load3(0.0, place, 9)
     for i in range(6):
         joint[i * ROW + EXTRA] = 0.0
+        for k in range(size, 6):  # what is not finite would stay there
+            joint[i * ROW + k] = 0.0
     for k in range(size):
         moment = rotate_back(r, load3(0.0, subspace, k * ROW))
         force = rotate_back(r, load3(0.0, subspace, k * ROW + 3))

@@ -160,14 +160,19 @@ class ConstraintLoads:
         """
         numbers = {name: getattr(self, name) for name in _COUNTS} | {"kept": self._hold.kept}
         if self._solver.estimate == "fischer":
-            self._ksp.destroy()
-            self._guesses = 0
-            self._ksp = self._make_ksp()
-            self._renew = True
+            self._begin_anew()
             return numbers, {}
         times, loads = self._hold.memory
         parts = zip(_ARRAYS, (times, loads, *self._factored), strict=True)
         return numbers, {name: values.ravel().copy() for name, values in parts}
+
+    def _begin_anew(self) -> None:
+        """Make PETSc's solvers anew: without guesses, factors and errors of before."""
+        for solver in (self._ksp, self._factor):
+            solver.destroy()
+        self._guesses = 0
+        self._ksp, self._factor = self._make_ksp(), self._make_factor()
+        self._renew = True
 
     def recall(self, numbers: dict[str, int], arrays: dict[str, Floats]) -> None:
         """Go on from what `memory` gave; all ranks call, after which the next solution is that of the same bits.
@@ -231,7 +236,8 @@ class ConstraintLoads:
         anew = solver.estimate in ORDERS and hold.kept == 0  # nothing is known yet
         if solver.preconditioner == "direct" or (solver.preconditioner in _INEXACT and (anew or self._off_track())):
             self._factor.solve(self._right, self._solution)
-            reason, self.iterations = self._factor.getConvergedReason(), 0
+            finite = bool(np.isfinite(self._solution.norm()))  # which a factorization does not ask
+            reason, self.iterations = self._factor.getConvergedReason() if finite else -1, 0
             self.factorizations += 1
         else:
             if solver.preconditioner == "lagged":
@@ -266,6 +272,7 @@ class ConstraintLoads:
         self.joints.solution[:] = np.nan
         self._solution.stateIncrease()
         if not np.isfinite(self._right.norm()):
+            self._begin_anew()  # a factor that broke down stays broken
             return
         history = self._ksp.getConvergenceHistory()
         steps = ", ".join(f"{value:.1e}" for value in history[:: max(1, len(history) // 8)])

@@ -5,10 +5,11 @@ Serial and plain: no MPI and no compiled code here. SI units, right-handed frame
 
 from mpimbs.model.body import Body, Joint, Loop, Wrench
 from mpimbs.model.columns import Columns
+from mpimbs.model.facts import facts
 from mpimbs.model.files import read_system, system_from_text, system_text, write_system
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
-from mpimbs.model.library import GENERATORS, system_from
+from mpimbs.model.library import GENERATORS, system_from, system_of
 from mpimbs.model.summary import Summary
 from mpimbs.model.system import System
 
@@ -28,10 +29,12 @@ __all__ = [
     "Summary",
     "System",
     "Wrench",
+    "facts",
     "joint_type",
     "read_system",
     "system_from",
     "system_from_text",
+    "system_of",
     "system_text",
     "write_system",
 ]

@@ -220,7 +220,7 @@ def system_text(system: System, functions: bool = False) -> str:
         lines.append(f"# {force.kind} {force.name} on {force.whom(system)}")
     segments = list(system.segments)
     order = [segment.numbered for segment in segments]
-    if order == sorted(order) and not system.wrenches and not system.torque_functions:
+    if order == sorted(order) and not system.wrenches and not system.torques:
         for segment in segments:
             parent = system.body(segment.first).parent
             first, *others = segment.bodies

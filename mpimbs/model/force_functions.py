@@ -59,9 +59,7 @@ class ForceFunction:
     @property
     def name(self) -> str:
         """The function as module:name."""
-        inner = getattr(self.function, "func", self.function)  # of a functools.partial
-        named = inner if hasattr(inner, "__qualname__") else type(inner)
-        return f"{named.__module__}:{named.__qualname__}"
+        return name_of_function(self.function)
 
     def whom(self, system: System) -> str:
         """Say on which bodies of a system it acts."""
@@ -93,6 +91,13 @@ class BodyForce(ForceFunction):
 
     point: tuple[float, ...] | str = (0.0, 0.0, 0.0)
     kind = "body force"
+
+
+def name_of_function(function: Callable[..., Any]) -> str:
+    """Give a function, or what can be called as one, as module:name."""
+    inner = getattr(function, "func", function)  # of a functools.partial
+    named = inner if hasattr(inner, "__qualname__") else type(inner)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def bodies_named(bodies: range | Integers, name_of: Callable[[int], str]) -> str:

@@ -43,7 +43,7 @@ def add_forces(system: System, given: str) -> None:
         result = function(system)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    except Exception as error:
+    except BaseException as error:  # sys.exit too: on one rank alone it would leave the others waiting
         raise InputError(f"{where}: failed: {error!r}{_place(error)}; it is called with the System") from error
     if result is not None:
         raise InputError(
@@ -60,7 +60,7 @@ def add_forces(system: System, given: str) -> None:
 def _loads(system: System) -> tuple[object, ...]:
     """What tells whether a function has changed a system."""
     wrenches = sum(map(len, system.wrenches.values()))
-    forces = len(system.force_functions), wrenches, dict(system.torque_functions)
+    forces = len(system.force_functions), wrenches, dict(system.torques)
     return (*forces, system.gravity, system.n_bodies, len(system.loops))
 
 
@@ -81,7 +81,7 @@ def _found(given: str) -> Callable[..., Any]:
             f"{where}: there is no module '{module_name}' in {current_folder()} or among those installed"
             f"{hint or '; check its name, or set PYTHONPATH'}"
         ) from None
-    except Exception as error:
+    except BaseException as error:  # sys.exit too, as below the end of a script
         raise InputError(f"{where}: the module can't be imported: {error!r}{_place(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):

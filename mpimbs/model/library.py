@@ -154,6 +154,21 @@ GENERATORS: dict[str, Generator] = {
 }
 
 
+def system_of(given: object) -> System:
+    """Return a system as it is, or that which a text or a path names; see `system_from`.
+
+    Raises
+    ------
+    InputError
+        It is neither, or names none.
+    """
+    if isinstance(given, System):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"system must be a System or name a model, as 'chain:16' or a TOML file do, got {given!r}")
+    return system_from(os.fspath(given))
+
+
 def system_from(spec: str) -> System:
     """Return the system that a text names: a generator such as "chain:1024", or a TOML file.
 

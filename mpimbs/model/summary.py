@@ -111,7 +111,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 def nothing_acts(system: System) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
-    loaded = any(system.gravity) or system.torque_functions or system.wrenches or system.force_functions
+    loaded = any(system.gravity) or system.torques or system.wrenches or system.force_functions
     return not loaded and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pydantic import ConfigDict
 
 from mpimbs.errors import InputError
 from mpimbs.model import columns
-from mpimbs.model.body import Body, Loop, Name, Wrench
+from mpimbs.model.body import Body, Joint, Loop, Name, Wrench
 from mpimbs.model.columns import Columns
 from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce, Selection, body_force, joint_force
 from mpimbs.model.joints import joint_index
@@ -52,8 +53,8 @@ class System:
         The bodies, run-length coded.
     loops : list of Loop
         The joints that close loops.
-    torque_functions : dict of int to function
-        Functions of time that drive the joints of single bodies, in place of what their templates say.
+    torques : dict of int to function or tuple of floats
+        What drives the joints of single bodies, functions of time or constant, in place of what their templates say.
     wrenches : dict of int to list of Wrench
         What acts on single bodies, in addition to what their templates say.
     joint_forces : list of JointForce
@@ -64,15 +65,17 @@ class System:
         Which functions of modules have added forces (module:function), so that a checkpoint can name them.
     before_forces : str or None
         The system as a model file, before they did; None if that was none.
+    changes : int
+        How often it was changed: what was made of it before does not know of the later ones.
     """
 
     def __init__(self, name: str = "system", gravity: Any = (0.0, -9.81, 0.0)) -> None:
-        heading = Heading(name=name, gravity=gravity)
-        self.name: str = heading.name
-        self.gravity: tuple[float, ...] = heading.gravity
+        self.changes = 0
+        self.name: str = Heading(name=name).name
+        self.gravity = gravity
         self.segments = Segments()
         self.loops: list[Loop] = []
-        self.torque_functions: dict[int, TimeFunction] = {}
+        self.torques: dict[int, TimeFunction | tuple[float, ...]] = {}
         self.wrenches: dict[int, list[Wrench]] = {}
         self.joint_forces: list[JointForce] = []
         self.body_forces: list[BodyForce] = []
@@ -82,6 +85,16 @@ class System:
 
     def __repr__(self) -> str:
         return f"System({self.name!r}: {self.n_bodies} bodies, {self.nu} degrees of freedom)"
+
+    @property
+    def gravity(self) -> tuple[float, ...]:
+        """Acceleration of gravity in the world frame, m/s^2."""
+        return self._gravity
+
+    @gravity.setter
+    def gravity(self, value: Any) -> None:
+        self._gravity: tuple[float, ...] = Heading(name=self.name, gravity=value).gravity
+        self.changes += 1
 
     def add(self, body: Body | None = None, **fields: Any) -> Body:
         """Add one body: a `Body`, the fields of one, or a `Body` with some fields replaced.
@@ -99,6 +112,7 @@ class System:
         parent = self._parent_index(body.name, body.parent)
         self._names.add_single(body.name, self.n_bodies)
         self.segments.append((body,), parent)
+        self.changes += 1
         return body
 
     def repeat(self, count: int, *bodies: Body, parent: str | None = None) -> None:
@@ -124,6 +138,7 @@ class System:
         for position, body in enumerate(bodies, self.n_bodies):
             self._names.add_run(body.name, int(count), position, len(bodies))
         self.segments.append(bodies, index, int(count), numbered=True)
+        self.changes += 1
 
     def add_loop(self, loop: Loop | None = None, **fields: Any) -> Loop:
         """Add a joint that closes a loop between two bodies of the system: a `Loop` or the fields of one.
@@ -140,22 +155,28 @@ class System:
             if name != WORLD and self._names.find(name) is None:
                 raise InputError(f"loop {loop.name!r}: unknown body {name!r}{self._names.suggest(name)}")
         self.loops.append(loop)
+        self.changes += 1
         return loop
 
-    def set_torque(self, body_name: str, function: TimeFunction) -> None:
-        """Drive the joint of one body by a function of time t (s) that returns a number or nu (N m, N).
+    def set_torque(self, body_name: str, torque: TimeFunction | float | Sequence[float]) -> None:
+        """Drive the joint of one body: by a number or nu (N m, N), or a function of time t (s) that returns as many.
 
         Raises
         ------
         InputError
-            The body is not in the system, its joint is fixed, or the function can't be called.
+            The body is not in the system, its joint is fixed, or this is neither a function nor such numbers.
         """
         index = self.index_of(body_name)
-        if not callable(function):
-            raise InputError(f"body {body_name!r}: torque must be a function of time, got {function!r}")
-        if not self.segments.template(index).joint.kind.nu:
+        joint = self.segments.template(index).joint
+        if not joint.kind.nu:
             raise InputError(f"body {body_name!r}: torque has nothing to act on in a fixed joint; drive another joint")
-        self.torque_functions[index] = function
+        try:
+            given = {name: getattr(joint, name) for name in joint.model_fields_set}
+            self.torques[index] = Joint(**(given | {"torque": torque})).torque
+        except InputError as error:
+            what = str(error).removeprefix("joint: ")
+            raise InputError(f"body {body_name!r}: {what}; give numbers or a function of time") from None
+        self.changes += 1
 
     def add_wrench(self, body_name: str, wrench: Wrench | None = None, **fields: Any) -> Wrench:
         """Let a wrench act on one body, in addition to those that it has: a `Wrench` or the fields of one.
@@ -168,6 +189,7 @@ class System:
         index = self.index_of(body_name)
         wrench = wrench or Wrench(**fields)
         self.wrenches.setdefault(index, []).append(wrench)
+        self.changes += 1
         return wrench
 
     def add_joint_force(self, names: Selection, function: Callable[..., Any], *, vectorized: bool = False) -> None:
@@ -192,6 +214,7 @@ class System:
             function can't be called.
         """
         self.joint_forces.append(joint_force(self, names, function, vectorized))
+        self.changes += 1
 
     def add_body_force(
         self,
@@ -223,6 +246,7 @@ class System:
             A body is unknown or named twice, the point is none, or the function can't be called.
         """
         self.body_forces.append(body_force(self, names, function, vectorized, point))
+        self.changes += 1
 
     @property
     def force_functions(self) -> list[ForceFunction]:
@@ -269,8 +293,8 @@ class System:
             "parent": self.name_of(parent) if parent >= 0 else WORLD,
             "wrench": body.wrench + tuple(self.wrenches.get(k, ())),
         }
-        if k in self.torque_functions:
-            own["joint"] = body.joint.model_copy(update={"torque": self.torque_functions[k]})
+        if k in self.torques:
+            own["joint"] = body.joint.model_copy(update={"torque": self.torques[k]})
         return body.model_copy(update=own)
 
     def bodies(self) -> Iterator[Body]:
@@ -297,10 +321,13 @@ class System:
         hi = self.n_bodies if hi is None else hi
         expanded = columns.expand(lo, *self.segments.expand(lo, hi))
         driven = dict(expanded.torque_functions)
-        for k, function in self.torque_functions.items():
+        for k, torque in self.torques.items():
             if lo <= k < hi:
-                driven[k - lo] = function
-                expanded.torque[expanded.u_offset[k - lo] : expanded.u_offset[k - lo + 1]] = 0.0
+                driven.pop(k - lo, None)
+                if callable(torque):
+                    driven[k - lo] = torque
+                constant = 0.0 if callable(torque) else torque
+                expanded.torque[expanded.u_offset[k - lo] : expanded.u_offset[k - lo + 1]] = constant
         wrenches = [(k - lo, wrench) for k, own in self.wrenches.items() if lo <= k < hi for wrench in own]
         return replace(
             expanded,
@@ -327,13 +354,15 @@ class System:
 
     def has_loads_of_time(self) -> bool:
         """Return whether wrenches act on bodies, or functions of time or state on joints or bodies."""
-        driven = self.torque_functions or any(callable(b.joint.torque) for s in self.segments for b in s.bodies)
+        joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
+        driven = any(map(callable, chain(self.torques.values(), joints)))
         return bool(driven or self.force_functions) or self.has_wrenches(0, self.n_bodies)
 
     def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
         """Return a key that is the same for two stretches of bodies only if their columns are, but for `first`."""
         parents, bodies, rows = self.segments.expand(lo, hi)
-        driven = tuple(k - lo for k in self.torque_functions if lo <= k < hi)
+        own = {k - lo: torque for k, torque in self.torques.items() if lo <= k < hi}
+        driven = tuple((k, None if callable(torque) else torque) for k, torque in own.items())
         used = np.unique(rows)
         which = np.searchsorted(used, rows)
         return (*(id(bodies[row]) for row in used), which.tobytes(), (parents - lo).tobytes(), driven)

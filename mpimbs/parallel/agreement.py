@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import marshal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 from mpi4py import MPI
 
+from mpimbs.arguments import check_kinds
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import System, facts, system_of
 from mpimbs.spatial.compiler import many_objects
 
 T = TypeVar("T")
@@ -31,16 +37,111 @@ def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
     InputError, SimulationError
         On all ranks, that of the lowest rank that found one.
     """
+    if comm.size == 1:
+        return action()
     result, mine = None, None
     try:
         result = action()
     except (InputError, SimulationError) as error:
         mine = type(error), str(error)
-    found = next((failure for failure in comm.allgather(mine) if failure is not None), None)
-    if found is not None:
-        kind, message = found
+    failed = np.array(mine is not None)
+    comm.Allreduce(MPI.IN_PLACE, failed, MPI.LOR)  # 1 us; a gathering of objects takes 10
+    if failed:
+        kind, message = next(failure for failure in comm.allgather(mine) if failure is not None)
         raise kind(message)
     return result  # type: ignore[return-value]
+
+
+def alike(comm: MPI.Comm, describe: Callable[[], dict[str, Any]]) -> None:
+    """Refuse what ranks would not work on together: all have to call with the same.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        All ranks call.
+    describe : callable
+        Gives what should be the same, by what a message calls it: texts and numbers, which it shows, or digests.
+
+    Raises
+    ------
+    InputError
+        On all ranks: names the first that differs, and which rank has which. Or what `describe` raises on any rank.
+    """
+    if comm.size == 1:
+        return
+    mine = together(comm, describe)
+    number = int.from_bytes(hashlib.blake2b(marshal.dumps(mine, 2), digest_size=7).digest(), "big")
+    most = np.array([number, -number])
+    comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+    if most[0] != -most[1]:
+        raise InputError(_difference(comm.allgather(mine)))
+
+
+def _difference(described: list[dict[str, Any]]) -> str:
+    """Say what differs first among the ranks."""
+    what = next(
+        name for mine in described for name in mine if any(other.get(name) != mine[name] for other in described)
+    )
+    groups: dict[Any, list[int]] = {}
+    for rank, mine in enumerate(described):
+        groups.setdefault(mine.get(what), []).append(rank)
+    words = iter(("one", "another", *(["a third"] * len(groups))))
+    shown = (
+        f"{'none' if value is None else next(words) if isinstance(value, bytes) else value} on {_ranks(ranks)}"
+        for value, ranks in groups.items()
+    )
+    return f"the ranks disagree on {what}: {', '.join(shown)}; all of them must be given the same"
+
+
+def _ranks(ranks: list[int]) -> str:
+    """Name some ranks."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    listed = ", ".join(map(str, ranks[:8]))
+    return f"ranks {listed}" if len(ranks) <= 8 else f"{len(ranks)} ranks ({listed}, ...)"
+
+
+def same_system(comm: MPI.Comm, given: object, where: Any, settings: Mapping[str, Any]) -> System:
+    """Give the system that all ranks were given, by itself or by name, with the same settings; all ranks call.
+
+    Parameters
+    ----------
+    given : System, str or path
+    where : callable
+        Whose annotations say of what kind the settings are.
+    settings : mapping
+        By name.
+
+    Raises
+    ------
+    InputError
+        On all ranks: it is no system, or a setting of another kind, on any rank; or they differ between ranks.
+    """
+
+    def checked() -> System:
+        check_kinds(where, settings)
+        return system_of(given)
+
+    system = together(comm, checked)
+    alike(comm, lambda: facts(system) | {name: str(value) for name, value in settings.items()})
+    return system
+
+
+def communicator(given: object) -> MPI.Comm:
+    """Give the communicator that a user gave, or that of this process alone for none.
+
+    Raises
+    ------
+    InputError
+        It is none.
+    """
+    if given is None:
+        return MPI.COMM_SELF
+    if not isinstance(given, MPI.Comm) or given == MPI.COMM_NULL:
+        raise InputError(f"comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, got {given!r}")
+    return given
 
 
 def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:
@@ -48,20 +149,51 @@ def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:
     return together(comm, lambda: action() if comm.rank == 0 else None)
 
 
+_guards = 0  # blocks of `abort_on_error` that are open
+
+
 @contextmanager
 def abort_on_error(comm: MPI.Comm) -> Iterator[None]:
-    """End the whole job if an exception leaves this block on any rank, with a traceback that names the rank."""
+    """End the whole job if an exception leaves this block on any rank, with a traceback that names the rank.
+
+    On several ranks that is so for `sys.exit` too: the others don't know of it, and would wait for ever.
+    """
+    global _guards
+    _guards += 1
     try:
         yield
-    except (SystemExit, KeyboardInterrupt):
-        raise
-    except BaseException:
+    except BaseException as error:
+        if comm.size == 1 and isinstance(error, SystemExit | KeyboardInterrupt):
+            raise
         sys.stdout.flush()
         sys.stderr.write(f"[rank {comm.rank} of {comm.size}] {traceback.format_exc()}")
         sys.stderr.flush()
         if comm.size == 1:
             sys.exit(1)
         comm.Abort(1)
+    finally:
+        _guards -= 1
+
+
+def guarded() -> bool:
+    """Whether a rank that raises ends the whole job: by us, `python -m mpi4py`, pytest-mpi or a hook of the user's."""
+    ours = {"mpi4py.run", "pytest_mpi"} & set(sys.modules)
+    return bool(_guards or ours) or sys.excepthook is not sys.__excepthook__
+
+
+_warned = False
+
+
+def warn_unguarded(comm: MPI.Comm) -> None:
+    """Say once, on rank 0, how a script is started so that a rank that raises leaves no others waiting."""
+    global _warned
+    if comm.rank == 0 and comm.size > 1 and not (_warned or guarded()):
+        _warned = True  # filters of warnings change, and it would come again
+        warnings.warn(
+            f"{comm.size} ranks, and where one of them raises outside of mpimbs the others wait for ever: start "
+            f"the script with mpiexec -n {comm.size} python -m mpi4py SCRIPT.py",
+            stacklevel=3,
+        )
 
 
 def first_on_node(comm: MPI.Comm, action: Callable[[], None]) -> None:

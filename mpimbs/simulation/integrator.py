@@ -195,7 +195,7 @@ class Integrator:
         q, u = self._state[:n], self._state[n:end]
         broken = False
         try:
-            self._dynamics.derivative(t, q, u, out[n:end], out[:n])
+            self._dynamics.evaluate(t, q, u, out[n:end], out[:n])
         except LoadNotFiniteError as error:
             self._doubt, broken = self._doubt or str(error), True
         except SimulationError as error:

@@ -16,6 +16,7 @@ from mpimbs.parallel.agreement import together
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.extremes import Extremes
 from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.kept_motion import pose_numbers
 from mpimbs.simulation.output_layout import PER_BODY
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
@@ -153,7 +154,7 @@ class Recorder:
             "constraint_violation": float(agreed[0]),
         }  # fmt: skip
         if self._poses:
-            own["poses"] = self._pose_numbers(q, u)
+            own["poses"] = pose_numbers(*dynamics.poses(q, u))
         if self._loads:
             own["loads"] = self._joint_loads(t, q, u)
         if self._constraints is not None:
@@ -180,10 +181,3 @@ class Recorder:
             return {}
         with self._timed():
             return self.store.put_extremes(self.extremes.own())
-
-    def _pose_numbers(self, q: Floats, u: Floats) -> Floats:
-        from scipy.spatial.transform import Rotation  # takes 0.2 s: where it is needed
-
-        rotations, positions = self._dynamics.poses(q, u)
-        quaternions = Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
-        return np.hstack([positions, quaternions])

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.force_modules import add_forces
-from mpimbs.parallel.agreement import on_root, together
+from mpimbs.parallel.agreement import communicator, on_root, together
 from mpimbs.simulation.checkpoint import Kept, read_header, restart_call
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.keeper import Checkpoints
@@ -80,7 +80,7 @@ def restart(
     SimulationError, InterruptionError
         As `simulate`.
     """
-    world = MPI.COMM_SELF if comm is None else comm
+    world = communicator(comm)
     kept = file if isinstance(file, Kept) else read_checkpoint(file, world)
     header = kept.header
     if (result := finished(kept, world)) is not None:

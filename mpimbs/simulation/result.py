@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from mpimbs.simulation.samples import Floats, Sample
+from mpimbs.errors import InputError
+from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, motion_in_file, open_run
 from mpimbs.simulation.step_sizes import told
+
+if TYPE_CHECKING:
+    from mpimbs.simulation.samples import Sample
 
 # Of a result, what the output file keeps.
 _TOLD = (
@@ -15,9 +21,12 @@ _TOLD = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
-    """Outcome of a simulation: the same on every rank, but for the samples, which rank 0 has.
+    """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
+
+    The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
+    `energy`, `poses`, `loads`, and `body(name)`, the motion of one body; None on other ranks.
 
     Attributes
     ----------
@@ -47,7 +56,7 @@ class Result:
         On rank 0, where no output file was asked for: by quantity (q, u, kinetic_energy, with loads also tension and
         moment of every body) the smallest of each number over all steps, its time, the largest, its time.
     samples : list of Sample
-        On rank 0, where no output file was asked for.
+        On rank 0, where no output file was asked for: one after the other.
     restarts : list of dict
         Simulated time (s) and number of ranks of every restart from a checkpoint.
     """
@@ -66,6 +75,50 @@ class Result:
     extremes: dict[str, Floats] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     restarts: list[dict[str, float]] = field(default_factory=list)
+    motion: KeptMotion | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        kept = "" if self.motion is None else f", motion {self.motion.where}"
+        return f"Result({self.status}: t = {self.time:g} s, {self.steps} steps{kept})"
+
+    @property
+    def t(self) -> Any:
+        """Times of the samples [samples], s."""
+        return self._of_motion("t")
+
+    @property
+    def q(self) -> Any:
+        """Coordinates [samples, nq] in the model's order; rad, m, quaternions w x y z."""
+        return self._of_motion("q")
+
+    @property
+    def u(self) -> Any:
+        """Generalized speeds [samples, nu] in the model's order; rad/s, m/s."""
+        return self._of_motion("u")
+
+    @property
+    def energy(self) -> Any:
+        """Kinetic and potential energy [samples, 2], J."""
+        return self._of_motion("energy")
+
+    @property
+    def poses(self) -> Any:
+        """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept."""
+        return self._of_motion("poses")
+
+    @property
+    def loads(self) -> Any:
+        """Loads through the joints [samples, bodies, 6], as of `Dynamics.joint_loads`; None where not kept."""
+        return self._of_motion("loads")
+
+    def body(self, name: str) -> BodyHistory:
+        """Give the motion of one body, on rank 0; InputError with close matches if there is none of that name."""
+        if self.motion is None:
+            raise InputError(f"body {name!r}: the motion is on rank 0 only")
+        return self.motion.body(name)
+
+    def _of_motion(self, name: str) -> Floats | None:
+        return None if self.motion is None else getattr(self.motion, name)
 
     def statistics(self) -> dict[str, Any]:
         """What the output file keeps of the run."""
@@ -92,3 +145,31 @@ class Result:
                 f"residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
             )
         return text
+
+
+def load(path: str | Path) -> Result:
+    """Give the result of a run that has written an output file; by one process.
+
+    Parameters
+    ----------
+    path : path
+        OUT.h5, or OUT.h5.part of a run that was killed or goes on, up to its last complete sample then.
+
+    Returns
+    -------
+    Result
+        As `simulate` gave it, or would give it, on rank 0; its status is "running" where the run did not end.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or it is no output file.
+    """
+    place = Path(path).absolute()
+    with open_run(place) as file:
+        told = json.loads(file.attrs.get("statistics", "{}"))
+        if not told and len(file["time"]):
+            told = {"time": float(file["time"][-1])}
+        known = {field.name for field in fields(Result)}
+        statistics = {name: value for name, value in told.items() if name in known}
+        return Result(status=str(file.attrs["status"]), motion=motion_in_file(place), **statistics)

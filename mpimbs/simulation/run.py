@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sys
 import time
@@ -22,12 +23,13 @@ from mpimbs.filesystem.lock import Lock
 from mpimbs.filesystem.places import check_new, check_writable
 from mpimbs.memory import ranks_on_node
 from mpimbs.model import System, system_text
-from mpimbs.parallel.agreement import on_root, together
+from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, together, warn_unguarded
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.integrator import Integrator, StepMemory
 from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
+from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
 from mpimbs.simulation.output import NOWHERE, PATIENCE, OutputError, OutputFile
 from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.progress import Progress
@@ -337,6 +339,11 @@ class Run:
         result.restarts = self._restarts()
         if self._constraints is not None:
             result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
+        if self._comm.rank == 0:
+            path = self._path
+            result.motion = (
+                motion_in_memory(result.samples, self._system) if path is None else motion_in_file(path.absolute())
+            )
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
             result.step_sizes = stepper.step_statistics()
@@ -345,7 +352,7 @@ class Run:
 
 
 def simulate(
-    system: System,
+    system: System | str | Path,
     t_end: float,
     comm: MPI.Comm | None = None,
     *,
@@ -374,8 +381,8 @@ def simulate(
 
     Parameters
     ----------
-    system : System
-        The same on every rank.
+    system : System, str or Path
+        The same on every rank; or what names it, as for `system_from`.
     t_end : float
         Simulated time (s).
     comm : MPI.Comm, optional
@@ -419,7 +426,7 @@ def simulate(
     Raises
     ------
     InputError
-        On all ranks, before anything is computed.
+        On all ranks, before anything is computed; also where they were given different systems, forces or settings.
     SimulationError
         On all ranks: the run had to stop; the output so far is safe.
     InterruptionError
@@ -429,11 +436,20 @@ def simulate(
         t_end, coupling, integrator, rtol, atol, dt, every, force, poses, loads, tip_ratio, lanes, cuts, solver,
         overlap, extremes,
     )  # fmt: skip
-    world = MPI.COMM_SELF if comm is None else comm
+    world = communicator(comm)
+    given = settings._asdict() | {"output": output, "checkpoints": checkpoints, "signals": signals}
+    whole = same_system(world, system, simulate, given)
+    begin = together(world, lambda: _checked(whole, state))
+    alike(
+        world,
+        lambda: {
+            "state": "none" if begin is None else hashlib.sha256(begin.q.tobytes() + begin.u.tobytes()).hexdigest()
+        },
+    )
+    warn_unguarded(world)
     path = None if output is None else Path(output)
-    begin = together(world, lambda: _checked(system, state))
     with Signals(signals) as taken, compilation_told(progress and world.rank == 0):
-        return Run(system, settings, world, path, checkpoints, taken, state=begin).finish(progress)
+        return Run(whole, settings, world, path, checkpoints, taken, state=begin).finish(progress)
 
 
 def _checked(system: System, state: tuple[npt.ArrayLike, ...] | None) -> State | None:

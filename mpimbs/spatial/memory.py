@@ -14,6 +14,7 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
@@ -79,10 +80,24 @@ def fetch_ahead(array, first, count):
         _prefetch(array, i)
 
 
+@intrinsic
+def _flat_floats(typing_context: Any, array: Any) -> Any:
+    """Give back a contiguous, writable array of doubles of one axis; any other is refused while compiling."""
+    if not (
+        isinstance(array, types.Array)
+        and array.is_c_contig
+        and array.mutable
+        and array.ndim == 1
+        and array.dtype == types.float64
+    ):
+        raise TypingError(f"needs a flat array of doubles, not {array}")
+    return array(array), lambda context, builder, sig, args: args[0]
+
+
 @kernel(inline=True)
 def borrowed(array):
-    """Give a flat array of doubles once more without its owner: numba counts references to what it owns, atomically."""
-    return _floats_at(array.ctypes.data, array.size)
+    """Give an array back that Python gave, if it is what kernels compute with: see `_flat_floats`."""
+    return _flat_floats(array)
 
 
 @kernel(inline=True)

@@ -200,7 +200,7 @@ def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], None],
         dynamics.accelerations(q, u)  # a function that fails does so on all ranks here
     if dynamics.coupling.plan is None:
         return *player(dynamics, q, u, udot), udot
-    return lambda: dynamics.derivative(0.0, q, u, udot, rates), lambda: None, udot
+    return lambda: dynamics.evaluate(0.0, q, u, udot, rates), lambda: None, udot
 
 
 def report(figures: dict[str, Any]) -> list[str]:

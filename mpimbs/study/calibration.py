@@ -62,7 +62,7 @@ class Share(Dynamics):
         udot, rates = np.empty(len(u)), np.empty(len(q))
 
         def call() -> None:
-            self.derivative(0.0, q, u, udot, rates)
+            self.evaluate(0.0, q, u, udot, rates)
 
         def lap() -> npt.NDArray[np.float64]:
             before = self._laps.copy()

@@ -66,7 +66,7 @@ class _Short:
             self._begin[segment.first] = cut.n_bodies
             parent = self._body(segment.parent) if segment.parent >= 0 else -1
             cut.append(segment.bodies, parent, min(segment.count, PERIODS))
-        self.driven = {self._body(k) for k in system.torque_functions}
+        self.driven = {self._body(k) for k in system.torques}
         self.pushed = {self._body(k) for k in system.wrenches}
         for k in range(cut.n_bodies):
             body = cut.template(k)

@@ -26,8 +26,8 @@ class _Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dynamics, name)
 
-    def derivative(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats) -> None:
-        self._dynamics.derivative(t, q, u, udot, rates)
+    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats) -> None:
+        self._dynamics.evaluate(t, q, u, udot, rates)
         self.asked.append((t, q.copy(), u.copy()))
 
 
@@ -71,7 +71,7 @@ def player(dynamics: Dynamics, q: Floats, u: Floats, udot: Floats) -> tuple[Call
         nonlocal at
         t, q, u = states[at]
         at = (at + 1) % len(states)
-        dynamics.derivative(t, q, u, udot, rates)
+        dynamics.evaluate(t, q, u, udot, rates)
 
     def begin() -> None:
         nonlocal at

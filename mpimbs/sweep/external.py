@@ -77,7 +77,7 @@ class ExternalLoads:
             tau[offset[body] : offset[body + 1]] += self._value(function, t, body, "torque", count)
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
-        rotations = self._subchain.body_poses(q, boundary)[0] if self._in_world else None
+        rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
         if self._body_forces:
             self._subchain.wrenches[:] = 0.0
         for body, group in self._wrenches.items():

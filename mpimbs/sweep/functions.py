@@ -32,7 +32,7 @@ def called(what: Callable[[], str], t: float, function: Callable[..., Any], *arg
     """
     try:
         return function(t, *arguments)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # sys.exit too: the other ranks know nothing of it, and would wait for this one
         raise SimulationError(f"{what()} failed at t = {t:g} s: {_short(error)}{_place(function, error)}") from error
 
 

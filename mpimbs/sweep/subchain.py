@@ -8,13 +8,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import Columns, System
+from mpimbs.arguments import vector
+from mpimbs.errors import InputError
+from mpimbs.model import JOINT_TYPES, Columns, System
 from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.body_motion import motions
 from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import joint_loads, move, places, prescribe, required_forces
 from mpimbs.sweep.forces import spring_energy
 from mpimbs.sweep.motion import poses, relative_motion
+from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles
 from mpimbs.sweep.totals import totals
@@ -36,6 +39,8 @@ class Subchain:
     """The bodies first..last-1 of a system and the O(n) sweeps over them.
 
     Vectors of coordinates and speeds are in the model's order. Evaluations are made by `Subchains`, over the tiles.
+    `boundary_motion`, `motions`, `poses_at` and `joint_loads` are parts of evaluations: they read arrays by address, as
+    `state` gives them.
 
     Parameters
     ----------
@@ -89,6 +94,28 @@ class Subchain:
     def u(self) -> Floats:
         """The model's initial generalized speeds [nu] (rad/s, m/s)."""
         return self._system.initial_state(self.first, self.last)[1]
+
+    def state(self, q: npt.ArrayLike, u: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """Give a state of these bodies as the sweeps read it, by address: contiguous doubles [nq], [nu].
+
+        Raises
+        ------
+        InputError
+            Of another size, or with a quaternion that is zero or not finite.
+        """
+        coordinates, speeds = vector("q", q, self.nq), vector("u", u, self.nu)
+        bodies, first = self._quaternions
+        if len(first) and (bad := int(broken_quaternion(first, coordinates))) >= 0:
+            body = self._system.name_of(self.first + int(bodies[bad]))
+            values = coordinates[first[bad] : first[bad] + 4]
+            raise InputError(f"q: the quaternion of body '{body}' is {values.tolist()}; give unit quaternions w x y z")
+        return coordinates, speeds
+
+    @functools.cached_property
+    def _quaternions(self) -> tuple[Integers, Integers]:
+        """Bodies whose joints have a quaternion, and where it begins in q."""
+        bodies = np.flatnonzero(np.array([kind.quaternion for kind in JOINT_TYPES])[self.columns.joint_type])
+        return bodies, np.ascontiguousarray(self.columns.q_offset[bodies])
 
     @functools.cached_property
     def _whole(self) -> _Whole:
@@ -154,6 +181,10 @@ class Subchain:
         (rotations [n, 3, 3], positions [n, 3])
             Body components to inertial components; body origins in the inertial frame (m).
         """
+        return self.poses_at(self.state(q, np.zeros(self.nu))[0], boundary)
+
+    def poses_at(self, q: Floats, boundary: Floats) -> tuple[Floats, Floats]:
+        """Poses of the bodies, as `body_poses`, of coordinates that are not checked again."""
         places(self.structure, self._whole.work, q)
         pose = self._step_poses(boundary).reshape(-1, PLACE)[self._whole.made.body_step]
         to_step = pose[:, :9].reshape(-1, 3, 3)
@@ -176,6 +207,7 @@ class Subchain:
         Potential energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
         inertial frame, the angular one about its origin.
         """
+        q, u = self.state(q, u)
         places(self.structure, self._whole.work, q)
         pose = self._step_poses(boundary)
         twist = tuple(boundary[PLACE:BOUNDARY])

@@ -290,6 +290,26 @@ def test_not_finite_is_no_error(comm: MPI.Comm) -> None:
         assert_close(preconditioner, got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
+def test_coordinates_that_are_not_finite_leave_nothing_behind(comm: MPI.Comm, preconditioner: str, first: bool) -> None:
+    """Neither at the first evaluation nor later; joints that constrain fewer loads than others have room to spare."""
+    system, q, u, tau = mixed_chain(12, 1)
+    reference = accelerations(system, q, u, tau)
+    with closing(separated(system, comm, 5, LoadSolver(preconditioner))) as dynamics:
+        mine, ours, forces = parts_of(dynamics, q, u, tau)
+        room = np.empty_like(ours), np.empty_like(mine)
+        if not first:
+            dynamics.evaluate(0.0, mine, ours, *room, forces)
+        broken = mine * np.nan if comm.rank == comm.size - 1 else mine
+        dynamics.evaluate(1.0, broken, ours, *room, forces)
+        parallel_assert(not np.isfinite(room[0]).all(), "finite", comm)
+        for t in (2.0, 2.1):
+            dynamics.evaluate(t, mine, ours, *room, forces)
+            wanted = reference[dynamics.gather_u.part]
+            assert_close(f"at {t}", room[0], wanted, "iterated", scale=np.abs(reference).max(), comm=comm)
+
+
 @pytest.mark.parametrize(
     ("solver", "words"),
     [

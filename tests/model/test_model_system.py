@@ -184,7 +184,7 @@ REFUSED = [
     (lambda s: (s.add(body("y2")), s.repeat(2, body("y"))), "body 'y': the number names would include 'y2'"),
     (lambda s: s.index_of("amr"), "unknown body 'amr'; did you mean 'arm'"),
     (lambda s: s.set_torque("leg", math.sin), "unknown body 'leg'"),
-    (lambda s: s.set_torque("arm", 3.0), "body 'arm': torque must be a function of time, got 3.0"),
+    (lambda s: s.set_torque("arm", "x"), "body 'arm': torque must be a finite number, got 'x'; give"),
     (
         lambda s: (s.add(body("f", "fixed")), s.set_torque("f", math.sin)),
         "body 'f': torque has nothing to act on",

@@ -125,7 +125,7 @@ def test_a_trial_step_that_overflows_is_repeated_with_a_smaller_one(comm: MPI.Co
     """A load that only too large a step meets: the run goes on, and counts the rejection."""
     system = system_from("chain:6")
     dynamics = Dynamics(system, comm)
-    original = dynamics.derivative
+    original = dynamics.evaluate
     broken = []
 
     def once_not_finite(t: float, q: Any, u: Any, udot: Any, rates: Any, tau: Any = None) -> None:
@@ -134,14 +134,14 @@ def test_a_trial_step_that_overflows_is_repeated_with_a_smaller_one(comm: MPI.Co
             broken.append(t)
             udot[:] = np.inf
 
-    dynamics.derivative = once_not_finite  # type: ignore[method-assign]
+    dynamics.evaluate = once_not_finite  # type: ignore[method-assign]
     stepper = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "5dp", Accuracy())
     while not stepper.step_towards(0.2):
         pass
     found = np.concatenate([stepper.q, stepper.u])
     assert stepper.rejected >= 1 and broken
     stepper.close()
-    dynamics.derivative = original  # type: ignore[method-assign]
+    dynamics.evaluate = original  # type: ignore[method-assign]
     again = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "5dp", Accuracy())
     while not again.step_towards(0.2):
         pass

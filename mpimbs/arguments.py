@@ -1,0 +1,104 @@
+"""What a user gives to functions: arrays, checked before compiled code reads them by address, and values of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+_KINDS: dict[Any, tuple[type, str]] = {
+    float: (Real, "a number"),
+    int: (Integral, "a whole number"),
+    str: (str, "a text"),
+    Path: (Path, "a path"),
+    bool: (bool, "True or False"),
+    NoneType: (NoneType, "None"),
+}
+
+
+def vector(name: str, values: npt.ArrayLike, size: int) -> Floats:
+    """Give what numpy makes an array of as compiled code reads it: doubles, one after the other, writable.
+
+    Parameters
+    ----------
+    name : str
+        What it is, for messages.
+    values : array_like [size]
+    size : int
+
+    Raises
+    ------
+    InputError
+        It is of another size, or holds no real numbers.
+    """
+    try:
+        given = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise InputError(f"{name} must be {size} numbers, got {_short(values)}") from None
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"{name} must be {size} numbers, got {_short(values)}")
+    if given.shape != (size,):
+        raise InputError(f"{name} must be an array of shape ({size},), got one of shape {given.shape}")
+    return given if given.dtype == np.float64 and given.flags.carray else np.array(given, np.float64)
+
+
+def check_array(name: str, array: Any, shape: tuple[int, ...]) -> None:
+    """Refuse what compiled code can't read or write as it is.
+
+    Raises
+    ------
+    InputError
+        It is no array, of another shape or type, not contiguous, or not writable.
+    """
+    if not isinstance(array, np.ndarray):
+        got = f"a {type(array).__name__}"
+    elif array.shape != shape or array.dtype != np.float64:
+        got = f"{array.dtype} of shape {array.shape}"
+    elif not array.flags.c_contiguous:
+        got = "one that is not contiguous; give a copy"
+    elif not array.flags.writeable:
+        got = "one that is read-only; give a copy"
+    else:
+        return
+    raise InputError(f"{name} must be a contiguous array of float64 of shape {shape}, got {got}")
+
+
+def check_kinds(where: Any, given: Mapping[str, Any]) -> None:
+    """Refuse values that are not what the annotations of a function or class say.
+
+    Parameters
+    ----------
+    where : callable or class
+    given : mapping
+        Values by the names that are annotated.
+
+    Raises
+    ------
+    InputError
+        Names the first that is of another kind, and what it must be.
+    """
+    hints = get_type_hints(where)
+    for name, value in given.items():
+        kinds = get_args(hints[name]) or (hints[name],)
+        if not any(_is_a(value, kind) for kind in kinds):
+            words = [_KINDS[kind][1] if kind in _KINDS else f"a {kind.__name__}" for kind in kinds]
+            raise InputError(f"{name} must be {' or '.join(words)}, got {_short(value)}")
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool | np.bool_):  # to Python it is a whole number too
+        return kind is bool
+    return isinstance(value, _KINDS.get(kind, (kind, ""))[0])
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"a {type(value).__name__}"

@@ -1,0 +1,72 @@
+"""What a system is, as a few short facts: ranks compare them before they work on one system together."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from mpimbs.model.body import Body
+from mpimbs.model.force_functions import name_of_function
+from mpimbs.model.table import Table
+
+if TYPE_CHECKING:
+    from mpimbs.model.system import System
+
+Fact = int | str | bytes
+"""A value that a message shows, or the digest of one that is too long for it."""
+
+
+def digest(value: Any) -> bytes:
+    """Give a few bytes that differ where plain values (numbers, texts, tuples of them) do, in all processes alike."""
+    return hashlib.blake2b(marshal.dumps(value, 2), digest_size=8).digest()
+
+
+def facts(system: System) -> dict[str, Fact]:
+    """Give what the motion of a system depends on, by what a message calls it.
+
+    Repeated bodies are told of once, so that ten million take no time. Of a function the name counts.
+    """
+    found: dict[str, Fact] = {"the number of bodies": system.n_bodies, "gravity": str(system.gravity)}
+    for what, value in _named(system):
+        found[what] = digest((found[what], value)) if what in found else value
+    return found
+
+
+def _named(system: System) -> Iterator[tuple[str, Fact]]:
+    known: dict[int, bytes] = {}
+
+    def template(body: Body) -> bytes:
+        if id(body) not in known:
+            known[id(body)] = digest(_plain(body))
+        return known[id(body)]
+
+    for segment in system.segments:
+        bodies = tuple(template(body) for body in segment.bodies)
+        value = digest((bodies, segment.count, segment.numbered, segment.parent))
+        yield f"body '{system.name_of(segment.first)}'", value
+    for loop in system.loops:
+        yield f"loop '{loop.name}'", digest(_plain(loop))
+    for k, torque in sorted(system.torques.items()):
+        yield f"the torque of body '{system.name_of(k)}'", _name_or_value(torque)
+    for k, wrenches in sorted(system.wrenches.items()):
+        for wrench in wrenches:
+            yield f"a wrench on body '{system.name_of(k)}'", digest(_plain(wrench))
+    for force in system.force_functions:
+        on = repr(force.bodies) if isinstance(force.bodies, range) else force.bodies.tobytes()
+        details = digest((on, bool(force.vectorized), getattr(force, "point", None)))
+        yield f"the {force.kind} '{force.name}' on {force.whom(system)}", details
+
+
+def _name_or_value(value: Callable[..., Any] | tuple[float, ...]) -> str:
+    return name_of_function(value) if callable(value) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Give a table as tuples of numbers and texts."""
+    if isinstance(value, Table):
+        return tuple(_plain(item) for item in value.__dict__.values())
+    if callable(value):
+        return name_of_function(value)
+    return tuple(_plain(item) for item in value) if isinstance(value, tuple) else value

@@ -193,13 +193,13 @@ def acceleration(
     comm: MPI.Comm, model: str, state: Path | None, output: Path, time: float, loads: bool, force: bool, **settings: Any
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
-    from mpimbs.simulation.state import check_size, read_state
+    from mpimbs.simulation.state import check_speeds, read_state
 
     system = read(comm, model, settings.pop("forces"))
     note_lanes(comm, system, settings)
     whole = together(comm, lambda: read_state(state, system) if state else None)
     dynamics = Dynamics(system, comm, **settings)
-    together(comm, lambda: check_size(system, dynamics.subchain))
+    together(comm, lambda: check_speeds(system, dynamics.subchain))
     on_root(comm, lambda: check_new(output, force, instead=_NOWHERE))
     dynamics.compile()
     mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time

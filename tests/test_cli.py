@@ -376,7 +376,7 @@ BAD_STATES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "no u": (state_of(u=None), ("array 'u' is missing",)),
     "unknown": (state_of(udot=np.zeros(NU)), ("unknown array 'udot'; a state here holds q, u and optionally tau",)),
     "angle": (with_entry(7, -1e300), ("'q' is -1e+300 at index 7; give at most 1e+09 rad",)),
-    "place": (with_entry(5, 1e300), ("'q' is 1e+300 at index 5; give at most 1e+100 m",)),
+    "place": (with_entry(5, 1e300), ("'q' is 1e+300 at index 5; give at most 1e+15 m",)),
     "nan": (with_entry(3, np.nan, "u"), ("'u' is not finite at index 3",)),
     "infinity": (with_entry(2, -np.inf, "tau"), ("'tau' is not finite at index 2",)),
     "quaternion": (with_entry(9, 0.3), ("the quaternion of body 'three' has length 1.00",)),

@@ -13,8 +13,6 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.partition.lanes import LEAST, cut_tiles
 from mpimbs.spatial.lanes import native_width
-from mpimbs.spatial.memory import floats
-from mpimbs.sweep.passes import ELIMINATED
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL
@@ -30,7 +28,7 @@ def chain_of(types: tuple[str, ...], n: int) -> System:
 
 def gone_ahead(dynamics: Dynamics) -> bool:
     """Whether a sweep has left inertias to another one."""
-    return any(floats(part.tiles.plan, ELIMINATED).any() for part in dynamics.subchains)
+    return any(part.tiles.eliminated.any() for part in dynamics.subchains)
 
 
 def of_another_state_first(dynamics: Dynamics, q: Array, u: Array, tau: Array, t: float = 0.0) -> Array:

@@ -13,7 +13,7 @@ from functools import cached_property
 from mpimbs.errors import InputError
 from mpimbs.model.table import suggest
 
-_FARTHEST = {"rad": 1e9, "m": 1e100, "1": 1e100}
+_FARTHEST = {"rad": 1e9, "m": 1e15, "1": 1e15}
 _TURN_UNITS: dict[int, tuple[str, ...]] = {0: (), 1: ("rad",), 4: ("1",) * 4}
 
 

@@ -40,7 +40,7 @@ from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.schemes import Accuracy, check_options
 from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
-from mpimbs.simulation.state import State, check_size, check_system, checked_state
+from mpimbs.simulation.state import State, check_speeds, check_system, checked_state
 
 Floats = npt.NDArray[np.float64]
 
@@ -99,7 +99,7 @@ class Run:
         self._settings = settings
         solves = self._constraints is not None
         replaced = together(comm, lambda: check_options(settings.integrator, accuracy, solves))
-        together(comm, lambda: check_size(system, dynamics.subchain))
+        together(comm, lambda: check_speeds(system, dynamics.subchain))
         if replaced and comm.rank == 0:
             told = f"mpimbs: note: PETSC_OPTIONS replace the integrator {settings.integrator} by {replaced}"
             print(told, file=sys.stderr, flush=True)

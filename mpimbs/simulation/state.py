@@ -13,11 +13,11 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
 from mpimbs.memory import SIMULATION, check_memory
-from mpimbs.model import JOINT_TYPES, Columns, System
+from mpimbs.model import JOINT_TYPES, System
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
-LARGEST = 1e15  # of coordinates and speeds: beyond, their squares and angles have no digit that means anything
+LARGEST = 1e15  # of speeds (rad/s, m/s): beyond, a second later no angle has a digit that means anything
 NORM_SLACK = 1e-6  # a quaternion farther from unit length is not one that was rounded
 
 
@@ -62,21 +62,18 @@ def check_system(system: System, ranks: int = 1, here: int = 1) -> None:
     check_memory(system, SIMULATION, ranks, here)
 
 
-def check_size(system: System, part: Columns | Subchain) -> None:
-    """Refuse initial coordinates or speeds, of some bodies of a model, that are too large to compute with.
+def check_speeds(system: System, part: Subchain) -> None:
+    """Refuse initial speeds, of some bodies of a model, that are too large to compute with.
 
     Raises
     ------
     InputError
     """
-    for name, values in (("q", part.q), ("u", part.u)):
-        beyond = np.abs(values) > LARGEST
-        if beyond.any():
-            k = int(np.argmax(beyond))
-            columns = part if isinstance(part, Columns) else part.columns
-            offset = columns.q_offset if name == "q" else columns.u_offset
-            body = system.name_of(part.first + int(np.searchsorted(offset, k, side="right")) - 1)
-            raise InputError(f"body '{body}': {name} = {values[k]:g} is beyond {LARGEST:g}: give SI units")
+    beyond = np.abs(part.u) > LARGEST
+    if beyond.any():
+        k = int(np.argmax(beyond))
+        body = system.name_of(part.first + int(np.searchsorted(part.columns.u_offset, k, side="right")) - 1)
+        raise InputError(f"body '{body}': u = {part.u[k]:g} is beyond {LARGEST:g}: give SI units")
 
 
 def read_state(path: str | Path, system: System, contents: Contents = DRIVEN) -> State:
@@ -141,7 +138,7 @@ def _checked(where: str | Path, system: System, name: str, value: Any) -> Floats
     if bad.any():
         raise InputError(f"{where}: '{name}' is not finite at index {int(np.argmax(bad))}; give finite numbers")
     beyond = np.abs(value) > LARGEST
-    if name != "tau" and beyond.any():
+    if name == "u" and beyond.any():
         k = int(np.argmax(beyond))
         raise InputError(f"{where}: '{name}' is {value[k]:g} at index {k}, beyond {LARGEST:g}; give SI units")
     return _coordinates(where, system, value) if name == "q" else value

@@ -125,6 +125,8 @@ class Tiles:
         External wrenches on the steps in sequence, or empty.
     loads : array [lanes * 12]
         (A1, f2) of every lane.
+    eliminated : array [m * ELIMINATED]
+        What the leading tile's sweep has left to that after it.
     """
 
     def __init__(
@@ -159,6 +161,7 @@ class Tiles:
         self.steps = step
         self.wrenches = np.zeros(step * 6 * wrenches)
         self.loads = np.zeros(lanes * 12)
+        self.eliminated = aligned_zeros(max(side_by_side) * ELIMINATED * may_lead)
         self._table = Table(PLAN_ITEMS)
         items: dict[str, npt.NDArray[Any] | int] = {
             "tiles": rows.ravel(),
@@ -183,7 +186,7 @@ class Tiles:
             "lane_room": aligned_zeros(SIZE * self.width),
             "scratch": aligned_zeros(SCRATCH),
             "leading": self.leading,
-            "eliminated": aligned_zeros(max(side_by_side) * ELIMINATED * may_lead),
+            "eliminated": self.eliminated,
             "ahead_block": aligned_zeros(SIZE * self.width),
         }
         for name, value in items.items():

@@ -198,7 +198,7 @@ def test_an_integrator_that_is_replaced_is_told_of(comm: MPI.Comm, capsys: pytes
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
-    [({"dt": 0.2}, "--dt 0.2 is beyond the end at 0.1 s"), ({"every": 0.2}, "0.2 s. is beyond .* --every 0.1 for")],
+    [({"dt": 0.2}, "`dt=0.2`. is beyond the end at 0.1 s"), ({"every": 0.2}, "0.2 s. is beyond .* `every=0.1` for")],
 )
 def test_times_beyond_the_end_are_refused(comm: MPI.Comm, settings: dict[str, float], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
@@ -206,13 +206,12 @@ def test_times_beyond_the_end_are_refused(comm: MPI.Comm, settings: dict[str, fl
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("name", "value"), [("u", 1e200), ("q", -1e16)])
-def test_states_beyond_all_numbers_are_refused(comm: MPI.Comm, name: str, value: float) -> None:
+def test_speeds_beyond_all_numbers_are_refused(comm: MPI.Comm) -> None:
     system = System("far", gravity=(0, 0, 0))
     for k in range(4):
-        joint = {"type": "revolute", **({name: value} if k == 3 else {})}
+        joint = {"type": "revolute", **({"u": 1e200} if k == 3 else {})}
         system.add(name=f"b{k}", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint=joint)
-    with pytest.raises(InputError, match=f"body 'b3': {name} = {value:g} is beyond 1e".replace("+", r"\+")):
+    with pytest.raises(InputError, match=r"body 'b3': u = 1e\+200 is beyond 1e"):
         simulate(system, 0.1, comm)
 
 

@@ -24,7 +24,7 @@ def _twice(x: Any) -> Any:
 @pytest.fixture
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Makes and calls a kernel of a module; the cache is empty at first, and nothing was said yet."""
-    monkeypatch.setattr(mpimbs.spatial.compiler, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(mpimbs.spatial.kernel_cache, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(LISTENER, "said", False)
 
     def call(module: str, number: Any = 1.5) -> Any:
@@ -75,7 +75,7 @@ def test_every_command_tells(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = mpimbs.cli.read
-    monkeypatch.setattr(mpimbs.cli, "read", lambda *given: (compiled("mpimbs.read"), read(*given))[1])
+    monkeypatch.setattr(mpimbs.cli, "read", lambda *given, **need: (compiled("mpimbs.read"), read(*given, **need))[1])
     capsys.readouterr()
     with pytest.raises(SystemExit):
         mpimbs.cli.main(["check", "chain:4"], comm)

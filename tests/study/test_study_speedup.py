@@ -86,7 +86,7 @@ def test_what_is_possible_is_studied() -> None:
     assert possible == plan._replace(studies=("strong",))
     assert note.startswith("weak, size: system 'human figure' has no other lengths") and "[[repeat]]" in note
     assert possible.checked(tree) == (possible, []), "nothing is left out of what was not asked for"
-    with pytest.raises(InputError, match=r"no other lengths.*choose --studies strong"):
+    with pytest.raises(InputError, match=r"no other lengths.*leave `studies='weak,size'` out"):
         Plan(("dcae",), (1,), ("size",)).checked(tree)
 
 

@@ -201,7 +201,7 @@ def acceleration(
     dynamics = Dynamics(system, comm, **settings)
     together(comm, lambda: check_speeds(system, dynamics.subchain))
     on_root(comm, lambda: check_new(output, force, instead=_NOWHERE))
-    dynamics.compile()
+    dynamics.compile(loads)
     mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
     if whole is not None:
         ours = dynamics.gather_u.part

@@ -418,16 +418,23 @@ class Dynamics:
         """Number of pieces that this rank sweeps side by side at the most."""
         return self.subchains.width
 
-    def compile(self) -> None:
-        """Compile, or load from the cache, what this run calls, first on one rank of every node; all ranks call."""
-        widths = sorted(set(self.comm.allgather(self.lanes)))  # ranks of few bodies have others
-        staged = self.comm.allreduce(self._in_phases, MPI.LOR)
+    def compile(self, loads: bool = False, sampled: bool = False) -> None:
+        """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call.
+
+        Parameters
+        ----------
+        loads : bool
+            `joint_loads` too.
+        sampled : bool
+            What a simulation takes samples by too.
+        """
+        kinds = sorted(set(self.comm.allgather((self.lanes, self._in_phases))))  # ranks of few bodies have other lanes
 
         def action() -> None:
-            for width in widths:
-                compile_kernels(width, staged)
+            for lanes, staged in kinds:
+                compile_kernels(lanes, staged, loads, sampled)
             if self.coupling.plan is None:
-                compile_coupling(self._name, widths[-1])
+                compile_coupling(self._name, kinds[-1][0])
 
         first_on_node(self.comm, action)
         self._external.compile()
@@ -452,28 +459,29 @@ class Dynamics:
 
 
 @functools.cache  # a second time in a process there is nothing to do
-def compile_kernels(lanes: int = 1, staged: bool = True) -> None:
-    """Compile, or load from the cache, every kernel that a run with so many lanes calls; no communication.
+def compile_kernels(lanes: int = 1, staged: bool = False, loads: bool = False, sampled: bool = False) -> None:
+    """Compile, or load from the cache, the kernels of evaluations with so many lanes; no communication.
 
     Parameters
     ----------
     lanes : int
         As `Dynamics.lanes` says.
     staged : bool
-        Whether the phases are needed one by one too, as for forces given as functions.
+        Phase by phase, as for forces given as functions.
+    loads, sampled : bool
+        As for `Dynamics.compile`.
     """
     system = system_from(f"rope:{LEAST * lanes}")
-    alone = Dynamics(system, lanes=lanes)
-    q, u = alone.subchain.q, alone.subchain.u
-    alone.joint_loads(q, u)
-    alone.energy_and_momentum(q, u)
-    make_quaternions_unit(0.0, alone.subchain.structure, q)
-    alone._motion_scan(alone.subchain.boundary_motion(q, u))
-    alone.close()
     if staged:
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
-        with contextlib.closing(Dynamics(system, lanes=lanes)) as alone:
-            alone.accelerations(q, u)
+    with contextlib.closing(Dynamics(system, lanes=lanes)) as alone:
+        q, u = alone.subchain.q, alone.subchain.u
+        evaluate = alone.joint_loads if loads else alone.accelerations
+        evaluate(q, u)
+        if sampled:
+            alone.energy_and_momentum(q, u)
+            make_quaternions_unit(0.0, alone.subchain.structure, q)
+            alone._motion_scan(alone.subchain.boundary_motion(q, u))
 
 
 @functools.cache

@@ -11,8 +11,8 @@ from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
 from mpimbs.parallel.turn_scan import begin_scan, boundary, end_scan
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed, floats, integers
+from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.sequence import (
     ALL_BLOCKS,
     ALL_LOADS,
@@ -65,25 +65,4 @@ def _evaluate(zero, rank, q, u, tau, udot, rates):
     laps[3] += _now(rank) - t3
 
 
-@kernel
-def _evaluate1(rank, q, u, tau, udot, rates):
-    _evaluate(0.0, rank, q, u, tau, udot, rates)
-
-
-@kernel
-def _evaluate2(rank, q, u, tau, udot, rates):
-    _evaluate(zero_lanes(2), rank, q, u, tau, udot, rates)
-
-
-@kernel
-def _evaluate4(rank, q, u, tau, udot, rates):
-    _evaluate(zero_lanes(4), rank, q, u, tau, udot, rates)
-
-
-@kernel
-def _evaluate8(rank, q, u, tau, udot, rates):
-    _evaluate(zero_lanes(8), rank, q, u, tau, udot, rates)
-
-
-# by the number of lanes
-EVALUATE = {1: _evaluate1, 2: _evaluate2, 4: _evaluate4, 8: _evaluate8}
+EVALUATE = by_width(_evaluate)  # by the number of lanes

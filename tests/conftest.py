@@ -131,7 +131,7 @@ def _use_all_passes() -> None:
 
     actions: list[Callable[[], None]] = [joined]
     for lanes in {1, native_width()}:
-        actions.append(partial(compile_kernels, lanes))
+        actions += [partial(compile_kernels, lanes, staged, True, True) for staged in (False, True)]
         actions += [partial(compile_coupling, coupling, lanes) for coupling in ("pcg", "dca", "dca-terminal")]
         actions.append(partial(side_by_side, lanes))
     # Two that begin at opposite ends meet in the middle: what one has compiled, the other loads.

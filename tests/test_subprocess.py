@@ -186,6 +186,7 @@ def test_ranks_that_add_different_forces_are_refused(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from mpi4py import MPI\n"
         "def add(system):\n"
+        "    system.add_joint_force('link5', add)\n"
         "    if MPI.COMM_WORLD.rank == 0:\n"
         "        system.add_joint_force('link6', add)\n"
     )

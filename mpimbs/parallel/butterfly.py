@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.native import CHANNEL_ITEMS, PROC_NULL, Channel, channel, send_only, start, wait
+from mpimbs.parallel.native import CHANNEL_ITEMS, PROC_NULL, Channel, channel, own_tags, send_only, start, wait
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Table, aligned_zeros, floats, integers
 
@@ -22,7 +22,7 @@ ITEMS = (*CHANNEL_ITEMS, "schedule", "mine", "theirs", "requests")
 _HANDLES, _STATUS, _SECONDS, _SCHEDULE, _MINE, _THEIRS, _REQUESTS = range(0, 2 * len(ITEMS), 2)
 
 
-def schedule(rank: int, size: int, to_the_right: bool = False) -> npt.NDArray[np.int64]:
+def schedule(rank: int, size: int, to_the_right: bool = False, first_tag: int = 0) -> npt.NDArray[np.int64]:
     """Give a rank's exchanges, from the leaves up.
 
     Parameters
@@ -30,6 +30,8 @@ def schedule(rank: int, size: int, to_the_right: bool = False) -> npt.NDArray[np
     rank, size : int
     to_the_right : bool
         Whether the last exchange is one way: ranks of the left half need nothing from the right one.
+    first_tag : int
+        Of as many message tags as there are levels.
 
     Returns
     -------
@@ -49,7 +51,7 @@ def schedule(rank: int, size: int, to_the_right: bool = False) -> npt.NDArray[np
         else:
             i = rank - middle
             row = (low + i, low + i, middle - 1 if i == right - 1 and left > right else PROC_NULL)
-        rows.append((*row, len(rows), is_left))
+        rows.append((*row, first_tag + len(rows), is_left))
         low, high = (low, middle) if is_left else (middle, high)
     table = np.array(rows[::-1], np.int64).reshape(-1, _COLUMNS)
     if to_the_right and len(table):
@@ -131,7 +133,7 @@ class Butterfly:
 
     def __init__(self, comm: MPI.Comm, count: int, to_the_right: bool = False, more: tuple[str, ...] = ()) -> None:
         self.table = Table(ITEMS + more)
-        self.schedule = schedule(comm.rank, comm.size, to_the_right)
+        self.schedule = schedule(comm.rank, comm.size, to_the_right, own_tags(comm, comm.size.bit_length()))
         number = len(self.schedule)
         self.mine, self.theirs = (aligned_zeros(count * number).reshape(number, count) for _ in range(2))
         self._channel = channel(comm)

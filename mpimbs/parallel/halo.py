@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.parallel.native import CHANNEL_ITEMS, PROC_NULL, Channel, channel, send_only, start, wait
+from mpimbs.parallel.native import CHANNEL_ITEMS, PROC_NULL, Channel, channel, own_tags, send_only, start, wait
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Table, aligned_zeros, floats, integers
 
@@ -13,7 +13,7 @@ HALO_ITEMS = (*CHANNEL_ITEMS, "neighbours", "requests", "to_left", "to_right", "
 _HANDLES, _STATUS, _SECONDS, _NEIGHBOURS, _REQUESTS, TO_LEFT, TO_RIGHT, FROM_LEFT, FROM_RIGHT = range(
     0, 2 * len(HALO_ITEMS), 2
 )
-_LEFTWARD, _RIGHTWARD = 1000, 1001  # message tags
+LEFT, RIGHT, LEFTWARD, RIGHTWARD = range(4)  # of the item `neighbours`: ranks, message tags
 
 
 @kernel
@@ -24,10 +24,10 @@ def swap(plan):
     requests = integers(plan, _REQUESTS)
     for request in requests:
         start(request)
-    if neighbours[0] != PROC_NULL:
-        send_only(channel, floats(plan, TO_LEFT), neighbours[0], _LEFTWARD)
-    if neighbours[1] != PROC_NULL:
-        send_only(channel, floats(plan, TO_RIGHT), neighbours[1], _RIGHTWARD)
+    if neighbours[LEFT] != PROC_NULL:
+        send_only(channel, floats(plan, TO_LEFT), neighbours[LEFT], neighbours[LEFTWARD])
+    if neighbours[RIGHT] != PROC_NULL:
+        send_only(channel, floats(plan, TO_RIGHT), neighbours[RIGHT], neighbours[RIGHTWARD])
     for request in requests:
         wait(channel, request)
 
@@ -60,9 +60,10 @@ class Halo:
         rooms |= {name: aligned_zeros(rightward) for name in ("to_right", "from_left")}
         for name, room in rooms.items():
             self._table.add(name, room)
-        expected = ((left, "from_left", _RIGHTWARD), (right, "from_right", _LEFTWARD))
+        tag = own_tags(comm, 2)
+        expected = ((left, "from_left", tag + 1), (right, "from_right", tag))
         self._requests = [comm.Recv_init(rooms[name], rank, tag) for rank, name, tag in expected if rank != PROC_NULL]
-        self._table.add("neighbours", np.array([left, right], np.int64))
+        self._table.add("neighbours", np.array([left, right, tag, tag + 1], np.int64))
         self._table.add("requests", np.array([MPI._addressof(request) for request in self._requests], np.int64))
         self.plan = self._table.data
 

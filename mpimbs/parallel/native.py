@@ -58,6 +58,20 @@ class Channel(NamedTuple):
 
 
 CHANNEL_ITEMS = Channel._fields
+_NEXT_TAG = MPI.Comm.Create_keyval()
+_LAST_TAG = 32767  # that every MPI has
+
+
+def own_tags(comm: MPI.Comm, count: int) -> int:
+    """Give the first of `count` message tags that no other plan on a communicator has.
+
+    All ranks make their plans in the same order, without a message: so the tags of a plan are the same on all.
+    """
+    first = comm.Get_attr(_NEXT_TAG) or 0
+    if first + count > _LAST_TAG:
+        first = 0  # of plans long closed
+    comm.Set_attr(_NEXT_TAG, first + count)
+    return first
 
 
 def channel(comm: MPI.Comm) -> Channel:

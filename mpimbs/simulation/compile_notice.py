@@ -23,7 +23,7 @@ class _Listener(event.Listener):
         if ours and not self.said:
             self.said = True
             print(
-                "compiling the kernels for this processor, once: about a minute; later runs load them from "
+                "compiling the kernels for this processor, once: 10 to 30 s; later runs load them from "
                 f"{cache_folder().parent}",
                 file=sys.stderr,
                 flush=True,

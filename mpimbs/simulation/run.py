@@ -114,7 +114,7 @@ class Run:
                 dynamics, settings.poses, settings.loads, settings.extremes, self._constraints, keep
             )
             ready = time.perf_counter()
-            dynamics.compile()
+            dynamics.compile(settings.loads, sampled=True)
             compiled = time.perf_counter()
             after_error.pop_all()
         self.result = Result()

@@ -18,8 +18,9 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import load, native_width, store, width, zero_lanes
+from mpimbs.spatial.lanes import WIDTHS, load, native_width, store, width
 from mpimbs.spatial.memory import aligned_zeros
+from mpimbs.spatial.widths import by_width
 
 Floats = npt.NDArray[np.float64]
 
@@ -198,43 +199,8 @@ def _stream(zero, triad, times, a, b, c):
         _copy(zero, times, a, b)
 
 
-@kernel
-def _multiply_add1(chained, times, numbers):
-    _multiply_add(0.0, chained, times, numbers)
-
-
-@kernel
-def _multiply_add2(chained, times, numbers):
-    _multiply_add(zero_lanes(2), chained, times, numbers)
-
-
-@kernel
-def _multiply_add4(chained, times, numbers):
-    _multiply_add(zero_lanes(4), chained, times, numbers)
-
-
-@kernel
-def _multiply_add8(chained, times, numbers):
-    _multiply_add(zero_lanes(8), chained, times, numbers)
-
-
-@kernel
-def _stream2(triad, times, a, b, c):
-    _stream(zero_lanes(2), triad, times, a, b, c)
-
-
-@kernel
-def _stream4(triad, times, a, b, c):
-    _stream(zero_lanes(4), triad, times, a, b, c)
-
-
-@kernel
-def _stream8(triad, times, a, b, c):
-    _stream(zero_lanes(8), triad, times, a, b, c)
-
-
-_MULTIPLY_ADD = {1: _multiply_add1, 2: _multiply_add2, 4: _multiply_add4, 8: _multiply_add8}
-_STREAM = {2: _stream2, 4: _stream4, 8: _stream8}
+_MULTIPLY_ADD = by_width(_multiply_add)
+_STREAM = by_width(_stream, WIDTHS)
 
 
 # --- the measurements -----------------------------------------------------------------------------------------------

@@ -11,10 +11,11 @@ from mpimbs.model import System
 from mpimbs.spatial.assembly import assemble, far_acceleration, release, spread
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, respond
-from mpimbs.spatial.lanes import width, zero_lanes
+from mpimbs.spatial.lanes import WIDTHS, width
 from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import Table, floats, integers
 from mpimbs.spatial.vectors import load3, load6
+from mpimbs.spatial.widths import by_width
 from mpimbs.study.machine import aligned
 from mpimbs.sweep.build import build
 from mpimbs.sweep.forces import joint_forces
@@ -228,22 +229,7 @@ def _run1(times, phase, table):
         _run(0.0, phase, table)
 
 
-@kernel
-def _run2(times, phase, table):
-    _run_in_lanes(zero_lanes(2), times, phase, table)
-
-
-@kernel
-def _run4(times, phase, table):
-    _run_in_lanes(zero_lanes(4), times, phase, table)
-
-
-@kernel
-def _run8(times, phase, table):
-    _run_in_lanes(zero_lanes(8), times, phase, table)
-
-
-RUN = {1: _run1, 2: _run2, 4: _run4, 8: _run8}
+RUN = {1: _run1} | by_width(_run_in_lanes, WIDTHS)
 
 
 @kernel

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import zero_lanes
 from mpimbs.spatial.memory import borrowed
 from mpimbs.spatial.vectors import load3, load6, store6
+from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inverse import newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward
@@ -62,93 +62,26 @@ def required_forces(structure, springs, work, q, u, forces, load2, loads, total,
         tau[d] -= total[d]
 
 
-@kernel
-def _motion1(sequence, q, u):
-    motion_of_all(0.0, sequence, borrowed(q), borrowed(u))
+@kernel(merge=True)
+def _motion(zero, sequence, q, u):
+    motion_of_all(zero, sequence, borrowed(q), borrowed(u))
 
 
-@kernel
-def _inward1(sequence, q, u, tau, turn):
-    inward_of_all(0.0, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
+@kernel(merge=True)
+def _inward(zero, sequence, q, u, tau, turn):
+    inward_of_all(zero, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
 
 
-@kernel
-def _outward1(sequence, q, u, tau, udot, rates):
-    outward_of_all(0.0, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+@kernel(merge=True)
+def _outward(zero, sequence, q, u, tau, udot, rates):
+    outward_of_all(zero, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
-@kernel
-def _motion2(sequence, q, u):
-    motion_of_all(zero_lanes(2), sequence, borrowed(q), borrowed(u))
+@kernel(merge=True)
+def _alone(zero, plan, q, u, tau, udot, rates):
+    systems_alone(zero, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
-@kernel
-def _inward2(sequence, q, u, tau, turn):
-    inward_of_all(zero_lanes(2), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
-
-
-@kernel
-def _outward2(sequence, q, u, tau, udot, rates):
-    outward_of_all(zero_lanes(2), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
-
-
-@kernel
-def _motion4(sequence, q, u):
-    motion_of_all(zero_lanes(4), sequence, borrowed(q), borrowed(u))
-
-
-@kernel
-def _inward4(sequence, q, u, tau, turn):
-    inward_of_all(zero_lanes(4), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
-
-
-@kernel
-def _outward4(sequence, q, u, tau, udot, rates):
-    outward_of_all(zero_lanes(4), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
-
-
-@kernel
-def _motion8(sequence, q, u):
-    motion_of_all(zero_lanes(8), sequence, borrowed(q), borrowed(u))
-
-
-@kernel
-def _inward8(sequence, q, u, tau, turn):
-    inward_of_all(zero_lanes(8), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
-
-
-@kernel
-def _outward8(sequence, q, u, tau, udot, rates):
-    outward_of_all(zero_lanes(8), sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
-
-
-@kernel
-def _alone1(plan, q, u, tau, udot, rates):
-    systems_alone(0.0, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
-
-
-@kernel
-def _alone2(plan, q, u, tau, udot, rates):
-    systems_alone(zero_lanes(2), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
-
-
-@kernel
-def _alone4(plan, q, u, tau, udot, rates):
-    systems_alone(zero_lanes(4), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
-
-
-@kernel
-def _alone8(plan, q, u, tau, udot, rates):
-    systems_alone(zero_lanes(8), plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
-
-
-# pass 1, 2 and 3 by the number of lanes
-ENTRIES = {
-    1: (_motion1, _inward1, _outward1),
-    2: (_motion2, _inward2, _outward2),
-    4: (_motion4, _inward4, _outward4),
-    8: (_motion8, _inward8, _outward8),
-}
-
-# all of an evaluation of systems of their own
-SYSTEMS_ALONE = {1: _alone1, 2: _alone2, 4: _alone4, 8: _alone8}
+# By the number of lanes: passes 1, 2 and 3; all of an evaluation of systems of their own.
+MOTION, INWARD, OUTWARD = by_width(_motion), by_width(_inward), by_width(_outward)
+SYSTEMS_ALONE = by_width(_alone)

@@ -261,6 +261,17 @@ def _tile_after(zero, plan, tile, q, u, tau):
     _put(zero, block, floats(plan, BLOCKS), tile[FIRST_LANE] * SIZE, SIZE)
 
 
+def go_after(zero, plan, tile, q, u, tau):
+    """What `go_ahead` has left of the inward sweep of the leading tile."""
+
+
+@kernel_overload(go_after)
+def _overload_go_after(zero, plan, tile, q, u, tau):
+    if isinstance(zero, Lanes):
+        return lambda zero, plan, tile, q, u, tau: _tile_after(zero, plan, tile, q, u, tau)
+    return lambda zero, plan, tile, q, u, tau: None
+
+
 @kernel
 def inward_sweep(zero, plan, q, u, tau, turn, ahead):
     """Pass 2: velocity terms, joint forces, the handle equations of every lane, joined from the last to the first.
@@ -278,7 +289,7 @@ def inward_sweep(zero, plan, q, u, tau, turn, ahead):
         tile = _tile(plan, number)
         _fetch_state(plan, number - 1, q, u)
         if ahead and number == plan[LEADING]:
-            _tile_after(zero, plan, tile, q, u, tau)
+            go_after(zero, plan, tile, q, u, tau)
         elif width(zero) > 1 and tile[WIDTH] > 1:
             _tile_inward(zero, plan, tile, q, u, tau, True)
         else:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.entries import ENTRIES
+from mpimbs.sweep.entries import INWARD, MOTION, OUTWARD
 from mpimbs.sweep.sequence import SEQUENCE_ITEMS
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import Subchain
@@ -59,7 +59,7 @@ class Subchains:
         self._table = table
         self.plan = table.data
         self.width = max(subchain.tiles.width for subchain in self._subchains)
-        self._motion, self._inward, self._outward = ENTRIES[self.width]
+        self._motion, self._inward, self._outward = (passes[self.width] for passes in (MOTION, INWARD, OUTWARD))
         self._tau = np.zeros(0)
 
     def __len__(self) -> int:

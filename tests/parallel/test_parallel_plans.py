@@ -1,15 +1,19 @@
 """The communication plans, on the ranks of the job: compiled messages, butterfly, scan, gather."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
 from mpi_helpers import parallel_assert
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import system_from
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.native import PROC_NULL, Channel, channel, send_only, start, wait
-from mpimbs.parallel.turn_scan import MotionScan, TurnScan
+from mpimbs.parallel.turn_scan import MotionScan, TurnScan, begin_scan, end_scan
 from oracles.dense import Array
 from tolerances import assert_close
 
@@ -127,3 +131,35 @@ def test_gather(comm: MPI.Comm, empty: bool) -> None:
         got = plan(strided)
         right = (got is None) if comm.rank else np.array_equal(got, factor * whole)
         parallel_assert(right, f"gathered {got}", comm)
+
+
+def test_plans_have_messages_of_their_own(comm: MPI.Comm) -> None:
+    """Two plans of each kind on one communicator, of which a rank uses one while its neighbour is at the other."""
+    scans = [TurnScan(comm) for _ in range(2)]
+    turns = [np.concatenate((np.eye(3).ravel(), (k + 1.0, 0.0, comm.rank))) for k in range(2)]
+    order = (0, 1) if comm.rank % 2 else (1, 0)
+    for k in order:
+        expect(scans[k].plan)
+        begin_scan(scans[k].plan, turns[k])
+    for k in order[::-1]:
+        end_scan(scans[k].plan)
+    expected = [(k + 1.0) * comm.rank for k in range(2)]
+    found = [scan.boundary[9] for scan in scans]
+    for scan in scans:
+        scan.close()
+    parallel_assert(found == expected, f"angular velocities {found}, not {expected}", comm)
+
+
+def test_two_dynamics_in_turns(comm: MPI.Comm) -> None:
+    """Of one system and another, on one communicator: each has the accelerations that it has alone."""
+    systems = [system_from(f"spatial_chain:{16 * comm.size}"), system_from(f"chain:{8 * comm.size}")]
+    alone = []
+    for system in systems:
+        with closing(Dynamics(system, comm)) as dynamics:
+            alone.append(dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u))
+    with closing(Dynamics(systems[0], comm)) as first, closing(Dynamics(systems[1], comm, "pcg")) as second:
+        for _ in range(3):
+            for dynamics, expected, tolerance in ((first, alone[0], "exact"), (second, alone[1], "iterated")):
+                found = dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
+                size = comm.allreduce(np.abs(expected).max(), MPI.MAX)
+                assert_close("accelerations", found, expected, tolerance, scale=size, comm=comm)

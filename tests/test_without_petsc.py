@@ -20,6 +20,8 @@ COMMANDS = {  # exit code, what is said
     "acceleration chain:4 --coupling pcg -o pcg.npz": (2, GET),
     "inverse chain:4 --state s.npz -o t.npz": (0, "wrote t.npz"),
     "bench chain:4 --seconds 0.01": (0, "us"),
+    "bench chain:4 --seconds 0.01 --coupling dca": (0, "1 lanes, dca: median"),
+    "bench chain:4 --seconds 0.01 --coupling dca-terminal": (0, "1 lanes, dca-terminal: median"),
     "bench chain:4 --seconds 0.01 --coupling pcg": (2, GET),
     "study chain:4 --couplings dcae,pcg --studies strong --seconds 0.01 -o study": (
         0,

@@ -1,5 +1,6 @@
 # make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
 # make test   set up, run all tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
+# make environments  set up, install the package with MPICH and without petsc4py, run its commands there; about 2 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
 # make lint   ruff and mypy
 # make clean  remove what was made here (the set-up too)
@@ -18,7 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
 
-.PHONY: run test faults lint setup clean
+.PHONY: run test environments faults lint setup clean
 
 setup:
 	@bash .ci/setup
@@ -30,6 +31,9 @@ test: setup
 	@bash .ci/slurm
 	@bash .ci/simgrid
 	@bash .ci/test "$(TEST_RANKS)" $(ARGS)
+
+environments: setup
+	@bash .ci/environments
 
 faults: setup
 	$(BIN)/python drivers/faults.py --folder results/faults $(ARGS)

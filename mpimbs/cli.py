@@ -12,6 +12,7 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from mpimbs.cli_options import (
 from mpimbs.cli_streams import lasting_streams
 from mpimbs.cli_study import bench, predict, study
 from mpimbs.cli_words import Command
+from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.places import check_new, check_place, current_folder
@@ -107,6 +109,7 @@ def run(
 
     SIGUSR1 writes a checkpoint; SIGTERM, SIGINT and SIGUSR2 write one and end the run with exit code 75.
     """
+    together(comm, lambda: import_module("mpimbs.petsc"))  # which may be missing on one node alone
     from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.state import MOVING, read_state
@@ -134,6 +137,7 @@ def run(
 @click.pass_obj
 def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
     """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
+    together(comm, lambda: import_module("mpimbs.petsc"))
     from mpimbs.simulation.restart import finished, most_ranks, read_checkpoint
     from mpimbs.simulation.restart import restart as go_on
 
@@ -236,6 +240,9 @@ def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
         for row in measured or ():
             verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"
             click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
+        for name in COUPLINGS if accuracy else ():
+            if reason := unavailable(name):
+                click.echo(f"{name:13s} left out: {reason}")
 
 
 def _description(system: System, ranks: int, here: int) -> Iterator[str]:

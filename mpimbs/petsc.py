@@ -14,7 +14,8 @@ try:
     from petsc4py import PETSc
 except ImportError as error:
     raise InputError(
-        "time integration and coupling 'pcg' need petsc4py, built against your PETSc; the README says how to get both"
+        f"time integration and coupling 'pcg' need petsc4py ({error}): PETSC_DIR=... pip install --no-build-isolation "
+        "'petsc4py==3.18.*' (the version of your PETSc), or conda install -c conda-forge petsc4py; see the README"
     ) from error
 
 PREFIX = "mpimbs_"  # of PETSc's options

@@ -601,6 +601,53 @@ def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
 
 
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="rank 0 alone measures")
+def test_check_of_accuracy(call: Callable[[str], Call]) -> None:
+    """Every coupling in three poses; of the best, which is the serial sweep itself, the error is that of lanes."""
+    found = call("check chain:8 --accuracy")
+    assert (found.code, found.err) == (0, "")
+    rows = [line.split() for line in found.out.splitlines() if "differs from the serial sweep by" in line]
+    couplings = [row[0] for row in rows]
+    assert sorted(couplings) == sorted(3 * ["dcae", "pcg", "dca", "dca-terminal"])
+    assert all(float(row[-1]) < 1e-10 for row in rows) and any(float(row[-1]) > 0.0 for row in rows), rows
+    assert "UNFIT" not in found.out and "left out" not in found.out
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 2, reason="one rank measures nothing, two do")
+def test_the_coupling_is_chosen(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    """Rank 0 says which coupling was the fastest of all that were measured, and it solves the model."""
+    found = call("acceleration @/model.toml --coupling auto -o @/auto.npz")
+    parallel_assert(found.code == 0, found.err, comm)
+    if comm.rank == 0:
+        assert found.err.startswith("--coupling auto: ") and found.err.count("\n") == 1, found.err
+        if comm.size == 1:
+            assert "--coupling auto: dcae: one subchain" in found.err
+        else:
+            times = {name: float(us) for name, us in re.findall(r"(\S+) ([\d.e+]+)(?=[;)])", found.err.split("(")[1])}
+            best, us = re.match(r"--coupling auto: (\S+): ([\d.e+]+) us", found.err).groups()  # type: ignore[union-attr]
+            assert {best, *times} == {"dcae", "pcg", "dca", "dca-terminal"} and float(us) <= min(times.values())
+        with np.load(folder / "auto.npz") as file:
+            system = read_system(folder / "model.toml")
+            q, u = system.initial_state(0, system.n_bodies)
+            assert_close("udot", file["udot"], dense_accelerations(system, q, u), "dense")
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="tests/study has studies on more ranks")
+def test_study(call: Callable[[str], Call], folder: Path) -> None:
+    """Points, advice and files are said; the study in the folder is replaced only when asked."""
+    command = "study chain:4 --couplings dcae,dca --studies strong --seconds 0.01 -o @/study"
+    found = call(command)
+    assert found.code == 0, found.err
+    lines = found.out.splitlines()
+    assert [line.split()[:4] for line in lines[1:3]] == [["strong", name, "1", "4"] for name in ("dcae", "dca")]
+    assert "choose --coupling" in lines[-2] and lines[-1].startswith("wrote "), lines
+    table = json.loads((folder / "study" / "study.json").read_text())
+    assert table["model"] == "chain:4" and table["evaluations_per_simulated_second"] > 1.0
+    files = lines[-1].removeprefix("wrote ").split(", ")
+    assert len(files) > 2 and all(Path(path).stat().st_size > 0 for path in files)
+    assert call(command).code == 2 and call(f"{command} --force").code == 0
+
+
 def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     """There is nothing to simulate; all else works."""
     put(comm, folder / "model.toml", STANDING.replace("revolute", "fixed"))

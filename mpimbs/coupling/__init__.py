@@ -77,6 +77,15 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
     return COUPLINGS[name](solver)
 
 
+def unavailable(name: str) -> str:
+    """Say why this installation can't have a coupling; nothing where it can."""
+    try:
+        coupling_named(name)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> LoadSolver | None:
     """Give the solver of a coupling in a simulation with a relative tolerance; None where it has none, nor was given.
 
@@ -85,4 +94,4 @@ def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> Load
     return (solver or LoadSolver()).tied_to(rtol) if name == "pcg" else solver
 
 
-__all__ = ["COUPLINGS", "Coupling", "LoadSolver", "Strategy", "coupling_named", "solver_for"]
+__all__ = ["COUPLINGS", "Coupling", "LoadSolver", "Strategy", "coupling_named", "solver_for", "unavailable"]

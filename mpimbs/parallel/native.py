@@ -16,10 +16,11 @@ from numba import types
 
 from mpimbs.spatial.compiler import kernel
 
-PROC_NULL = int(MPI.PROC_NULL)
-_WIDE = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)  # Open MPI's handles are pointers, MPICH's are ints
-_C_HANDLE = ctypes.c_void_p if _WIDE else ctypes.c_int
-_HANDLE = types.int64 if _WIDE else types.int32
+PROC_NULL = int(MPI.PROC_NULL)  # kernels know it only to save a call: to send to that of any library does nothing
+# Open MPI's handles are pointers, MPICH's are ints. Kernels give both as 64 bits, of which a callee that takes an int
+# reads the lower half, extended by its sign as the calling conventions want it: one compiled code serves all libraries,
+# and one that another library's environment left in the cache is right.
+_C_HANDLE = ctypes.c_int64 if MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_int64) else ctypes.c_int32
 
 
 def _library() -> ctypes.CDLL:
@@ -42,7 +43,7 @@ def _declare(name: str, result: types.Type, *arguments: types.Type) -> types.Ext
     return types.ExternalFunction(f"mpimbs_{name}", result(*arguments))
 
 
-_I, _P, _H = types.int32, types.intp, _HANDLE
+_I, _P, _H = types.int32, types.intp, types.int64
 _SEND = _declare("MPI_Send", _I, _P, _I, _H, _I, _I, _H)
 _START = _declare("MPI_Start", _I, _P)
 _WAIT = _declare("MPI_Wait", _I, _P, _P)
@@ -111,7 +112,6 @@ def wait(channel, request):
 def send_only(channel, send, target, tag):
     """Send an array of doubles to `target`."""
     began = _WTIME()
-    comm = _HANDLE(channel.handles[0])
-    double = _HANDLE(channel.handles[1])
+    comm, double = channel.handles[0], channel.handles[1]
     _SEND(send.ctypes.data, np.int32(send.size), double, np.int32(target), np.int32(tag), comm)
     channel.seconds[0] += _WTIME() - began

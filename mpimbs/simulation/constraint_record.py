@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
+
+if TYPE_CHECKING:
+    from mpimbs.coupling.pcg import ConstraintLoads  # needs petsc4py
 
 Floats = npt.NDArray[np.float64]
 

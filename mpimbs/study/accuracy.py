@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS
+from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory
@@ -93,7 +93,7 @@ class Fitness(NamedTuple):
         return self.error < UNFIT
 
 
-def fitness(system: System, couplings: Sequence[str] = tuple(COUPLINGS)) -> list[Fitness]:
+def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitness]:
     """Compare couplings with the serial sweep on this process: in the model's own state, straight and folded.
 
     The constraint loads of `pcg` are solved for with one cut in the middle.
@@ -102,13 +102,16 @@ def fitness(system: System, couplings: Sequence[str] = tuple(COUPLINGS)) -> list
     ----------
     system : System
         A chain.
-    couplings : sequence of str
+    couplings : sequence of str, optional
+        All that this installation has, by default.
 
     Raises
     ------
     InputError
         Not a chain.
     """
+    if couplings is None:
+        couplings = [name for name in COUPLINGS if not unavailable(name)]
     system.validate()
     check_memory(system, EVALUATION_OF_BODIES if set(couplings) & set(ASSEMBLED) else EVALUATION)
     if not system.is_chain or system.loops:

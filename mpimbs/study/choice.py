@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS
+from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.study.accuracy import ASSEMBLED, LONG
@@ -53,6 +53,9 @@ def choose_coupling(
     for name in COUPLINGS:
         if name in ASSEMBLED and system.n_bodies > LONG:
             left_out[name] = f"loses digits beyond {LONG} bodies"
+            continue
+        if unavailable(name):
+            left_out[name] = "needs petsc4py"
             continue
         try:
             figures = bench(system, comm, name, _SECONDS, tip_ratio, lanes, cuts, overlap=overlap)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS
+from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model import System
@@ -65,6 +65,20 @@ class Plan(NamedTuple):
                 for count in sorted({within[0], within[-1]}):
                     lengths = sorted({max(count, round(n * length)) for length in LENGTHS})
                     yield from (("size", coupling, count, length) for length in lengths)
+
+    def available(self) -> tuple[Plan, list[str]]:
+        """Give what of the plan this installation can measure, and say what was left out.
+
+        Raises
+        ------
+        InputError
+            Nothing is left.
+        """
+        reasons = {name: unavailable(name) for name in self.couplings}
+        left = tuple(name for name, reason in reasons.items() if not reason)
+        if not left:
+            raise InputError(next(iter(reasons.values()), "give couplings with `couplings`"))
+        return self._replace(couplings=left), [f"{name}: {reason}" for name, reason in reasons.items() if reason]
 
     def checked(self, system: System) -> tuple[Plan, list[str]]:
         """Give what of the plan is possible for a system, and say what was left out.
@@ -191,10 +205,8 @@ def evaluations_per_second(
 
 
 def _evaluations_per_second(system: System, comm: MPI.Comm, coupling: str, rtol: float) -> float | None:
-    try:
-        from mpimbs.simulation.run import simulate
-    except ModuleNotFoundError:  # petsc4py is not installed
-        return None
+    from mpimbs.simulation.run import simulate  # needs petsc4py
+
     t_end = 1e-3
     while True:
         began = time.perf_counter()

@@ -11,6 +11,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from mpimbs.coupling import unavailable
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import check_folder
 from mpimbs.model import System, system_text
@@ -78,6 +79,8 @@ def study(
     on_root(comm, lambda: check_folder(folder, FILES, force))
     settings: Row = {**plan._asdict(), "rtol": RTOL, "collected": None if collected is None else str(collected)}
     if collected is None:
+        plan, lacking = together(comm, plan.available)
+        left_out += lacking
         rows, notes = measure(system, plan, comm, _teller(comm, progress))
         if not rows:
             raise InputError(
@@ -94,7 +97,9 @@ def study(
     cores = cores_of(comm)
     best = min((row for row in rows if not row["predicted"]), key=lambda row: row["us_min"])
     per_second = None
-    if collected is None:
+    if collected is None and (lacking_petsc := unavailable("pcg")):  # so does what integrates
+        notes.append(f"evaluations per simulated second: {lacking_petsc}")
+    elif collected is None:
         per_second = evaluations_per_second(system, comm, best["coupling"], best["ranks"])
     table = {
         "model": spec,

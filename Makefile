@@ -3,6 +3,7 @@
 # make environments  set up, install the package with MPICH and without petsc4py, run its commands there; about 2 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
 # make lint   ruff and mypy
+# make docs   the documentation in build/site, with what builds it; a link that leads nowhere is an error
 # make clean  remove what was made here (the set-up too)
 
 SHELL := /bin/bash
@@ -19,7 +20,7 @@ export OPENBLAS_NUM_THREADS = 1
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
 
-.PHONY: run test environments faults lint setup clean
+.PHONY: run test environments faults lint docs setup clean
 
 setup:
 	@bash .ci/setup
@@ -42,6 +43,12 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: setup
+	@$(BIN)/python -c 'import material, mkdocstrings_handlers.python' 2>/dev/null || \
+	  $(BIN)/python -m pip --disable-pip-version-check -q install --no-build-isolation -e '.[docs]'
+	@# not with -q: warnings that are not shown are no errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f docs/mkdocs.yml
 
 clean:
 	rm -rf .venv build results *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

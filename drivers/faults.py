@@ -3,7 +3,7 @@
     python drivers/faults.py --kills 100 --others 3 --folder results/faults
 
 A chain is one simulation, in as many jobs under mpiexec as it takes, all writing checkpoints all the time: a job meets
-a fault, and must end, or go on, as the README's "When things go wrong" says, within a time, with checkpoint and output
+a fault, and must end, or go on, as docs/pages/reliability.md says, within a time, with checkpoint and output
 that can be read; the next one goes on from the checkpoint; and so on to the end. `fault_injection.py` lists what is
 injected and what must come of it. Chains alternate between the same number of ranks throughout, whose output must have
 the bits of a run that met nothing, and another one for every job, whose output must be equal to rounding. The counts go

@@ -1,4 +1,4 @@
-"""The README's model file and Python example, as they stand there."""
+"""The examples of the README and of the pages in docs, as they stand there; the files that these name; their links."""
 
 import re
 import sys
@@ -9,21 +9,12 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpi_helpers import parallel_assert
+from documents import DOCUMENTS, PAGES, README, below, block
+from mpi_helpers import ROOT, parallel_assert
 from mpimbs import cli
 from mpimbs.model import read_system
 from mpimbs.simulation.run import simulate
 from mpimbs.study.cluster import read_cluster
-
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
-
-
-def block(heading: str) -> str:
-    """The first indented block below a heading."""
-    text = README.split(f"\n## {heading}\n", 1)[1]
-    match = re.search(r"(?:^(?:    .*)?\n)+", text[text.index("\n    ") + 1 :], re.MULTILINE)
-    assert match, f"no example below '{heading}'"
-    return re.sub(r"^    ", "", match.group(), flags=re.MULTILINE)
 
 
 def still(run: h5py.File) -> list[str]:
@@ -35,29 +26,47 @@ def still(run: h5py.File) -> list[str]:
     return [str(names[k]) for k in could if not moved[offset[k] : offset[k + 1]].any()]
 
 
-def test_the_model_file_is_valid(tmp_path: Path) -> None:
-    (tmp_path / "model.toml").write_text(block("Model file"), encoding="utf-8")
+MODEL_FILES = [(README, (10, 10, "a pendulum of ten links")), (PAGES / "models.md", (101, 306, "a tethered platform"))]
+
+
+@pytest.mark.parametrize(("page", "facts"), MODEL_FILES)
+def test_the_model_file_is_valid(page: Path, facts: tuple[int, int, str], tmp_path: Path) -> None:
+    (tmp_path / "model.toml").write_text(block(page, "Model file"), encoding="utf-8")
     system = read_system(tmp_path / "model.toml")
-    assert (system.n_bodies, system.nu, system.name) == (101, 306, "a tethered platform")
-    simulate(system, 0.1, output=tmp_path / "platform.h5")
-    with h5py.File(tmp_path / "platform.h5") as run:
+    assert (system.n_bodies, system.nu, system.name) == facts
+    simulate(system, 0.1, output=tmp_path / "model.h5")
+    with h5py.File(tmp_path / "model.h5") as run:
         assert still(run) == []
 
 
 def test_the_cluster_file_is_valid(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(block("Prediction"), encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(block(PAGES / "studies.md", "Prediction"), encoding="utf-8")
     cluster = read_cluster(tmp_path / "mine.toml")
     assert (cluster.name, cluster.ranks_per_node, cluster.between_nodes.bandwidth) == ("mine", 64, 25e9)
 
 
-def test_the_python_example_runs(comm: MPI.Comm, tmp_path_factory, monkeypatch) -> None:
+def run_example(page: Path, comm: MPI.Comm, tmp_path_factory, monkeypatch) -> dict[str, object]:
+    """Run the Python example of a page in a folder of its own, and give its names."""
     folder = comm.bcast(str(tmp_path_factory.mktemp("readme")) if comm.rank == 0 else None)
     monkeypatch.chdir(folder)
-    code = block("Python")
+    code = block(page, "Python")
     if comm.size > 1:
         code = code.replace("t_end=2.0", "t_end=0.02")  # seconds, where ranks share cores
     scope: dict[str, object] = {}
     exec(code, scope)
+    return scope
+
+
+def test_the_short_python_example_runs(comm: MPI.Comm, tmp_path_factory, monkeypatch) -> None:
+    result = run_example(README, comm, tmp_path_factory, monkeypatch)["result"]
+    parallel_assert(result.status == "complete", f"status {result.status}", comm)
+    if comm.size == 1:
+        with h5py.File("rope.h5", "r") as run:
+            assert (len(run["time"]), still(run)) == (201, [])
+
+
+def test_the_python_example_runs(comm: MPI.Comm, tmp_path_factory, monkeypatch) -> None:
+    scope = run_example(PAGES / "python.md", comm, tmp_path_factory, monkeypatch)
     result, dynamics, udot = (scope[name] for name in ("result", "dynamics", "udot"))
     parallel_assert(result.status == "complete", f"status {result.status}", comm)
     count = comm.allreduce(len(udot))
@@ -72,14 +81,14 @@ def test_the_python_example_runs(comm: MPI.Comm, tmp_path_factory, monkeypatch) 
 def test_the_forces_run(comm: MPI.Comm, tmp_path_factory, monkeypatch) -> None:
     """The module of forces and the command below it; compiled on one rank, which takes seconds on several."""
     folder = Path(comm.bcast(str(tmp_path_factory.mktemp("forces")) if comm.rank == 0 else None))
-    code = block("Forces of your own")
+    page = PAGES / "howto/forces.md"
+    code = block(page, "Forces of your own")
     if comm.rank == 0:
         (folder / "water.py").write_text(code if comm.size == 1 else code.replace("@numba.njit(cache=True)\n", ""))
     comm.Barrier()
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    text = README.split("\n## Forces of your own\n", 1)[1]
-    command = re.search(r"mpimbs (run rope:50 .*)", text)
+    command = re.search(r"mpimbs (run rope:50 .*)", below(page, "Forces of your own"))
     assert command
     with pytest.raises(SystemExit) as stop:
         cli.main(command[1].replace("--t-end 1", "--t-end 0.02" if comm.size > 1 else "--t-end 0.2").split(), comm)
@@ -89,3 +98,12 @@ def test_the_forces_run(comm: MPI.Comm, tmp_path_factory, monkeypatch) -> None:
         assert comm.size > 1 or still(run) == []
     parallel_assert(stop.value.code == 0 and done == ("complete", 3), f"{stop.value.code}, {done}", comm)
     comm.Barrier()
+
+
+def test_the_files_named_are_there() -> None:
+    """Files and folders of the package, and what the README links to: mkdocs looks after the links of its pages."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in DOCUMENTS)
+    named = set(re.findall(r"`((?:mpimbs|drivers|jobs|tests|docs)/[\w/]*(?:\.\w+)?)[^`]*`", text))
+    linked = set(re.findall(r"\]\(([^)#:]+)[^):]*\)", README.read_text(encoding="utf-8")))
+    assert len(named) > 20 and len(linked) > 15
+    assert [name for name in sorted(named | linked) if not (ROOT / name).exists()] == []

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mpi_helpers import ROOT, plain_environment, starts_mpiexec
 from mpimbs.simulation.run import simulate
@@ -47,6 +48,7 @@ for command in sys.argv[1:]:
 """
 
 
+@pytest.mark.time_limit(300)  # should nothing be compiled yet
 def test_commands(tmp_path: Path) -> None:
     """Every command in one process that can't import petsc4py."""
     simulate("chain:4", 1e-3, output=tmp_path / "motion.h5")
@@ -59,7 +61,7 @@ def test_commands(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     assert job.returncode == 0, job.stdout
     said = {text.split("\n")[0]: text for text in job.stdout.split("begin ")[1:]}

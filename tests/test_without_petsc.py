@@ -1,10 +1,12 @@
 """Without petsc4py: all works but what integrates and the coupling `pcg`, which say how to get it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mpi_helpers import ROOT, plain_environment, starts_mpiexec
 from mpimbs.simulation.run import simulate
@@ -32,12 +34,32 @@ COMMANDS = {  # exit code, what is said
     "run chain:4 --t-end 0.1 -o run.h5": (2, GET),
     "restart run.checkpoint.h5": (2, GET),
 }
+NEEDING = [  # modules
+    "mpimbs.coupling.pcg",
+    "mpimbs.coupling.petsc_matrix",
+    "mpimbs.petsc",
+    "mpimbs.simulation.integrator",
+    "mpimbs.simulation.petsc_schemes",
+    "mpimbs.simulation.restart",
+    "mpimbs.simulation.run",
+]
 SCRIPT = """
+import importlib
+import pkgutil
 import sys
 sys.modules["petsc4py"] = None
 import mpimbs
 from mpimbs.cli import main
 assert mpimbs.load("motion.h5").time == 1e-3
+for module in pkgutil.walk_packages(mpimbs.__path__, "mpimbs."):
+    if module.name == "mpimbs.__main__":
+        continue
+    try:
+        importlib.import_module(module.name)
+    except mpimbs.InputError:
+        print("needs", module.name, flush=True)
+    except ModuleNotFoundError as error:
+        assert "pydrake" in str(error), error
 for command in sys.argv[1:]:
     print("begin", command, flush=True)
     try:
@@ -47,6 +69,7 @@ for command in sys.argv[1:]:
 """
 
 
+@pytest.mark.time_limit(300)  # should nothing be compiled yet
 def test_commands(tmp_path: Path) -> None:
     """Every command in one process that can't import petsc4py."""
     simulate("chain:4", 1e-3, output=tmp_path / "motion.h5")
@@ -59,9 +82,11 @@ def test_commands(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     assert job.returncode == 0, job.stdout
+    begin = job.stdout.split("begin ")[0]
+    assert sorted(re.findall("needs (.*)", begin)) == NEEDING, "types and tables belong to modules that need no PETSc"
     said = {text.split("\n")[0]: text for text in job.stdout.split("begin ")[1:]}
     assert said.keys() == COMMANDS.keys()
     for command, (code, text) in COMMANDS.items():

@@ -20,7 +20,8 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import LoadNotFiniteError, SimulationError
 from mpimbs.petsc import PREFIX, PETSc
-from mpimbs.simulation.schemes import INTEGRATORS, Accuracy, choose, stability_polynomial
+from mpimbs.simulation.petsc_schemes import choose, stability_polynomial
+from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.step_sizes import StepSizes
 from mpimbs.simulation.work import Power

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,14 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.agreement import together
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.extremes import Extremes
-from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.kept_motion import pose_numbers
 from mpimbs.simulation.output_layout import PER_BODY
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.work import Balance
+
+if TYPE_CHECKING:
+    from mpimbs.simulation.integrator import Integrator  # needs petsc4py
 
 Floats = npt.NDArray[np.float64]
 Store = Samples | SampleWriter

@@ -32,12 +32,13 @@ from mpimbs.simulation.keeper import Checkpoints, Keeper, clear
 from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
 from mpimbs.simulation.output import NOWHERE, PATIENCE, OutputError, OutputFile
 from mpimbs.simulation.output_layout import versions
+from mpimbs.simulation.petsc_schemes import check_options
 from mpimbs.simulation.progress import Progress
 from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
-from mpimbs.simulation.schemes import Accuracy, check_options
+from mpimbs.simulation.schemes import Accuracy
 from mpimbs.simulation.settings import Settings, sample_times
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_speeds, check_system, checked_state

@@ -13,8 +13,9 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.simulation import stability
 from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.petsc_schemes import stability_polynomial
 from mpimbs.simulation.run import simulate
-from mpimbs.simulation.schemes import INTEGRATORS, Accuracy, stability_polynomial, stable_radius
+from mpimbs.simulation.schemes import INTEGRATORS, Accuracy, stable_radius
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.step_sizes import StepSizes, told
 from oracles.dense import coordinate_rates, dense_accelerations

@@ -1,0 +1,105 @@
+"""The explicit integrators of PETSc: how they are chosen, by options of the user's too, and what their steps do."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.errors import InputError
+from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
+from mpimbs.simulation.schemes import EMBEDDED, EXPLICIT, INTEGRATORS, Accuracy, Scheme
+
+Floats = npt.NDArray[np.float64]
+MOST_STAGES = 20
+
+
+def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool) -> None:
+    """Set type and step control, through options where petsc4py has no call; the user's own options win."""
+    options = PETSc.Options(PREFIX)
+    ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if fixed else "basic"}
+    if scheme.option:
+        ours[scheme.option] = scheme.value
+    ours = {name: value for name, value in ours.items() if not options.hasName(name)}
+    for name, value in ours.items():
+        options[name] = value
+    try:
+        ts.setFromOptions()
+    except PETSc.Error as error:
+        raise InputError(f"PETSC_OPTIONS: {str(error).splitlines()[-1].rpartition('] ')[2]}; correct them") from None
+    finally:
+        for name in ours:
+            options.delValue(name)
+
+
+def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | None:
+    """Refuse options of PETSc's that have no effect or can't work; give the name of what replaces the integrator.
+
+    Called after all else that reads options was made. `solves`: the coupling has a solver, whose factorization reads
+    options later; without one an explicit integrator reads some for nothing.
+
+    Raises
+    ------
+    InputError
+    """
+    scheme = INTEGRATORS[integrator]
+    ts = PETSc.TS().create(comm=PETSc.COMM_SELF)
+    ts.setOptionsPrefix(PREFIX)
+    try:
+        choose(ts, scheme, accuracy.dt is not None)
+        kind = ts.getType()
+        found = ts.getRKType() if kind == "rk" else kind
+    finally:
+        ts.destroy()
+    step_control = PETSc.Options(PREFIX).getString("ts_adapt_type", "none" if accuracy.dt else "basic")
+    if kind == "rk" and found not in EMBEDDED and step_control != "none":
+        raise InputError(f"PETSC_OPTIONS: rk '{found}' has no error estimate: give a fixed step with `dt`")
+    of_solver = tuple(PREFIX + part for part in ("ksp_", "pc_", "direct_"))
+    for name in set(PETSc.Options().getAll()) - OWN_OPTIONS:
+        if name.startswith(of_solver) and (solves or kind in EXPLICIT):
+            if not solves:
+                raise InputError(f"PETSC_OPTIONS: -{name} has no effect without the solver of `coupling='pcg'`")
+        elif not _used(name):
+            if name.startswith(PREFIX):
+                raise InputError(f"PETSC_OPTIONS: -{name} has no effect on this run; is it misspelt?")
+            if name.startswith(("ts_", "ksp_", "pc_")):
+                raise InputError(f"PETSC_OPTIONS: -{name} has no effect; write -{PREFIX}{name}")
+    expected = scheme.value if scheme.type == "rk" else scheme.type
+    return None if found == expected else f"{kind} {found}" if kind == "rk" else kind
+
+
+def _used(name: str) -> bool:
+    """Whether an option was asked for; petsc4py has no call for it."""
+    used = ctypes.c_int()
+    ctypes.CDLL(PETSc.__file__).PetscOptionsUsed(None, name.encode(), ctypes.byref(used))
+    return bool(used.value)
+
+
+def stability_polynomial(rk_type: str) -> Floats:
+    """Give the coefficients of R(z), the factor by which a step of size h takes y' = a y, with z = a h; lowest first.
+
+    They are what one step of size 1 makes of the first unit vector where each number is the rate of the next.
+    """
+    comm = PETSc.COMM_SELF
+    y = PETSc.Vec().createMPI((MOST_STAGES, MOST_STAGES), comm=comm)
+    y.setArray(np.eye(MOST_STAGES)[0])
+
+    def rate(ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
+        f.array[:] = np.append(0.0, x.array_r[:-1])
+
+    ts = PETSc.TS().create(comm=comm)
+    ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
+    ts.setRHSFunction(rate)
+    ts.setType("rk")
+    ts.setRKType(rk_type)
+    ts.setTolerances(rtol=1e300, atol=1e300)  # takes any step
+    ts.setMaxSteps(1)
+    ts.setTimeStep(1.0)
+    ts.setSolution(y)
+    ts.setUp()
+    ts.step()
+    found = y.array_r.copy()
+    ts.destroy()
+    y.destroy()
+    return found

@@ -15,7 +15,8 @@ try:
 except ImportError as error:
     raise InputError(
         f"time integration and coupling 'pcg' need petsc4py ({error}): PETSC_DIR=... pip install --no-build-isolation "
-        "'petsc4py==3.18.*' (the version of your PETSc), or conda install -c conda-forge petsc4py; see docs/pages/start.md"
+        "'petsc4py==3.18.*' (the version of your PETSc), or conda install -c conda-forge petsc4py; see "
+        "docs/pages/start.md"
     ) from error
 
 PREFIX = "mpimbs_"  # of PETSc's options

@@ -62,7 +62,9 @@ def test_a_simulation_tells(
 ) -> None:
     """With progress only, and on rank 0 only."""
     compile_all = Dynamics.compile
-    monkeypatch.setattr(Dynamics, "compile", lambda self: (compile_all(self), compiled("mpimbs.run"))[0])
+    monkeypatch.setattr(
+        Dynamics, "compile", lambda self, *what, **kinds: (compile_all(self, *what, **kinds), compiled("mpimbs.run"))[0]
+    )
     capsys.readouterr()
     simulate(system_from("chain:4"), 1e-3, comm, progress=progress)
     assert (WORDS in capsys.readouterr().err) == (progress and comm.rank == 0)

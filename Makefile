@@ -19,6 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
+unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 
 .PHONY: run test environments faults lint docs setup clean
 

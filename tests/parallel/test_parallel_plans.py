@@ -134,14 +134,14 @@ def test_gather(comm: MPI.Comm, empty: bool) -> None:
 
 
 def test_plans_have_messages_of_their_own(comm: MPI.Comm) -> None:
-    """Two plans of each kind on one communicator, of which a rank uses one while its neighbour is at the other."""
+    """Two plans on one communicator, whose receives are posted in another order than the messages are sent."""
     scans = [TurnScan(comm) for _ in range(2)]
     turns = [np.concatenate((np.eye(3).ravel(), (k + 1.0, 0.0, comm.rank))) for k in range(2)]
-    order = (0, 1) if comm.rank % 2 else (1, 0)
-    for k in order:
+    for k in (0, 1) if comm.rank % 2 else (1, 0):
         expect(scans[k].plan)
+    for k in (0, 1):
         begin_scan(scans[k].plan, turns[k])
-    for k in order[::-1]:
+    for k in (1, 0):
         end_scan(scans[k].plan)
     expected = [(k + 1.0) * comm.rank for k in range(2)]
     found = [scan.boundary[9] for scan in scans]

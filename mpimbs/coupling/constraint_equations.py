@@ -44,7 +44,8 @@ from mpimbs.spatial.six import (
     transposed_products,
     write_six,
 )
-from mpimbs.spatial.vectors import add3, cross, load3, load9, rotate_back, store3
+from mpimbs.spatial.tuples import load3, load9, store_numbers
+from mpimbs.spatial.vectors import add3, cross, rotate_back
 from mpimbs.sweep.motion import joint_places
 from mpimbs.sweep.structure import PLACE, Structure
 
@@ -80,8 +81,8 @@ def _place_joint(place, subspace, size, joint):
         for i in range(3):
             joint[i * ROW + k] = column[i]
             joint[(3 + i) * ROW + k] = force[i]
-        store3(0.0, joint, _SIX + k * ROW, moment)
-        store3(0.0, joint, _SIX + k * ROW + 3, add3(force, cross(p, moment)))
+        store_numbers(0.0, joint, _SIX + k * ROW, moment)
+        store_numbers(0.0, joint, _SIX + k * ROW + 3, add3(force, cross(p, moment)))
 
 
 @kernel

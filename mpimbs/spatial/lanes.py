@@ -21,7 +21,7 @@ from numba.np.arrayobj import make_array
 
 from mpimbs.spatial.compiler import FASTMATH, kernel_overload
 
-_FLAGS = tuple(sorted(FASTMATH))
+FLAGS = tuple(sorted(FASTMATH))
 WIDTHS = (2, 4, 8)
 
 
@@ -76,7 +76,7 @@ def _lower_binary(op: Any, instruction: str) -> None:
             left, right = (
                 _as_vector(builder, sig.return_type, kind, value) for kind, value in zip(sig.args, args, strict=True)
             )
-            return getattr(builder, instruction)(left, right, flags=_FLAGS)
+            return getattr(builder, instruction)(left, right, flags=FLAGS)
 
         lower_builtin(op, *pair)(implementation)
 
@@ -99,15 +99,17 @@ for _lanes in LANES.values():
 
     @lower_builtin(operator.neg, _lanes)
     def _negate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.fneg(args[0], flags=_FLAGS)
+        return builder.fneg(args[0], flags=FLAGS)
 
 
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any) -> Any:
+def pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any) -> Any:
+    """Pointer to a number in an array, in a lowering."""
     data = make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
 
-def _machine_type(kind: Any) -> Any:
+def machine_type(kind: Any) -> Any:
+    """LLVM's type of a number."""
     return kind.vector if isinstance(kind, Lanes) else ir.DoubleType()
 
 
@@ -115,7 +117,7 @@ def _machine_type(kind: Any) -> Any:
 @intrinsic
 def _load(typing_context: Any, like: Any, array: Any, index: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.load(_pointer(context, builder, sig.args[1], args[1], args[2], _machine_type(like)))
+        value = builder.load(pointer(context, builder, sig.args[1], args[1], args[2], machine_type(like)))
         value.align = 8
         return value
 
@@ -125,8 +127,8 @@ def _load(typing_context: Any, like: Any, array: Any, index: Any) -> Any:
 @intrinsic
 def _store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = _pointer(context, builder, sig.args[0], args[0], args[1], _machine_type(value))
-        builder.store(args[2], pointer).align = 8
+        place = pointer(context, builder, sig.args[0], args[0], args[1], machine_type(value))
+        builder.store(args[2], place).align = 8
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), lower

@@ -18,7 +18,7 @@ from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.inertia import add_outer, row
 from mpimbs.spatial.lanes import LANES, Lanes, extract, load, store, width
 from mpimbs.spatial.layout import transposed
-from mpimbs.spatial.vectors import load6, store6
+from mpimbs.spatial.tuples import load6, store_numbers
 
 ROW = 8  # numbers that a stored row takes
 PART = 2  # columns of a part of a row of lanes
@@ -296,9 +296,9 @@ def _overload_store_products(zero, array, base, w):
 @kernel(inline=True)
 def store_symmetric(zero, array, base, i):
     """Store a symmetric 6x6 matrix, 21 numbers, as six rows of `ROW` from item `base` of a flat array on."""
-    store6(zero, array, base, row(i, 0))
-    store6(zero, array, base + ROW, row(i, 1))
-    store6(zero, array, base + 2 * ROW, row(i, 2))
-    store6(zero, array, base + 3 * ROW, row(i, 3))
-    store6(zero, array, base + 4 * ROW, row(i, 4))
-    store6(zero, array, base + 5 * ROW, row(i, 5))
+    store_numbers(zero, array, base, row(i, 0))
+    store_numbers(zero, array, base + ROW, row(i, 1))
+    store_numbers(zero, array, base + 2 * ROW, row(i, 2))
+    store_numbers(zero, array, base + 3 * ROW, row(i, 3))
+    store_numbers(zero, array, base + 4 * ROW, row(i, 4))
+    store_numbers(zero, array, base + 5 * ROW, row(i, 5))

@@ -8,52 +8,7 @@ in P.
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import load, sqrt, store, width
-
-
-@kernel(inline=True)
-def load3(zero, array, base):
-    """Load three numbers from item `base` of a flat array on."""
-    w = width(zero)
-    i = base * w
-    return (load(zero, array, i), load(zero, array, i + w), load(zero, array, i + 2 * w))
-
-
-@kernel(inline=True)
-def load6(zero, array, base):
-    """Load six numbers from item `base` of a flat array on."""
-    return load3(zero, array, base) + load3(zero, array, base + 3)
-
-
-@kernel(inline=True)
-def load9(zero, array, base):
-    """Load nine numbers from item `base` of a flat array on."""
-    return load3(zero, array, base) + load3(zero, array, base + 3) + load3(zero, array, base + 6)
-
-
-@kernel(inline=True)
-def store3(zero, array, base, v):
-    """Store three numbers from item `base` of a flat array on."""
-    w = width(zero)
-    i = base * w
-    store(array, i, v[0])
-    store(array, i + w, v[1])
-    store(array, i + 2 * w, v[2])
-
-
-@kernel(inline=True)
-def store6(zero, array, base, v):
-    """Store six numbers from item `base` of a flat array on."""
-    store3(zero, array, base, v[0:3])
-    store3(zero, array, base + 3, v[3:6])
-
-
-@kernel(inline=True)
-def store9(zero, array, base, v):
-    """Store nine numbers from item `base` of a flat array on."""
-    store3(zero, array, base, v[0:3])
-    store3(zero, array, base + 3, v[3:6])
-    store3(zero, array, base + 6, v[6:9])
+from mpimbs.spatial.lanes import sqrt
 
 
 @kernel(inline=True)

@@ -14,7 +14,7 @@ from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, re
 from mpimbs.spatial.lanes import WIDTHS, width
 from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import Table, floats, integers
-from mpimbs.spatial.vectors import load3, load6
+from mpimbs.spatial.tuples import load3, load6
 from mpimbs.spatial.widths import by_width
 from mpimbs.study.machine import aligned
 from mpimbs.sweep.build import build

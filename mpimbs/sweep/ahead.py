@@ -12,10 +12,28 @@ from mpimbs.spatial.handles import COMPLIANCE, EXTRA, INERTIA
 from mpimbs.spatial.inertia import apply
 from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.rows import ROW
-from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, scale6
-from mpimbs.sweep.inward import load_symmetric
+from mpimbs.spatial.tuples import load3, load6, load9, load21
+from mpimbs.spatial.vectors import add6, force_inward, scale6
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BIAS, ELIMINATED, FIRST_U, LAST_U, PIVOT, PLACE
+from mpimbs.sweep.walk import walk_inward
+
+
+@kernel(inline=True)
+def _load_moved(zero, structure, step, force, given):
+    work, tau, eliminated = given
+    n = width(zero)
+    force = add6(force, load6(zero, work.bias, step * BIAS + 6))
+    for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
+        # u = tau - S^T p,  p <- p + U u / D
+        base = d * PIVOT
+        u = load(zero, tau, d * n) - along(force, structure.axes[d], load(zero, structure.pitch, d * n))
+        store(work.pivot, (base + 7) * n, u)
+        force = add6(force, scale6(u * load(zero, work.pivot, (base + 6) * n), load6(zero, work.pivot, base)))
+    # p <- p + I c, to the parent's frame
+    inertia = load21(zero, eliminated, step * ELIMINATED)
+    r, p = load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9)
+    return force_inward(r, p, add6(force, apply(inertia, load6(zero, work.bias, step * BIAS))))
 
 
 @kernel(inline=True)
@@ -37,19 +55,7 @@ def inward_after(zero, structure, work, tau, eliminated, block, udot):
     """
     n = width(zero)
     o = (zero, zero, zero, zero, zero, zero)
-    force = o
-    for step in range(structure.steps.shape[0] - 1, -1, -1):
-        force = add6(force, load6(zero, work.bias, step * BIAS + 6))
-        for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
-            # u = tau - S^T p,  p <- p + U u / D
-            base = d * PIVOT
-            u = load(zero, tau, d * n) - along(force, structure.axes[d], load(zero, structure.pitch, d * n))
-            store(work.pivot, (base + 7) * n, u)
-            force = add6(force, scale6(u * load(zero, work.pivot, (base + 6) * n), load6(zero, work.pivot, base)))
-        # p <- p + I c, to the parent's frame
-        inertia = load_symmetric(zero, eliminated, step * ELIMINATED)
-        r, p = load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9)
-        force = force_inward(r, p, add6(force, apply(inertia, load6(zero, work.bias, step * BIAS))))
+    force = walk_inward(zero, structure, work.junction, _load_moved, o, (work, tau, eliminated))
     c = outward(zero, structure, work, o, o, False, udot)
     for i in range(6):
         store(block, (INERTIA + i * ROW + EXTRA) * n, force[i])

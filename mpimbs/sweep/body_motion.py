@@ -5,61 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.vectors import (
-    add3,
-    add6,
-    cross,
-    load3,
-    load6,
-    load9,
-    motion_outward,
-    multiply,
-    rotate,
-    rotate_back,
-    store3,
-    store6,
-    store9,
-    transpose,
-)
-from mpimbs.sweep.motion import MOTION, POSE, chain_frame_change, joint_twist
-from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, SINK, SOURCE
-
-
-@kernel
-def motions(zero, structure, work, u, boundary, out):
-    """Write each step's motion: the frame change from the inertial frame to the step's, and its twist, in its frame.
-
-    Parameters
-    ----------
-    boundary : array [BOUNDARY]
-        Motion of handle 1.
-    out : array [m * BOUNDARY]
-        Rotation from inertial to step components, position of the step's origin in the inertial frame, twist.
-    """
-    rotation = load9(zero, boundary, 0)
-    position = load3(zero, boundary, 9)
-    twist = load6(zero, boundary, 12)
-    store6(zero, work.junction, MOTION, twist)
-    store9(zero, work.junction, POSE, rotation)
-    store3(zero, work.junction, POSE + 9, position)
-    for step in range(structure.steps.shape[0]):
-        source = structure.steps[step, SOURCE]
-        if source >= 0:
-            twist = load6(zero, work.junction, source * JUNCTION + MOTION)
-            rotation = load9(zero, work.junction, source * JUNCTION + POSE)
-            position = load3(zero, work.junction, source * JUNCTION + POSE + 9)
-        r = load9(zero, work.place, step * PLACE)
-        p = load3(zero, work.place, step * PLACE + 9)
-        rotation, position = chain_frame_change(rotation, position, r, p)
-        twist = add6(motion_outward(r, p, twist), joint_twist(zero, structure, step, u))
-        store9(zero, out, step * BOUNDARY, rotation)
-        store3(zero, out, step * BOUNDARY + 9, position)
-        store6(zero, out, step * BOUNDARY + 12, twist)
-        sink = structure.steps[step, SINK]
-        if sink >= 0:
-            store6(zero, work.junction, sink * JUNCTION + MOTION, twist)
-            store9(zero, work.junction, sink * JUNCTION + POSE, rotation)
-            store3(zero, work.junction, sink * JUNCTION + POSE + 9, position)
+from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
+from mpimbs.spatial.vectors import add3, add6, cross, multiply, rotate, rotate_back, transpose
+from mpimbs.sweep.structure import BOUNDARY
 
 
 @kernel
@@ -87,10 +35,10 @@ def motions_of_points(zero, motion, steps, frames, points, rotation, position, a
         twist = load6(zero, motion, base + 12)
         point = load3(zero, points, 3 * k)
         omega = twist[0:3]
-        store9(zero, rotation, 9 * k, transpose(multiply(load9(zero, frames, 9 * k), to_step)))
-        store3(zero, position, 3 * k, add3(load3(zero, motion, base + 9), rotate_back(to_step, point)))
-        store3(zero, angular_velocity, 3 * k, rotate_back(to_step, omega))
-        store3(zero, velocity, 3 * k, rotate_back(to_step, add3(twist[3:6], cross(omega, point))))
+        store_numbers(zero, rotation, 9 * k, transpose(multiply(load9(zero, frames, 9 * k), to_step)))
+        store_numbers(zero, position, 3 * k, add3(load3(zero, motion, base + 9), rotate_back(to_step, point)))
+        store_numbers(zero, angular_velocity, 3 * k, rotate_back(to_step, omega))
+        store_numbers(zero, velocity, 3 * k, rotate_back(to_step, add3(twist[3:6], cross(omega, point))))
 
 
 @kernel
@@ -113,5 +61,5 @@ def add_loads(zero, motion, steps, points, moment, force, wrench):
         n = add3(rotate(to_step, load3(zero, moment, 3 * k)), cross(load3(zero, points, 3 * k), f))
         if not np.isfinite(f[0] + f[1] + f[2] + n[0] + n[1] + n[2]):
             return k
-        store6(zero, wrench, 6 * steps[k], add6(load6(zero, wrench, 6 * steps[k]), n + f))
+        store_numbers(zero, wrench, 6 * steps[k], add6(load6(zero, wrench, 6 * steps[k]), n + f))
     return -1

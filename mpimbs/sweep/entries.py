@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import borrowed
-from mpimbs.spatial.vectors import load3, load6, store6
+from mpimbs.spatial.tuples import load3, load6, store_numbers
 from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inverse import newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward
-from mpimbs.sweep.motion import joint_places, velocity_terms
+from mpimbs.sweep.motion import joint_places, motions, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.passes import systems_alone
 from mpimbs.sweep.sequence import inward_of_all, motion_of_all, outward_of_all
 
 
 @kernel
-def places(structure, work, q):
-    """Write the joint frames of one piece."""
+def move(structure, work, q, u, boundary, motion):
+    """Write the motions of the steps of one piece [m * BOUNDARY], given that of handle 1 [BOUNDARY]."""
     joint_places(0.0, structure, q, work.place)
-
-
-@kernel
-def move(structure, work, u, turn):
-    """Write the velocity terms of one piece, given the turn of handle 1 [TURNING]."""
-    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
+    motions(0.0, structure, work, u, boundary, motion)
 
 
 @kernel
@@ -44,10 +39,15 @@ def joint_loads(structure, springs, work, q, u, tau, turn, handle_loads, loads, 
 
 
 @kernel
-def prescribe(structure, work, udot, acceleration, accelerations, far):
-    """Write the acceleration of every step [m * 6] of one piece that moves by `udot`, and of handle 2, `far` [6]."""
+def prescribe(structure, work, q, u, udot, turn, acceleration, accelerations, far):
+    """Write the acceleration of every step [m * 6] of one piece that moves by `udot`, and of handle 2, `far` [6].
+
+    Given the turn [TURNING] and the acceleration [6] of handle 1.
+    """
+    joint_places(0.0, structure, q, work.place)
+    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
     a = prescribed_accelerations(0.0, structure, work, udot, load6(0.0, acceleration, 0), accelerations)
-    store6(0.0, far, 0, a)
+    store_numbers(0.0, far, 0, a)
 
 
 @kernel

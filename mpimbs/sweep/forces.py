@@ -5,16 +5,8 @@ from __future__ import annotations
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import load, sqrt, store, width
 from mpimbs.spatial.trigonometry import atan2
-from mpimbs.spatial.vectors import (
-    dot3,
-    load3,
-    quaternion_matrix,
-    quaternion_product,
-    rotate_back,
-    scale3,
-    store3,
-    sub3,
-)
+from mpimbs.spatial.tuples import load3, store_numbers
+from mpimbs.spatial.vectors import dot3, quaternion_matrix, quaternion_product, rotate_back, scale3, sub3
 from mpimbs.sweep.motion import load_quaternion
 from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
 
@@ -77,7 +69,7 @@ def _sprung(zero, stiffness, first):
 @kernel(inline=True)
 def _subtract(zero, total, first, pull):
     """Subtract a spring's pull from three generalized forces."""
-    store3(zero, total, first, sub3(load3(zero, total, first), pull))
+    store_numbers(zero, total, first, sub3(load3(zero, total, first), pull))
 
 
 @kernel

@@ -13,9 +13,10 @@ from mpimbs.spatial.axes import add_along, along
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.inertia import momentum
 from mpimbs.spatial.lanes import load, store, width
-from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, motion_outward, scale6, store6
-from mpimbs.sweep.motion import MOTION
-from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, JUNCTION, LAST_U, PLACE, SINK, SOURCE
+from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
+from mpimbs.spatial.vectors import add6, force_inward, motion_outward, scale6
+from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
+from mpimbs.sweep.walk import walk_inward, walk_outward
 
 
 @kernel
@@ -35,30 +36,43 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
     newton_euler(zero, structure, work, (zero, zero, zero, zero, zero, zero), loads, tau)
 
 
+@kernel(inline=True)
+def _prescribed(zero, structure, step, a, given):
+    work, udot, accelerations = given
+    n = width(zero)
+    r = load9(zero, work.place, step * PLACE)
+    p = load3(zero, work.place, step * PLACE + 9)
+    a = add6(motion_outward(r, p, a), load6(zero, work.bias, step * BIAS))
+    for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+        a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), load(zero, udot, d * n))
+    store_numbers(zero, accelerations, step * 6, a)
+    return a
+
+
 @kernel
 def prescribed_accelerations(zero, structure, work, udot, acceleration, accelerations):
     """Sweep outward: write the acceleration of every step's origin [m * 6], in its frame, from those of the joints.
 
     Returns that of the last step; of a chain, A2.
     """
+    given = (work, udot, accelerations)
+    return walk_outward(zero, structure, work.junction, _prescribed, acceleration, given)
+
+
+@kernel(inline=True)
+def _carried(zero, structure, step, f, given):
+    work, loads, tau = given
     n = width(zero)
-    steps = structure.steps
-    store6(zero, work.junction, MOTION, acceleration)
-    a = acceleration
-    for step in range(steps.shape[0]):
-        source = steps[step, SOURCE]
-        if source >= 0:
-            a = load6(zero, work.junction, source * JUNCTION + MOTION)
-        r = load9(zero, work.place, step * PLACE)
-        p = load3(zero, work.place, step * PLACE + 9)
-        a = add6(motion_outward(r, p, a), load6(zero, work.bias, step * BIAS))
-        for d in range(steps[step, FIRST_U], steps[step, LAST_U]):
-            a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), load(zero, udot, d * n))
-        store6(zero, accelerations, step * 6, a)
-        sink = steps[step, SINK]
-        if sink >= 0:
-            store6(zero, work.junction, sink * JUNCTION + MOTION, a)
-    return a
+    fixed = structure.steps[step, BODY] * FIXED
+    inertia = load6(zero, structure.fixed, fixed + 12)
+    h = load3(zero, structure.fixed, fixed + 18)
+    m = load(zero, structure.fixed, (fixed + 21) * n)
+    f = add6(f, momentum(inertia, h, m, load6(zero, loads, step * 6)))
+    f = add6(f, load6(zero, work.bias, step * BIAS + 6))
+    store_numbers(zero, loads, step * 6, f)
+    for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+        store(tau, d * n, along(f, structure.axes[d], load(zero, structure.pitch, d * n)))
+    return force_inward(load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9), f)
 
 
 @kernel
@@ -75,29 +89,4 @@ def newton_euler(zero, structure, work, load2, loads, tau):
     tau : array [nu]
         Written: generalized forces (N m, N).
     """
-    n = width(zero)
-    steps = structure.steps
-    none = (zero, zero, zero, zero, zero, zero)
-    store6(zero, work.junction, 0, none)
-    for step in range(steps.shape[0]):
-        if steps[step, SINK] >= 0:
-            store6(zero, work.junction, steps[step, SINK] * JUNCTION, none)
-    f = scale6(-1.0, load2)
-    for step in range(steps.shape[0] - 1, -1, -1):
-        sink = steps[step, SINK]
-        if sink >= 0:
-            f = add6(f, load6(zero, work.junction, sink * JUNCTION))
-        fixed = steps[step, BODY] * FIXED
-        inertia = load6(zero, structure.fixed, fixed + 12)
-        h = load3(zero, structure.fixed, fixed + 18)
-        m = load(zero, structure.fixed, (fixed + 21) * n)
-        f = add6(f, momentum(inertia, h, m, load6(zero, loads, step * 6)))
-        f = add6(f, load6(zero, work.bias, step * BIAS + 6))
-        store6(zero, loads, step * 6, f)
-        for d in range(steps[step, FIRST_U], steps[step, LAST_U]):
-            store(tau, d * n, along(f, structure.axes[d], load(zero, structure.pitch, d * n)))
-        f = force_inward(load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9), f)
-        source = steps[step, SOURCE]
-        if source >= 0:
-            store6(zero, work.junction, source * JUNCTION, add6(f, load6(zero, work.junction, source * JUNCTION)))
-            f = none
+    walk_inward(zero, structure, work.junction, _carried, scale6(-1.0, load2), (work, loads, tau))

@@ -18,7 +18,6 @@ from mpimbs.spatial.inertia import (
     add_applied_from_hinge,
     add_body,
     add_outer,
-    add_symmetric,
     apply,
     inertia_inward,
     inertia_inward_from_ball,
@@ -40,38 +39,20 @@ from mpimbs.spatial.rows import (
     unit_rows,
     zero_row,
 )
-from mpimbs.spatial.vectors import add6, force_inward, load3, load6, load9, scale6, store3, store6
+from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
+from mpimbs.spatial.vectors import add6, force_inward, scale6
 from mpimbs.sweep.structure import (
     BIAS,
     BODY,
-    ELIMINATED,
     FIRST_U,
     FIXED,
-    JUNCTION,
     LAST_U,
     PIVOT,
     PLACE,
-    SINK,
     SLIDES,
-    SOURCE,
     TURN,
 )
-
-
-@kernel(inline=True)
-def load_symmetric(zero, array, base):
-    """Load a symmetric 6x6 matrix, 21 numbers."""
-    low = load6(zero, array, base) + load6(zero, array, base + 6)
-    return low + load6(zero, array, base + 12) + load3(zero, array, base + 18)
-
-
-@kernel(inline=True)
-def _store_symmetric(zero, array, base, i):
-    """Store a symmetric 6x6 matrix, 21 numbers."""
-    store6(zero, array, base, i[0:6])
-    store6(zero, array, base + 6, i[6:12])
-    store6(zero, array, base + 12, i[12:18])
-    store3(zero, array, base + 18, i[18:21])
+from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_path_inward
 
 
 @kernel(inline=True)
@@ -130,51 +111,57 @@ def _add_outer_rows_of_hinge(e, u, z):
     )
 
 
+@kernel(inline=True)
+def _transferred(zero, structure, step, state, given):
+    work, first = given
+    c = state[0]
+    e = state[1:7]
+    n = width(zero)
+    r = load9(zero, work.place, step * PLACE)
+    p = load3(zero, work.place, step * PLACE + 9)
+    bias = load6(zero, work.bias, step * BIAS)
+    first_u = structure.steps[step, FIRST_U]
+    if _is_hinge(structure, step):
+        # as below; row 2 of E - U s^T / D vanishes, and so does the turn of its c
+        base = first_u * PIVOT
+        store_row(zero, work.pivot, base + 8 + first, e[2])
+        z = scale_row(load(zero, work.pivot, (base + 6) * n), e[2])
+        c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
+        e = _add_outer_rows_of_hinge(e, load6(zero, work.pivot, base), z)
+        c = add_row(c, add_row(scale_row(bias[0], e[0]), scale_row(bias[1], e[1])))
+        c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
+        return (c,) + _rows_inward_from_hinge(r, p, e)
+    for d in range(structure.steps[step, LAST_U] - 1, first_u - 1, -1):
+        base = d * PIVOT
+        axis = structure.axes[d]
+        # s = E^T S
+        s = component(e, axis)
+        if axis < 3 and structure.steps[step, SLIDES]:
+            s = add_row(s, scale_row(load(zero, structure.pitch, d * n), component(e, axis + 3)))
+        store_row(zero, work.pivot, base + 8 + first, s)
+        # E <- E - U s^T / D,  c <- c + s u / D  [design, section 3]
+        z = scale_row(load(zero, work.pivot, (base + 6) * n), s)
+        e = _add_outer_rows(e, scale6(-1.0, load6(zero, work.pivot, base)), z)
+        c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
+    # c <- c + E^T c_joint,  E <- X^T E
+    c = add_row(c, _mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]))
+    c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
+    return (c,) + _rows_inward(r, p, e)
+
+
 @kernel
 def _transfer(zero, structure, work, block, first):
     """Sweep inward over a chain once more, over what `inward` left: columns of E, of s and of c from `first` on."""
-    n = width(zero)
-    c = zero_row(zero)
-    e = unit_rows(zero, first)
-    for step in range(structure.steps.shape[0] - 1, -1, -1):
-        r = load9(zero, work.place, step * PLACE)
-        p = load3(zero, work.place, step * PLACE + 9)
-        bias = load6(zero, work.bias, step * BIAS)
-        first_u = structure.steps[step, FIRST_U]
-        if structure.steps[step, TURN] == 1 and structure.steps[step, SLIDES] == 0:
-            # a hinge, as below: row 2 of E - U s^T / D vanishes, and so does the turn of its c
-            base = first_u * PIVOT
-            store_row(zero, work.pivot, base + 8 + first, e[2])
-            z = scale_row(load(zero, work.pivot, (base + 6) * n), e[2])
-            c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
-            e = _add_outer_rows_of_hinge(e, load6(zero, work.pivot, base), z)
-            c = add_row(c, add_row(scale_row(bias[0], e[0]), scale_row(bias[1], e[1])))
-            c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
-            e = _rows_inward_from_hinge(r, p, e)
-            continue
-        for d in range(structure.steps[step, LAST_U] - 1, first_u - 1, -1):
-            base = d * PIVOT
-            axis = structure.axes[d]
-            # s = E^T S
-            s = component(e, axis)
-            if axis < 3 and structure.steps[step, SLIDES]:
-                s = add_row(s, scale_row(load(zero, structure.pitch, d * n), component(e, axis + 3)))
-            store_row(zero, work.pivot, base + 8 + first, s)
-            # E <- E - U s^T / D,  c <- c + s u / D  [design, section 3]
-            z = scale_row(load(zero, work.pivot, (base + 6) * n), s)
-            e = _add_outer_rows(e, scale6(-1.0, load6(zero, work.pivot, base)), z)
-            c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
-        # c <- c + E^T c_joint,  E <- X^T E
-        c = add_row(c, _mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]))
-        c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
-        e = _rows_inward(r, p, e)
+    state = (zero_row(zero),) + unit_rows(zero, first)
+    state = walk_path_inward(zero, structure, _transferred, state, (work, first))
+    e = state[1:7]
     store_row(zero, block, TRANSFER + first, e[0])
     store_row(zero, block, TRANSFER + ROW + first, e[1])
     store_row(zero, block, TRANSFER + 2 * ROW + first, e[2])
     store_row(zero, block, TRANSFER + 3 * ROW + first, e[3])
     store_row(zero, block, TRANSFER + 4 * ROW + first, e[4])
     store_row(zero, block, TRANSFER + 5 * ROW + first, e[5])
-    store_column(zero, block, COMPLIANCE + first * ROW + EXTRA, c)
+    store_column(zero, block, COMPLIANCE + first * ROW + EXTRA, state[0])
 
 
 @kernel
@@ -200,16 +187,54 @@ def _eliminate(zero, work, d, column, diagonal, u, inertia, force):
     """I <- I - U U^T / D,  p <- p + U u / D; keeps U, 1 / D, u [Critchley 2007, eq. 44-47]."""
     n = width(zero)
     reciprocal = 1.0 / diagonal
-    store6(zero, work.pivot, d * PIVOT, column)
+    store_numbers(zero, work.pivot, d * PIVOT, column)
     store(work.pivot, (d * PIVOT + 6) * n, reciprocal)
     store(work.pivot, (d * PIVOT + 7) * n, u)
     return add_outer(inertia, -reciprocal, column), add6(force, scale6(u * reciprocal, column))
 
 
 @kernel(inline=True)
-def _clear_junction(zero, junction, slot):
-    for i in range(27):
-        store(junction, (slot * JUNCTION + i) * width(zero), zero)
+def _is_hinge(structure, step):
+    """Whether a step is a hinge, the commonest joint: its axis is z alone."""
+    return structure.steps[step, TURN] == 1 and structure.steps[step, SLIDES] == 0
+
+
+@kernel(inline=True)
+def _articulated(zero, structure, step, state, given):
+    work, tau, kept, room = given
+    n = width(zero)
+    body = structure.steps[step, BODY] * FIXED
+    a = load6(zero, structure.fixed, body + 12)
+    h = load3(zero, structure.fixed, body + 18)
+    inertia = add_body(state[0:21], a, h, load(zero, structure.fixed, (body + 21) * n))
+    force = add6(state[21:27], load6(zero, work.bias, step * BIAS + 6))
+    r = load9(zero, work.place, step * PLACE)
+    p = load3(zero, work.place, step * PLACE + 9)
+    bias = load6(zero, work.bias, step * BIAS)
+    first = structure.steps[step, FIRST_U]
+    # U = I S,  D = S^T U,  u = tau - S^T p;  then p <- p + I c, and I and p to the parent's frame
+    if _is_hinge(structure, step):
+        column = row(inertia, 2)
+        u = load(zero, tau, first * n) - force[2]
+        inertia, force = _eliminate(zero, work, first, column, column[2], u, inertia, force)
+        kept(zero, room, step, inertia)
+        force = force_inward(r, p, add_applied_from_hinge(force, inertia, bias))
+        return inertia_inward_from_hinge(r, p, inertia) + force
+    for d in range(structure.steps[step, LAST_U] - 1, first - 1, -1):
+        axis = structure.axes[d]
+        pitch = load(zero, structure.pitch, d * n)
+        column = row(inertia, axis)
+        if axis < 3:
+            column = add6(column, scale6(pitch, row(inertia, axis + 3)))
+        diagonal = along(column, axis, pitch)
+        u = load(zero, tau, d * n) - along(force, axis, pitch)
+        inertia, force = _eliminate(zero, work, d, column, diagonal, u, inertia, force)
+    kept(zero, room, step, inertia)
+    if structure.steps[step, TURN] == 4:
+        force = force_inward(r, p, add_applied_from_ball(force, inertia, bias))
+        return inertia_inward_from_ball(r, p, inertia) + force
+    force = force_inward(r, p, add6(force, apply(inertia, bias)))
+    return inertia_inward(r, p, inertia) + force
 
 
 @kernel
@@ -237,67 +262,17 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
         Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
     """
     n = width(zero)
-    _clear_junction(zero, work.junction, 0)
-    for step in range(structure.steps.shape[0]):
-        if structure.steps[step, SINK] >= 0:
-            _clear_junction(zero, work.junction, structure.steps[step, SINK])
-    no_force = (zero, zero, zero, zero, zero, zero)
-    no_inertia = no_force + no_force + no_force + (zero, zero, zero)
-    force = scale6(-1.0, load2)
-    inertia = no_inertia
-    for step in range(structure.steps.shape[0] - 1, -1, -1):
-        sink = structure.steps[step, SINK]
-        if sink >= 0:
-            inertia = add_symmetric(inertia, load_symmetric(zero, work.junction, sink * JUNCTION))
-            force = add6(force, load6(zero, work.junction, sink * JUNCTION + 21))
-        body = structure.steps[step, BODY] * FIXED
-        a = load6(zero, structure.fixed, body + 12)
-        h = load3(zero, structure.fixed, body + 18)
-        inertia = add_body(inertia, a, h, load(zero, structure.fixed, (body + 21) * n))
-        force = add6(force, load6(zero, work.bias, step * BIAS + 6))
-        r = load9(zero, work.place, step * PLACE)
-        p = load3(zero, work.place, step * PLACE + 9)
-        bias = load6(zero, work.bias, step * BIAS)
-        turn = structure.steps[step, TURN]
-        first = structure.steps[step, FIRST_U]
-        # U = I S,  D = S^T U,  u = tau - S^T p;  then p <- p + I c, and I and p to the parent's frame
-        if turn == 1 and structure.steps[step, SLIDES] == 0:
-            # a hinge, the commonest joint: its axis is z alone
-            column = row(inertia, 2)
-            u = load(zero, tau, first * n) - force[2]
-            inertia, force = _eliminate(zero, work, first, column, column[2], u, inertia, force)
-            if eliminated is not None:
-                _store_symmetric(zero, eliminated, step * ELIMINATED, inertia)
-            force = force_inward(r, p, add_applied_from_hinge(force, inertia, bias))
-            inertia = inertia_inward_from_hinge(r, p, inertia)
-        else:
-            for d in range(structure.steps[step, LAST_U] - 1, first - 1, -1):
-                axis = structure.axes[d]
-                pitch = load(zero, structure.pitch, d * n)
-                column = row(inertia, axis)
-                if axis < 3:
-                    column = add6(column, scale6(pitch, row(inertia, axis + 3)))
-                diagonal = along(column, axis, pitch)
-                u = load(zero, tau, d * n) - along(force, axis, pitch)
-                inertia, force = _eliminate(zero, work, d, column, diagonal, u, inertia, force)
-            if eliminated is not None:
-                _store_symmetric(zero, eliminated, step * ELIMINATED, inertia)
-            if turn == 4:
-                force = force_inward(r, p, add_applied_from_ball(force, inertia, bias))
-                inertia = inertia_inward_from_ball(r, p, inertia)
-            else:
-                force = force_inward(r, p, add6(force, apply(inertia, bias)))
-                inertia = inertia_inward(r, p, inertia)
-        source = structure.steps[step, SOURCE]
-        if source >= 0:
-            total = add_symmetric(inertia, load_symmetric(zero, work.junction, source * JUNCTION))
-            _store_symmetric(zero, work.junction, source * JUNCTION, total)
-            load_total = add6(force, load6(zero, work.junction, source * JUNCTION + 21))
-            store6(zero, work.junction, source * JUNCTION + 21, load_total)
-            inertia = no_inertia
-            force = no_force
-    store_symmetric(zero, block, INERTIA, load_symmetric(zero, work.junction, 0))
+    none = (zero, zero, zero, zero, zero, zero)
+    state = none + none + none + (zero, zero, zero) + scale6(-1.0, load2)
+    if eliminated is None:
+        given = (work, tau, keep_nothing, tau)
+        state = walk_inward(zero, structure, work.junction, _articulated, state, given)
+    else:
+        given = (work, tau, keep, eliminated)
+        state = walk_inward(zero, structure, work.junction, _articulated, state, given)
+    store_symmetric(zero, block, INERTIA, state[0:21])
+    force = state[21:27]
     for i in range(6):
-        store(block, (INERTIA + i * ROW + EXTRA) * n, load(zero, work.junction, (21 + i) * n))
+        store(block, (INERTIA + i * ROW + EXTRA) * n, force[i])
     if two_handles:
         far_handle(zero, structure, work, block)

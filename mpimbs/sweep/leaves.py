@@ -28,7 +28,8 @@ from mpimbs.spatial.handles import INERTIA, item
 from mpimbs.spatial.inertia import add_body
 from mpimbs.spatial.rows import ROW, add_row, eight_rows, scale_row, store_symmetric, transposed_rows
 from mpimbs.spatial.six import EXTRA, six_rows, sums, write_six
-from mpimbs.spatial.vectors import add6, load3, load6, load9, motion_inward, store6
+from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
+from mpimbs.spatial.vectors import add6, motion_inward
 from mpimbs.sweep.motion import chain_frame_change
 from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
 
@@ -91,10 +92,10 @@ def joint_between(zero, structure, work, total, first, last, joint):
             c = add6(c, motion_inward(rotation, position, load6(zero, work.bias, step * BIAS)))
         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
             unit = add_along((zero, zero, zero, zero, zero, zero), structure.axes[d], structure.pitch[d], zero + 1.0)
-            store6(zero, joint, axis, motion_inward(rotation, position, unit))
+            store_numbers(zero, joint, axis, motion_inward(rotation, position, unit))
             joint[axis + EXTRA] = total[d]
             axis += ROW
-    store6(zero, joint, 0, c)
+    store_numbers(zero, joint, 0, c)
     return rotation, position
 
 

@@ -7,13 +7,11 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.inertia import symmetric_times
 from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.trigonometry import sincos
+from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import (
     add3,
     add6,
     cross,
-    load3,
-    load6,
-    load9,
     motion_outward,
     multiply,
     normalised,
@@ -21,29 +19,22 @@ from mpimbs.spatial.vectors import (
     rotate,
     rotate_back,
     scale6,
-    store3,
-    store6,
-    store9,
     transpose,
     turn_z,
 )
 from mpimbs.sweep.structure import (
     BIAS,
     BODY,
+    BOUNDARY,
     FIRST_Q,
     FIRST_U,
     FIXED,
-    JUNCTION,
     LAST_U,
     PLACE,
-    SINK,
     SLIDES,
-    SOURCE,
     TURN,
 )
-
-MOTION = 27  # offset of the motion in a junction's numbers
-POSE = 33  # offset of the pose
+from mpimbs.sweep.walk import walk_outward
 
 
 @kernel(inline=True)
@@ -87,8 +78,8 @@ def joint_places(zero, structure, q, place):
             rotation = multiply(transpose(quaternion_matrix(load_quaternion(zero, q, first))), joint)
         if structure.steps[step, SLIDES]:
             position = add3(position, rotate_back(joint, slide(zero, structure, step, q)))
-        store9(zero, place, step * PLACE, rotation)
-        store3(zero, place, step * PLACE + 9, position)
+        store_numbers(zero, place, step * PLACE, rotation)
+        store_numbers(zero, place, step * PLACE + 9, position)
 
 
 @kernel(inline=True)
@@ -108,34 +99,23 @@ def chain_frame_change(first_rotation, first_position, rotation, position):
 
 
 @kernel
-def relative_motion(zero, structure, work, u, out):
-    """Write a chain's boundary motion: the frame change from handle 1 to handle 2, and the twist of handle 2, in its
-    frame, while handle 1 is held. `out` has BOUNDARY numbers."""
-    o = zero
-    e = zero + 1.0
-    rotation = (e, o, o, o, e, o, o, o, e)
-    position = (o, o, o)
-    twist = (o, o, o, o, o, o)
-    for step in range(structure.steps.shape[0]):
-        r = load9(zero, work.place, step * PLACE)
-        p = load3(zero, work.place, step * PLACE + 9)
-        rotation, position = chain_frame_change(rotation, position, r, p)
-        twist = add6(motion_outward(r, p, twist), joint_twist(zero, structure, step, u))
-    store9(zero, out, 0, rotation)
-    store3(zero, out, 9, position)
-    store6(zero, out, 12, twist)
-
-
-@kernel
 def join_motion(zero, left, right, out):
     """Write the boundary motion of two chains in sequence. Arrays of BOUNDARY numbers; `out` may be one of them."""
     r = load9(zero, right, 0)
     p = load3(zero, right, 9)
     twist = add6(motion_outward(r, p, load6(zero, left, 12)), load6(zero, right, 12))
     rotation, position = chain_frame_change(load9(zero, left, 0), load3(zero, left, 9), r, p)
-    store9(zero, out, 0, rotation)
-    store3(zero, out, 9, position)
-    store6(zero, out, 12, twist)
+    store_numbers(zero, out, 0, rotation)
+    store_numbers(zero, out, 9, position)
+    store_numbers(zero, out, 12, twist)
+
+
+@kernel(inline=True)
+def _turned(zero, structure, step, state, given):
+    work, u = given
+    r = load9(zero, work.place, step * PLACE)
+    omega = add3(rotate(r, state[9:12]), joint_twist(zero, structure, step, u)[0:3])
+    return multiply(r, state[0:9]) + omega
 
 
 @kernel
@@ -144,14 +124,10 @@ def relative_turn(zero, structure, work, u, out):
     its frame, while handle 1 is held. `out` has TURNING numbers."""
     o = zero
     e = zero + 1.0
-    rotation = (e, o, o, o, e, o, o, o, e)
-    omega = (o, o, o)
-    for step in range(structure.steps.shape[0]):
-        r = load9(zero, work.place, step * PLACE)
-        rotation = multiply(r, rotation)
-        omega = add3(rotate(r, omega), joint_twist(zero, structure, step, u)[0:3])
-    store9(zero, out, 0, rotation)
-    store3(zero, out, 9, omega)
+    held = (e, o, o, o, e, o, o, o, e, o, o, o)
+    turn = walk_outward(zero, structure, work.junction, _turned, held, (work, u))
+    store_numbers(zero, out, 0, turn[0:9])
+    store_numbers(zero, out, 9, turn[9:12])
 
 
 @kernel
@@ -159,8 +135,31 @@ def join_turn(zero, left, right, out):
     """Write the boundary turn of two chains in sequence. Arrays of TURNING numbers; `out` may be one of them."""
     r = load9(zero, right, 0)
     omega = add3(rotate(r, load3(zero, left, 9)), load3(zero, right, 9))
-    store9(zero, out, 0, multiply(r, load9(zero, left, 0)))
-    store3(zero, out, 9, omega)
+    store_numbers(zero, out, 0, multiply(r, load9(zero, left, 0)))
+    store_numbers(zero, out, 9, omega)
+
+
+@kernel(inline=True)
+def _velocity_terms(zero, structure, step, omega, given):
+    work, u = given
+    r = load9(zero, work.place, step * PLACE)
+    position = load3(zero, work.place, step * PLACE + 9)
+    linear = rotate(r, cross(omega, cross(omega, position)))
+    joint = joint_twist(zero, structure, step, u)
+    turn = joint[0:3]
+    carried = rotate(r, omega)
+    omega = add3(carried, turn)
+    if structure.steps[step, SLIDES]:
+        linear = add3(linear, cross(add3(carried, omega), joint[3:6]))
+    store_numbers(zero, work.bias, step * BIAS, cross(carried, turn) + linear)
+    body = structure.steps[step, BODY] * FIXED
+    a = load6(zero, structure.fixed, body + 12)
+    h = load3(zero, structure.fixed, body + 18)
+    bias = cross(omega, symmetric_times(a, omega)) + cross(omega, cross(omega, h))
+    if work.wrench.size > 0:
+        bias = add6(bias, scale6(-1.0, load6(zero, work.wrench, step * 6)))
+    store_numbers(zero, work.bias, step * BIAS + 6, bias)
+    return omega
 
 
 @kernel
@@ -178,62 +177,35 @@ def velocity_terms(zero, structure, work, u, omega):
     omega : 3-tuple
         Angular velocity of handle 1 in its own frame (rad/s).
     """
-    store3(zero, work.junction, MOTION, omega)
-    for step in range(structure.steps.shape[0]):
-        source = structure.steps[step, SOURCE]
-        if source >= 0:
-            omega = load3(zero, work.junction, source * JUNCTION + MOTION)
-        r = load9(zero, work.place, step * PLACE)
-        position = load3(zero, work.place, step * PLACE + 9)
-        linear = rotate(r, cross(omega, cross(omega, position)))
-        joint = joint_twist(zero, structure, step, u)
-        turn = joint[0:3]
-        carried = rotate(r, omega)
-        omega = add3(carried, turn)
-        if structure.steps[step, SLIDES]:
-            linear = add3(linear, cross(add3(carried, omega), joint[3:6]))
-        store6(zero, work.bias, step * BIAS, cross(carried, turn) + linear)
-        body = structure.steps[step, BODY] * FIXED
-        a = load6(zero, structure.fixed, body + 12)
-        h = load3(zero, structure.fixed, body + 18)
-        bias = cross(omega, symmetric_times(a, omega)) + cross(omega, cross(omega, h))
-        if work.wrench.size > 0:
-            bias = add6(bias, scale6(-1.0, load6(zero, work.wrench, step * 6)))
-        store6(zero, work.bias, step * BIAS + 6, bias)
-        sink = structure.steps[step, SINK]
-        if sink >= 0:
-            store3(zero, work.junction, sink * JUNCTION + MOTION, omega)
+    walk_outward(zero, structure, work.junction, _velocity_terms, omega, (work, u))
+
+
+@kernel(inline=True)
+def _moved(zero, structure, step, state, given):
+    work, u, out = given
+    r = load9(zero, work.place, step * PLACE)
+    p = load3(zero, work.place, step * PLACE + 9)
+    rotation, position = chain_frame_change(state[0:9], state[9:12], r, p)
+    twist = add6(motion_outward(r, p, state[12:18]), joint_twist(zero, structure, step, u))
+    store_numbers(zero, out, step * BOUNDARY, rotation)
+    store_numbers(zero, out, step * BOUNDARY + 9, position)
+    store_numbers(zero, out, step * BOUNDARY + 12, twist)
+    return rotation + position + twist
 
 
 @kernel
-def poses(zero, structure, work, boundary, out):
-    """Write each step's pose: the frame change from the inertial frame to the step's.
+def motions(zero, structure, work, u, boundary, out):
+    """Write each step's motion: the frame change from the inertial frame to the step's, and its twist, in its frame.
 
     Parameters
     ----------
-    boundary : array [>= 12]
-        Pose of handle 1: rotation 9, position 3 (m).
-    out : array [m * PLACE]
-        Rotation from inertial to step components, position of the step's origin in the inertial frame.
+    boundary : array [BOUNDARY]
+        Motion of handle 1; at rest at the origin, those of a chain's last step are its boundary motion.
+    out : array [m * BOUNDARY]
+        Rotation from inertial to step components, position of the step's origin in the inertial frame (m), twist.
     """
-    rotation = load9(zero, boundary, 0)
-    position = load3(zero, boundary, 9)
-    store9(zero, work.junction, POSE, rotation)
-    store3(zero, work.junction, POSE + 9, position)
-    for step in range(structure.steps.shape[0]):
-        source = structure.steps[step, SOURCE]
-        if source >= 0:
-            rotation = load9(zero, work.junction, source * JUNCTION + POSE)
-            position = load3(zero, work.junction, source * JUNCTION + POSE + 9)
-        r = load9(zero, work.place, step * PLACE)
-        p = load3(zero, work.place, step * PLACE + 9)
-        rotation, position = chain_frame_change(rotation, position, r, p)
-        store9(zero, out, step * PLACE, rotation)
-        store3(zero, out, step * PLACE + 9, position)
-        sink = structure.steps[step, SINK]
-        if sink >= 0:
-            store9(zero, work.junction, sink * JUNCTION + POSE, rotation)
-            store3(zero, work.junction, sink * JUNCTION + POSE + 9, position)
+    state = load9(zero, boundary, 0) + load3(zero, boundary, 9) + load6(zero, boundary, 12)
+    walk_outward(zero, structure, work.junction, _moved, state, (work, u, out))
 
 
 @kernel
@@ -259,7 +231,7 @@ def coordinate_rates(zero, structure, q, u, rates):
             store(rates, (item + 3) * w, 0.5 * (r * omega[2] + v[0] * omega[1] - v[1] * omega[0]))
             if last == first + 6:
                 rotation = quaternion_matrix(load_quaternion(zero, q, item))
-                store3(zero, rates, item + 4, rotate(rotation, load3(zero, u, first + 3)))
+                store_numbers(zero, rates, item + 4, rotate(rotation, load3(zero, u, first + 3)))
         else:
             for d in range(first, last):
                 store(rates, (item + d - first) * w, load(zero, u, d * w))

@@ -11,7 +11,7 @@ from mpimbs.spatial.handles import SIZE, TRANSFER, join_to_next, spread_loads
 from mpimbs.spatial.lanes import Lanes, width
 from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import assign, fetch_ahead, floats, integers
-from mpimbs.spatial.vectors import load3, load6
+from mpimbs.spatial.tuples import load3, load6
 from mpimbs.sweep.ahead import inward_after
 from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inward import inward

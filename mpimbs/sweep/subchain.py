@@ -12,11 +12,9 @@ from mpimbs.arguments import vector
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns, System
 from mpimbs.spatial.handles import SIZE
-from mpimbs.sweep.body_motion import motions
 from mpimbs.sweep.build import Build, build
-from mpimbs.sweep.entries import joint_loads, move, places, prescribe, required_forces
+from mpimbs.sweep.entries import joint_loads, move, prescribe, required_forces
 from mpimbs.sweep.forces import spring_energy
-from mpimbs.sweep.motion import poses, relative_motion
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles
@@ -157,15 +155,7 @@ class Subchain:
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the boundary motion [BOUNDARY], for output: rotation 9 and position 3 (m) from handle 1 to handle 2, and
         the twist 6 of handle 2, in its frame, while handle 1 is held."""
-        places(self.structure, self._whole.work, q)
-        motion = np.empty(BOUNDARY)
-        relative_motion(0.0, self.structure, self._whole.work, u, motion)
-        return motion
-
-    def _step_poses(self, boundary: Floats) -> Floats:
-        pose = np.empty(len(self.structure.steps) * PLACE)
-        poses(0.0, self.structure, self._whole.work, boundary, pose)
-        return pose
+        return self.motions(q, u)[-BOUNDARY:].copy()
 
     def body_poses(self, q: Floats, boundary: Floats = AT_REST) -> tuple[Floats, Floats]:
         """Poses of the bodies.
@@ -185,15 +175,13 @@ class Subchain:
 
     def poses_at(self, q: Floats, boundary: Floats) -> tuple[Floats, Floats]:
         """Poses of the bodies, as `body_poses`, of coordinates that are not checked again."""
-        places(self.structure, self._whole.work, q)
-        pose = self._step_poses(boundary).reshape(-1, PLACE)[self._whole.made.body_step]
-        to_step = pose[:, :9].reshape(-1, 3, 3)
-        return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._whole.made.body_frame, 1, 2), pose[:, 9:].copy()
+        motion = self.motions(q, np.zeros(self.nu), boundary).reshape(-1, BOUNDARY)[self._whole.made.body_step]
+        to_step = motion[:, :9].reshape(-1, 3, 3)
+        return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._whole.made.body_frame, 1, 2), motion[:, 9:PLACE].copy()
 
     def motions(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
         """Motions of the steps [m * BOUNDARY], given that of handle 1; see `sweep.body_motion`. Used again."""
-        places(self.structure, self._whole.work, q)
-        motions(0.0, self.structure, self._whole.work, u, boundary, self.last_motions)
+        move(self.structure, self._whole.work, q, u, boundary, self.last_motions)
         return self.last_motions
 
     @functools.cached_property
@@ -208,11 +196,8 @@ class Subchain:
         inertial frame, the angular one about its origin.
         """
         q, u = self.state(q, u)
-        places(self.structure, self._whole.work, q)
-        pose = self._step_poses(boundary)
-        twist = tuple(boundary[PLACE:BOUNDARY])
-        work = self._whole.work
-        kinetic, potential, linear, angular = totals(0.0, self.structure, work, u, tuple(gravity), twist, pose)
+        motion = self.motions(q, u, boundary)
+        kinetic, potential, linear, angular = totals(0.0, self.structure, tuple(gravity), motion)
         potential += spring_energy(0.0, self.structure, self.springs, q)
         return np.array([kinetic, potential, *linear, *angular])
 
@@ -252,10 +237,8 @@ class Subchain:
             Of handle 1; of the world -g.
         """
         made, work = self._whole
-        places(made.structure, work, q)
-        move(made.structure, work, u, turn)
         accelerations, far = np.empty(len(made.structure.steps) * 6), np.empty(6)
-        prescribe(made.structure, work, udot, acceleration, accelerations, far)
+        prescribe(made.structure, work, q, u, udot, turn, acceleration, accelerations, far)
         return accelerations, far
 
     def required_forces(

@@ -10,7 +10,7 @@ from numba.core.errors import TypingError
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import WIDTHS, absolute, largest, load, native_width, sqrt, store, width, zero_lanes
 from mpimbs.spatial.trigonometry import atan2, sincos
-from mpimbs.spatial.vectors import load3, load6, load9, store3, store6, store9
+from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from tolerances import assert_close
 
 RESULTS = 18
@@ -132,9 +132,9 @@ def test_square_root_is_exact() -> None:
 
 @kernel
 def _copy(zero, source, target):
-    store3(zero, target, 1, load3(zero, source, 0))
-    store6(zero, target, 4, load6(zero, source, 3))
-    store9(zero, target, 10, load9(zero, source, 9))
+    store_numbers(zero, target, 1, load3(zero, source, 0))
+    store_numbers(zero, target, 4, load6(zero, source, 3))
+    store_numbers(zero, target, 10, load9(zero, source, 9))
 
 
 @kernel

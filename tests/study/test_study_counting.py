@@ -18,7 +18,8 @@ from mpimbs.spatial.lanes import load, native_width, sqrt, store, zero_lanes
 from mpimbs.spatial.rows import ROW, store_symmetric
 from mpimbs.spatial.six import products, six_rows, write_six
 from mpimbs.spatial.trigonometry import atan2, sincos
-from mpimbs.spatial.vectors import cross, dot3, dot6, load3, load9, multiply, normalised, rotate
+from mpimbs.spatial.tuples import load3, load9, load21
+from mpimbs.spatial.vectors import cross, dot3, dot6, multiply, normalised, rotate
 from mpimbs.study.counting import ARC_TANGENT, NEAR, SINE_COSINE, Counted, CountedArray, Counts, counting
 from mpimbs.study.phase_costs import count, count_joins, count_phases, counts_of_tile, counts_per_body
 from mpimbs.study.phases import (
@@ -33,7 +34,6 @@ from mpimbs.study.phases import (
     swept,
     table_of,
 )
-from mpimbs.sweep.inward import load_symmetric
 from tolerances import assert_close
 
 
@@ -135,13 +135,13 @@ def test_operations_of_sines_and_arc_tangents_in_lanes(sine: bool, operations: i
 
 @kernel
 def _from_hinge(zero, a, b):
-    moved = inertia_inward_from_hinge(load9(zero, a, 0), load3(zero, a, 9), load_symmetric(zero, a, 12))
+    moved = inertia_inward_from_hinge(load9(zero, a, 0), load3(zero, a, 9), load21(zero, a, 12))
     store_symmetric(zero, b, 0, moved)
 
 
 @kernel
 def _any_inertia(zero, a, b):
-    moved = inertia_inward(load9(zero, a, 0), load3(zero, a, 9), load_symmetric(zero, a, 12))
+    moved = inertia_inward(load9(zero, a, 0), load3(zero, a, 9), load21(zero, a, 12))
     store_symmetric(zero, b, 0, moved)
 
 

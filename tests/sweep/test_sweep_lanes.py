@@ -8,16 +8,17 @@ import pytest
 from cases import moving_state, typed_chain
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.lanes import native_width, store, zero_lanes
-from mpimbs.spatial.vectors import load3, load6, scale6
+from mpimbs.spatial.lanes import native_width, store, width, zero_lanes
+from mpimbs.spatial.tuples import load3, load6
+from mpimbs.spatial.vectors import scale6
 from mpimbs.sweep.build import build
 from mpimbs.sweep.forces import joint_forces, spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.inward import inward
-from mpimbs.sweep.motion import coordinate_rates, joint_places, poses, relative_motion, velocity_terms
+from mpimbs.sweep.motion import coordinate_rates, joint_places, motions, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.quaternions import make_quaternions_unit
-from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
+from mpimbs.sweep.structure import BOUNDARY, Springs, Structure, Workspace, workspace
 from oracles.dense import Array
 from oracles.random_systems import ALL
 from tolerances import assert_close
@@ -27,42 +28,41 @@ from tolerances import assert_close
 def _start(zero, structure, work, q, u, given, motion):
     joint_places(zero, structure, q, work.place)
     velocity_terms(zero, structure, work, u, load3(zero, given, 0))
-    relative_motion(zero, structure, work, u, motion)
+    motions(zero, structure, work, u, given[15 * width(zero) :], motion)
 
 
 @kernel
-def _rest(zero, structure, work, q, u, given, motion, udot, rates, pose, loads, tau):
+def _rest(zero, structure, work, q, u, given, motion, udot, rates, loads, tau):
     coordinate_rates(zero, structure, q, u, rates)
-    poses(zero, structure, work, motion, pose)
     inverse_dynamics(zero, structure, work, udot, load6(zero, given, 3), loads, tau)
 
 
 @kernel
-def _all(zero, structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
+def _all(zero, structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two):
     _start(zero, structure, work, q, u, given, motion)
     inward(zero, structure, work, tau, scale6(0.0, load6(zero, given, 0)), block, two)
     outward(zero, structure, work, load6(zero, given, 3), load6(zero, given, 9), two, udot)
-    _rest(zero, structure, work, q, u, given, motion, udot, rates, pose, loads, forces)
+    _rest(zero, structure, work, q, u, given, motion, udot, rates, loads, forces)
 
 
 @kernel
-def _all1(structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
-    _all(0.0, structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two)
+def _all1(structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two):
+    _all(0.0, structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two)
 
 
 @kernel
-def _all2(structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
-    _all(zero_lanes(2), structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two)
+def _all2(structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two):
+    _all(zero_lanes(2), structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two)
 
 
 @kernel
-def _all4(structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
-    _all(zero_lanes(4), structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two)
+def _all4(structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two):
+    _all(zero_lanes(4), structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two)
 
 
 @kernel
-def _all8(structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two):
-    _all(zero_lanes(8), structure, work, q, u, tau, given, motion, block, udot, rates, pose, loads, forces, two)
+def _all8(structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two):
+    _all(zero_lanes(8), structure, work, q, u, tau, given, motion, block, udot, rates, loads, forces, two)
 
 
 IN_LANES = {1: _all1, 2: _all2, 4: _all4, 8: _all8}
@@ -89,8 +89,8 @@ def evaluate(
     m, nu = len(first.steps), len(first.axes)
     work = workspace(m, nu, junctions, w)
     work.wrench[:] = interleaved(wrenches)
-    sizes = {"boundary motion": BOUNDARY, "handle equations": SIZE, "accelerations": nu, "rates": len(q) // w}
-    sizes |= {"poses": m * PLACE, "joint loads": m * 6, "joint forces": nu}
+    sizes = {"motions": m * BOUNDARY, "handle equations": SIZE, "accelerations": nu, "rates": len(q) // w}
+    sizes |= {"joint loads": m * 6, "joint forces": nu}
     out = {name: np.zeros(size * w) for name, size in sizes.items()}
     IN_LANES[w](structure, work, q, u, tau, given, *out.values(), two)
     found: dict[str, Any] = out | {name: getattr(work, name) for name in Workspace._fields}
@@ -107,7 +107,7 @@ def test_lanes_are_scalar_sweeps(types: tuple[str, ...], two: bool) -> None:
     structures = [b.structure for b in built]
     assert all(np.array_equal(s.steps, structures[0].steps) for s in structures)
     rng = np.random.default_rng(w)
-    states = [[*moving_state(system, seed), rng.normal(size=15)] for seed, system in enumerate(systems)]
+    states = [[*moving_state(system, seed), rng.normal(size=15 + BOUNDARY)] for seed, system in enumerate(systems)]
     wrenches = [rng.normal(size=6 * len(structures[0].steps)) for _ in systems]
     lanes = evaluate(structures, built[0].junctions, states, wrenches, two)
     assert not np.any(lanes[0]["accelerations"] == lanes[1]["accelerations"]), "the lanes hold the same chain"

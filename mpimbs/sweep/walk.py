@@ -1,0 +1,101 @@
+"""The two walks over the steps of a subchain or tree, outward and inward: the only place that knows how one is walked.
+
+A walk carries a state, a tuple of numbers, from step to step, and keeps it in the slots of junctions where steps have
+several children. What happens at a step is a function that it is given:
+
+    visit(zero, structure, step, state, given) -> state
+
+Outward the state is what a step hands on to its children, inward what it hands on to its parent, where that of several
+children is added up. `given` is a tuple of whatever else the visits read and write. Compiled, a walk costs what the
+loop written out would.
+"""
+
+from __future__ import annotations
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.tuples import add_numbers, load_like, store_numbers, zeros_like
+from mpimbs.sweep.structure import JUNCTION, SINK, SOURCE
+
+OUTWARD = 27  # where the state of outward walks begins in a junction's numbers; that of inward walks begins at 0
+
+
+@kernel(inline=True)
+def walk_outward(zero, structure, junction, visit, state, given):
+    """Walk outward, every step after its parent; returns the state of the last step.
+
+    Parameters
+    ----------
+    junction : array [junctions * JUNCTION]
+        Slots.
+    visit : kernel
+        Gives the state of a step from that of its parent.
+    state : tuple of numbers
+        That of handle 1.
+    given : tuple
+        For `visit`.
+    """
+    store_numbers(zero, junction, OUTWARD, state)
+    for step in range(structure.steps.shape[0]):
+        source = structure.steps[step, SOURCE]
+        if source >= 0:
+            state = load_like(zero, junction, source * JUNCTION + OUTWARD, state)
+        state = visit(zero, structure, step, state, given)
+        sink = structure.steps[step, SINK]
+        if sink >= 0:
+            store_numbers(zero, junction, sink * JUNCTION + OUTWARD, state)
+    return state
+
+
+@kernel(inline=True)
+def walk_inward(zero, structure, junction, visit, state, given):
+    """Walk inward, every step before its parent; returns the sum of what handle 1 is handed.
+
+    Parameters
+    ----------
+    junction : array [junctions * JUNCTION]
+        Slots.
+    visit : kernel
+        Gives what a step hands on to its parent, from the sum of what its children have handed on to it.
+    state : tuple of numbers
+        What the last step is handed from beyond handle 2.
+    given : tuple
+        For `visit`.
+    """
+    none = zeros_like(zero, state)
+    store_numbers(zero, junction, 0, none)
+    for step in range(structure.steps.shape[0]):
+        if structure.steps[step, SINK] >= 0:
+            store_numbers(zero, junction, structure.steps[step, SINK] * JUNCTION, none)
+    for step in range(structure.steps.shape[0] - 1, -1, -1):
+        sink = structure.steps[step, SINK]
+        if sink >= 0:
+            state = add_numbers(state, load_like(zero, junction, sink * JUNCTION, state))
+        state = visit(zero, structure, step, state, given)
+        source = structure.steps[step, SOURCE]
+        if source >= 0:
+            total = add_numbers(state, load_like(zero, junction, source * JUNCTION, state))
+            store_numbers(zero, junction, source * JUNCTION, total)
+            state = none
+    return load_like(zero, junction, 0, state)
+
+
+@kernel(inline=True)
+def walk_path_inward(zero, structure, visit, state, given):
+    """Walk inward along a path, on which no step has other children: as `walk_inward`, without slots.
+
+    The state may be any tuple.
+    """
+    for step in range(structure.steps.shape[0] - 1, -1, -1):
+        state = visit(zero, structure, step, state, given)
+    return state
+
+
+@kernel(inline=True)
+def keep(zero, room, step, values):
+    """Keep what a step has to be asked for later in `room` [m * numbers]: for visits that are given it."""
+    store_numbers(zero, room, step * len(values), values)
+
+
+@kernel(inline=True)
+def keep_nothing(zero, room, step, values):
+    """What visits are given in place of `keep` where nobody asks."""

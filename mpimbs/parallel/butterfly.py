@@ -7,22 +7,35 @@ out at each, and no way back down.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.native import CHANNEL_ITEMS, PROC_NULL, Channel, channel, own_tags, send_only, start, wait
+from mpimbs.parallel.native import PROC_NULL, Channel, channel, own_tags, send_only, start, wait
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Table, aligned_zeros, floats, integers
+from mpimbs.spatial.memory import Floats, Integers, Rows, Table, aligned_zeros, read, schema
 
-SOURCE, TARGET, EXTRA, TAG, IS_LEFT = range(5)
-_COLUMNS = 5
-
-ITEMS = (*CHANNEL_ITEMS, "schedule", "mine", "theirs", "requests")
-_HANDLES, _STATUS, _SECONDS, _SCHEDULE, _MINE, _THEIRS, _REQUESTS = range(0, 2 * len(ITEMS), 2)
+SOURCE, TARGET, EXTRA, TAG, IS_LEFT = range(5)  # columns of a schedule
 
 
-def schedule(rank: int, size: int, to_the_right: bool = False, first_tag: int = 0) -> npt.NDArray[np.int64]:
+class Exchanges(NamedTuple):
+    """What a butterfly is given in compiled code."""
+
+    channel: Channel
+    schedule: Rows  # [levels, 8]: the columns above
+    mine: Floats  # [levels * count]: value of the rank's group
+    theirs: Floats  # [levels * count]: that of its sibling group
+    requests: Integers  # [levels]
+
+
+EXCHANGES = schema(Exchanges)
+
+
+def schedule(
+    rank: int, size: int, to_the_right: bool = False, first_tag: int = 0, mirrored: bool = False
+) -> npt.NDArray[np.int64]:
     """Give a rank's exchanges, from the leaves up.
 
     Parameters
@@ -32,6 +45,8 @@ def schedule(rank: int, size: int, to_the_right: bool = False, first_tag: int = 
         Whether the last exchange is one way: ranks of the left half need nothing from the right one.
     first_tag : int
         Of as many message tags as there are levels.
+    mirrored : bool
+        Whether the ranks are taken from the last to the first: "left" and "right" change places.
 
     Returns
     -------
@@ -39,6 +54,11 @@ def schedule(rank: int, size: int, to_the_right: bool = False, first_tag: int = 
         Rank to receive from; rank to send to; another one to send to; message tag; whether the rank is in the left
         group. PROC_NULL stands where there is none.
     """
+    if mirrored:
+        table = schedule(size - 1 - rank, size, to_the_right, first_tag)
+        partners = table[:, [SOURCE, TARGET, EXTRA]]
+        table[:, [SOURCE, TARGET, EXTRA]] = np.where(partners == PROC_NULL, partners, size - 1 - partners)
+        return table
     rows: list[tuple[int, ...]] = []
     low, high = 0, size
     while high - low > 1:
@@ -53,7 +73,7 @@ def schedule(rank: int, size: int, to_the_right: bool = False, first_tag: int = 
             row = (low + i, low + i, middle - 1 if i == right - 1 and left > right else PROC_NULL)
         rows.append((*row, first_tag + len(rows), is_left))
         low, high = (low, middle) if is_left else (middle, high)
-    table = np.array(rows[::-1], np.int64).reshape(-1, _COLUMNS)
+    table = np.array(rows[::-1], np.int64).reshape(-1, 5)
     if to_the_right and len(table):
         table[-1, [SOURCE] if table[-1, IS_LEFT] else [TARGET, EXTRA]] = PROC_NULL
     return table
@@ -61,32 +81,27 @@ def schedule(rank: int, size: int, to_the_right: bool = False, first_tag: int = 
 
 @kernel(inline=True)
 def levels(plan):
-    """Schedule [levels, 5], and the values of the rank's group and of its sibling's, [levels, count] both."""
-    schedule = integers(plan, _SCHEDULE)
-    count = schedule.size // _COLUMNS
-    mine = floats(plan, _MINE)
-    theirs = floats(plan, _THEIRS)
+    """Schedule [levels, 8], and the values of the rank's group and of its sibling's, [levels, count] both."""
+    schedule = read(plan, EXCHANGES.schedule)
+    mine = read(plan, EXCHANGES.mine)
+    theirs = read(plan, EXCHANGES.theirs)
+    count = schedule.shape[0]
     each = mine.size // max(count, 1)
-    return schedule.reshape((count, _COLUMNS)), mine.reshape((count, each)), theirs.reshape((count, each))
+    return schedule, mine.reshape((count, each)), theirs.reshape((count, each))
 
 
 @kernel
 def expect(plan):
     """Post the receives of all levels; once before the exchanges of every use, the earlier the better."""
-    requests = integers(plan, _REQUESTS)
+    requests = read(plan, EXCHANGES.requests)
     for level in range(requests.size):
         start(requests[level])
 
 
 @kernel(inline=True)
-def _channel(plan):
-    return Channel(integers(plan, _HANDLES), integers(plan, _STATUS), floats(plan, _SECONDS))
-
-
-@kernel(inline=True)
 def send(plan, row, value):
     """Send the group's value of a level; `row` is that of the schedule."""
-    channel = _channel(plan)
+    channel = read(plan, EXCHANGES.channel)
     for target in (row[TARGET], row[EXTRA]):
         if target != PROC_NULL:
             send_only(channel, value, target, row[TAG])
@@ -96,7 +111,7 @@ def send(plan, row, value):
 def receive(plan, row, level):
     """Receive the sibling group's value of a level, where there is one; `row` is that of the schedule."""
     if row[SOURCE] != PROC_NULL:
-        wait(_channel(plan), integers(plan, _REQUESTS)[level])
+        wait(read(plan, EXCHANGES.channel), read(plan, EXCHANGES.requests)[level])
 
 
 @kernel
@@ -116,10 +131,8 @@ class Butterfly:
         The caller's own communicator; it must outlive the plan.
     count : int
         Doubles in a value.
-    to_the_right : bool
-        Whether the last exchange is one way; see `schedule`.
-    more : tuple of str
-        Names of further items that the owner adds to the table.
+    to_the_right, mirrored : bool
+        See `schedule`.
 
     Attributes
     ----------
@@ -127,25 +140,24 @@ class Butterfly:
         As `schedule` gives it.
     mine, theirs : array [levels, count]
         Room for the value of the rank's group and of its sibling's at every level.
-    table : Table
-        `table.data` is the argument of `levels` and `exchange` in compiled code.
+    plan : int64 array
+        The argument of `levels` and `exchange` in compiled code.
     """
 
-    def __init__(self, comm: MPI.Comm, count: int, to_the_right: bool = False, more: tuple[str, ...] = ()) -> None:
-        self.table = Table(ITEMS + more)
-        self.schedule = schedule(comm.rank, comm.size, to_the_right, own_tags(comm, comm.size.bit_length()))
+    def __init__(self, comm: MPI.Comm, count: int, to_the_right: bool = False, mirrored: bool = False) -> None:
+        first_tag = own_tags(comm, comm.size.bit_length())
+        self.schedule = schedule(comm.rank, comm.size, to_the_right, first_tag, mirrored)
         number = len(self.schedule)
         self.mine, self.theirs = (aligned_zeros(count * number).reshape(number, count) for _ in range(2))
         self._channel = channel(comm)
-        for name, value in self._channel._asdict().items():
-            self.table.add(name, value)
         self._requests = [
             comm.Recv_init(theirs, int(row[SOURCE]), int(row[TAG]))
             for row, theirs in zip(self.schedule, self.theirs, strict=True)
         ]
-        self.table.add("requests", np.array([MPI._addressof(request) for request in self._requests], np.int64))
-        for name in ("schedule", "mine", "theirs"):
-            self.table.add(name, getattr(self, name))
+        requests = np.array([MPI._addressof(request) for request in self._requests], np.int64)
+        rows = np.pad(self.schedule, ((0, 0), (0, 3)))
+        self._table = Table(Exchanges(self._channel, rows, self.mine, self.theirs, requests))
+        self.plan = self._table.data
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.parallel.native import CHANNEL_ITEMS, PROC_NULL, Channel, channel, own_tags, send_only, start, wait
+from mpimbs.parallel.native import PROC_NULL, Channel, channel, own_tags, send_only, start, wait
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Table, aligned_zeros, floats, integers
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, read, schema
 
-HALO_ITEMS = (*CHANNEL_ITEMS, "neighbours", "requests", "to_left", "to_right", "from_left", "from_right")
-_HANDLES, _STATUS, _SECONDS, _NEIGHBOURS, _REQUESTS, TO_LEFT, TO_RIGHT, FROM_LEFT, FROM_RIGHT = range(
-    0, 2 * len(HALO_ITEMS), 2
-)
-LEFT, RIGHT, LEFTWARD, RIGHTWARD = range(4)  # of the item `neighbours`: ranks, message tags
+class Swap(NamedTuple):
+    """What a halo is given in compiled code; the messages to and from the neighbours, and what MPI needs."""
+
+    to_left: Floats
+    to_right: Floats
+    from_left: Floats
+    from_right: Floats
+    channel: Channel
+    neighbours: Integers  # [4]: ranks to the left and to the right, message tags leftward and rightward
+    requests: Integers
+
+
+SWAP = schema(Swap)
+LEFT, RIGHT, LEFTWARD, RIGHTWARD = range(4)  # of `neighbours`
 
 
 @kernel
 def swap(plan):
-    """Send `TO_LEFT` and `TO_RIGHT` to the neighbours, and receive theirs in `FROM_RIGHT` and `FROM_LEFT`."""
-    channel = Channel(integers(plan, _HANDLES), integers(plan, _STATUS), floats(plan, _SECONDS))
-    neighbours = integers(plan, _NEIGHBOURS)
-    requests = integers(plan, _REQUESTS)
-    for request in requests:
+    """Send `to_left` and `to_right` to the neighbours, and receive theirs in `from_right` and `from_left`."""
+    s = read(plan, SWAP)
+    for request in s.requests:
         start(request)
-    if neighbours[LEFT] != PROC_NULL:
-        send_only(channel, floats(plan, TO_LEFT), neighbours[LEFT], neighbours[LEFTWARD])
-    if neighbours[RIGHT] != PROC_NULL:
-        send_only(channel, floats(plan, TO_RIGHT), neighbours[RIGHT], neighbours[RIGHTWARD])
-    for request in requests:
-        wait(channel, request)
+    if s.neighbours[LEFT] != PROC_NULL:
+        send_only(s.channel, s.to_left, s.neighbours[LEFT], s.neighbours[LEFTWARD])
+    if s.neighbours[RIGHT] != PROC_NULL:
+        send_only(s.channel, s.to_right, s.neighbours[RIGHT], s.neighbours[RIGHTWARD])
+    for request in s.requests:
+        wait(s.channel, request)
 
 
 class Halo:
@@ -45,26 +54,22 @@ class Halo:
     Attributes
     ----------
     plan : int64 array
-        The argument of `swap` in compiled code, where `floats(plan, TO_LEFT)` and the like are the messages; what a
+        The argument of `swap` in compiled code, where `read(plan, SWAP.to_left)` and the like are the messages; what a
         rank at an end would receive from nobody stays zero.
     """
 
     def __init__(self, comm: MPI.Comm, leftward: int, rightward: int) -> None:
-        self._table = Table(HALO_ITEMS)
         self._channel = channel(comm)
-        for name, value in self._channel._asdict().items():
-            self._table.add(name, value)
         left = comm.rank - 1 if comm.rank > 0 else PROC_NULL
         right = comm.rank + 1 if comm.rank + 1 < comm.size else PROC_NULL
-        rooms = {name: aligned_zeros(leftward) for name in ("to_left", "from_right")}
-        rooms |= {name: aligned_zeros(rightward) for name in ("to_right", "from_left")}
-        for name, room in rooms.items():
-            self._table.add(name, room)
+        to_left, from_right = aligned_zeros(leftward), aligned_zeros(leftward)
+        to_right, from_left = aligned_zeros(rightward), aligned_zeros(rightward)
         tag = own_tags(comm, 2)
-        expected = ((left, "from_left", tag + 1), (right, "from_right", tag))
-        self._requests = [comm.Recv_init(rooms[name], rank, tag) for rank, name, tag in expected if rank != PROC_NULL]
-        self._table.add("neighbours", np.array([left, right, tag, tag + 1], np.int64))
-        self._table.add("requests", np.array([MPI._addressof(request) for request in self._requests], np.int64))
+        expected = ((left, from_left, tag + 1), (right, from_right, tag))
+        self._requests = [comm.Recv_init(room, rank, tag) for rank, room, tag in expected if rank != PROC_NULL]
+        neighbours = np.array([left, right, tag, tag + 1], np.int64)
+        requests = np.array([MPI._addressof(request) for request in self._requests], np.int64)
+        self._table = Table(Swap(to_left, to_right, from_left, from_right, self._channel, neighbours, requests))
         self.plan = self._table.data
 
     @property

@@ -9,12 +9,12 @@ import ctypes
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import binding
 from mpi4py import MPI
 from numba import types
 
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.memory import Floats, Integers
 
 PROC_NULL = int(MPI.PROC_NULL)  # kernels know it only to save a call: to send to that of any library does nothing
 # Open MPI's handles are pointers, MPICH's are ints. Kernels give both as 64 bits, of which a callee that takes an int
@@ -53,12 +53,11 @@ _WTIME = _declare("MPI_Wtime", types.float64)
 class Channel(NamedTuple):
     """What a compiled MPI call needs of a communicator."""
 
-    handles: npt.NDArray[np.int64]  # [2]: communicator, datatype of a double
-    status: npt.NDArray[np.int64]  # room for an MPI_Status
-    seconds: npt.NDArray[np.float64]  # [1]: time spent in messages
+    handles: Integers  # [2]: communicator, datatype of a double
+    status: Integers  # room for an MPI_Status
+    seconds: Floats  # [1]: time spent in messages
 
 
-CHANNEL_ITEMS = Channel._fields
 _NEXT_TAG = MPI.Comm.Create_keyval()
 _LAST_TAG = 32767  # that every MPI has
 

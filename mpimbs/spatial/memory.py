@@ -3,11 +3,22 @@
 numba takes about a tenth of a microsecond to unpack an array that it is given, which is what the sweep of a body costs.
 A `Table` is an array of integers, made once, that holds addresses, sizes and plain numbers; compiled code makes arrays
 of it again, for free.
+
+What is in a table is declared once, by a NamedTuple whose fields are `Floats`, `Integers`, `Rows`, `int`, or further such
+tuples. `schema` gives the places of its items, `Table` puts the values of an instance there, and compiled code reads
+them, one or a whole tuple, by `read`:
+
+    class Plan(NamedTuple):
+        turns: Floats  # [lanes * TURNING]
+        tip: int
+
+    PLAN = schema(Plan)
+    table = Table(Plan(turns, 1))         # of `table.data`, compiled code gets `read(data, PLAN.turns)`
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +29,11 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.compiler import kernel, kernel_overload
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]  # a further table, too
+Rows = Annotated[npt.NDArray[np.int64], 8]  # [any, 8]
 
 _LINE = 8  # doubles in a cache line
 
@@ -47,16 +62,91 @@ def _integers_at(typing_context: Any, address: Any, size: Any) -> Any:
     return _array_at(types.int64)
 
 
-@kernel(inline=True)
-def floats(table, item):
-    """Give the array of doubles that `Table.add` put at an item of the table."""
-    return _floats_at(table[item], table[item + 1])
+class FloatItem(NamedTuple):
+    """Place of an array of doubles in a table."""
+
+    at: int
 
 
-@kernel(inline=True)
-def integers(table, item):
-    """Give the array of integers that `Table.add` put at an item of the table."""
-    return _integers_at(table[item], table[item + 1])
+class IntegerItem(NamedTuple):
+    """Place of an array of integers."""
+
+    at: int
+
+
+class RowItem(NamedTuple):
+    """Place of an array of rows of eight integers."""
+
+    at: int
+
+
+class NumberItem(NamedTuple):
+    """Place of a plain number."""
+
+    at: int
+
+
+_ITEMS: dict[Any, Any] = {Floats: FloatItem, Integers: IntegerItem, Rows: RowItem, int: NumberItem}
+_DTYPES = {FloatItem: np.float64, IntegerItem: np.int64, RowItem: np.int64}
+Declared = TypeVar("Declared", bound=tuple[Any, ...])
+
+
+def schema(declared: type[Declared], first: int = 0) -> Declared:
+    """Give the places of a table's items, two integers each, from the NamedTuple that declares them.
+
+    Raises
+    ------
+    TypeError
+        A field is none of `Floats`, `Integers`, `Rows`, `int` and NamedTuples of these.
+    """
+    places: list[Any] = []
+    for name, kind in get_type_hints(declared, include_extras=True).items():
+        at = first + 2 * _count(places)
+        if kind in _ITEMS:
+            places.append(_ITEMS[kind](at))
+        elif hasattr(kind, "_fields"):
+            places.append(schema(kind, at))
+        else:
+            raise TypeError(f"{declared.__name__}.{name}: {kind} has no place in a table")
+    return declared(*places)
+
+
+def _is_item(place: Any) -> bool:
+    return type(place) in _DTYPES or isinstance(place, NumberItem)
+
+
+def _count(places: Any) -> int:
+    """Number of items of a schema."""
+    return sum(1 if _is_item(place) else _count(place) for place in places)
+
+
+def read(table: Any, item: Any) -> Any:
+    """Give what stands at a place of a table; compiled code only.
+
+    Parameters
+    ----------
+    table : int64 array
+    item
+        Of a `schema`: one item, or a NamedTuple of several, which gives the same of arrays and numbers.
+    """
+    raise TypeError("tables are read in compiled code only")
+
+
+@kernel_overload(read)
+def _overload_read(table, item):
+    declared = item.instance_class
+    if declared is FloatItem:
+        return lambda table, item: _floats_at(table[item.at], table[item.at + 1])
+    if declared is IntegerItem:
+        return lambda table, item: _integers_at(table[item.at], table[item.at + 1])
+    if declared is RowItem:
+        return lambda table, item: _integers_at(table[item.at], table[item.at + 1]).reshape((table[item.at + 1] // 8, 8))
+    if declared is NumberItem:
+        return lambda table, item: table[item.at]
+    scope = {"__name__": __name__, "read": read, "declared": declared}
+    parts = ", ".join(f"read(table, item.{name})" for name in declared._fields)
+    exec(f"def made(table, item):\n    return declared({parts})\n", scope)
+    return scope["made"]
 
 
 @intrinsic
@@ -115,36 +205,46 @@ def aligned_zeros(size: int) -> npt.NDArray[np.float64]:
 
 
 class Table:
-    """Addresses of arrays, and plain numbers, by name; keeps the arrays alive.
+    """Addresses of arrays, and plain numbers, where compiled code reads them; keeps the arrays alive.
 
     Parameters
     ----------
-    names : sequence of str
-        The items in order; an array takes two integers (address, number of elements), a number takes the first.
+    values : NamedTuple
+        As declared, of arrays (contiguous; their addresses are kept, so never replace one) and numbers.
 
     Attributes
     ----------
-    data : int64 [2 * len(names)]
-        What compiled code is given: `floats(data, 2 * k)`, `integers(data, 2 * k)` or `data[2 * k]` for item k.
+    data : int64 array
+        What compiled code is given, for `read`.
+
+    Raises
+    ------
+    TypeError
+        An array of another kind than declared, or one that is not contiguous.
     """
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.data: npt.NDArray[np.int64] = np.zeros(2 * len(names), np.int64)
-        self._place = {name: 2 * k for k, name in enumerate(names)}
-        self._kept: dict[str, npt.NDArray[Any]] = {}
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        places = schema(type(values))
+        self.data: npt.NDArray[np.int64] = np.zeros(2 * _count(places), np.int64)
+        self._kept = values
+        self._put(places, values, type(values).__name__)
 
-    def add(self, name: str, value: npt.NDArray[Any] | int) -> None:
-        """Put an array (contiguous, of doubles or int64; its address is kept, so never replace it) or a number."""
-        item = self._place[name]
-        if isinstance(value, np.ndarray):
-            if not value.flags.c_contiguous or value.dtype not in (np.float64, np.int64):
-                raise TypeError(f"{name}: a contiguous array of float64 or int64 is needed, not {value.dtype}")
-            self._kept[name] = value
-            self.data[item] = value.ctypes.data
-            self.data[item + 1] = value.size
+    def _put(self, place: Any, value: Any, name: str) -> None:
+        if not _is_item(place):
+            for part, inner, field in zip(place, value, place._fields, strict=True):
+                self._put(part, inner, f"{name}.{field}")
+        elif isinstance(place, NumberItem):
+            if not isinstance(value, int | np.integer):
+                raise TypeError(f"{name}: a whole number is needed, not {value!r}")
+            self.data[place.at] = value
         else:
-            self.data[item] = value
+            dtype = _DTYPES[type(place)]
+            if not isinstance(value, np.ndarray) or value.dtype != dtype or not value.flags.c_contiguous:
+                given = f"{value.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
+                raise TypeError(f"{name}: a contiguous array of {np.dtype(dtype)} is needed, not {given}")
+            self.data[place.at : place.at + 2] = value.ctypes.data, value.size
 
-    def number(self, name: str) -> int:
-        """Give back a number that was put."""
-        return int(self.data[self._place[name]])
+    def set_number(self, item: int, value: int) -> None:
+        """Change a number, given its place in the schema."""
+        assert isinstance(item, NumberItem)
+        self.data[item.at] = value

@@ -20,8 +20,8 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli_inverse import inverse
-from mpimbs.cli_options import (
+from mpimbs.cli.inverse import inverse
+from mpimbs.cli.options import (
     ARRAYS,
     SAMPLES,
     coupling_options,
@@ -33,9 +33,9 @@ from mpimbs.cli_options import (
     time_option,
     write_arrays,
 )
-from mpimbs.cli_streams import lasting_streams
-from mpimbs.cli_study import bench, predict, study
-from mpimbs.cli_words import Command
+from mpimbs.cli.streams import lasting_streams
+from mpimbs.cli.study import bench, predict, study
+from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
@@ -323,7 +323,3 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     except SimulationError as error:
         return 1, f"mpimbs: {error}"
     return 0, ""
-
-
-if __name__ == "__main__":
-    main()

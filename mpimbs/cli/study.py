@@ -10,8 +10,8 @@ from typing import Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli_options import coupling_options, forces_option, note_lanes, numbers, read
-from mpimbs.cli_words import Command
+from mpimbs.cli.options import coupling_options, forces_option, note_lanes, numbers, read
+from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.filesystem.places import check_folder

@@ -228,7 +228,7 @@ def acceleration(
 @click.pass_obj
 def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
-    from mpimbs.study.accuracy import fitness
+    from mpimbs.instruments.accuracy import fitness
 
     system = read(comm, model, need=None)
     together(comm, system.validate)
@@ -247,9 +247,9 @@ def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
 
 def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     """What a model is, what it leaves to defaults, what it takes of memory, and what is rarely meant."""
+    from mpimbs.instruments.accuracy import notes
+    from mpimbs.instruments.motionless import motionless
     from mpimbs.model.summary import listed, nothing_acts
-    from mpimbs.study.accuracy import notes
-    from mpimbs.study.motionless import motionless
 
     found = system.summary()
     kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())

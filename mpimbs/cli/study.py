@@ -34,9 +34,9 @@ def bench(
     comm: MPI.Comm, model: str, as_json: bool, peers: bool, batch: int | None, seconds: float, **settings: Any
 ) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
+    from mpimbs.instruments.peers import compare, sentences
     from mpimbs.study.bench import bench as measure
     from mpimbs.study.bench import bench_batch, report
-    from mpimbs.study.peers import compare, sentences
 
     system = read(comm, model, settings.pop("forces"))
     note_lanes(comm, system, settings, batch)

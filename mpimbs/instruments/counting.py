@@ -11,7 +11,7 @@ What is counted is what the compiled code executes:
 
 The rows of 6x6 matrices fill registers of eight doubles (`spatial.rows`), of which one or two columns are spare. Two
 numbers can be given: what is executed, with every operation on a register counted in all its columns
-(`study.registers`), and what is useful (`UsefulCounts`), with the spare columns left out. With neither, each number is
+(`instruments.registers`), and what is useful (`UsefulCounts`), with the spare columns left out. With neither, each number is
 counted for itself: what goes into a spare column that is stored counts, a column that nobody reads does not.
 
 A loop begins with literals which compiled code carries as variables, so counts per body are those of a longer chain
@@ -388,7 +388,7 @@ def counting(
     ----------
     compiled : numba dispatcher
     instead : mapping, optional
-        As of `spatial.compiler.interpreted`; `study.registers.REGISTERS` to count registers whole.
+        As of `spatial.compiler.interpreted`; `instruments.registers.REGISTERS` to count registers whole.
     """
     twin = interpreted(compiled, instead)
 

@@ -106,7 +106,7 @@ def operations_of(short: System, long: System, whole: bool = False) -> Operation
         Two chains of the same kind, three bodies or more; the mean over the bodies is taken by which they differ.
     whole : bool
         Count what is executed: each operation on a row in all columns of its register. Otherwise what is useful, with
-        spare columns and products with literal zeros left out; see `study.counting`.
+        spare columns and products with literal zeros left out; see `instruments.counting`.
 
     Raises
     ------

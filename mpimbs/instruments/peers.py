@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import metadata
 from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
-import mpimbs
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.instruments.laps import said, summary
@@ -109,7 +109,7 @@ def compare(
         (OURS, "derivative"): partial(dynamics.derivative, 0.0, q, u, udot, rates)
     }
     calls[OURS, "derivative"]()
-    rows: dict[str, dict[str, Any]] = {OURS: {"version": mpimbs.__version__}}
+    rows: dict[str, dict[str, Any]] = {OURS: {"version": metadata.version(OURS)}}
     differences = {(OURS, "derivative"): 0.0}
     for name in wanted:
         rows[name] = row = {}

@@ -62,7 +62,7 @@ def count(compiled: Any, *given: Any, useful: bool = False, whole: bool = False)
     given
         Its arguments. A Python float is a literal, a NumPy one is not; spare items of arrays are masked.
     useful, whole : bool
-        Count what is useful, or registers whole; see `study.counting`.
+        Count what is useful, or registers whole; see `instruments.counting`.
     """
     counts = UsefulCounts() if useful else Counts()
     counted = tuple(_counted(part, counts) for part in given)

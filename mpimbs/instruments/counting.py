@@ -11,8 +11,8 @@ What is counted is what the compiled code executes:
 
 The rows of 6x6 matrices fill registers of eight doubles (`spatial.rows`), of which one or two columns are spare. Two
 numbers can be given: what is executed, with every operation on a register counted in all its columns
-(`instruments.registers`), and what is useful (`UsefulCounts`), with the spare columns left out. With neither, each number is
-counted for itself: what goes into a spare column that is stored counts, a column that nobody reads does not.
+(`instruments.registers`), and what is useful (`UsefulCounts`), with the spare columns left out. With neither, each
+number is counted for itself: what goes into a spare column that is stored counts, a column that nobody reads does not.
 
 A loop begins with literals which compiled code carries as variables, so counts per body are those of a longer chain
 minus those of a shorter one.

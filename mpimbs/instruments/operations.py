@@ -30,10 +30,10 @@ from mpimbs.spatial.assembly import (
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, TRANSFER, between, combine, respond
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
-from mpimbs.sweep.body_tree import inverse_inertias
 from mpimbs.sweep.build import build
+from mpimbs.sweep.halved_bodies import inverse_inertias
 from mpimbs.sweep.leaves import SCRATCH as LEAF_SCRATCH
-from mpimbs.sweep.leaves import Tree, assemble_bodies
+from mpimbs.sweep.leaves import Halving, assemble_bodies
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE, TURNING
 
@@ -171,16 +171,16 @@ def _any_subchain() -> Floats:
 
 
 class _Leaves(NamedTuple):
-    """What `assemble_bodies` is given for each body as a tree of its own, and the joints' degrees of freedom."""
+    """What `assemble_bodies` is given for each body as a halving of its own, and the joints' degrees of freedom."""
 
     structures: list[Any]
     works: list[Any]
-    trees: list[Tree]
+    halvings: list[Halving]
     freed: list[int]
 
 
 def leaves_of(system: System, a: Arguments) -> _Leaves:
-    """Make a tree of one leaf for each body of a chain, whose kinematics `a` holds."""
+    """Make a halving of one leaf for each body of a chain, whose kinematics `a` holds."""
     last_step = build(system.columns()).body_step
     inverses = inverse_inertias(system, 0, a.structure, last_step)
     found = _Leaves([], [], [], [])
@@ -189,8 +189,8 @@ def leaves_of(system: System, a: Arguments) -> _Leaves:
         steps = a.structure.steps[first : last + 1]
         found.structures.append(a.structure._replace(steps=steps))
         found.works.append(a.work._replace(place=a.work.place[first * PLACE :], bias=a.work.bias[first * BIAS :]))
-        found.trees.append(
-            Tree(
+        found.halvings.append(
+            Halving(
                 np.zeros((0, 5), np.int64),
                 np.array([last - first]),
                 spare(inverses, EXTRA, EXTRA + 1),
@@ -211,12 +211,12 @@ def _assembled(kernels: Any, leaves: _Leaves, k: int) -> tuple[Counts, ...]:
     """Count body k as a leaf, and its joint: `release`, `assemble`, `spread`, `far_acceleration`."""
     made = []
     for body in (k - 1, k):
-        tree, none = leaves.trees[body], np.zeros(0)
-        given = (leaves.structures[body], leaves.works[body], tree)
+        halving, none = leaves.halvings[body], np.zeros(0)
+        given = (leaves.structures[body], leaves.works[body], halving)
         made.append(kernels(assemble_bodies, 0.0, *given, none, np.zeros(ASSEMBLY)))
     # What a leaf keeps in column 6 of P12 for a while is gone now.
-    left, right = (spare(leaves.trees[b].nodes, EXTRA, begin=CROSS, end=CROSS + 6 * ROW) for b in (k - 1, k))
-    joint, freed = leaves.trees[k].joints, leaves.freed[k]
+    left, right = (spare(leaves.halvings[b].nodes, EXTRA, begin=CROSS, end=CROSS + 6 * ROW) for b in (k - 1, k))
+    joint, freed = leaves.halvings[k].joints, leaves.freed[k]
     record = spare(np.zeros(RECORD), EXTRA + 1, end=FREED)
     record = spare(record, EXTRA, begin=CONSTANT, end=FREED)
     f1, acceleration = np.ones(6), np.zeros(6)

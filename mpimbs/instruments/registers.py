@@ -1,7 +1,8 @@
 """Registers that count: the rows of `spatial.rows` as one number each, whose operations count in all columns.
 
 Compiled code treats a row of doubles as one SIMD register: what is done in one column is done in all, in spare ones and
-in those that nobody reads. `REGISTERS` has what `instruments.counting.counting` is to call in place of the rows' functions.
+in those that nobody reads. `REGISTERS` has what `instruments.counting.counting` is to call in place of the rows'
+functions.
 """
 
 from __future__ import annotations

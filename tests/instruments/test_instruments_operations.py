@@ -10,9 +10,9 @@ from mpimbs.instruments.phase_costs import count, count_phases, counts_per_body
 from mpimbs.instruments.phases import PIECE, arguments
 from mpimbs.model import system_from
 from mpimbs.spatial.assembly import ASSEMBLY, JOINT, RECORD, SIZE
-from mpimbs.sweep.body_tree import halves, inverse_inertias
 from mpimbs.sweep.build import build
-from mpimbs.sweep.leaves import SCRATCH, Tree, assemble_bodies, spread_bodies
+from mpimbs.sweep.halved_bodies import halves, inverse_inertias
+from mpimbs.sweep.leaves import SCRATCH, Halving, assemble_bodies, spread_bodies
 
 
 def of_kind(kind: str, whole: bool = False) -> OperationCounts:
@@ -56,28 +56,28 @@ def test_executed_of_registers() -> None:
     assert both(c.between) == (4 * 36, 4 * 36), "no rows"
 
 
-def tree_passes(kind: str, bodies: int) -> tuple[Counts, Counts]:
+def halved_passes(kind: str, bodies: int) -> tuple[Counts, Counts]:
     """Count the passes of the divide and conquer over all bodies of a chain."""
     system = system_from(f"{kind}:{bodies}")
     a = arguments(system)
     count_phases(a)
     last_step = build(system.columns()).body_step
-    tree = Tree(
+    halving = Halving(
         halves(bodies), last_step, inverse_inertias(system, 0, a.structure, last_step),
         *(np.zeros(size) for size in ((2 * bodies - 1) * SIZE, bodies * JOINT, bodies * RECORD, 6 * bodies + 6)),
         a.total, np.zeros(SCRATCH), np.zeros(SIZE),
     )  # fmt: skip
-    up = count(assemble_bodies, 0.0, a.structure, a.work, tree, np.zeros(0), np.zeros(ASSEMBLY), whole=True)
-    return up, count(spread_bodies, a.structure, tree, np.ones(12), a.udot, np.zeros(6), whole=True)
+    up = count(assemble_bodies, 0.0, a.structure, a.work, halving, np.zeros(0), np.zeros(ASSEMBLY), whole=True)
+    return up, count(spread_bodies, a.structure, halving, np.ones(12), a.udot, np.zeros(6), whole=True)
 
 
 @pytest.mark.parametrize("kind", ["spatial_chain", "rope"])
-def test_leaves_and_joins_make_the_passes_of_the_tree(kind: str) -> None:
+def test_leaves_and_joins_make_the_passes_of_a_halving(kind: str) -> None:
     """Each body more is a leaf and a join; the first joint is solved on the way back."""
     c = of_kind(kind, True)
     per_body = counts_per_body(*(system_from(f"{kind}:{n}") for n in (4, 6)))
     leaf = c.leaf - sum((per_body[phase] for phase in KINEMATICS), Counts())
-    (up4, down4), (up6, down6) = (tree_passes(kind, n) for n in (4, 6))
+    (up4, down4), (up6, down6) = (halved_passes(kind, n) for n in (4, 6))
     assert both((up6 - up4) / 2) == both(leaf + c.release + c.assemble)
     assert both(up4) == both(leaf * 4 + (c.release + c.assemble) * 3)
     assert both(down4) == both(c.release + c.spread * 4 + c.far)

@@ -1,5 +1,7 @@
-"""The bodies of a rank as leaves of a balanced binary tree: what `Subchains` is to sweeps, for the divide and conquer
-over single bodies. No MPI."""
+"""The bodies of a rank, halved down to single ones: for the divide and conquer over them what `Subchains` is to sweeps.
+
+No MPI.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,20 @@ from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import build
-from mpimbs.sweep.leaves import SCRATCH, Tree
+from mpimbs.sweep.halved_passes import HALVED_ITEMS, halved_inward, halved_motion, halved_outward
+from mpimbs.sweep.leaves import SCRATCH, Halving
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import BODY, FIXED, TURNING, Structure, workspace
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 from mpimbs.sweep.tiles import boundary_frame
-from mpimbs.sweep.tree_passes import TREE_ITEMS, tree_inward, tree_motion, tree_outward
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
 def halves(count: int) -> Integers:
-    """Give the joins of a balanced binary tree over a sequence, each after those that it needs, from left to right.
+    """Give the joins of a sequence halved down to its leaves, each after those that it needs, from left to right.
 
     Parameters
     ----------
@@ -89,8 +91,10 @@ def inverse_inertias(system: System, first: int, structure: Structure, last_step
     return inverses.ravel()
 
 
-class BodyTree:
-    """Consecutive bodies of a chain as leaves of a tree; where they end at the tip, the last may be swept instead.
+class HalvedBodies:
+    """Consecutive bodies of a chain, halved down to single ones: the leaves.
+
+    Where they end at the tip, the last may be swept instead.
 
     It is used as `Subchains` of one subchain are; its equations are those of the acceleration form, with the inboard
     joint behind them [1, ASSEMBLY].
@@ -133,7 +137,7 @@ class BodyTree:
         work = workspace(self._steps, self.nu, made.junctions, wrenches=wrenches)
         self._wrench = work.wrench
         count = self.leaves = leaves - first
-        tree = Tree(
+        halving = Halving(
             halves(count),
             made.body_step,
             inverse_inertias(system, first, made.structure, made.body_step),
@@ -150,9 +154,9 @@ class BodyTree:
         self._none = np.zeros(0)
         self.loads = np.zeros((1, 12))
         self._inboard = np.zeros((1, 12))  # acceleration of the last leaf, and no load: A1 and f2 of the terminal part
-        table = Table(TREE_ITEMS)
+        table = Table(HALVED_ITEMS)
         given = {"turn": self._turn, "assembly": self._assembly, "inboard": self._inboard}
-        parts = (made.structure, made.springs, work, tree)
+        parts = (made.structure, made.springs, work, halving)
         for name, values in {**{k: v for part in parts for k, v in part._asdict().items()}, **given}.items():
             table.add(name, values.ravel())
         self._table = table  # it keeps the arrays alive whose addresses the compiled passes are given
@@ -176,7 +180,7 @@ class BodyTree:
 
     def start(self, q: Floats, u: Floats) -> Floats:
         """Write the joint frames; give the boundary turn [TURNING], as `Subchains.start`."""
-        tree_motion(self._passes, q[: self.nq], u[: self.nu])
+        halved_motion(self._passes, q[: self.nq], u[: self.nu])
         if self._terminal is not None:
             self._terminal.start(q[self.nq :], u[self.nu :])
         return self._turn
@@ -187,12 +191,12 @@ class BodyTree:
         if self._terminal is not None:
             join_turn(0.0, turn, self._turn, self._inner)
             block = self._terminal.inward(q[self.nq :], u[self.nu :], tau[self.nu :], self._inner)[0]
-        tree_inward(self._passes, q[: self.nq], u[: self.nu], tau[: self.nu], turn, block)
+        halved_inward(self._passes, q[: self.nq], u[: self.nu], tau[: self.nu], turn, block)
         return self._assembly
 
     def outward(self, q: Floats, u: Floats, loads: Floats, udot: Floats, rates: Floats) -> None:
         """Find accelerations [nu] and coordinate rates [nq], from A1 and f2 in `loads` [1, 12]."""
         self.loads[:] = loads
-        tree_outward(self._passes, q[: self.nq], u[: self.nu], self.loads[0], udot[: self.nu], rates[: self.nq])
+        halved_outward(self._passes, q[: self.nq], u[: self.nu], self.loads[0], udot[: self.nu], rates[: self.nq])
         if self._terminal is not None:
             self._terminal.outward(q[self.nq :], u[self.nu :], self._inboard, udot[self.nu :], rates[self.nq :])

@@ -1,4 +1,4 @@
-"""The passes of an evaluation over bodies that are leaves of a tree: compiled, given one table."""
+"""The passes of an evaluation over halved bodies: compiled, given one table."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import borrowed, floats, integers
 from mpimbs.spatial.vectors import load3
 from mpimbs.sweep.joint_forces import joint_forces
-from mpimbs.sweep.leaves import Tree, assemble_bodies, spread_bodies
+from mpimbs.sweep.leaves import Halving, assemble_bodies, spread_bodies
 from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.structure import Springs, Structure, Workspace
 
-TREE_ITEMS = (*Structure._fields, *Springs._fields, *Workspace._fields, *Tree._fields, "turn", "assembly", "inboard")
+HALVED_ITEMS = (
+    *Structure._fields,
+    *Springs._fields,
+    *Workspace._fields,
+    *Halving._fields,
+    "turn",
+    "assembly",
+    "inboard",
+)
 _SPRINGS = 2 * len(Structure._fields)
 _WORK = _SPRINGS + 2 * len(Springs._fields)
-_TREE = _WORK + 2 * len(Workspace._fields)
-TURN, ASSEMBLY, INBOARD = range(_TREE + 2 * len(Tree._fields), 2 * len(TREE_ITEMS), 2)
+_HALVING = _WORK + 2 * len(Workspace._fields)
+TURN, ASSEMBLY, INBOARD = range(_HALVING + 2 * len(Halving._fields), 2 * len(HALVED_ITEMS), 2)
 
 
 @kernel(inline=True)
@@ -37,10 +45,10 @@ def _work(plan):
 
 
 @kernel(inline=True)
-def _tree(plan):
-    at = _TREE
+def _halving(plan):
+    at = _HALVING
     joins = integers(plan, at)
-    return Tree(
+    return Halving(
         joins.reshape((joins.size // 5, 5)),
         integers(plan, at + 2),
         floats(plan, at + 4),
@@ -55,7 +63,7 @@ def _tree(plan):
 
 
 @kernel
-def tree_motion(plan, q, u):
+def halved_motion(plan, q, u):
     """Pass 1: the joint frames, and the boundary turn of all bodies."""
     structure, work = _structure(plan), _work(plan)
     joint_places(0.0, structure, borrowed(q), work.place)
@@ -63,21 +71,21 @@ def tree_motion(plan, q, u):
 
 
 @kernel
-def tree_inward(plan, q, u, tau, turn, terminal):
-    """Pass 2: velocity terms and joint forces, given the turn of handle 1, and the tree up to its root.
+def halved_inward(plan, q, u, tau, turn, terminal):
+    """Pass 2: velocity terms and joint forces, given the turn of handle 1, and the halves joined, up to the whole.
 
     `terminal` is as for `assemble_bodies`.
     """
     q, u, tau, turn, terminal = borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), borrowed(terminal)
-    structure, work, tree = _structure(plan), _work(plan), _tree(plan)
+    structure, work, halving = _structure(plan), _work(plan), _halving(plan)
     velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
-    joint_forces(0.0, structure, _springs(plan), q, u, tau, tree.total)
-    assemble_bodies(0.0, structure, work, tree, terminal, floats(plan, ASSEMBLY))
+    joint_forces(0.0, structure, _springs(plan), q, u, tau, halving.total)
+    assemble_bodies(0.0, structure, work, halving, terminal, floats(plan, ASSEMBLY))
 
 
 @kernel
-def tree_outward(plan, q, u, loads, udot, rates):
+def halved_outward(plan, q, u, loads, udot, rates):
     """Pass 3: accelerations [nu] and coordinate rates [nq], given A1 and f2 in `loads` [12]."""
     structure = _structure(plan)
-    spread_bodies(structure, _tree(plan), borrowed(loads), borrowed(udot), floats(plan, INBOARD))
+    spread_bodies(structure, _halving(plan), borrowed(loads), borrowed(udot), floats(plan, INBOARD))
     coordinate_rates(0.0, structure, borrowed(q), borrowed(u), borrowed(rates))

@@ -1,4 +1,4 @@
-"""The tree product of the handle equations as a preconditioner of the constraint-load equations: an exact one."""
+"""The butterfly product of the handle equations as a preconditioner of the constraint-load equations: an exact one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpimbs.spatial.handles import SIZE
 Floats = npt.NDArray[np.float64]
 
 
-class TreeProduct:
+class ButterflyProduct:
     """Solves the constraint-load equations for any right-hand side by the efficient divide and conquer.
 
     A context of PETSc's PCPYTHON.

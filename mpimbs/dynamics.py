@@ -18,7 +18,6 @@ from mpimbs.coupling import LoadSolver, Strategy, coupling_named
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
-from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import communicator, first_on_node, same_system, together
 from mpimbs.parallel.gather import Gather
@@ -26,6 +25,7 @@ from mpimbs.parallel.turn_scan import MotionScan, TurnScan
 from mpimbs.partition.division import Division
 from mpimbs.partition.lanes import LEAST
 from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
+from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY, TURNING

@@ -18,7 +18,7 @@ from mpimbs.instruments.laps import timed_calls
 from mpimbs.instruments.phases import run_assemblies
 from mpimbs.model import System, system_from
 from mpimbs.partition.division import Division
-from mpimbs.spatial.assembly import RECORD, SIZE
+from mpimbs.spatial.assembly import BLOCK, RECORD
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.bench import check_seconds
 from mpimbs.study.trace import Sweeps
@@ -140,7 +140,7 @@ class Calibration:
         if ranks > 1:
             self._measure(division, (ranks - 1) // 2, Key(coupling, staged, False))
         inner = self.shares.get(Key(coupling, staged, False), {})
-        found = {int(n): between(inner, int(n)) for n in np.unique(bodies[:-1])}
+        found = {int(n): interpolated(inner, int(n)) for n in np.unique(bodies[:-1])}
         return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
 
     def _measure(self, division: Division, number: int, key: Key) -> None:
@@ -190,7 +190,7 @@ def time_assembly(runs: int = 20, times: int = 500) -> float:
     rows[:6, :6], rows[6:12, :6], rows[12:, :6] = 2.0 * np.eye(6), np.eye(6), 2.0 * np.eye(6)
     joint = np.zeros((7, ROW))
     joint[1, 2] = 1.0
-    given = (rows.ravel(), rows.ravel().copy(), joint.ravel(), np.zeros(RECORD), np.zeros(SIZE), np.ones(30))
+    given = (rows.ravel(), rows.ravel().copy(), joint.ravel(), np.zeros(RECORD), np.zeros(BLOCK), np.ones(30))
     laps = []
     for _ in range(1 + runs):
         began = time.perf_counter()
@@ -199,7 +199,7 @@ def time_assembly(runs: int = 20, times: int = 500) -> float:
     return min(laps[1:])
 
 
-def between(known: dict[int, Sweeps], bodies: int) -> Sweeps:
+def interpolated(known: dict[int, Sweeps], bodies: int) -> Sweeps:
     """Interpolate times by powers of the number of bodies; beyond the known ones they are proportional to it.
 
     Parameters

@@ -77,7 +77,7 @@ class _Sample(NamedTuple):
     iteration: float
 
 
-def measure(system: System, solver: LoadSolver) -> ConstraintLoadCosts:
+def measure_solutions(system: System, solver: LoadSolver) -> ConstraintLoadCosts:
     """Time solutions along a motion, with several numbers of cuts on this process.
 
     Parameters

@@ -50,9 +50,10 @@ class Share(Dynamics):
     ) -> None:
         self._given = division, number
         super().__init__(system, MPI.COMM_SELF, coupling)
-        self._in_phases = self._in_phases or staged
+        self.in_phases = self.in_phases or staged
 
-    def _part(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+    def divide(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+        """Give what was given."""
         return self._given
 
     def time(self, seconds: float) -> Sweeps:
@@ -65,9 +66,9 @@ class Share(Dynamics):
             self.evaluate(0.0, q, u, udot, rates)
 
         def lap() -> npt.NDArray[np.float64]:
-            before = self._laps.copy()
+            before = self.laps.copy()
             call()
-            return self._laps - before
+            return self.laps - before
 
         self.timed = False
         call()
@@ -165,9 +166,9 @@ class Calibration:
                 share = dynamics.subchain
                 times = np.empty(400)
                 for k in range(len(times)):
-                    before = float(dynamics._laps[2])
+                    before = Sweeps(0.0, *dynamics.laps).coupling
                     dynamics.accelerations(share.q, share.u)
-                    times[k] = dynamics._laps[2] - before
+                    times[k] = Sweeps(0.0, *dynamics.laps).coupling - before
                 laps.append(float(times.min()))
                 dynamics.close()
             self._joins[coupling] = max(laps[1] - laps[0], 0.0) / _JOINS

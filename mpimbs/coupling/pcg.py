@@ -6,16 +6,18 @@ loads (`constraint_equations`), which an iteration solves that begins with an es
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.coupling.butterfly_product import ButterflyProduct
 from mpimbs.coupling.constraint_equations import boundary_values, form
 from mpimbs.coupling.estimates import ORDERS, Hold
 from mpimbs.coupling.petsc_matrix import PatternMatrix
 from mpimbs.coupling.separated_joints import SeparatedJoints
 from mpimbs.coupling.solver import EXACT, LoadSolver
-from mpimbs.coupling.tree_product import TreeProduct
 from mpimbs.errors import SimulationError
 from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
 from mpimbs.sweep.subchains import Subchains
@@ -28,6 +30,15 @@ _NEVER = 1e200  # of the right-hand side, which may be next to nothing while the
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `ConstraintLoads.memory`
+
+
+class Parts(NamedTuple):
+    """What a solution is made of: right-hand side, a vector to write to, the matrix, and what solves."""
+
+    right: PETSc.Vec
+    work: PETSc.Vec
+    matrix: PatternMatrix
+    ksp: PETSc.KSP
 
 
 class ConstraintLoads:
@@ -73,7 +84,7 @@ class ConstraintLoads:
             PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )
         self._check = self._right.duplicate()
-        self._tree = TreeProduct(comm, self._table, len(subchains))
+        self._product = ButterflyProduct(comm, self._table, len(subchains))
         self._guesses = 0
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
@@ -124,7 +135,7 @@ class ConstraintLoads:
             pc.setType("vpbjacobi")
         elif solver.preconditioner == "dcae":
             pc.setType("python")
-            pc.setPythonContext(self._tree)
+            pc.setPythonContext(self._product)
         else:
             self._set_factor(pc)
         if solver.estimate == "fischer":
@@ -147,6 +158,11 @@ class ConstraintLoads:
         shell = PETSc.Mat().createPython(self._matrix.mat.getSizes(), self._matrix, comm=self._comm)
         shell.setUp()
         return shell
+
+    def parts(self) -> Parts:
+        """Give what the last solution was made of, to be timed or looked at."""
+        direct = self._solver.preconditioner == "direct"
+        return Parts(self._right, self._check, self._matrix, self._factor if direct else self._ksp)
 
     def statistics(self) -> dict[str, int]:
         """Unknowns, solutions, iterations of all, most iterations of one, factorizations."""
@@ -200,14 +216,14 @@ class ConstraintLoads:
     @property
     def seconds(self) -> float:
         """Time spent in messages of our own so far (s); those within PETSc are not known."""
-        return self.joints.seconds + self._tree.seconds
+        return self.joints.seconds + self._product.seconds
 
     def close(self) -> None:
         """Free what PETSc and MPI hold, before the communicator is."""
         for thing in (self._ksp, self._factor, self._right, self._solution, self._check):
             thing.destroy()
         self._matrix.close()
-        self._tree.close()
+        self._product.close()
         self.joints.close()
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
@@ -222,7 +238,7 @@ class ConstraintLoads:
         if self.unknowns:
             self._matrix.changed()
             self._right.stateIncrease()
-            self._tree.blocks = blocks
+            self._product.blocks = blocks
             self._solve(t)
         boundary_values(self._table, root, self._values.ravel())
         return self._values

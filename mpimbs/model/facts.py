@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpimbs.model.body import Body
 from mpimbs.model.force_functions import name_of_function
-from mpimbs.model.table import Table
+from mpimbs.model.table import CheckedTable
 
 if TYPE_CHECKING:
     from mpimbs.model.system import System
@@ -65,7 +65,7 @@ def _name_or_value(value: Callable[..., Any] | tuple[float, ...]) -> str:
 
 def _plain(value: Any) -> Any:
     """Give a table as tuples of numbers and texts."""
-    if isinstance(value, Table):
+    if isinstance(value, CheckedTable):
         return tuple(_plain(item) for item in value.__dict__.values())
     if callable(value):
         return name_of_function(value)

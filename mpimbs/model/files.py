@@ -19,7 +19,7 @@ from mpimbs.filesystem.places import note_input
 from mpimbs.model.body import Body, Joint, Loop
 from mpimbs.model.names import DIGITS
 from mpimbs.model.system import Heading, System
-from mpimbs.model.table import Table, suggest
+from mpimbs.model.table import CheckedTable, suggest
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def _tables(value: Any) -> list[dict[str, Any]]:
     return value
 
 
-Row = TypeVar("Row", bound=Table)
+Row = TypeVar("Row", bound=CheckedTable)
 Tables = Annotated[list[dict[str, Any]], PlainValidator(_tables)]
 
 
@@ -40,7 +40,7 @@ class Model(Heading):
     loop: Tables = Field(default=[])
 
 
-class Repeat(Table):
+class Repeat(CheckedTable):
     """The bodies of a [[repeat]] and how often they follow one another."""
 
     count: Annotated[int, Field(strict=True, ge=1, description="how often to repeat")]
@@ -242,7 +242,7 @@ def system_text(system: System, functions: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(header: str, table: Table, functions: bool) -> list[str]:
+def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
     """Return the lines of a table without its header: keys that are not at their default, then subtables."""
     fields = type(table).model_fields
     needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
@@ -250,9 +250,9 @@ def _table(header: str, table: Table, functions: bool) -> list[str]:
     keys: list[str] = []
     subtables: list[str] = []
     for key, value in table:
-        if isinstance(value, Table):
+        if isinstance(value, CheckedTable):
             subtables += ["", f"[{header}.{key}]", *_table(f"{header}.{key}", value, functions)]
-        elif isinstance(value, tuple) and value and isinstance(value[0], Table):
+        elif isinstance(value, tuple) and value and isinstance(value[0], CheckedTable):
             for item in value:
                 subtables += ["", f"[[{header}.{key}]]", *_table(f"{header}.{key}", item, functions)]
         elif callable(value) and functions:

@@ -20,10 +20,10 @@ from mpimbs.model.joints import joint_index
 from mpimbs.model.names import DIGITS, WORLD, Names
 from mpimbs.model.segments import Integers, Segments
 from mpimbs.model.summary import Summary, summarise, validate
-from mpimbs.model.table import Table, TimeFunction, Vector
+from mpimbs.model.table import CheckedTable, TimeFunction, Vector
 
 
-class Heading(Table):
+class Heading(CheckedTable):
     """What a system says of itself: its name, and the acceleration of gravity in the world frame, m/s^2."""
 
     model_config = ConfigDict(title="system")

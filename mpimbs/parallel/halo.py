@@ -11,6 +11,7 @@ from mpimbs.parallel.native import PROC_NULL, Channel, channel, own_tags, send_o
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, read, schema
 
+
 class Swap(NamedTuple):
     """What a halo is given in compiled code; the messages to and from the neighbours, and what MPI needs."""
 

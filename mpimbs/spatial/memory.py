@@ -140,7 +140,9 @@ def _overload_read(table, item):
     if declared is IntegerItem:
         return lambda table, item: _integers_at(table[item.at], table[item.at + 1])
     if declared is RowItem:
-        return lambda table, item: _integers_at(table[item.at], table[item.at + 1]).reshape((table[item.at + 1] // 8, 8))
+        return lambda table, item: _integers_at(table[item.at], table[item.at + 1]).reshape(
+            (table[item.at + 1] // 8, 8)
+        )
     if declared is NumberItem:
         return lambda table, item: table[item.at]
     scope = {"__name__": __name__, "read": read, "declared": declared}

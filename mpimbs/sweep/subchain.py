@@ -14,7 +14,7 @@ from mpimbs.model import JOINT_TYPES, Columns, System
 from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import joint_loads, move, prescribe, required_forces
-from mpimbs.sweep.forces import spring_energy
+from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles

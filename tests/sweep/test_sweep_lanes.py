@@ -12,9 +12,9 @@ from mpimbs.spatial.lanes import native_width, store, width, zero_lanes
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.spatial.vectors import scale6
 from mpimbs.sweep.build import build
-from mpimbs.sweep.forces import joint_forces, spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.inward import inward
+from mpimbs.sweep.joint_forces import joint_forces, spring_energy
 from mpimbs.sweep.motion import coordinate_rates, joint_places, motions, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.quaternions import make_quaternions_unit

@@ -1,0 +1,134 @@
+"""The layers of the package: none imports from a later one, and no module what is private to another."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpi_helpers import ROOT
+
+LAYERS = [
+    *("errors", "arguments", "petsc", "filesystem", "spatial", "model", "resources", "sweep", "forces", "partition"),
+    *("parallel", "coupling", "pipeline", "inverse", "dynamics", "batch", "simulation", "instruments", "study", "cli"),
+]
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """The modules of a package by their dotted names; of folders too, without `__init__`."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        *folders, name = path.relative_to(package.parent).with_suffix("").parts
+        found[".".join((*folders, name) if name != "__init__" else folders)] = path
+    return found
+
+
+def imported(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module, within functions too; without those for type checkers alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from imported(ast.Module(node.orelse, []))
+        else:
+            yield from imported(node)
+
+
+def graph(package: Path) -> dict[str, set[str]]:
+    """What of the package each of its modules imports."""
+    found = modules(package)
+    graph: dict[str, set[str]] = {}
+    for name, path in found.items():
+        graph[name] = set()
+        for node in imported(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names} & set(found)
+            elif node.module in found:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                graph[name] |= inner & set(found)
+                if inner - set(found):
+                    graph[name].add(node.module)
+    return graph
+
+
+def upward(graph: dict[str, set[str]]) -> list[str]:
+    """The imports from a later layer, as sentences; the package itself and `__main__` come after all others."""
+
+    def height(module: str) -> int:
+        layer = (*module.split(".")[1:], "")[0]
+        return LAYERS.index(layer) if layer in LAYERS else len(LAYERS)
+
+    return [
+        f"{name} imports {other}"
+        for name, others in graph.items()
+        for other in sorted(others)
+        if height(other) > height(name)
+    ]
+
+
+def test_no_layer_imports_from_a_later_one() -> None:
+    assert not upward(graph(ROOT / "mpimbs"))
+
+
+def test_all_layers_are_told() -> None:
+    found = {name.split(".")[1] for name in modules(ROOT / "mpimbs") if "." in name}
+    assert found - {"__main__"} == set(LAYERS)
+
+
+def test_no_circle_of_modules() -> None:
+    inner = graph(ROOT / "mpimbs")
+    inner.pop("mpimbs.__main__")
+    tuple(graphlib.TopologicalSorter(inner).static_order())  # raises for a circle, and names it
+
+
+@pytest.mark.parametrize("late", ["import mpimbs.parallel.halo", "def f():\n    from mpimbs.parallel import halo"])
+def test_an_import_from_a_later_layer_is_found(tmp_path: Path, late: str) -> None:
+    package = tmp_path / "mpimbs"
+    for folder, text in (("sweep", late), ("parallel", "from mpimbs.sweep import walk")):
+        (package / folder).mkdir(parents=True)
+        for name in ("__init__", "walk", "halo"):
+            (package / folder / f"{name}.py").write_text(text if name == "walk" or folder == "parallel" else "")
+    assert upward(graph(package)) == ["mpimbs.sweep.walk imports mpimbs.parallel.halo"]
+    (package / "sweep/walk.py").write_text("if TYPE_CHECKING:\n    import mpimbs.parallel.halo")
+    assert not upward(graph(package))
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def reaching(package: Path) -> list[str]:
+    """Uses of a private name of the package in a module that does not define it, as sentences."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules(package).items()}
+    defined: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        nodes = list(ast.walk(tree))
+        made = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        made |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        made |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        defined[name] = set(filter(private, made))
+    anywhere = set().union(*defined.values())
+    found = []
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            of_others = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package.name:
+                of_others = [alias.name for alias in node.names if private(alias.name)]
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+                of_others = [node.attr] if node.attr in anywhere - defined[name] else []
+            found += [f"{name}, line {node.lineno}: {other}" for other in of_others]
+    return found
+
+
+def test_no_module_reaches_into_another() -> None:
+    assert not reaching(ROOT / "mpimbs")
+
+
+@pytest.mark.parametrize("use", ["from mpimbs.a import _b", "def f(a):\n    return a._b"])
+def test_a_reach_into_another_module_is_found(tmp_path: Path, use: str) -> None:
+    package = tmp_path / "mpimbs"
+    package.mkdir()
+    (package / "a.py").write_text("class A:\n    def __init__(self):\n        self._b = 1\n")
+    (package / "c.py").write_text(use)
+    assert len(reaching(package)) == 1

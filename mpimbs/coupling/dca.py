@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import ButterflyCoupling
-from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, levels
 from mpimbs.spatial.assembly import (
     ASSEMBLY,
     BLOCK,
@@ -22,13 +24,21 @@ from mpimbs.spatial.assembly import (
 )
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import item
-from mpimbs.spatial.memory import aligned_zeros, assign, floats
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
 from mpimbs.spatial.rows import ROW
 
-Floats = npt.NDArray[np.float64]
 
-_MORE = ("records", "world", "whole", "room")
-_RECORDS, _WORLD, _WHOLE, _ROOM = range(2 * len(ITEMS), 2 * (len(ITEMS) + len(_MORE)), 2)
+class Assembling(NamedTuple):
+    """What `solve` is given."""
+
+    butterfly: Integers
+    records: Floats  # [(levels + 1) * RECORD]
+    world: Floats  # [BLOCK]
+    whole: Floats  # [ASSEMBLY]
+    room: Floats  # [30]
+
+
+ASSEMBLING = schema(Assembling)
 
 
 @kernel
@@ -38,12 +48,9 @@ def solve(plan, assembly, root, outer):
     Up the levels [Critchley 2007, eq. 23-42], the joint on the world, and down again without a message: both halves of
     every group are at hand.
     """
-    records = floats(plan, _RECORDS)
-    world = floats(plan, _WORLD)
-    whole = floats(plan, _WHOLE)
-    room = floats(plan, _ROOM)
+    butterfly, records, world, whole, room = read(plan, ASSEMBLING)
     f1, f2, load, udot = room[0:6], room[6:12], room[12:18], room[18:24]
-    schedule, mine, theirs = levels(plan)
+    schedule, mine, theirs = levels(butterfly)
     count = schedule.shape[0]
     outer[:] = 0.0
     assign(outer[0:6], root)
@@ -52,7 +59,7 @@ def solve(plan, assembly, root, outer):
     for level in range(count):
         if level == 0:
             assign(mine[0], assembly)
-        exchange(plan, level)
+        exchange(butterfly, level)
         left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
         record = item(records, level, RECORD)

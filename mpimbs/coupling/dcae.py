@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import ButterflyCoupling
-from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect, levels
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import (
     RESPONSE,
@@ -19,11 +21,21 @@ from mpimbs.spatial.handles import (
     respond,
     spread_loads,
 )
-from mpimbs.spatial.memory import aligned_zeros, assign, floats
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
 
-Floats = npt.NDArray[np.float64]
 
-_RESPONSES, _SCRATCH, _SHARED, _WITHIN, _OUTER = range(2 * len(ITEMS), 2 * len(ITEMS) + 10, 2)
+class Joining(NamedTuple):
+    """What `solve` is given."""
+
+    butterfly: Integers
+    responses: Floats  # [levels * RESPONSE]
+    scratch: Floats  # [SCRATCH]
+    shared: Floats  # [12]: acceleration and load between two groups
+    within: Floats  # [count * RESPONSE]: of the joins of this rank's subchains
+    outer: Floats  # [12]: A1 and f2 of all of them together
+
+
+JOINING = schema(Joining)
 
 
 @kernel
@@ -32,24 +44,20 @@ def solve(plan, blocks, root, loads):
 
     `blocks` [count * SIZE] are overwritten with the products of each and all outboard of it on this rank.
     """
-    responses = floats(plan, _RESPONSES)
-    scratch = floats(plan, _SCRATCH)
-    shared = floats(plan, _SHARED)
-    within = floats(plan, _WITHIN)
-    outer = floats(plan, _OUTER)
+    butterfly, responses, scratch, shared, within, outer = read(plan, JOINING)
     acceleration = outer[0:6]
     load = outer[6:12]
     assign(acceleration, root)
     load[:] = 0.0
     for number in range(blocks.size // SIZE - 2, -1, -1):
         join_to_next(blocks, number, within, scratch, True)
-    schedule, mine, theirs = levels(plan)
+    schedule, mine, theirs = levels(butterfly)
     count = schedule.shape[0]
     # Up: at each level the product over the rank's group [Critchley 2007, eq. 53-71].
     for level in range(count):
         if level == 0:
             assign(mine[0], blocks[0:SIZE])
-        exchange(plan, level)
+        exchange(butterfly, level)
         left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
         response = responses[level * RESPONSE : (level + 1) * RESPONSE]
@@ -88,21 +96,23 @@ class EfficientDivideAndConquer(ButterflyCoupling):
     """
 
     def __init__(self, comm: MPI.Comm, count: int = 1) -> None:
-        more = ("responses", "scratch", "shared", "within", "outer")
-        super().__init__(Butterfly(comm, SIZE, more=more))
-        table = self._butterfly.table
-        table.add("responses", aligned_zeros(RESPONSE * max(comm.size.bit_length(), 1)))
-        table.add("scratch", aligned_zeros(SCRATCH))
-        table.add("shared", np.zeros(12))
-        table.add("within", aligned_zeros(RESPONSE * count))
-        table.add("outer", np.zeros(12))
-        self.plan: npt.NDArray[np.int64] = table.data
+        super().__init__(Butterfly(comm, SIZE))
+        joining = Joining(
+            self._butterfly.plan,
+            responses=aligned_zeros(RESPONSE * max(comm.size.bit_length(), 1)),
+            scratch=aligned_zeros(SCRATCH),
+            shared=np.zeros(12),
+            within=aligned_zeros(RESPONSE * count),
+            outer=np.zeros(12),
+        )
+        self._table = Table(joining)
+        self.plan: npt.NDArray[np.int64] = self._table.data
         self._blocks = aligned_zeros(count * SIZE)
         self._loads = np.zeros((count, 12))
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
         """Find A1 and f2 of this rank's subchains; see `Coupling.solve`. All ranks call."""
-        expect(self.plan)
+        expect(self._butterfly.plan)
         self._blocks[:] = blocks.ravel()
         solve(self.plan, self._blocks, root, self._loads.ravel())
         return self._loads

@@ -128,7 +128,7 @@ class Scan:
         return self._butterfly.seconds
 
     def __call__(self, value: Floats) -> Floats:
-        """Give what the ranks before, or behind, have together [count], of this rank's value; all ranks call. Reused."""
+        """Give what the ranks before, or behind, have together [count]; all ranks call, each with its value. Reused."""
         assert self._whole is not None
         self._whole(self.plan, np.ascontiguousarray(value))
         return self.result

@@ -4,9 +4,9 @@ numba takes about a tenth of a microsecond to unpack an array that it is given, 
 A `Table` is an array of integers, made once, that holds addresses, sizes and plain numbers; compiled code makes arrays
 of it again, for free.
 
-What is in a table is declared once, by a NamedTuple whose fields are `Floats`, `Integers`, `Rows`, `int`, or further such
-tuples. `schema` gives the places of its items, `Table` puts the values of an instance there, and compiled code reads
-them, one or a whole tuple, by `read`:
+What is in a table is declared once, by a NamedTuple whose fields are `Floats`, `Integers`, `Rows`, `int`, or further
+such tuples. `schema` gives the places of its items, `Table` puts the values of an instance there, and compiled code
+reads them, one or a whole tuple, by `read`:
 
     class Plan(NamedTuple):
         turns: Floats  # [lanes * TURNING]
@@ -111,6 +111,11 @@ def schema(declared: type[Declared], first: int = 0) -> Declared:
     return declared(*places)
 
 
+def size_of(declared: type[tuple[Any, ...]]) -> int:
+    """Integers in a table."""
+    return 2 * _count(schema(declared))
+
+
 def _is_item(place: Any) -> bool:
     return type(place) in _DTYPES or isinstance(place, NumberItem)
 
@@ -132,6 +137,11 @@ def read(table: Any, item: Any) -> Any:
     raise TypeError("tables are read in compiled code only")
 
 
+@kernel(inline=True)
+def _rows(array):
+    return array.reshape((array.size // 8, 8))
+
+
 @kernel_overload(read)
 def _overload_read(table, item):
     declared = item.instance_class
@@ -140,9 +150,7 @@ def _overload_read(table, item):
     if declared is IntegerItem:
         return lambda table, item: _integers_at(table[item.at], table[item.at + 1])
     if declared is RowItem:
-        return lambda table, item: _integers_at(table[item.at], table[item.at + 1]).reshape(
-            (table[item.at + 1] // 8, 8)
-        )
+        return lambda table, item: _rows(_integers_at(table[item.at], table[item.at + 1]))
     if declared is NumberItem:
         return lambda table, item: table[item.at]
     scope = {"__name__": __name__, "read": read, "declared": declared}
@@ -227,7 +235,7 @@ class Table:
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         places = schema(type(values))
-        self.data: npt.NDArray[np.int64] = np.zeros(2 * _count(places), np.int64)
+        self.data: npt.NDArray[np.int64] = np.zeros(size_of(type(values)), np.int64)
         self._kept = values
         self._put(places, values, type(values).__name__)
 

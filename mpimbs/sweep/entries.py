@@ -12,7 +12,6 @@ from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import joint_places, motions, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.passes import systems_alone
-from mpimbs.sweep.sequence import inward_of_all, motion_of_all, outward_of_all
 
 
 @kernel
@@ -63,25 +62,9 @@ def required_forces(structure, springs, work, q, u, forces, load2, loads, total,
 
 
 @kernel(merge=True)
-def _motion(zero, sequence, q, u):
-    motion_of_all(zero, sequence, borrowed(q), borrowed(u))
-
-
-@kernel(merge=True)
-def _inward(zero, sequence, q, u, tau, turn):
-    inward_of_all(zero, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(turn), False)
-
-
-@kernel(merge=True)
-def _outward(zero, sequence, q, u, tau, udot, rates):
-    outward_of_all(zero, sequence, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
-
-
-@kernel(merge=True)
 def _alone(zero, plan, q, u, tau, udot, rates):
     systems_alone(zero, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
-# By the number of lanes: passes 1, 2 and 3; all of an evaluation of systems of their own.
-MOTION, INWARD, OUTWARD = by_width(_motion), by_width(_inward), by_width(_outward)
+# By the number of lanes: all of an evaluation of systems of their own.
 SYSTEMS_ALONE = by_width(_alone)

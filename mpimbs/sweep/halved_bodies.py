@@ -16,10 +16,9 @@ from mpimbs.spatial.assembly import ASSEMBLY, BLOCK, JOINT, RECORD
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import build
-from mpimbs.sweep.halved_passes import HALVED_ITEMS, halved_inward, halved_motion, halved_outward
+from mpimbs.sweep.halved_passes import Halved
 from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving
-from mpimbs.sweep.motion import join_turn
-from mpimbs.sweep.structure import BODY, FIXED, TURNING, Structure, workspace
+from mpimbs.sweep.structure import BODY, FIXED, TURNING, Handles, Structure, workspace
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 from mpimbs.sweep.tiles import boundary_frame
@@ -113,8 +112,10 @@ class HalvedBodies:
         Number of bodies that are leaves.
     width : int
         Lanes in which the terminal subchain is swept.
-    loads : array [1, 12]
-        (A1, f2), as last given to `outward`.
+    plan : int64 array
+        What the compiled passes are given (`sweep.halved_passes`).
+    blocks, loads : array [1, ASSEMBLY], [1, 12]
+        See `sweep.structure.Handles`.
 
     Raises
     ------
@@ -122,44 +123,46 @@ class HalvedBodies:
         A body has no inverse inertia.
     """
 
-    plan = None
-
     def __init__(self, system: System, first: int, last: int, terminal: Subchain | None = None) -> None:
         leaves = last if terminal is None else terminal.first
         self._whole = Subchain(system, first, last)
         self._terminal = None if terminal is None else Subchains([terminal])
         self.width = 1 if self._terminal is None else self._terminal.width
-        self.nq, self.nu = system.sizes(first, leaves)
+        nq, nu = system.sizes(first, leaves)
         made = build(system.columns(first, leaves), boundary_frame(system, first))
         self._steps = len(made.structure.steps)
         wrenches = system.has_wrenches(first, leaves)
-        work = workspace(self._steps, self.nu, made.junctions, wrenches=wrenches)
+        work = workspace(self._steps, nu, made.junctions, wrenches=wrenches)
         self._wrench = work.wrench
         count = self.leaves = leaves - first
         halving = Halving(
-            halves(count),
+            np.pad(halves(count), ((0, 0), (0, 3))),
             made.body_step,
             inverse_inertias(system, first, made.structure, made.body_step),
             aligned_zeros((2 * count - 1) * BLOCK),
             aligned_zeros(count * JOINT),
             aligned_zeros(count * RECORD),
             np.zeros((count + 1) * 6),
-            np.zeros(self.nu),
+            np.zeros(nu),
             aligned_zeros(LEAF_SCRATCH),
             aligned_zeros(BLOCK),
         )
-        self._turn, self._inner = np.zeros(TURNING), np.zeros(TURNING)
-        self._assembly = aligned_zeros(ASSEMBLY).reshape(1, ASSEMBLY)
-        self._none = np.zeros(0)
+        self.blocks = aligned_zeros(ASSEMBLY).reshape(1, ASSEMBLY)
         self.loads = np.zeros((1, 12))
-        self._inboard = np.zeros((1, 12))  # acceleration of the last leaf, and no load: A1 and f2 of the terminal part
-        table = Table(HALVED_ITEMS)
-        given = {"turn": self._turn, "assembly": self._assembly, "inboard": self._inboard}
-        parts = (made.structure, made.springs, work, halving)
-        for name, values in {**{k: v for part in parts for k, v in part._asdict().items()}, **given}.items():
-            table.add(name, values.ravel())
-        self._table = table  # it keeps the arrays alive whose addresses the compiled passes are given
-        self._passes = table.data
+        halved = Halved(
+            Handles(np.zeros(TURNING), self.blocks, self.loads),
+            made.structure,
+            made.springs,
+            work,
+            halving,
+            coordinates=nq,
+            nothing=np.zeros(0),
+            terminal=np.zeros(0, np.int64) if self._terminal is None else self._terminal.plan,
+            inner=np.zeros(TURNING),
+            inboard=np.zeros(12),
+        )
+        self._table = Table(halved)
+        self.plan = self._table.data
 
     def __len__(self) -> int:
         return 1
@@ -176,26 +179,3 @@ class HalvedBodies:
             self._wrench[:] = wrenches[: 6 * self._steps]
         if self._terminal is not None:
             self._terminal.set_wrenches(wrenches[6 * self._steps :])
-
-    def start(self, q: Floats, u: Floats) -> Floats:
-        """Write the joint frames; give the boundary turn [TURNING], as `Subchains.start`."""
-        halved_motion(self._passes, q[: self.nq], u[: self.nu])
-        if self._terminal is not None:
-            self._terminal.start(q[self.nq :], u[self.nu :])
-        return self._turn
-
-    def inward(self, q: Floats, u: Floats, tau: Floats, turn: Floats) -> Floats:
-        """Assemble the bodies [1, ASSEMBLY]; arguments as of `Subchains.inward`."""
-        block = self._none
-        if self._terminal is not None:
-            join_turn(0.0, turn, self._turn, self._inner)
-            block = self._terminal.inward(q[self.nq :], u[self.nu :], tau[self.nu :], self._inner)[0]
-        halved_inward(self._passes, q[: self.nq], u[: self.nu], tau[: self.nu], turn, block)
-        return self._assembly
-
-    def outward(self, q: Floats, u: Floats, loads: Floats, udot: Floats, rates: Floats) -> None:
-        """Find accelerations [nu] and coordinate rates [nq], from A1 and f2 in `loads` [1, 12]."""
-        self.loads[:] = loads
-        halved_outward(self._passes, q[: self.nq], u[: self.nu], self.loads[0], udot[: self.nu], rates[: self.nq])
-        if self._terminal is not None:
-            self._terminal.outward(q[self.nq :], u[self.nu :], self._inboard, udot[self.nu :], rates[self.nq :])

@@ -6,7 +6,7 @@ the order of the bodies, then the joins in the order in which they are made.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mpimbs.spatial.assembly import (
     AXES,
@@ -26,6 +26,7 @@ from mpimbs.spatial.axes import add_along
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import INERTIA, item
 from mpimbs.spatial.inertia import add_body
+from mpimbs.spatial.memory import Floats, Integers, Rows
 from mpimbs.spatial.rows import ROW, add_row, eight_rows, scale_row, store_symmetric, transposed_rows
 from mpimbs.spatial.six import EXTRA, six_rows, sums, write_six
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
@@ -42,16 +43,16 @@ LEAF_SCRATCH = 8 * ROW
 class Halving(NamedTuple):
     """The arrays of a halving over m bodies: without owners (`spatial.memory`), since numba counts what is sliced."""
 
-    joins: Any  # [m - 1, 5]: nodes of left and right, first body, first body of the right, body after the last
-    last_step: Any  # [m]: the step that carries each body
-    inverses: Any  # [different bodies * INVERSE]: inverse inertia, in the frame of the step
-    nodes: Any  # [(2 m - 1) * BLOCK], written: blocks
-    joints: Any  # [m * JOINT], written: the inboard joint of each body
-    records: Any  # [m * RECORD], written: what `release` kept, of the joint at each body
-    loads: Any  # [(m + 1) * 6], written: the load that each body receives through its joint; last, minus f2
-    total: Any  # [nu], written: joint forces
-    scratch: Any  # [LEAF_SCRATCH]
-    world: Any  # [BLOCK]: zeros, but for the acceleration of what the first body hangs on, in place of b2
+    joins: Rows  # [m - 1, 8]: nodes of left and right, first body, first body of the right, body after the last
+    last_step: Integers  # [m]: the step that carries each body
+    inverses: Floats  # [different bodies * INVERSE]: inverse inertia, in the frame of the step
+    nodes: Floats  # [(2 m - 1) * BLOCK], written: blocks
+    joints: Floats  # [m * JOINT], written: the inboard joint of each body
+    records: Floats  # [m * RECORD], written: what `release` kept, of the joint at each body
+    loads: Floats  # [(m + 1) * 6], written: the load that each body receives through its joint; last, minus f2
+    total: Floats  # [nu], written: joint forces
+    scratch: Floats  # [LEAF_SCRATCH]
+    world: Floats  # [BLOCK]: zeros, but for the acceleration of what the first body hangs on, in place of b2
 
 
 @kernel(inline=True)

@@ -10,36 +10,33 @@ from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.handles import SIZE, TRANSFER, join_to_next, spread_loads
 from mpimbs.spatial.lanes import Lanes, width
 from mpimbs.spatial.layout import interleave, separate
-from mpimbs.spatial.memory import assign, fetch_ahead, floats, integers
+from mpimbs.spatial.memory import assign, fetch_ahead, read, size_of
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.sweep.ahead import inward_after
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.outward import outward
-from mpimbs.sweep.structure import BIAS, PIVOT, PLACE, TURNING, Springs, Structure, Workspace
+from mpimbs.sweep.structure import BIAS, PIVOT, PLACE, TURNING, Workspace
 from mpimbs.sweep.tiles import (
     ALL,
     BIAS_ROOM,
     FIRST_LANE,
     KIND,
-    KIND_ITEMS,
+    KIND_OF_TILE,
     NOTHING,
     PIVOT_ROOM,
     PLACE_ROOM,
-    PLAN_ITEMS,
+    PLAN,
     Q_AT,
     STEP_AT,
     TILE,
+    TileKind,
     U_AT,
     WIDTH,
 )
 
-STEPS, AXES, FIXED, PITCH, STIFFNESS, REST, DAMPING, TORQUE, COORDINATES, PLAIN = range(0, 2 * len(KIND_ITEMS), 2)
-TILES, KINDS, TIP, KEPT, PLACES, BIASES, PIVOTS, JUNCTIONS, WRENCH, WRENCHES = range(0, 20, 2)
-QS, US, TAUS, TOTALS, UDOTS, RATES, TURNS, OMEGAS, BLOCKS, RESPONSES, LOADS = range(20, 42, 2)
-TURN, HANDLE_LOADS, LANE_ROOM, SCRATCH, LEADING, ELIMINATED, AHEAD_BLOCK = range(42, 2 * len(PLAN_ITEMS), 2)
-_KIND = 2 * len(KIND_ITEMS)
+_KIND = size_of(TileKind)
 
 
 def _side_by_side(zero, sequence, first, stride, room):
@@ -82,73 +79,65 @@ def _overload_put(zero, room, sequence, first, stride):
 
 @kernel(inline=True)
 def _kind(plan, tile):
-    table = integers(plan, KINDS)
+    table = read(plan, PLAN.kinds)
     return table[tile[KIND] * _KIND : (tile[KIND] + 1) * _KIND]
-
-
-@kernel(inline=True)
-def _structure(kind):
-    steps = integers(kind, STEPS)
-    return Structure(
-        steps.reshape((steps.size // 8, 8)), integers(kind, AXES), floats(kind, FIXED), floats(kind, PITCH)
-    )
 
 
 @kernel(inline=True)
 def _work(zero, plan, tile, structure):
     w = width(zero)
     m = structure.steps.shape[0] * w
-    wrench = floats(plan, WRENCHES)
+    wrench = read(plan, PLAN.wrenches)
     if wrench.size > 0:
-        wrench = _side_by_side(zero, wrench, tile[STEP_AT] * 6, structure.steps.shape[0] * 6, floats(plan, WRENCH))
+        wrench = _side_by_side(zero, wrench, tile[STEP_AT] * 6, structure.steps.shape[0] * 6, read(plan, PLAN.wrench))
     return Workspace(
-        floats(plan, PLACES)[tile[PLACE_ROOM] : tile[PLACE_ROOM] + m * PLACE],
-        floats(plan, BIASES)[tile[BIAS_ROOM] : tile[BIAS_ROOM] + m * BIAS],
-        floats(plan, PIVOTS)[tile[PIVOT_ROOM] : tile[PIVOT_ROOM] + structure.axes.size * w * PIVOT],
+        read(plan, PLAN.place)[tile[PLACE_ROOM] : tile[PLACE_ROOM] + m * PLACE],
+        read(plan, PLAN.bias)[tile[BIAS_ROOM] : tile[BIAS_ROOM] + m * BIAS],
+        read(plan, PLAN.pivot)[tile[PIVOT_ROOM] : tile[PIVOT_ROOM] + structure.axes.size * w * PIVOT],
         wrench,
-        floats(plan, JUNCTIONS),
+        read(plan, PLAN.junction),
     )
 
 
 @kernel(inline=True)
 def _tile(plan, number):
-    return integers(plan, TILES)[number * TILE : (number + 1) * TILE]
+    return read(plan, PLAN.tiles)[number * TILE : (number + 1) * TILE]
 
 
 @kernel(inline=True)
 def _count(plan):
-    return plan[TILES + 1] // TILE
+    return read(plan, PLAN.tiles).size // TILE
 
 
 @kernel(inline=True)
 def _coordinates(zero, plan, tile, kind, q):
-    return _side_by_side(zero, q, tile[Q_AT], kind[COORDINATES], floats(plan, QS))
+    return _side_by_side(zero, q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates), read(plan, PLAN.q))
 
 
 @kernel(inline=True)
 def _speeds(zero, plan, tile, structure, u):
-    return _side_by_side(zero, u, tile[U_AT], structure.axes.size, floats(plan, US))
+    return _side_by_side(zero, u, tile[U_AT], structure.axes.size, read(plan, PLAN.u))
 
 
 @kernel(inline=True)
 def _fetch_state(plan, number, q, u):
     """Ask for the state of a tile whose turn comes next, if nothing is kept: then the state comes from memory."""
-    if plan[KEPT] == NOTHING and 0 <= number < _count(plan):
+    if read(plan, PLAN.kept) == NOTHING and 0 <= number < _count(plan):
         tile = _tile(plan, number)
         kind = _kind(plan, tile)
-        fetch_ahead(q, tile[Q_AT], kind[COORDINATES] * tile[WIDTH])
-        fetch_ahead(u, tile[U_AT], kind[AXES + 1] * tile[WIDTH])
+        fetch_ahead(q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates) * tile[WIDTH])
+        fetch_ahead(u, tile[U_AT], read(kind, KIND_OF_TILE.structure.axes).size * tile[WIDTH])
 
 
 @kernel
 def _tile_motion(zero, plan, tile, q, u, turning):
     kind = _kind(plan, tile)
-    structure = _structure(kind)
+    structure = read(kind, KIND_OF_TILE.structure)
     work = _work(zero, plan, tile, structure)
     joint_places(zero, structure, _coordinates(zero, plan, tile, kind, q), work.place)
     if turning:
-        turns = floats(plan, TURNS)
-        room = _room(zero, turns, tile[FIRST_LANE] * TURNING, TURNING, floats(plan, LANE_ROOM))
+        turns = read(plan, PLAN.turns)
+        room = _room(zero, turns, tile[FIRST_LANE] * TURNING, TURNING, read(plan, PLAN.lane_room))
         relative_turn(zero, structure, work, _speeds(zero, plan, tile, structure, u), room)
         _put(zero, room, turns, tile[FIRST_LANE] * TURNING, TURNING)
 
@@ -157,7 +146,7 @@ def _tile_motion(zero, plan, tile, q, u, turning):
 def motion(zero, plan, q, u):
     """Pass 1: the joint frames, and the boundary turn of every lane. With neighbours outboard, that of the subchain."""
     count = _count(plan)
-    tip = plan[TIP] != 0
+    tip = read(plan, PLAN.tip) != 0
     for number in range(count):
         tile = _tile(plan, number)
         _fetch_state(plan, number + 1, q, u)
@@ -166,8 +155,8 @@ def motion(zero, plan, q, u):
         else:
             _tile_motion(0.0, plan, tile, q, u, not tip or number + 1 < count)
     if not tip:
-        turns = floats(plan, TURNS)
-        total = floats(plan, TURN)
+        turns = read(plan, PLAN.turns)
+        total = read(plan, PLAN.turn)
         assign(total, turns[0:TURNING])
         for lane in range(1, turns.size // TURNING):
             join_turn(0.0, total, turns[lane * TURNING : (lane + 1) * TURNING], total)
@@ -176,8 +165,8 @@ def motion(zero, plan, q, u):
 @kernel
 def _spread_omegas(plan, turn):
     """Angular velocity of handle 1 of every lane, from that of the subchain in its boundary turn."""
-    turns = floats(plan, TURNS)
-    omegas = floats(plan, OMEGAS)
+    turns = read(plan, PLAN.turns)
+    omegas = read(plan, PLAN.omegas)
     for i in range(3):
         omegas[i] = turn[9 + i]
     for lane in range(omegas.size // 3 - 1):
@@ -190,11 +179,6 @@ def _spread_omegas(plan, turn):
 
 
 @kernel(inline=True)
-def _springs(kind):
-    return Springs(floats(kind, STIFFNESS), floats(kind, REST), floats(kind, DAMPING), floats(kind, TORQUE))
-
-
-@kernel(inline=True)
 def _no_load(zero):
     return (zero, zero, zero, zero, zero, zero)
 
@@ -202,10 +186,10 @@ def _no_load(zero):
 @kernel
 def _tile_ahead(zero, plan, tile):
     """Inward sweep with the loads of the last evaluation, which mean nothing: for the inertias, E and W."""
-    structure = _structure(_kind(plan, tile))
+    structure = read(_kind(plan, tile), KIND_OF_TILE.structure)
     work = _work(zero, plan, tile, structure)
-    block, room = floats(plan, AHEAD_BLOCK), floats(plan, ELIMINATED)
-    inward(zero, structure, work, floats(plan, TOTALS), _no_load(zero), block, True, room)
+    block, room = read(plan, PLAN.ahead_block), read(plan, PLAN.eliminated)
+    inward(zero, structure, work, read(plan, PLAN.total), _no_load(zero), block, True, room)
 
 
 def go_ahead(zero, plan):
@@ -217,8 +201,8 @@ def _overload_go_ahead(zero, plan):
     if isinstance(zero, Lanes):
 
         def lanes(zero, plan):
-            if plan[LEADING] >= 0:
-                _tile_ahead(zero, plan, _tile(plan, plan[LEADING]))
+            if read(plan, PLAN.leading) >= 0:
+                _tile_ahead(zero, plan, _tile(plan, read(plan, PLAN.leading)))
 
         return lanes
     return lambda zero, plan: None
@@ -228,26 +212,26 @@ def _overload_go_ahead(zero, plan):
 def _loaded(zero, plan, tile, q, u, tau):
     """Structure and workspace of a tile, with velocity terms, and its joint forces."""
     kind = _kind(plan, tile)
-    structure = _structure(kind)
+    structure = read(kind, KIND_OF_TILE.structure)
     work = _work(zero, plan, tile, structure)
     q = _coordinates(zero, plan, tile, kind, q)
     u = _speeds(zero, plan, tile, structure, u)
-    if plan[KEPT] != ALL:
+    if read(plan, PLAN.kept) != ALL:
         joint_places(zero, structure, q, work.place)
     if tau.size > 0:
-        tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, floats(plan, TAUS))
-    omega = _side_by_side(zero, floats(plan, OMEGAS), tile[FIRST_LANE] * 3, 3, floats(plan, LANE_ROOM))
+        tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau))
+    omega = _side_by_side(zero, read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room))
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
-    total = floats(plan, TOTALS)
-    joint_forces(zero, structure, _springs(kind), q, u, tau, total)
+    total = read(plan, PLAN.total)
+    joint_forces(zero, structure, read(kind, KIND_OF_TILE.springs), q, u, tau, total)
     return structure, work, total
 
 
 @kernel
 def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
-    blocks = floats(plan, BLOCKS)
-    block = _room(zero, blocks, tile[FIRST_LANE] * SIZE, SIZE, floats(plan, LANE_ROOM))
+    blocks = read(plan, PLAN.blocks)
+    block = _room(zero, blocks, tile[FIRST_LANE] * SIZE, SIZE, read(plan, PLAN.lane_room))
     inward(zero, structure, work, total, _no_load(zero), block, two_handles)
     _put(zero, block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
 
@@ -256,9 +240,9 @@ def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
 def _tile_after(zero, plan, tile, q, u, tau):
     """What `_tile_ahead` has left of the inward sweep."""
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
-    block = floats(plan, AHEAD_BLOCK)
-    inward_after(zero, structure, work, total, floats(plan, ELIMINATED), block, floats(plan, UDOTS))
-    _put(zero, block, floats(plan, BLOCKS), tile[FIRST_LANE] * SIZE, SIZE)
+    block = read(plan, PLAN.ahead_block)
+    inward_after(zero, structure, work, total, read(plan, PLAN.eliminated), block, read(plan, PLAN.udot))
+    _put(zero, block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
 
 
 def go_after(zero, plan, tile, q, u, tau):
@@ -279,16 +263,16 @@ def inward_sweep(zero, plan, q, u, tau, turn, ahead):
     `ahead` says whether `go_ahead` has done its part of it.
     """
     _spread_omegas(plan, turn)
-    blocks = floats(plan, BLOCKS)
-    responses = floats(plan, RESPONSES)
-    scratch = floats(plan, SCRATCH)
+    blocks = read(plan, PLAN.blocks)
+    responses = read(plan, PLAN.responses)
+    scratch = read(plan, PLAN.scratch)
     lanes = blocks.size // SIZE
-    two = plan[TIP] == 0
+    two = read(plan, PLAN.tip) == 0
     count = _count(plan)
     for number in range(count - 1, -1, -1):
         tile = _tile(plan, number)
         _fetch_state(plan, number - 1, q, u)
-        if ahead and number == plan[LEADING]:
+        if ahead and number == read(plan, PLAN.leading):
             go_after(zero, plan, tile, q, u, tau)
         elif width(zero) > 1 and tile[WIDTH] > 1:
             _tile_inward(zero, plan, tile, q, u, tau, True)
@@ -307,43 +291,43 @@ def _again(zero, plan, tile, q, u, tau, load):
     """Make again what a tile has not kept from the inward sweep. Where that is all, the load f2 is known by now: the
     sweep with one handle, which begins with -f2, does."""
     kind = _kind(plan, tile)
-    structure = _structure(kind)
+    structure = read(kind, KIND_OF_TILE.structure)
     work = _work(zero, plan, tile, structure)
     q = _coordinates(zero, plan, tile, kind, q)
     u = _speeds(zero, plan, tile, structure, u)
     joint_places(zero, structure, q, work.place)
-    omega = _side_by_side(zero, floats(plan, OMEGAS), tile[FIRST_LANE] * 3, 3, floats(plan, LANE_ROOM))
+    omega = _side_by_side(zero, read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room))
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
-    if plan[KEPT] == NOTHING:
+    if read(plan, PLAN.kept) == NOTHING:
         if tau.size > 0:
-            tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, floats(plan, TAUS))
-        total = floats(plan, TOTALS)
-        joint_forces(zero, structure, _springs(kind), q, u, tau, total)
-        inward(zero, structure, work, total, load, floats(plan, LANE_ROOM), False)
+            tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau))
+        total = read(plan, PLAN.total)
+        joint_forces(zero, structure, read(kind, KIND_OF_TILE.springs), q, u, tau, total)
+        inward(zero, structure, work, total, load, read(plan, PLAN.lane_room), False)
 
 
 @kernel
 def _tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
     kind = _kind(plan, tile)
-    structure = _structure(kind)
+    structure = read(kind, KIND_OF_TILE.structure)
     work = _work(zero, plan, tile, structure)
     nu = structure.axes.size
-    nq = kind[COORDINATES]
-    loads = _side_by_side(zero, floats(plan, LOADS), tile[FIRST_LANE] * 12, 12, floats(plan, LANE_ROOM))
+    nq = read(kind, KIND_OF_TILE.coordinates)
+    loads = _side_by_side(zero, read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, read(plan, PLAN.lane_room))
     acceleration = load6(zero, loads, 0)
     load = load6(zero, loads, 6)
-    if plan[KEPT] != ALL:
+    if read(plan, PLAN.kept) != ALL:
         _again(zero, plan, tile, q, u, tau, load)
-    room = _room(zero, udot, tile[U_AT], nu, floats(plan, UDOTS))
-    outward(zero, structure, work, acceleration, load, two_handles and plan[KEPT] != NOTHING, room)
+    room = _room(zero, udot, tile[U_AT], nu, read(plan, PLAN.udot))
+    outward(zero, structure, work, acceleration, load, two_handles and read(plan, PLAN.kept) != NOTHING, room)
     _put(zero, room, udot, tile[U_AT], nu)
-    if kind[PLAIN]:
+    if read(kind, KIND_OF_TILE.plain):
         for k in range(nu * width(zero)):
             rates[tile[Q_AT] + k] = u[tile[U_AT] + k]
     else:
         q = _coordinates(zero, plan, tile, kind, q)
         here = _speeds(zero, plan, tile, structure, u)
-        room = _room(zero, rates, tile[Q_AT], nq, floats(plan, RATES))
+        room = _room(zero, rates, tile[Q_AT], nq, read(plan, PLAN.rates))
         coordinate_rates(zero, structure, q, here, room)
         _put(zero, room, rates, tile[Q_AT], nq)
 
@@ -366,13 +350,13 @@ def systems_alone(zero, plan, q, u, tau, udot, rates):
 @kernel
 def outward_sweep(zero, plan, q, u, tau, udot, rates):
     """Pass 3: accelerations [nu] and rates of the coordinates [nq], given (A1, f2) of the subchain in the plan."""
-    spread_loads(floats(plan, BLOCKS), floats(plan, RESPONSES), floats(plan, HANDLE_LOADS), floats(plan, LOADS))
-    two = plan[TIP] == 0
+    spread_loads(read(plan, PLAN.blocks), read(plan, PLAN.responses), read(plan, PLAN.handle_loads), read(plan, PLAN.loads))
+    two = read(plan, PLAN.tip) == 0
     count = _count(plan)
     for number in range(count):
         tile = _tile(plan, number)
         _fetch_state(plan, number + 1, q, u)
-        if plan[KEPT] == NOTHING and number + 1 < count:
+        if read(plan, PLAN.kept) == NOTHING and number + 1 < count:
             following = _tile(plan, number + 1)
             fetch_ahead(udot, following[U_AT], following[U_AT] - tile[U_AT])
             fetch_ahead(rates, following[Q_AT], following[Q_AT] - tile[Q_AT])

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.memory import assign, floats, integers
+from mpimbs.spatial.handles import SIZE, item
+from mpimbs.spatial.memory import Floats, IntegerItem, Rows, assign, read, schema
 from mpimbs.sweep.motion import join_turn
-from mpimbs.sweep.passes import BLOCKS, HANDLE_LOADS, TURN, go_ahead, inward_sweep, motion, outward_sweep
-from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.passes import go_ahead, inward_sweep, motion, outward_sweep
+from mpimbs.sweep.structure import TURNING, Handles
+from mpimbs.sweep.tiles import PLAN
 
-# Items of the table of a sequence; rows: address and size of each subchain's plan, where its q and u begin, nq and nu.
-SEQUENCE_ITEMS = ("rows", "turn", "turns", "blocks", "loads")
-ROWS, TOTAL_TURN, TURNS, ALL_BLOCKS, ALL_LOADS = range(0, 2 * len(SEQUENCE_ITEMS), 2)
-Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT = range(2, 6)
-COLUMNS = 6
+# Columns of the rows of subchains: address and size of the table of its plan, where its q and u begin, nq and nu.
+PLAN_AT, PLAN_SIZE, Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT = range(6)
 
 
-@kernel(inline=True)
-def _row(rows, number):
-    return rows[number * COLUMNS : (number + 1) * COLUMNS]
+class SequencePlan(NamedTuple):
+    """What the passes over subchains in sequence are given."""
+
+    handles: Handles
+    turns: Floats  # [count * TURNING]: of every subchain's handle 1
+    rows: Rows  # [count, 8]: the columns above
+
+
+SEQUENCE = schema(SequencePlan)
+_SUBCHAIN_PLAN = IntegerItem(PLAN_AT)
 
 
 @kernel(inline=True)
@@ -32,15 +39,15 @@ def _speeds(row, u):
 
 
 @kernel(merge=True)
-def motion_of_all(zero, sequence, q, u):
+def motion_of_all(zero, part, q, u):
     """Pass 1: the joint frames, and the boundary turn of all subchains together."""
-    rows = integers(sequence, ROWS)
-    total = floats(sequence, TOTAL_TURN)
-    for number in range(rows.size // COLUMNS):
-        row = _row(rows, number)
-        plan = integers(row, 0)
+    sequence = read(part, SEQUENCE)
+    total = sequence.handles.turn
+    for number in range(sequence.rows.shape[0]):
+        row = sequence.rows[number]
+        plan = read(row, _SUBCHAIN_PLAN)
         motion(zero, plan, _coordinates(row, q), _speeds(row, u))
-        turn = floats(plan, TURN)
+        turn = read(plan, PLAN.turn)
         if number == 0:
             assign(total, turn)
         else:
@@ -48,48 +55,43 @@ def motion_of_all(zero, sequence, q, u):
 
 
 @kernel(merge=True)
-def ahead_of_all(zero, sequence):
+def ahead_of_all(zero, part):
     """Pass 2, while the turn is not known: the inertias of what may go ahead of the velocities."""
-    rows = integers(sequence, ROWS)
-    for number in range(rows.size // COLUMNS):
-        go_ahead(zero, integers(_row(rows, number), 0))
+    rows = read(part, SEQUENCE.rows)
+    for number in range(rows.shape[0]):
+        go_ahead(zero, read(rows[number], _SUBCHAIN_PLAN))
 
 
 @kernel(merge=True)
-def inward_of_all(zero, sequence, q, u, tau, turn, ahead):
+def inward_of_all(zero, part, q, u, tau, turn, ahead):
     """Pass 2: the handle equations of every subchain, given the turn of the first one's handle 1 [TURNING].
 
     `ahead` says whether `ahead_of_all` has done its part of it.
     """
-    rows = integers(sequence, ROWS)
-    turns = floats(sequence, TURNS)
-    blocks = floats(sequence, ALL_BLOCKS)
+    sequence = read(part, SEQUENCE)
+    turns = sequence.turns
     assign(turns, turn)
-    count = rows.size // COLUMNS
+    count = sequence.rows.shape[0]
     for number in range(count):
-        row = _row(rows, number)
-        plan = integers(row, 0)
-        here = turns[number * TURNING : (number + 1) * TURNING]
+        row = sequence.rows[number]
+        plan = read(row, _SUBCHAIN_PLAN)
+        here = item(turns, number, TURNING)
         forces = _speeds(row, tau) if tau.size > 0 else tau
         inward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, here, ahead)
-        block = floats(plan, BLOCKS)
-        for i in range(SIZE):
-            blocks[number * SIZE + i] = block[i]
+        block = read(plan, PLAN.blocks)
+        assign(item(sequence.handles.blocks, number, SIZE), block[0:SIZE])
         if number + 1 < count:
-            join_turn(0.0, here, floats(plan, TURN), turns[(number + 1) * TURNING : (number + 2) * TURNING])
+            join_turn(0.0, here, read(plan, PLAN.turn), item(turns, number + 1, TURNING))
 
 
 @kernel(merge=True)
-def outward_of_all(zero, sequence, q, u, tau, udot, rates):
+def outward_of_all(zero, part, q, u, tau, udot, rates):
     """Pass 3: accelerations and rates of the coordinates, given (A1, f2) of every subchain in the table."""
-    rows = integers(sequence, ROWS)
-    loads = floats(sequence, ALL_LOADS)
-    for number in range(rows.size // COLUMNS):
-        row = _row(rows, number)
-        plan = integers(row, 0)
-        given = floats(plan, HANDLE_LOADS)
-        for i in range(12):
-            given[i] = loads[number * 12 + i]
+    sequence = read(part, SEQUENCE)
+    for number in range(sequence.rows.shape[0]):
+        row = sequence.rows[number]
+        plan = read(row, _SUBCHAIN_PLAN)
+        assign(read(plan, PLAN.handle_loads), item(sequence.handles.loads, number, 12))
         forces = _speeds(row, tau) if tau.size > 0 else tau
         accelerations, changes = _speeds(row, udot), _coordinates(row, rates)
         outward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, accelerations, changes)

@@ -9,13 +9,12 @@ Arrays are flat; for W lanes every number is W doubles, [item, lane].
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[Any]  # float64; object where a kernel runs uncompiled
-Integers = npt.NDArray[np.int64]
+from mpimbs.spatial.memory import Floats, Integers, Rows, schema
 
 # Numbers per step or degree of freedom in the flat arrays.
 FIXED = 22  # joint frame in the parent's: rotation 9, position 3; body: A 6, h 3, m 1
@@ -35,7 +34,7 @@ CARRIED = -1  # SOURCE: the parent is the step before
 class Structure(NamedTuple):
     """What never changes during a run: the joints and bodies of a subchain of m steps and nu degrees of freedom."""
 
-    steps: Integers  # [m, 8]: the columns above; BODY is the item of `fixed` that a step is made by
+    steps: Rows  # [m, 8]: the columns above; BODY is the item of `fixed` that a step is made by
     axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
     fixed: Floats  # [different bodies * FIXED]
     pitch: Floats  # [nu]: m/rad
@@ -58,6 +57,23 @@ class Workspace(NamedTuple):
     pivot: Floats  # [nu * PIVOT]
     wrench: Floats  # [m * 6]: external wrench at the step's origin, in its frame (N m, N); empty where none acts
     junction: Floats  # [junctions * JUNCTION]
+
+
+class Handles(NamedTuple):
+    """What the table of every part begins with: what it gives to the scan and the coupling, and is given by them."""
+
+    turn: Floats  # [TURNING], written: boundary turn of the whole part
+    blocks: Floats  # [count * SIZE], written: handle equations of its subchains, in the form that its coupling joins
+    loads: Floats  # [count * 12]: A1 and f2 of each
+
+
+class Part(NamedTuple):
+    """The begin of the table of every part."""
+
+    handles: Handles
+
+
+HANDLES = schema(Part).handles
 
 
 def workspace(

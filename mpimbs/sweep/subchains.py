@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.entries import INWARD, MOTION, OUTWARD
-from mpimbs.sweep.sequence import SEQUENCE_ITEMS
-from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.sequence import PLAN_AT, PLAN_SIZE, Q_BEGIN, Q_COUNT, U_BEGIN, U_COUNT, SequencePlan
+from mpimbs.sweep.structure import TURNING, Handles
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -20,8 +19,7 @@ Floats = npt.NDArray[np.float64]
 class Subchains:
     """Subchains in sequence, each hanging on the one before.
 
-    Vectors of coordinates and speeds are in the model's order. One evaluation is, in this order, `start`, `inward` and
-    `outward`; what lies between (the boundary motion and the handle loads) comes from the coupling.
+    Their evaluation is that of `mpimbs.pipeline`.
 
     Parameters
     ----------
@@ -34,33 +32,26 @@ class Subchains:
         What the compiled passes are given (`sweep.sequence`).
     width : int
         Lanes of the widest tile of all.
-    loads : array [count, 12]
-        (A1, f2) of each subchain, as last given to `outward`.
+    blocks, loads : array [count, SIZE], [count, 12]
+        See `sweep.structure.Handles`.
     """
 
     def __init__(self, subchains: Sequence[Subchain]) -> None:
         self._subchains = list(subchains)
         count = len(self._subchains)
-        rows = np.zeros((count, 6), np.int64)
+        rows = np.zeros((count, 8), np.int64)
         at_q = at_u = 0
         for row, subchain in zip(rows, self._subchains, strict=True):
             plan = subchain.tiles.plan
-            row[:] = (plan.ctypes.data, plan.size, at_q, at_u, subchain.nq, subchain.nu)
+            row[[PLAN_AT, PLAN_SIZE]] = plan.ctypes.data, plan.size
+            row[[Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT]] = at_q, at_u, subchain.nq, subchain.nu
             at_q, at_u = at_q + subchain.nq, at_u + subchain.nu
-        self._turn = np.zeros(TURNING)
-        self._blocks = aligned_zeros(count * SIZE).reshape(count, SIZE)
+        self.blocks = aligned_zeros(count * SIZE).reshape(count, SIZE)
         self.loads = np.zeros((count, 12))
-        table = Table(SEQUENCE_ITEMS)
-        table.add("rows", rows.ravel())
-        table.add("turn", self._turn)
-        table.add("turns", np.zeros(count * TURNING))
-        table.add("blocks", self._blocks.ravel())
-        table.add("loads", self.loads.ravel())
-        self._table = table
-        self.plan = table.data
+        handles = Handles(np.zeros(TURNING), self.blocks, self.loads)
+        self._table = Table(SequencePlan(handles, np.zeros(count * TURNING), rows))
+        self.plan = self._table.data
         self.width = max(subchain.tiles.width for subchain in self._subchains)
-        self._motion, self._inward, self._outward = (passes[self.width] for passes in (MOTION, INWARD, OUTWARD))
-        self._tau = np.zeros(0)
 
     def __len__(self) -> int:
         return len(self._subchains)
@@ -79,34 +70,3 @@ class Subchains:
             if room.size:
                 room[:] = wrenches[at : at + room.size]
             at += 6 * subchain.tiles.steps
-
-    def start(self, q: Floats, u: Floats) -> Floats:
-        """Write the joint frames; give the boundary turn of all subchains together.
-
-        Parameters
-        ----------
-        q, u : array [nq], [nu]
-            Coordinates (rad, m, unit quaternions) and generalized speeds (rad/s, m/s).
-
-        Returns
-        -------
-        array [TURNING]
-            Rotation 9 from the first handle 1 to the last handle 2, and the angular velocity 3 of that, in its frame,
-            while handle 1 is held. At the tip, where nobody asks, numbers without meaning.
-        """
-        self._motion(self.plan, q, u)
-        return self._turn
-
-    def inward(self, q: Floats, u: Floats, tau: Floats, turn: Floats) -> Floats:
-        """Sweep inward: handle equations [count, SIZE], given the turn of the first subchain's handle 1 [TURNING].
-
-        `tau` [nu] (N m, N) comes on top of the model's own joint forces; an empty array stands for none.
-        """
-        self._tau = tau
-        self._inward(self.plan, q, u, tau, turn)
-        return self._blocks
-
-    def outward(self, q: Floats, u: Floats, loads: Floats, udot: Floats, rates: Floats) -> None:
-        """Sweep outward with A1 and f2 in `loads` [count, 12]; writes accelerations [nu] and coordinate rates [nq]."""
-        self.loads[:] = loads
-        self._outward(self.plan, q, u, self._tau, udot, rates)

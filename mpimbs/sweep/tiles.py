@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mpimbs.model import System
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
-from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
 from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.side_by_side import in_lanes
 from mpimbs.sweep.structure import (
@@ -26,22 +26,59 @@ from mpimbs.sweep.structure import (
     PLACE,
     TURN,
     TURNING,
+    Springs,
+    Structure,
 )
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # Columns of the table of tiles.
 KIND, WIDTH, FIRST_LANE, STEP_AT, Q_AT, U_AT, PLACE_ROOM, BIAS_ROOM, PIVOT_ROOM = range(9)
 TILE = 9
 
-# Items of the table of a kind of tile, and of the plan of a subchain; the compiled passes read 2 * the number.
-KIND_ITEMS = ("steps", "axes", "fixed", "pitch", "stiffness", "rest", "damping", "torque", "coordinates", "plain")
-PLAN_ITEMS = (
-    *("tiles", "kinds", "tip", "kept", "place", "bias", "pivot", "junction", "wrench", "wrenches"),
-    *("q", "u", "tau", "total", "udot", "rates", "turns", "omegas", "blocks", "responses", "loads"),
-    *("turn", "handle_loads", "lane_room", "scratch", "leading", "eliminated", "ahead_block"),
-)
+
+class TileKind(NamedTuple):
+    """What equal tiles share."""
+
+    structure: Structure
+    springs: Springs
+    coordinates: int  # of a lane
+    plain: int  # whether the rates of the coordinates are the speeds
+
+
+class Plan(NamedTuple):
+    """What the compiled passes over the tiles of a subchain are given."""
+
+    tiles: Integers  # [tiles * TILE]: the columns above
+    kinds: Integers  # the tables of all kinds, one after the other
+    tip: int  # whether nothing hangs outboard
+    kept: int  # ALL, PIVOTS_ONLY or NOTHING
+    place: Floats
+    bias: Floats
+    pivot: Floats
+    junction: Floats
+    wrench: Floats  # room for those of a tile, side by side
+    wrenches: Floats  # [m * 6]: in sequence; or empty
+    q: Floats  # room for those of a tile, side by side; so are the following
+    rates: Floats
+    u: Floats
+    tau: Floats
+    total: Floats  # joint forces
+    udot: Floats
+    turns: Floats  # [lanes * TURNING]: boundary turn of every lane
+    omegas: Floats  # [lanes * 3]: angular velocity of its handle 1
+    blocks: Floats  # [lanes * SIZE]: handle equations
+    responses: Floats  # [lanes * RESPONSE]
+    loads: Floats  # [lanes * 12]: A1 and f2
+    turn: Floats  # [TURNING]: of the subchain
+    handle_loads: Floats  # [12]: A1 and f2 of the subchain
+    lane_room: Floats  # [width * SIZE]
+    scratch: Floats  # [SCRATCH]
+    leading: int  # number of the tile whose inertias may go ahead of the velocities; -1: none
+    eliminated: Floats  # [m * ELIMINATED] of that tile
+    ahead_block: Floats  # [width * SIZE]
+
+
+KIND_OF_TILE = schema(TileKind)
+PLAN = schema(Plan)
 
 # What a subchain keeps from one pass to the next: all of its workspace while it is at most so large; the pivots while
 # they are; else nothing. What is not kept is made again, tile by tile (bytes; a second-level cache, and a core's share
@@ -75,14 +112,9 @@ class Kinds:
     def add(self, made: Build, coordinates: int, width: int) -> int:
         """Add a kind of `width` lanes with so many coordinates each; returns its number."""
         s = made.structure
-        table = Table(KIND_ITEMS)
-        for name, values in {**s._asdict(), **made.springs._asdict()}.items():
-            aligned = aligned_zeros(values.size).view(values.dtype)
-            aligned[:] = values.ravel()
-            table.add(name, aligned)
-        table.add("coordinates", coordinates)
-        table.add("plain", int(not (s.steps[:, TURN] == 4).any()))
-        self._tables.append(table)
+        structure, springs = Structure(*map(_aligned, s)), Springs(*map(_aligned, made.springs))
+        plain = not (s.steps[:, TURN] == 4).any()
+        self._tables.append(Table(TileKind(structure, springs, coordinates, int(plain))))
         self.sizes.append((len(s.steps), len(s.axes), coordinates))
         self.junctions = max(self.junctions, made.junctions * width)
         return len(self._tables) - 1
@@ -162,36 +194,40 @@ class Tiles:
         self.wrenches = np.zeros(step * 6 * wrenches)
         self.loads = np.zeros(lanes * 12)
         self.eliminated = aligned_zeros(max(side_by_side) * ELIMINATED * may_lead)
-        self._table = Table(PLAN_ITEMS)
-        items: dict[str, npt.NDArray[Any] | int] = {
-            "tiles": rows.ravel(),
-            "kinds": kinds.table(),
-            "tip": int(tip),
-            "kept": self.kept,
-            "place": aligned_zeros(int(shared[0])),
-            "bias": aligned_zeros(int(shared[1])),
-            "pivot": aligned_zeros(int(shared[2])),
-            "junction": aligned_zeros(kinds.junctions * JUNCTION),
-            "wrench": aligned_zeros(int(most[5])),
-            "wrenches": self.wrenches,
+        plan = Plan(
+            tiles=rows.ravel(),
+            kinds=kinds.table(),
+            tip=int(tip),
+            kept=self.kept,
+            place=aligned_zeros(int(shared[0])),
+            bias=aligned_zeros(int(shared[1])),
+            pivot=aligned_zeros(int(shared[2])),
+            junction=aligned_zeros(kinds.junctions * JUNCTION),
+            wrench=aligned_zeros(int(most[5])),
+            wrenches=self.wrenches,
             **{name: aligned_zeros(int(most[3])) for name in ("q", "rates")},
             **{name: aligned_zeros(int(most[4])) for name in ("u", "tau", "total", "udot")},
-            "turns": np.zeros(lanes * TURNING),
-            "omegas": np.zeros(lanes * 3),
-            "blocks": aligned_zeros(lanes * SIZE),
-            "responses": aligned_zeros(lanes * RESPONSE),
-            "loads": self.loads,
-            "turn": np.zeros(TURNING),
-            "handle_loads": np.zeros(12),
-            "lane_room": aligned_zeros(SIZE * self.width),
-            "scratch": aligned_zeros(SCRATCH),
-            "leading": self.leading,
-            "eliminated": self.eliminated,
-            "ahead_block": aligned_zeros(SIZE * self.width),
-        }
-        for name, value in items.items():
-            self._table.add(name, value)
+            turns=np.zeros(lanes * TURNING),
+            omegas=np.zeros(lanes * 3),
+            blocks=aligned_zeros(lanes * SIZE),
+            responses=aligned_zeros(lanes * RESPONSE),
+            loads=self.loads,
+            turn=np.zeros(TURNING),
+            handle_loads=np.zeros(12),
+            lane_room=aligned_zeros(SIZE * self.width),
+            scratch=aligned_zeros(SCRATCH),
+            leading=self.leading,
+            eliminated=self.eliminated,
+            ahead_block=aligned_zeros(SIZE * self.width),
+        )
+        self._table = Table(plan)
         self.plan = self._table.data
+
+
+def _aligned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    aligned = aligned_zeros(values.size).view(values.dtype).reshape(values.shape)
+    aligned[...] = values
+    return aligned
 
 
 def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +14,20 @@ from numba.core.errors import NumbaError
 
 from mpimbs.arguments import check_array, vector
 from mpimbs.coupling import LoadSolver, Strategy, coupling_named
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.errors import InputError
+from mpimbs.evaluation import Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import communicator, first_on_node, same_system, together
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.turn_scan import MotionScan, TurnScan
+from mpimbs.parallel.scan import Scan
 from mpimbs.partition.division import Division
 from mpimbs.partition.lanes import LEAST
-from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
+from mpimbs.pipeline import scan_motions
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
-from mpimbs.spatial.memory import Table
 from mpimbs.sweep.quaternions import make_quaternions_unit
-from mpimbs.sweep.structure import BOUNDARY, TURNING
+from mpimbs.sweep.structure import BOUNDARY
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -77,10 +76,6 @@ class Dynamics:
         Which subchains there are, and who owns them.
     evaluations : int
         Evaluations so far.
-    laps : array [4]
-        Time spent so far in motion, inward sweeps, coupling and outward sweeps (s), where evaluations are `timed`.
-    in_phases : bool
-        Whether Python calls the phases one by one, as it must for functions of the user's; may be set, not cleared.
 
     Raises
     ------
@@ -122,35 +117,17 @@ class Dynamics:
         self.cuts = self.division.cuts
         first, last = self.subchains[0].first, self.subchains[-1].last
         self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
-        self._scan, self._motion_scan = TurnScan(self.comm), MotionScan(self.comm)
         self.coupling = strategy.join(self.comm, self.subchains)
         self._name = coupling
         self._external = ExternalLoads(self.subchain, system)
         self._may_fail = system.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
-        self._no_tau = np.zeros(0)
-        self._applied = self._no_tau  # forces of the last evaluation in phases, but for springs and dampers
-        self._boundary = AT_REST  # motion of handle 1 in the last evaluation, where body forces act
+        own = self.subchains, self.coupling, self.subchain, self._external
+        self._evaluation = Evaluation(self.comm, coupling, *own, self._root, overlap)
         q_offset, u_offset = system.offsets()
         self.gather_q = Gather(self.comm, np.diff(q_offset[self.cuts]))
         self.gather_u = Gather(self.comm, np.diff(u_offset[self.cuts]))
         self.evaluations = 0
-        self.laps = np.zeros(PHASES)
-        self._motion_messages = 0.0  # s: of the scan of motions, in evaluations
-        self._at_rest = AT_REST[:TURNING].copy()
-        self._table = Table(RANK_ITEMS)
-        items: dict[str, npt.NDArray[Any] | int] = {
-            "scan": self._scan.plan, "root": self._root, "laps": self.laps,
-            "at_rest": self._at_rest, "alone": int(self.comm.size == 1), "overlap": int(overlap),
-        }  # fmt: skip
-        if self.coupling.plan is not None:
-            items |= {"sequence": self.subchains.plan, "coupling": self.coupling.plan}
-        for name, value in items.items():
-            self._table.add(name, value)
-        self.timed = True
-        self._plan = self._table.data
-        self.in_phases = self._external.any or self.coupling.plan is None
-        self._evaluate = EVALUATE[self.subchains.width]
         nq, nu = self.subchain.nq, self.subchain.nu
         self._sizes = nq, nu, nu, nq
 
@@ -185,11 +162,13 @@ class Dynamics:
         try:
             # One call of compiled code takes no other type of array; how long one is it does not ask.
             fits = (len(q), len(u), len(udot), len(rates)) == self._sizes and (tau is None or len(tau) == len(u))
-            if self.in_phases or not fits or self.system.changes != self._changes:
+            if self._evaluation.in_phases or not fits or self.system.changes != self._changes:
                 self._check(q, u, udot, rates, tau)
-            self.evaluate(t, q, u, udot, rates, tau)
+            failure = self.evaluate(t, q, u, udot, rates, tau).failure
         except (InputError, TypeError, NumbaError) as error:
             self._refuse(error, t, q, u, udot, rates, tau)
+        if failure is not None:
+            raise failure
 
     def _check(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> None:
         """Refuse arrays that compiled code can't take, and a system that was changed."""
@@ -206,7 +185,7 @@ class Dynamics:
                 "make another one; or give it a copy, Dynamics(copy.deepcopy(system)), where both are needed"
             )
 
-    def _refuse(self, error: Exception, t: float, *arrays: Any) -> None:
+    def _refuse(self, error: Exception, t: float, *arrays: Any) -> NoReturn:
         """Say what is wrong with arrays, after this rank's part in the evaluation: the others wait for it."""
         try:
             self._check(*arrays)
@@ -214,33 +193,17 @@ class Dynamics:
             if self.comm.size > 1:
                 nq, nu = self.subchain.nq, self.subchain.nu
                 nothing = np.full(nq, np.nan), np.full(nu, np.nan), np.empty(nu), np.empty(nq)
-                with contextlib.suppress(SimulationError):
-                    self.evaluate(t, *nothing)
+                self.evaluate(t, *nothing)
             raise wrong from None
         raise error
 
-    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
-        """Evaluate the state derivative as `derivative` does, of arrays that were checked: they are read by address."""
+    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> Acted:
+        """Evaluate the state derivative as `derivative` does, of arrays that were checked: they are read by address.
+
+        Gives what acted; among it the failure of a user function, which is not raised.
+        """
         self.evaluations += 1
-        if not self.in_phases:
-            self._evaluate(self._plan, q, u, self._no_tau if tau is None else tau, udot, rates)
-            return
-        clock = time.perf_counter
-        t0 = clock()
-        turn = self._scan(self.subchains.start(q, u))
-        forces, failure = self._no_tau if tau is None else tau, None
-        if self._external.any:
-            forces, failure = self._forces(t, q, u, turn, tau)
-        self._applied = forces
-        t1 = clock()
-        equations = self.subchains.inward(q, u, forces, turn)
-        t2 = clock()
-        loads = self.coupling.solve(t, q, equations, self._root)
-        t3 = clock()
-        self.subchains.outward(q, u, loads, udot, rates)
-        self.laps += (t1 - t0, t2 - t1, t3 - t2, clock() - t3)
-        if failure is not None:
-            raise failure
+        return self._evaluation(t, q, u, udot, rates, tau)
 
     def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
         """Give the generalized accelerations [nu]; arguments as in `derivative`, or what numpy makes arrays of.
@@ -252,15 +215,18 @@ class Dynamics:
         SimulationError
             On all ranks: a user function failed.
         """
-        return self._accelerations(*self._agreed(q, u, tau), t)
+        return self._accelerations(*self._agreed(q, u, tau), t)[0]
 
-    def _accelerations(self, q: Floats, u: Floats, tau: Floats | None, t: float) -> Floats:
+    def _accelerations(self, q: Floats, u: Floats, tau: Floats | None, t: float) -> tuple[Floats, Acted]:
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)
-        if self._may_fail:
-            together(self.comm, lambda: self.evaluate(t, q, u, udot, rates, tau))
-        else:
-            self.evaluate(t, q, u, udot, rates, tau)
-        return udot
+
+        def action() -> Acted:
+            acted = self.evaluate(t, q, u, udot, rates, tau)
+            if acted.failure is not None:
+                raise acted.failure
+            return acted
+
+        return udot, together(self.comm, action) if self._may_fail else action()
 
     def _agreed(self, q: Floats, u: Floats, third: Any = None, name: str = "tau") -> tuple[Floats, Floats, Any]:
         """Give a state, and forces or what has this `name`, as compiled code reads them; None stays.
@@ -301,10 +267,9 @@ class Dynamics:
             As `accelerations`.
         """
         q, u, tau = self._agreed(q, u, tau)
-        self._accelerations(q, u, tau, t)
-        given = self._no_tau if tau is None else tau
-        forces = self._applied if self.in_phases else given
-        return self.subchain.joint_loads(q, u, forces, self._handle_turn, self._handle_loads)
+        _, acted = self._accelerations(q, u, tau, t)
+        forces = acted.forces if tau is None or acted.forces.size else tau
+        return self.subchain.joint_loads(q, u, forces, self._evaluation.turn, self._evaluation.handle_loads)
 
     def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the
@@ -326,64 +291,21 @@ class Dynamics:
             As `accelerations`.
         """
         q, u, udot = self._agreed(q, u, udot, "udot")
-        boundary, forces = self._boundary_motion(q, u), np.zeros(self.subchain.nu)
+        boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
             together(self.comm, lambda: self._external.apply(t, q, u, boundary, forces))
         return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self._root)
-
-    @property
-    def _handle_loads(self) -> Floats:
-        """Acceleration A1 of this rank's handle 1 and load f2 on its handle 2 [12], of the last evaluation."""
-        loads = self.subchains.loads
-        return np.concatenate((loads[0, :6], loads[-1, 6:]))
-
-    @property
-    def _handle_turn(self) -> Floats:
-        """Boundary turn of this rank's handle 1 [TURNING], of the last evaluation."""
-        return self._at_rest if self.comm.size == 1 else self._scan.boundary
 
     def gather_bodies(self, numbers: int) -> Gather:
         """Plan to gather so many numbers of every body on rank 0, in the model's order."""
         return Gather(self.comm, numbers * np.diff(self.cuts))
 
-    def _forces(
-        self, t: float, q: Floats, u: Floats, turn: Floats, tau: Floats | None
-    ) -> tuple[Floats, SimulationError | None]:
-        """Generalized forces beside springs and dampers; where a function fails, NaN and the error.
+    def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:
+        """Give the motions of this rank's steps [m, BOUNDARY] in the state of an evaluation that gave `acted`.
 
-        The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
+        See `sweep.motion.motions`; a buffer that is used again. All ranks call.
         """
-        forces = np.zeros(self.subchain.nu) if tau is None else tau.copy()
-        if self._external.moved:
-            before = self._motion_scan.seconds
-            boundary = self._boundary_motion(q, u)
-            self._motion_messages += self._motion_scan.seconds - before
-            self._boundary = boundary
-        else:
-            boundary = AT_REST.copy()
-            boundary[:9] = turn[:9]
-        try:
-            self._external.apply(t, q, u, boundary, forces)
-        except SimulationError as error:
-            return np.full(self.subchain.nu, np.nan), error
-        if self._external.wrenches:
-            self.subchains.set_wrenches(self.subchain.wrenches)
-        return forces, None
-
-    def applied_forces(self) -> Floats:
-        """Give the generalized forces of functions in the last evaluation [nu]; empty where there are none."""
-        return self._applied if self.in_phases else self._no_tau
-
-    def step_motions(self, q: Floats, u: Floats) -> Floats:
-        """Give the motions of this rank's steps in the last evaluation, whose state is given [m, BOUNDARY].
-
-        See `sweep.body_motion`; a buffer that is used again. A scan and a sweep, unless body forces have had them.
-        """
-        external, subchain = self._external, self.subchain
-        if external.keeps_motions:
-            return subchain.last_motions.reshape(-1, BOUNDARY)
-        boundary = self._boundary if external.moved else self._boundary_motion(q, u)
-        return subchain.motions(q, u, boundary).reshape(-1, BOUNDARY)
+        return self._evaluation.step_motions(q, u, acted).reshape(-1, BOUNDARY)
 
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].
@@ -391,7 +313,7 @@ class Dynamics:
         The same on every rank; see `Subchain.energy_and_momentum`. Arguments and InputError as of `accelerations`.
         """
         q, u, _ = self._agreed(q, u)
-        boundary = self._boundary_motion(q, u)
+        boundary = self._evaluation.boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
         self.comm.Allreduce(MPI.IN_PLACE, mine)
         return mine
@@ -402,20 +324,25 @@ class Dynamics:
         Arguments and InputError as of `accelerations`.
         """
         q, u, _ = self._agreed(q, u)
-        return self.subchain.body_poses(q, self._boundary_motion(q, u))
-
-    def _boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """Motion of this rank's handle 1 [BOUNDARY]: for body forces and output."""
-        return AT_REST if self.comm.size == 1 else self._motion_scan(self.subchain.boundary_motion(q, u))
+        return self.subchain.body_poses(q, self._evaluation.boundary_motion(q, u))
 
     @property
     def timed(self) -> bool:
         """Whether evaluations are timed phase by phase, which takes about 0.1 us each."""
-        return bool(self._table.number("timed"))
+        return self._evaluation.timed
 
     @timed.setter
     def timed(self, wanted: bool) -> None:
-        self._table.add("timed", int(wanted))
+        self._evaluation.timed = wanted
+
+    @property
+    def in_phases(self) -> bool:
+        """Whether Python calls the phases of evaluations, as it must for functions; may be set, not cleared."""
+        return self._evaluation.in_phases
+
+    @in_phases.setter
+    def in_phases(self, wanted: bool) -> None:
+        self._evaluation.in_phases = self._evaluation.in_phases or wanted
 
     @property
     def lanes(self) -> int:
@@ -445,20 +372,16 @@ class Dynamics:
 
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
-        motion, inward, coupling, outward = (float(lap) for lap in self.laps)
-        scan = self._scan.seconds + self._motion_messages
-        messages = scan + self.coupling.seconds
-        return {
-            "sweep": motion - scan + inward + outward,
-            "coupling": coupling - self.coupling.seconds,
-            "communication": messages,
-        }
+        return self._evaluation.seconds()
+
+    @property
+    def laps(self) -> Floats:
+        """Time spent so far in the phases of evaluations (s): motion, inward, coupling, outward."""
+        return self._evaluation.laps
 
     def close(self) -> None:
         """Free the communicator; all ranks call."""
-        self._scan.close()
-        self._motion_scan.close()
-        self.coupling.close()
+        self._evaluation.close()
         self.comm.Free()
 
 
@@ -485,7 +408,7 @@ def compile_kernels(lanes: int = 1, staged: bool = False, loads: bool = False, s
         if sampled:
             alone.energy_and_momentum(q, u)
             make_quaternions_unit(0.0, alone.subchain.structure, q)
-            with contextlib.closing(MotionScan(MPI.COMM_SELF)) as scan:
+            with contextlib.closing(Scan(MPI.COMM_SELF, AT_REST, scan_motions)) as scan:
                 scan(alone.subchain.boundary_motion(q, u))
 
 

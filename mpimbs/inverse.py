@@ -13,7 +13,8 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.model import system_from
-from mpimbs.parallel.turn_scan import MotionScan
+from mpimbs.parallel.scan import Scan
+from mpimbs.pipeline import scan_motions
 from mpimbs.sweep.structure import PLACE, TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain, frame_change
 
@@ -68,7 +69,7 @@ def compile_inverse() -> None:
     system = system_from("chain:1")
     alone = Subchain(system)
     q, u = alone.q, alone.u
-    boundary = MotionScan(MPI.COMM_SELF)
+    boundary = Scan(MPI.COMM_SELF, AT_REST, scan_motions)
     boundary(alone.boundary_motion(q, u))
     boundary.close()
     required_forces(MPI.COMM_SELF, alone, q, u, np.zeros(1), np.zeros(1), AT_REST, np.zeros(6))

@@ -1,68 +1,206 @@
-"""One evaluation of the state derivative as one compiled call, messages included.
+"""One evaluation of the state derivative, messages included: the pipeline of all couplings [design, section 2].
 
-`dynamics.py` chooses between this call and the same phases one by one, which leave room for Python between them: for
-forces given as functions.
+An evaluation is four phases. A coupling fills in what a rank's part sweeps and what joins the parts, by functions that
+`_phases` is given; all of it is one compiled call. Where Python has a say between the phases, for forces that are
+functions and for couplings that are not compiled, the same kernel is called for some of the phases at a time.
 """
 
 from __future__ import annotations
 
-from mpimbs.coupling.dcae import solve
+from typing import NamedTuple
+
+from mpimbs.coupling import dca, dcae
 from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
-from mpimbs.parallel.turn_scan import begin_scan, boundary, end_scan
+from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scanned
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import borrowed, floats, integers
+from mpimbs.spatial.memory import Floats, Integers, borrowed, read, schema
 from mpimbs.spatial.widths import by_width
-from mpimbs.sweep.sequence import (
-    ALL_BLOCKS,
-    ALL_LOADS,
-    TOTAL_TURN,
-    ahead_of_all,
-    inward_of_all,
-    motion_of_all,
-    outward_of_all,
+from mpimbs.sweep.halved_passes import (
+    inward_from_the_tip,
+    inward_of_bodies,
+    motion_of_bodies,
+    motion_to_the_tip,
+    none_ahead,
+    outward_of_bodies,
+    outward_to_the_tip,
 )
+from mpimbs.sweep.motion import join_motion, join_turn
+from mpimbs.sweep.sequence import ahead_of_all, inward_of_all, motion_of_all, outward_of_all
+from mpimbs.sweep.structure import HANDLES
 
-# Items of a rank's table, two integers each: the plans of its subchains, the scan and the coupling are tables too.
-RANK_ITEMS = ("sequence", "scan", "coupling", "root", "laps", "at_rest", "alone", "timed", "overlap")
-SEQUENCE, SCAN, COUPLING, ROOT, LAPS, AT_REST, ALONE, TIMED, OVERLAP = range(0, 2 * len(RANK_ITEMS), 2)
-PHASES = 4  # motion and what goes ahead of the turn, inward, coupling, outward
+MOTION, INWARD, COUPLING, OUTWARD, PHASES = range(5)  # the last is their number
+
+
+class Rank(NamedTuple):
+    """What an evaluation is given on a rank."""
+
+    part: Integers  # the table of its sweeps; begins with `sweep.structure.Handles`
+    scan: Integers  # of turns
+    coupling: Integers  # begins with its butterfly; empty where it is not compiled
+    root: Floats  # [6]: acceleration of the root, -g
+    laps: Floats  # [PHASES]: s
+    alone: int  # whether there is no other rank
+    timed: int
+    overlap: int  # whether inertias are swept while the turn is on its way
+
+
+class Coupled(NamedTuple):
+    """The begin of the table of a compiled coupling."""
+
+    butterfly: Integers
+
+
+RANK = schema(Rank)
+_BUTTERFLY = schema(Coupled).butterfly
 
 
 @kernel(inline=True)
-def _now(rank):
-    return clock() if rank[TIMED] != 0 else 0.0
+def _phases(zero, motion, ahead, inward, solve, outward, rank, first, last, q, u, tau, udot, rates):
+    """Run the phases from `first` to the one before `last`.
 
-
-@kernel(merge=True)
-def _evaluate(zero, rank, q, u, tau, udot, rates):
+    Parameters
+    ----------
+    motion, ahead, inward, outward : kernels
+        The passes of the rank's part: from a state to its boundary turn; inertias that go ahead of it; the equations of
+        its subchains; the accelerations.
+    solve : kernel
+        Finds the loads between the parts, from the equations.
+    rank : int64 array
+        Table of `Rank`.
+    """
     q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
-    sequence = integers(rank, SEQUENCE)
-    alone = rank[ALONE] != 0
-    if not alone:
-        expect(integers(rank, SCAN))
-        expect(integers(rank, COUPLING))
-    t0 = _now(rank)
-    motion_of_all(zero, sequence, q, u)
-    turn = floats(rank, AT_REST)
-    ahead = not alone and rank[OVERLAP] != 0
-    if not alone:
-        begin_scan(integers(rank, SCAN), floats(sequence, TOTAL_TURN))
-        if ahead:
-            ahead_of_all(zero, sequence)
-        end_scan(integers(rank, SCAN))
-        turn = boundary(integers(rank, SCAN))
-    t1 = _now(rank)
-    inward_of_all(zero, sequence, q, u, tau, turn, ahead)
-    t2 = _now(rank)
-    solve(integers(rank, COUPLING), floats(sequence, ALL_BLOCKS), floats(rank, ROOT), floats(sequence, ALL_LOADS))
-    t3 = _now(rank)
-    outward_of_all(zero, sequence, q, u, tau, udot, rates)
-    laps = floats(rank, LAPS)
-    laps[0] += t1 - t0
-    laps[1] += t2 - t1
-    laps[2] += t3 - t2
-    laps[3] += _now(rank) - t3
+    r = read(rank, RANK)
+    handles = read(r.part, HANDLES)
+    went_ahead = r.alone == 0 and r.overlap != 0
+    began = clock() if r.timed != 0 else 0.0
+    if first <= MOTION < last:
+        if r.alone == 0:
+            expect_scan(r.scan)
+            if r.coupling.size > 0:
+                expect(read(r.coupling, _BUTTERFLY))
+        motion(zero, r.part, q, u)
+        if r.alone == 0:
+            begin_scan(r.scan, join_turn, handles.turn)
+            if went_ahead:
+                ahead(zero, r.part)
+            end_scan(r.scan, join_turn)
+        began = _lap(r, MOTION, began)
+    if first <= INWARD < last:
+        inward(zero, r.part, q, u, tau, scanned(r.scan), went_ahead)
+        began = _lap(r, INWARD, began)
+    if first <= COUPLING < last:
+        solve(r.coupling, handles.blocks, r.root, handles.loads)
+        began = _lap(r, COUPLING, began)
+    if first <= OUTWARD < last:
+        outward(zero, r.part, q, u, tau, udot, rates)
+        _lap(r, OUTWARD, began)
 
 
-EVALUATE = by_width(_evaluate)  # by the number of lanes
+@kernel(inline=True)
+def _lap(r, phase, began):
+    """Add the time of a phase; gives when it ended."""
+    if r.timed == 0:
+        return began
+    now = clock()
+    r.laps[phase] += now - began
+    return now
+
+
+@kernel(inline=True)
+def _unsolved(coupling, blocks, root, loads):
+    """Nothing: Python calls what solves."""
+
+
+@kernel
+def _chains(zero, rank, first, last, q, u, tau, udot, rates):
+    _phases(
+        zero,
+        motion_of_all,
+        ahead_of_all,
+        inward_of_all,
+        dcae.solve,
+        outward_of_all,
+        rank,
+        first,
+        last,
+        q,
+        u,
+        tau,
+        udot,
+        rates,
+    )
+
+
+@kernel
+def _chains_to_solve(zero, rank, first, last, q, u, tau, udot, rates):
+    _phases(
+        zero,
+        motion_of_all,
+        ahead_of_all,
+        inward_of_all,
+        _unsolved,
+        outward_of_all,
+        rank,
+        first,
+        last,
+        q,
+        u,
+        tau,
+        udot,
+        rates,
+    )
+
+
+@kernel
+def _bodies(zero, rank, first, last, q, u, tau, udot, rates):
+    _phases(
+        zero,
+        motion_of_bodies,
+        none_ahead,
+        inward_of_bodies,
+        dca.solve,
+        outward_of_bodies,
+        rank,
+        first,
+        last,
+        q,
+        u,
+        tau,
+        udot,
+        rates,
+    )
+
+
+@kernel
+def _bodies_and_tip(zero, rank, first, last, q, u, tau, udot, rates):
+    _phases(
+        zero,
+        motion_to_the_tip,
+        none_ahead,
+        inward_from_the_tip,
+        dca.solve,
+        outward_to_the_tip,
+        rank,
+        first,
+        last,
+        q,
+        u,
+        tau,
+        udot,
+        rates,
+    )
+
+
+# What a coupling evaluates by, by the number of lanes.
+_KERNELS = {"dcae": _chains, "pcg": _chains_to_solve, "dca": _bodies, "dca-terminal": _bodies_and_tip}
+EVALUATE = {name: by_width(function, first=MOTION, last=PHASES) for name, function in _KERNELS.items()}
+RUN_PHASES = {name: by_width(function) for name, function in _KERNELS.items()}
+
+
+@kernel
+def scan_motions(plan, motion):
+    """Scan boundary motions [BOUNDARY] over the ranks: what `parallel.scan.Scan` is given."""
+    expect_scan(plan)
+    begin_scan(plan, join_motion, motion)
+    end_scan(plan, join_motion)

@@ -34,8 +34,17 @@ class Coupling(Protocol):
         """Free what MPI holds, before the communicator is."""
         ...
 
-    def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
-        """Find the boundary values of this rank's subchains; all ranks call.
+    @property
+    def solve(self) -> Solve | None:
+        """What Python calls to find the boundary values of this rank's subchains; None where compiled code does."""
+        ...
+
+
+class Solve(Protocol):
+    """Finds the boundary values of a rank's subchains."""
+
+    def __call__(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
+        """Find them; all ranks call.
 
         Parameters
         ----------
@@ -67,6 +76,8 @@ class ButterflyCoupling:
 
     def __init__(self, butterfly: Butterfly) -> None:
         self._butterfly = butterfly
+
+    solve = None
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""

@@ -46,7 +46,7 @@ class ButterflyProduct:
         """Solve for the right-hand side `given`, a vector of PETSc, into `out`; all ranks call."""
         residual = given.array_r
         forced_blocks(self._table, self.blocks.ravel(), residual, self._forced.ravel())
-        values = self._dcae.solve(0.0, self._root, self._forced, self._root)
+        values = self._dcae.product(self._forced, self._root)
         constraint_loads(self._table, values.ravel(), residual, out.array)
 
     @property

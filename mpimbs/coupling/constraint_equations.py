@@ -23,10 +23,12 @@ count + 1 what it is told of the one behind. All matrices are six rows of eight 
 
 from __future__ import annotations
 
-from mpimbs.parallel.halo import FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, swap
+from typing import NamedTuple
+
+from mpimbs.parallel.halo import SWAP, swap
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER, item
-from mpimbs.spatial.memory import assign, floats, integers
+from mpimbs.spatial.memory import Floats, Integers, assign, read, schema
 from mpimbs.spatial.rows import ROW, eight_rows, transposed_rows
 from mpimbs.spatial.six import (
     EXTRA,
@@ -54,15 +56,31 @@ SEPARATED = 2 * _SIX  # [B | g], [B+]
 OUTER = 2 * _SIX  # [P22 | b2], [H]
 OWN = 3 * _SIX  # [L | d], [L^-1 | L^-1 d], [G]
 
-# Items of the table of a rank's equations. sizes: constraint loads of the joint of every slot; of slot 0 and the last
-# those that other ranks own. joint_slots: the slots of own joints. diagonal, beside: values of the matrix on this
-# rank's columns and on others', by rows; right: right-hand side; loads: the solution.
-EQUATION_ITEMS = (
-    *("halo", "load_halo", "sizes", "joint_slots", "first", "steps", "axes", "fixed", "pitch", "subspaces", "pads"),
-    *("place", "joints", "outers", "owns", "scratch", "diagonal", "beside", "right", "solution", "loads"),
-)
-HALO, LOAD_HALO, SIZES, JOINT_SLOTS, FIRST, STEPS, AXES, FIXED, PITCH, SUBSPACES, PADS = range(0, 22, 2)
-PLACES, JOINTS, OUTERS, OWNS, WORK, DIAGONAL, BESIDE, RIGHT, SOLUTION, LOADS = range(22, 2 * len(EQUATION_ITEMS), 2)
+
+class Equations(NamedTuple):
+    """What forms a rank's equations."""
+
+    halo: Integers
+    load_halo: Integers
+    sizes: Integers  # [count + 2]: constraint loads of the joint of every slot; of the first and last those of others
+    joint_slots: Integers  # [own joints]: their slots
+    first: int  # whether the rank has the chain's first subchain
+    joint: Structure  # the first step of each separated joint
+    subspaces: Floats  # [own joints * 6 * ROW]
+    pads: Floats  # [own joints * 6 * ROW]
+    place: Floats  # [own joints * PLACE]
+    joints: Floats  # [(count + 2) * SEPARATED]
+    outers: Floats  # [(count + 2) * OUTER]
+    owns: Floats  # [(count + 2) * OWN]
+    scratch: Floats  # [SCRATCH]
+    diagonal: Floats  # values of the matrix on this rank's columns, by rows
+    beside: Floats  # and on others'
+    right: Floats  # [rows]: right-hand side
+    solution: Floats  # [rows]
+    loads: Floats  # [(count + 2) * ROW]: the solution by slots
+
+
+EQUATIONS = schema(Equations)
 
 
 @kernel
@@ -138,41 +156,41 @@ def form(table, q, blocks, root):
         Acceleration of the root.
     """
     count = blocks.size // SIZE
-    sizes = integers(table, SIZES)
-    joints, outers, owns = floats(table, JOINTS), floats(table, OUTERS), floats(table, OWNS)
-    scratch, place = floats(table, WORK), floats(table, PLACES)
-    slots = integers(table, JOINT_SLOTS)
-    steps = integers(table, STEPS)
-    structure = Structure(
-        steps.reshape((steps.size // 8, 8)), integers(table, AXES), floats(table, FIXED), floats(table, PITCH)
-    )
-    joint_places(0.0, structure, q, place)
-    if table[FIRST]:
+    sizes = read(table, EQUATIONS.sizes)
+    joints, outers, owns = read(table, EQUATIONS.joints), read(table, EQUATIONS.outers), read(table, EQUATIONS.owns)
+    scratch, place = read(table, EQUATIONS.scratch), read(table, EQUATIONS.place)
+    slots = read(table, EQUATIONS.joint_slots)
+    joint_places(0.0, read(table, EQUATIONS.joint), q, place)
+    if read(table, EQUATIONS.first):
         _base(blocks[0:SIZE], root, item(outers, 1, OUTER))
     for number in range(slots.size):
         slot = slots[number]
         joint = item(joints, slot, SEPARATED)
-        subspace = item(floats(table, SUBSPACES), number, _SIX)
+        subspace = item(read(table, EQUATIONS.subspaces), number, _SIX)
         _place_joint(item(place, number, PLACE), subspace, sizes[slot], joint)
         block, own, outer = item(blocks, slot - 1, SIZE), item(owns, slot, OWN), item(outers, slot, OUTER)
-        _open(block, item(floats(table, PADS), number, _SIX), joint, own, outer, scratch)
-    halo = integers(table, HALO)
-    assign(floats(halo, TO_LEFT), joints[SEPARATED : SEPARATED + _SIX])
-    assign(floats(halo, TO_RIGHT), item(outers, count, OUTER))
+        _open(block, item(read(table, EQUATIONS.pads), number, _SIX), joint, own, outer, scratch)
+    halo = read(table, EQUATIONS.halo)
+    assign(read(halo, SWAP.to_left), joints[SEPARATED : SEPARATED + _SIX])
+    assign(read(halo, SWAP.to_right), item(outers, count, OUTER))
     swap(halo)
-    assign(item(outers, 0, OUTER), floats(halo, FROM_LEFT))
-    assign(joints[(count + 1) * SEPARATED : (count + 1) * SEPARATED + _SIX], floats(halo, FROM_RIGHT))
+    assign(item(outers, 0, OUTER), read(halo, SWAP.from_left))
+    assign(joints[(count + 1) * SEPARATED : (count + 1) * SEPARATED + _SIX], read(halo, SWAP.from_right))
     _rows(table, count)
 
 
 @kernel
 def _rows(table, count):
     """Write the rows of this rank's joints into the values of the matrix and into the right-hand side."""
-    sizes = integers(table, SIZES)
-    joints, outers, owns = floats(table, JOINTS), floats(table, OUTERS), floats(table, OWNS)
-    scratch = floats(table, WORK)
-    diagonal, beside, right = floats(table, DIAGONAL), floats(table, BESIDE), floats(table, RIGHT)
-    slots = integers(table, JOINT_SLOTS)
+    sizes = read(table, EQUATIONS.sizes)
+    joints, outers, owns = read(table, EQUATIONS.joints), read(table, EQUATIONS.outers), read(table, EQUATIONS.owns)
+    scratch = read(table, EQUATIONS.scratch)
+    diagonal, beside, right = (
+        read(table, EQUATIONS.diagonal),
+        read(table, EQUATIONS.beside),
+        read(table, EQUATIONS.right),
+    )
+    slots = read(table, EQUATIONS.joint_slots)
     at = at_beside = at_row = 0
     for number in range(slots.size):
         slot = slots[number]
@@ -216,29 +234,29 @@ def _rows(table, count):
 @kernel
 def _spread_solution(table, solution):
     """Bring the constraint loads of this rank, [rows], to their slots, and those of the neighbours beside them."""
-    sizes = integers(table, SIZES)
-    loads = floats(table, LOADS)
-    halo = integers(table, LOAD_HALO)
+    sizes = read(table, EQUATIONS.sizes)
+    loads = read(table, EQUATIONS.loads)
+    halo = read(table, EQUATIONS.load_halo)
     at = 0
     for slot in range(1, sizes.size - 1):
         for i in range(sizes[slot]):
             loads[slot * ROW + i] = solution[at]
             at += 1
     count = sizes.size - 2
-    assign(floats(halo, TO_LEFT), loads[ROW : 2 * ROW])
-    assign(floats(halo, TO_RIGHT), loads[count * ROW : (count + 1) * ROW])
+    assign(read(halo, SWAP.to_left), loads[ROW : 2 * ROW])
+    assign(read(halo, SWAP.to_right), loads[count * ROW : (count + 1) * ROW])
     swap(halo)
-    assign(loads[0:ROW], floats(halo, FROM_LEFT))
-    assign(loads[(count + 1) * ROW :], floats(halo, FROM_RIGHT))
+    assign(loads[0:ROW], read(halo, SWAP.from_left))
+    assign(loads[(count + 1) * ROW :], read(halo, SWAP.from_right))
 
 
 @kernel
 def boundary_values(table, root, values):
     """Find A1 and f2 of this rank's subchains, `values` [count * 12], from the solution; all ranks call."""
-    _spread_solution(table, floats(table, SOLUTION))
-    loads = floats(table, LOADS)
-    joints, outers = floats(table, JOINTS), floats(table, OUTERS)
-    count = integers(table, SIZES).size - 2
+    _spread_solution(table, read(table, EQUATIONS.solution))
+    loads = read(table, EQUATIONS.loads)
+    joints, outers = read(table, EQUATIONS.joints), read(table, EQUATIONS.outers)
+    count = read(table, EQUATIONS.sizes).size - 2
     for slot in range(1, count + 1):
         at = (slot - 1) * 12
         behind = slot + 1
@@ -248,7 +266,7 @@ def boundary_values(table, root, values):
             for k in range(6):
                 s += joints[row + k] * loads[behind * ROW + k]
             values[at + 6 + i] = -s
-        if slot == 1 and table[FIRST]:
+        if slot == 1 and read(table, EQUATIONS.first):
             assign(values[at : at + 6], root)
             continue
         for i in range(6):  # A1 = P22' f2' + H'^T x' + b2' with f2' = -(B x + g)
@@ -270,8 +288,8 @@ def forced_blocks(table, blocks, residual, forced):
 
     The same I, E and W with p = B L r and c = G^T r, and the root at rest: b2 = 0 and L^-1 d = r then.
     """
-    owns, joints = floats(table, OWNS), floats(table, JOINTS)
-    sizes = integers(table, SIZES)
+    owns, joints = read(table, EQUATIONS.owns), read(table, EQUATIONS.joints)
+    sizes = read(table, EQUATIONS.sizes)
     at = 0
     for slot in range(1, sizes.size - 1):
         base = (slot - 1) * SIZE
@@ -294,8 +312,8 @@ def forced_blocks(table, blocks, residual, forced):
 @kernel
 def constraint_loads(table, values, residual, solution):
     """Constraint loads x = L (B^T A1 + r) - G f2 [rows] of boundary values [count * 12] that `forced_blocks` led to."""
-    owns, joints = floats(table, OWNS), floats(table, JOINTS)
-    sizes = integers(table, SIZES)
+    owns, joints = read(table, EQUATIONS.owns), read(table, EQUATIONS.joints)
+    sizes = read(table, EQUATIONS.sizes)
     at = 0
     for slot in range(1, sizes.size - 1):
         first = (slot - 1) * 12

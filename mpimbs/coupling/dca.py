@@ -104,25 +104,21 @@ class DivideAndConquer(ButterflyCoupling):
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive the coupling.
+
+    Attributes
+    ----------
+    plan : int64 array
+        The argument of `solve` in compiled code.
     """
 
-    plan = None
-
     def __init__(self, comm: MPI.Comm) -> None:
-        super().__init__(Butterfly(comm, ASSEMBLY, more=_MORE))
-        table = self._butterfly.table
-        table.add("records", aligned_zeros(RECORD * (comm.size.bit_length() + 1)))
-        table.add("world", aligned_zeros(BLOCK))
-        table.add("whole", aligned_zeros(ASSEMBLY))
-        table.add("room", np.zeros(30))
-        self._table = table.data
-        self._outer = np.zeros((1, 12))
-
-    def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
-        """Find A1 and f2 of this rank's assembly [1, 12]; see `Coupling.solve`. All ranks call.
-
-        `blocks` [1, ASSEMBLY] is in the acceleration form.
-        """
-        expect(self._table)
-        solve(self._table, blocks[0], root, self._outer[0])
-        return self._outer
+        super().__init__(Butterfly(comm, ASSEMBLY))
+        assembling = Assembling(
+            self._butterfly.plan,
+            records=aligned_zeros(RECORD * (comm.size.bit_length() + 1)),
+            world=aligned_zeros(BLOCK),
+            whole=aligned_zeros(ASSEMBLY),
+            room=np.zeros(30),
+        )
+        self._table = Table(assembling)
+        self.plan: npt.NDArray[np.int64] = self._table.data

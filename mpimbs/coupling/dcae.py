@@ -110,8 +110,8 @@ class EfficientDivideAndConquer(ButterflyCoupling):
         self._blocks = aligned_zeros(count * SIZE)
         self._loads = np.zeros((count, 12))
 
-    def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
-        """Find A1 and f2 of this rank's subchains; see `Coupling.solve`. All ranks call."""
+    def product(self, blocks: Floats, root: Floats) -> Floats:
+        """Find A1 and f2 of this rank's subchains, as `coupling.base.Solve`; all ranks call."""
         expect(self._butterfly.plan)
         self._blocks[:] = blocks.ravel()
         solve(self.plan, self._blocks, root, self._loads.ravel())

@@ -76,10 +76,8 @@ class ConstraintLoads:
         self.unknowns = sum(rows)
         begin = sum(rows[: comm.rank])
         self._matrix = PatternMatrix(comm, *self.joints.pattern(begin), begin, self.joints.sizes)
-        table = self.joints.table
-        table.add("diagonal", self._matrix.diagonal)
-        table.add("beside", self._matrix.beside)
-        self._table = table.data
+        self._equations = self.joints.table(self._matrix.diagonal, self._matrix.beside)  # it keeps the arrays alive
+        self._table = self._equations.data
         self._right, self._solution = (
             PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )

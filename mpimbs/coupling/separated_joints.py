@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling.constraint_equations import EQUATION_ITEMS, OUTER, OWN, SEPARATED
+from mpimbs.coupling.constraint_equations import OUTER, OWN, SEPARATED, Equations
 from mpimbs.parallel.halo import Halo
 from mpimbs.spatial.handles import SCRATCH
-from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build
-from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, FIXED, LAST_U, PLACE
+from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, FIXED, LAST_U, PLACE, Structure
 from mpimbs.sweep.subchains import Subchains
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 def constraint_subspace(joint: Build) -> Floats:
@@ -70,8 +64,6 @@ class SeparatedJoints:
         force on the body, in body frame components (of a universal or planar joint, of a frame between its two steps).
     right, solution : array [rows]
         Right-hand side (rad/s^2, m/s^2) and constraint loads (N m, N).
-    table : Table
-        `table.data` is the argument of `constraint_equations.form` and `boundary_values`.
     """
 
     def __init__(self, comm: MPI.Comm, subchains: Subchains) -> None:
@@ -116,30 +108,42 @@ class SeparatedJoints:
         self._slots = np.array(slots, np.int64)
         self._halos = (Halo(comm, SEPARATED // 2, OUTER), Halo(comm, ROW, ROW))
         self.right, self.solution = np.zeros(self.rows), np.zeros(self.rows)
-        items: dict[str, npt.NDArray[Any] | int] = {
-            "halo": self._halos[0].plan,
-            "load_halo": self._halos[1].plan,
-            "sizes": sizes,
-            "joint_slots": self._slots,
-            "first": int(subchains[0].first == 0),
-            "steps": np.array(steps, np.int64).ravel(),
-            "axes": np.concatenate([np.zeros(0, np.int64), *axes]),
-            "fixed": np.concatenate([np.zeros(0), *fixed]),
-            "pitch": np.concatenate([np.zeros(0), *pitch]),
-            "subspaces": _aligned(subspaces),
-            "pads": _aligned(pads),
-            "place": np.zeros(PLACE * len(slots)),
-            "joints": aligned_zeros((count + 2) * SEPARATED),
-            "outers": aligned_zeros((count + 2) * OUTER),
-            "owns": aligned_zeros((count + 2) * OWN),
-            "scratch": aligned_zeros(SCRATCH),
-            "right": self.right,
-            "solution": self.solution,
-            "loads": aligned_zeros((count + 2) * ROW),
-        }
-        self.table = Table(EQUATION_ITEMS)
-        for name, value in items.items():
-            self.table.add(name, value)
+        joint = Structure(
+            np.array(steps, np.int64).reshape(-1, 8),
+            np.concatenate([np.zeros(0, np.int64), *axes]),
+            np.concatenate([np.zeros(0), *fixed]),
+            np.concatenate([np.zeros(0), *pitch]),
+        )
+        self._equations = Equations(
+            halo=self._halos[0].plan,
+            load_halo=self._halos[1].plan,
+            sizes=sizes,
+            joint_slots=self._slots,
+            first=int(subchains[0].first == 0),
+            joint=joint,
+            subspaces=_aligned(subspaces),
+            pads=_aligned(pads),
+            place=np.zeros(PLACE * len(slots)),
+            joints=aligned_zeros((count + 2) * SEPARATED),
+            outers=aligned_zeros((count + 2) * OUTER),
+            owns=aligned_zeros((count + 2) * OWN),
+            scratch=aligned_zeros(SCRATCH),
+            diagonal=np.zeros(0),
+            beside=np.zeros(0),
+            right=self.right,
+            solution=self.solution,
+            loads=aligned_zeros((count + 2) * ROW),
+        )
+
+    def table(self, diagonal: Floats, beside: Floats) -> Table:
+        """Give the table whose `data` is the argument of `constraint_equations.form` and `boundary_values`.
+
+        Parameters
+        ----------
+        diagonal, beside : array
+            Where the matrix's values are written, in the order of `pattern`: of this rank's columns, and of others'.
+        """
+        return Table(self._equations._replace(diagonal=diagonal, beside=beside))
 
     def pattern(self, begin: int) -> tuple[Integers, Integers]:
         """Rows and columns of the matrix's entries [rows + 1], [entries], as for PETSc, given this rank's first row.

@@ -22,12 +22,12 @@ from mpimbs.instruments.phases import (
     pieces,
     run_joins,
     swept,
-    table_of,
 )
 from mpimbs.instruments.registers import REGISTERS
 from mpimbs.model import System
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import WIDTHS
+from mpimbs.spatial.memory import Table
 
 # --- counts ---------------------------------------------------------------------------------------------------------
 
@@ -132,11 +132,11 @@ def time_phases(system: System, lanes: int = 1, seconds: float = 0.05, runs: int
     if lanes not in (1, *WIDTHS):
         raise ValueError(f"no lanes of width {lanes}")
     a = swept(system, lanes)
-    table = table_of(a)
+    table = Table(a)
     numbers = {name: list(KERNELS).index(name) for name in phases_of(lanes)}
     found = {name: _fastest(RUN[lanes], (number, table.data), seconds, runs) for name, number in numbers.items()}
     if lanes > 1:
-        joining = table_of(pieces(a.block.reshape(SIZE, lanes).T))
+        joining = Table(pieces(a.block.reshape(SIZE, lanes).T))
         found[JOINS] = _fastest(run_joins, (joining.data,), seconds, runs)
     return {name: 1e9 * once / system.n_bodies for name, once in found.items()}
 

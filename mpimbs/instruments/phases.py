@@ -14,7 +14,7 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, respond
 from mpimbs.spatial.lanes import WIDTHS, width
 from mpimbs.spatial.layout import interleave, separate
-from mpimbs.spatial.memory import Table, floats, integers
+from mpimbs.spatial.memory import Table, read, schema
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.build import build
@@ -33,43 +33,47 @@ LOADS = 12  # A1 and f2
 class Sequence(NamedTuple):
     """What stands in sequence, one lane after the other."""
 
-    q: Any  # [nq * lanes]: rad, m, quaternions
-    u: Any  # [nu * lanes]: rad/s, m/s
-    loads: Any  # [LOADS * lanes]
-    turns: Any  # [TURNING * lanes], written
-    blocks: Any  # [SIZE * lanes], written: handle equations
-    udot: Any  # [nu * lanes], written
-    rates: Any  # [nq * lanes], written
+    q: Floats  # [nq * lanes]: rad, m, quaternions
+    u: Floats  # [nu * lanes]: rad/s, m/s
+    loads: Floats  # [LOADS * lanes]
+    turns: Floats  # [TURNING * lanes], written
+    blocks: Floats  # [SIZE * lanes], written: handle equations
+    udot: Floats  # [nu * lanes], written
+    rates: Floats  # [nq * lanes], written
 
 
 class Arguments(NamedTuple):
     """All that the phases of a tile work on; for W lanes, arrays but those of `sequence` are [item, lane]."""
 
-    plain: bool  # the rates of the coordinates are the speeds
+    plain: int  # the rates of the coordinates are the speeds
     structure: Structure
     springs: Springs
     work: Workspace
     sequence: Sequence
-    tau: Any  # empty: no forces beside the model's
-    q: Any  # [nq]
-    u: Any  # [nu]
-    loads: Any  # [LOADS]; the angular velocity of handle 1 is taken from it too
-    total: Any  # [nu], written: joint forces
-    turn: Any  # [TURNING], written
-    block: Any  # [SIZE], written: handle equations
-    udot: Any  # [nu], written
-    rates: Any  # [nq], written
+    tau: Floats  # empty: no forces beside the model's
+    q: Floats  # [nq]
+    u: Floats  # [nu]
+    loads: Floats  # [LOADS]; the angular velocity of handle 1 is taken from it too
+    total: Floats  # [nu], written: joint forces
+    turn: Floats  # [TURNING], written
+    block: Floats  # [SIZE], written: handle equations
+    udot: Floats  # [nu], written
+    rates: Floats  # [nq], written
 
 
 class Pieces(NamedTuple):
     """What joins of neighbours work on, in doubles."""
 
-    blocks: Any  # [SIZE * pieces]: handle equations
-    joined: Any  # the same, written: of each piece with all outboard of it
-    responses: Any  # [RESPONSE * pieces], written
-    scratch: Any  # [SCRATCH], written
-    loads: Any  # [LOADS * pieces], written; A1 of the first is given
-    tip: Any  # [6]: load on the last
+    blocks: Floats  # [SIZE * pieces]: handle equations
+    joined: Floats  # the same, written: of each piece with all outboard of it
+    responses: Floats  # [RESPONSE * pieces], written
+    scratch: Floats  # [SCRATCH], written
+    loads: Floats  # [LOADS * pieces], written; A1 of the first is given
+    tip: Floats  # [6]: load on the last
+
+
+ARGUMENTS = schema(Arguments)
+PIECES = schema(Pieces)
 
 
 # --- the kernels ----------------------------------------------------------------------------------------------------
@@ -177,23 +181,9 @@ JOINS = "joins"
 PHASES = ("layout", *PIECE, JOINS)
 
 
-@kernel(inline=True)
-def _arguments(table):
-    """Give the `Arguments` whose arrays stand in a table."""
-    t = table
-    steps = integers(t, 2)
-    structure = Structure(steps.reshape((steps.size // 8, 8)), integers(t, 4), floats(t, 6), floats(t, 8))
-    springs = Springs(floats(t, 10), floats(t, 12), floats(t, 14), floats(t, 16))
-    work = Workspace(floats(t, 18), floats(t, 20), floats(t, 22), floats(t, 24), floats(t, 26))
-    given = (floats(t, 28), floats(t, 30), floats(t, 32))
-    sequence = Sequence(*given, floats(t, 34), floats(t, 36), floats(t, 38), floats(t, 40))
-    lanes = (floats(t, 42), floats(t, 44), floats(t, 46), floats(t, 48), floats(t, 50), floats(t, 52), floats(t, 54))
-    return Arguments(t[0] != 0, structure, springs, work, sequence, *lanes, floats(t, 56), floats(t, 58))
-
-
 @kernel
 def _run(zero, phase, table):
-    a = _arguments(table)
+    a = read(table, ARGUMENTS)
     if phase == 1:
         _places(zero, a)
     elif phase == 2:
@@ -218,7 +208,7 @@ def _run(zero, phase, table):
 def _run_in_lanes(zero, times, phase, table):
     for _ in range(times):
         if phase == 0:
-            _layout(zero, _arguments(table))
+            _layout(zero, read(table, ARGUMENTS))
         else:
             _run(zero, phase, table)
 
@@ -234,8 +224,7 @@ RUN = {1: _run1} | by_width(_run_in_lanes, WIDTHS)
 
 @kernel
 def run_joins(times, table):
-    t = table
-    j = Pieces(floats(t, 0), floats(t, 2), floats(t, 4), floats(t, 6), floats(t, 8), floats(t, 10))
+    j = read(table, PIECES)
     for _ in range(times):
         join_pieces(j)
 
@@ -296,7 +285,7 @@ def arguments(system: System, lanes: int = 1) -> Arguments:
     written = (TURNING * lanes, SIZE * lanes, nu, nq)
     work = workspace(len(s.steps), nu // lanes, made.junctions, lanes, wrenches=False)
     return Arguments(
-        not (s.steps[:, TURN] == 4).any(),
+        int(not (s.steps[:, TURN] == 4).any()),
         Structure(s.steps, s.axes, aligned(s.fixed), aligned(s.pitch)),
         Springs(*(aligned(values) for values in made.springs)),
         Workspace(*(aligned(part) for part in work)),
@@ -309,7 +298,7 @@ def arguments(system: System, lanes: int = 1) -> Arguments:
 def swept(system: System, lanes: int = 1) -> Arguments:
     """Make what the phases work on, and run each phase once, compiled."""
     a = arguments(system, lanes)
-    table = table_of(a)
+    table = Table(a)
     for number, phase in enumerate(KERNELS):
         if phase in phases_of(lanes):
             RUN[lanes](1, number, table.data)
@@ -333,12 +322,3 @@ def pieces(blocks: Floats) -> Pieces:
 def flat(a: Any) -> list[Any]:
     """Give the arrays and numbers of `Arguments` or `Pieces` in order."""
     return [part for given in a for part in (flat(given) if isinstance(given, tuple) else [given])]
-
-
-def table_of(a: Any) -> Table:
-    """Make the table by which compiled code is given `Arguments` or `Pieces`; it keeps them alive."""
-    parts = flat(a)
-    table = Table(tuple(map(str, range(len(parts)))))
-    for number, part in enumerate(parts):
-        table.add(str(number), part)
-    return table

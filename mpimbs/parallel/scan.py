@@ -80,10 +80,15 @@ def begin_scan(plan, join, value):
 
 @kernel(inline=True)
 def end_scan(plan, join):
-    """Receive the last message of the scan that has begun; gives what the ranks before have together [count]."""
+    """Receive the last message of the scan that has begun: `scanned` then is what the ranks before have together."""
     schedule, _, _ = levels(read(plan, SCANNED.butterfly))
     if schedule.shape[0] > 0:
         _receive(plan, join, schedule.shape[0] - 1)
+
+
+@kernel(inline=True)
+def scanned(plan):
+    """Give the result of a scan [count], after `end_scan`; before the first one, of nothing."""
     return read(plan, SCANNED.result)
 
 

@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import LoadNotFiniteError, SimulationError
+from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, PETSc
 from mpimbs.simulation.petsc_schemes import choose, stability_polynomial
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
@@ -194,15 +195,17 @@ class Integrator:
         self._state[:] = x.array_r
         n, end = self._nq, self._end
         q, u = self._state[:n], self._state[n:end]
-        broken = False
+        broken, acted = False, NOTHING
         try:
-            self._dynamics.evaluate(t, q, u, out[n:end], out[:n])
+            acted = self._dynamics.evaluate(t, q, u, out[n:end], out[:n])
+            if acted.failure is not None:
+                raise acted.failure
         except LoadNotFiniteError as error:
             self._doubt, broken = self._doubt or str(error), True
         except SimulationError as error:
             self._failure, broken = self._failure or str(error), True
         if self._power.any:  # on all ranks, whatever broke: there may be messages
-            out[end] = self._power(q, u)
+            out[end] = self._power(q, u, acted)
         if broken:
             out[:] = np.nan
         self._not_finite |= not np.isfinite(out).all()

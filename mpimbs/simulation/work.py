@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
+from mpimbs.evaluation import Acted
 from mpimbs.sweep.structure import PLACE
 
 Floats = npt.NDArray[np.float64]
@@ -46,19 +47,18 @@ class Power:
         self._wrenched = bool(facts[1])
         self.any = bool(facts.any())
 
-    def __call__(self, q: Floats, u: Floats) -> float:
-        """Power (W) at the state of the last evaluation, which is given."""
+    def __call__(self, q: Floats, u: Floats, acted: Acted) -> float:
+        """Power (W) in a state, of what acted in its evaluation."""
         power = 0.0
         if self._damping is not None:
             np.multiply(self._damping, u, out=self._room)
             power -= float(self._room @ u)
         if self._torque is not None:
             power += float(self._torque @ u)
-        forces = self._dynamics.applied_forces()
-        if forces.size:
-            power += float(forces @ u)
+        if acted.forces.size:
+            power += float(acted.forces @ u)
         if self._wrenched:
-            twists = self._dynamics.step_motions(q, u)[:, PLACE:]
+            twists = self._dynamics.step_motions(q, u, acted)[:, PLACE:]
             wrenches = self._dynamics.subchain.wrenches
             if wrenches.size:
                 power += float(np.vdot(wrenches.reshape(-1, 6), twists))

@@ -254,7 +254,13 @@ class Table:
                 raise TypeError(f"{name}: a contiguous array of {np.dtype(dtype)} is needed, not {given}")
             self.data[place.at : place.at + 2] = value.ctypes.data, value.size
 
-    def set_number(self, item: int, value: int) -> None:
-        """Change a number, given its place in the schema."""
-        assert isinstance(item, NumberItem)
-        self.data[item.at] = value
+    def number(self, name: str) -> int:
+        """Give back a number."""
+        return int(self.data[getattr(schema(type(self._kept)), name).at])
+
+    def set_number(self, name: str, value: int) -> None:
+        """Change a number."""
+        place = getattr(schema(type(self._kept)), name)
+        if not isinstance(place, NumberItem):
+            raise TypeError(f"{name}: is no number")
+        self.data[place.at] = value

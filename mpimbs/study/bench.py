@@ -190,7 +190,7 @@ def _per_solution(before: dict[str, int], after: dict[str, int]) -> dict[str, fl
     }
 
 
-def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], None], Callable[[], None], np.ndarray]:
+def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], object], Callable[[], object], np.ndarray]:
     """An evaluation, not timed by phases, how it begins anew, and where it writes the accelerations."""
     q = dynamics.subchain.q
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]

@@ -50,7 +50,7 @@ class Share(Dynamics):
     ) -> None:
         self._given = division, number
         super().__init__(system, MPI.COMM_SELF, coupling)
-        self.in_phases = self.in_phases or staged
+        self.in_phases = staged
 
     def divide(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
         """Give what was given."""

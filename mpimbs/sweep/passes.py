@@ -31,9 +31,9 @@ from mpimbs.sweep.tiles import (
     Q_AT,
     STEP_AT,
     TILE,
-    TileKind,
     U_AT,
     WIDTH,
+    TileKind,
 )
 
 _KIND = size_of(TileKind)
@@ -350,7 +350,9 @@ def systems_alone(zero, plan, q, u, tau, udot, rates):
 @kernel
 def outward_sweep(zero, plan, q, u, tau, udot, rates):
     """Pass 3: accelerations [nu] and rates of the coordinates [nq], given (A1, f2) of the subchain in the plan."""
-    spread_loads(read(plan, PLAN.blocks), read(plan, PLAN.responses), read(plan, PLAN.handle_loads), read(plan, PLAN.loads))
+    spread_loads(
+        read(plan, PLAN.blocks), read(plan, PLAN.responses), read(plan, PLAN.handle_loads), read(plan, PLAN.loads)
+    )
     two = read(plan, PLAN.tip) == 0
     count = _count(plan)
     for number in range(count):

@@ -21,7 +21,6 @@ from mpimbs.instruments.phases import (
     pieces,
     run_joins,
     swept,
-    table_of,
 )
 from mpimbs.model import System, system_from
 from mpimbs.spatial.assembly import RECORD, assemble, inverse_six
@@ -29,6 +28,7 @@ from mpimbs.spatial.compiler import FASTMATH, interpreted, kernel
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.inertia import inertia_inward, inertia_inward_from_hinge
 from mpimbs.spatial.lanes import load, native_width, sqrt, store, zero_lanes
+from mpimbs.spatial.memory import Table
 from mpimbs.spatial.rows import ROW, store_symmetric
 from mpimbs.spatial.six import products, six_rows, write_six
 from mpimbs.spatial.trigonometry import atan2, sincos
@@ -293,7 +293,7 @@ def test_lanes_are_pieces_of_a_chain(name: str) -> None:
     a, again = swept(system, w), arguments(system, w)
     for part in (again.q, again.u, again.loads):
         part[:] = np.nan
-    table = table_of(again)
+    table = Table(again)
     for phase in (*range(len(KERNELS)), 0):
         RUN[w](1, phase, table.data)
     for field in ("q", "u", "loads", "block", "udot"):
@@ -375,7 +375,7 @@ def test_counts_of_joins() -> None:
     blocks = np.tile(swept(system_from("spatial_chain:4")).block, (3, 1))
     counted, compiled = pieces(blocks), pieces(blocks)
     counts = count_joins(counted)
-    table = table_of(compiled)
+    table = Table(compiled)
     run_joins(1, table.data)
     for name in ("joined", "responses", "loads"):
         assert_close(name, getattr(counted, name), getattr(compiled, name), "join")

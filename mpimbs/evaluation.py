@@ -1,0 +1,195 @@
+"""One evaluation on a rank: the phases of the pipeline, and what Python has to do between them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.coupling import Coupling
+from mpimbs.errors import SimulationError
+from mpimbs.forces.external import ExternalLoads
+from mpimbs.parallel.scan import Scan
+from mpimbs.pipeline import COUPLING, EVALUATE, INWARD, MOTION, OUTWARD, PHASES, RUN_PHASES, Rank, scan_motions
+from mpimbs.spatial.memory import Table
+from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.subchain import AT_REST, Subchain
+
+Floats = npt.NDArray[np.float64]
+
+
+class Acted(NamedTuple):
+    """What acted on a rank's bodies in an evaluation, beside springs, dampers and constant torques of the model."""
+
+    forces: Floats  # [nu]: generalized forces of functions, and those that were given (N m, N); empty for none
+    boundary: Floats | None = None  # [BOUNDARY]: motion of handle 1, where body forces act anywhere
+    motions: Floats | None = None  # [m * BOUNDARY]: of the steps, where they act here; used again by the next one
+    failure: SimulationError | None = None  # of a user function of this rank
+
+
+NOTHING = Acted(np.zeros(0))
+
+
+class Evaluation:
+    """Evaluates the state derivative on a rank; all ranks make it and call together.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The caller's own communicator; it must outlive this.
+    name : str
+        Of the coupling.
+    part
+        What this rank sweeps.
+    coupling : Coupling
+    subchain : Subchain
+        All of the part as one piece, which `external` acts on.
+    external : ExternalLoads
+    root : array [6]
+        Acceleration of the root, -g (m/s^2).
+    overlap : bool
+        See `Dynamics`.
+
+    Attributes
+    ----------
+    in_phases : bool
+        Whether Python has a say between the phases.
+    laps : array [PHASES]
+        Time spent in each so far (s).
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        name: str,
+        part: Any,
+        coupling: Coupling,
+        subchain: Subchain,
+        external: ExternalLoads,
+        root: Floats,
+        overlap: bool,
+    ) -> None:
+        self._alone = comm.size == 1
+        self._part, self._coupling, self._subchain, self._external = part, coupling, subchain, external
+        self._turns = Scan(comm, AT_REST[:TURNING])
+        self._motions = Scan(comm, AT_REST, scan_motions)
+        self._motion_messages = 0.0  # s: of the scan of motions, in evaluations
+        self._solve = coupling.solve
+        self._root, self.laps = root, np.zeros(PHASES)
+        rank = Rank(
+            part=part.plan,
+            scan=self._turns.plan,
+            coupling=np.zeros(0, np.int64) if coupling.plan is None else coupling.plan,
+            root=root,
+            laps=self.laps,
+            alone=int(self._alone),
+            timed=1,
+            overlap=int(overlap),
+        )
+        self._table = Table(rank)
+        self._rank = self._table.data
+        self._whole, self._phases = EVALUATE[name][part.width], RUN_PHASES[name][part.width]
+        self.in_phases = external.any or self._solve is not None
+        self._no_tau = np.zeros(0)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the phases are timed, which takes about 0.1 us."""
+        return bool(self._table.number("timed"))
+
+    @timed.setter
+    def timed(self, wanted: bool) -> None:
+        self._table.set_number("timed", int(wanted))
+
+    def __call__(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> Acted:
+        """Evaluate, as `Dynamics.derivative`, of arrays that were checked: they are read by address.
+
+        The `failure` of a user function is given, not raised: the other ranks know nothing of it.
+        """
+        if not self.in_phases:
+            self._whole(self._rank, q, u, self._no_tau if tau is None else tau, udot, rates)
+            return NOTHING
+        run, rank = self._phases, self._rank
+        acted = NOTHING if tau is None else Acted(tau)
+        run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
+        if self._external.any:
+            began = time.perf_counter()
+            acted = self._act(t, q, u, tau)
+            self.laps[MOTION] += time.perf_counter() - began
+        if self._solve is None:
+            run(rank, INWARD, PHASES, q, u, acted.forces, udot, rates)
+        else:
+            run(rank, INWARD, COUPLING, q, u, acted.forces, udot, rates)
+            began = time.perf_counter()
+            self._part.loads[:] = self._solve(t, q, self._part.blocks, self._root)
+            self.laps[COUPLING] += time.perf_counter() - began
+            run(rank, OUTWARD, PHASES, q, u, acted.forces, udot, rates)
+        return acted
+
+    def _act(self, t: float, q: Floats, u: Floats, tau: Floats | None) -> Acted:
+        """Call the functions; where one fails, the forces are NaN.
+
+        The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
+        """
+        external = self._external
+        forces = np.zeros(self._subchain.nu) if tau is None else tau.copy()
+        if external.moved:
+            before = self._motions.seconds
+            boundary = self.boundary_motion(q, u)
+            self._motion_messages += self._motions.seconds - before
+        else:
+            boundary = AT_REST.copy()
+            boundary[:9] = self.turn[:9]
+        given = boundary.copy() if external.moved else None
+        try:
+            external.apply(t, q, u, boundary, forces)
+        except SimulationError as error:
+            return Acted(np.full(self._subchain.nu, np.nan), given, failure=error)
+        if external.wrenches:
+            self._part.set_wrenches(self._subchain.wrenches)
+        motions = self._subchain.last_motions if external.keeps_motions else None
+        return Acted(forces, given, motions)
+
+    @property
+    def turn(self) -> Floats:
+        """Boundary turn of this rank's handle 1 [TURNING], in the evaluation just made."""
+        return self._turns.result
+
+    @property
+    def handle_loads(self) -> Floats:
+        """Acceleration A1 of this rank's handle 1 and load f2 on its handle 2 [12], in the evaluation just made."""
+        loads = self._part.loads
+        return np.concatenate((loads[0, :6], loads[-1, 6:]))
+
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """Motion of this rank's handle 1 [BOUNDARY]; all ranks call."""
+        return AT_REST if self._alone else self._motions(self._subchain.boundary_motion(q, u))
+
+    def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:
+        """Motions of the steps [m * BOUNDARY] in the state of an evaluation that gave `acted`; all ranks call.
+
+        A scan and a sweep, unless body forces have had them. Used again.
+        """
+        if acted.motions is not None:
+            return acted.motions
+        boundary = self.boundary_motion(q, u) if acted.boundary is None else acted.boundary
+        return self._subchain.motions(q, u, boundary)
+
+    def seconds(self) -> dict[str, float]:
+        """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
+        motion, inward, coupling, outward = (float(lap) for lap in self.laps)
+        scan = self._turns.seconds + self._motion_messages
+        return {
+            "sweep": motion - scan + inward + outward,
+            "coupling": coupling - self._coupling.seconds,
+            "communication": scan + self._coupling.seconds,
+        }
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        self._turns.close()
+        self._motions.close()
+        self._coupling.close()

@@ -35,7 +35,7 @@ _RECORDS, _WORLD, _WHOLE, _ROOM = range(2 * len(ITEMS), 2 * (len(ITEMS) + len(_M
 def solve(plan, assembly, root, outer):
     """Find A1 and f2 of this rank's assembly, `outer` [12], after `expect`; all ranks call.
 
-    Up the tree [Critchley 2007, eq. 23-42], the joint on the world, and down again without a message: both halves of
+    Up the levels [Critchley 2007, eq. 23-42], the joint on the world, and down again without a message: both halves of
     every group are at hand.
     """
     records = floats(plan, _RECORDS)

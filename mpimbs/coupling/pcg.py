@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.coupling.butterfly_product import ButterflyProduct
 from mpimbs.coupling.constraint_equations import boundary_values, form
 from mpimbs.coupling.estimates import ORDERS, Hold
 from mpimbs.coupling.petsc_matrix import PatternMatrix
 from mpimbs.coupling.separated_joints import SeparatedJoints
 from mpimbs.coupling.solver import EXACT, LoadSolver
-from mpimbs.coupling.tree_product import TreeProduct
 from mpimbs.errors import SimulationError
 from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
 from mpimbs.sweep.subchains import Subchains
@@ -73,7 +73,7 @@ class ConstraintLoads:
             PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )
         self._check = self._right.duplicate()
-        self._tree = TreeProduct(comm, self._table, len(subchains))
+        self._product = ButterflyProduct(comm, self._table, len(subchains))
         self._guesses = 0
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
@@ -124,7 +124,7 @@ class ConstraintLoads:
             pc.setType("vpbjacobi")
         elif solver.preconditioner == "dcae":
             pc.setType("python")
-            pc.setPythonContext(self._tree)
+            pc.setPythonContext(self._product)
         else:
             self._set_factor(pc)
         if solver.estimate == "fischer":
@@ -200,14 +200,14 @@ class ConstraintLoads:
     @property
     def seconds(self) -> float:
         """Time spent in messages of our own so far (s); those within PETSc are not known."""
-        return self.joints.seconds + self._tree.seconds
+        return self.joints.seconds + self._product.seconds
 
     def close(self) -> None:
         """Free what PETSc and MPI hold, before the communicator is."""
         for thing in (self._ksp, self._factor, self._right, self._solution, self._check):
             thing.destroy()
         self._matrix.close()
-        self._tree.close()
+        self._product.close()
         self.joints.close()
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
@@ -222,7 +222,7 @@ class ConstraintLoads:
         if self.unknowns:
             self._matrix.changed()
             self._right.stateIncrease()
-            self._tree.blocks = blocks
+            self._product.blocks = blocks
             self._solve(t)
         boundary_values(self._table, root, self._values.ravel())
         return self._values

@@ -19,8 +19,8 @@ class LoadSolver(NamedTuple):
     ----------
     preconditioner : str
         "jacobi": the diagonal; "block-jacobi": the blocks of the joints; "lagged": the exact factor of an earlier
-        matrix, renewed when iterations grow; "dcae": the tree product of the handle equations; "direct": no iteration,
-        PETSc's factorization of every matrix.
+        matrix, renewed when iterations grow; "dcae": the butterfly product of the handle equations; "direct": no
+        iteration, PETSc's factorization of every matrix.
     estimate : str
         Where the iteration begins: "none" at zero, or a "zero"-, "first"- or "second"-order hold of earlier
         evaluations' loads, or PETSc's "fischer" guess from earlier solutions.

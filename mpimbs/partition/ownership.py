@@ -7,7 +7,7 @@ import itertools
 from mpimbs.model import System
 from mpimbs.partition.division import Division
 from mpimbs.partition.lanes import cut_tiles
-from mpimbs.sweep.body_tree import BodyTree
+from mpimbs.sweep.halved_bodies import HalvedBodies
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 
@@ -18,8 +18,8 @@ def own_subchains(system: System, division: Division, rank: int) -> Subchains:
     return Subchains([_subchain(system, first, last, division.width) for first, last in itertools.pairwise(mine)])
 
 
-def own_bodies(system: System, division: Division, rank: int) -> BodyTree:
-    """Make the bodies of a rank the leaves of a tree.
+def own_bodies(system: System, division: Division, rank: int) -> HalvedBodies:
+    """Halve the bodies of a rank down to single ones.
 
     Raises
     ------
@@ -27,11 +27,11 @@ def own_bodies(system: System, division: Division, rank: int) -> BodyTree:
         A body has no inverse inertia.
     """
     first, last = division.cuts[rank : rank + 2].tolist()
-    return BodyTree(system, first, last)
+    return HalvedBodies(system, first, last)
 
 
-def own_bodies_and_terminal(system: System, division: Division, rank: int) -> BodyTree:
-    """Make the bodies of a rank the leaves of a tree; at the tip only the first, on which the rest hangs as a subchain.
+def own_bodies_and_terminal(system: System, division: Division, rank: int) -> HalvedBodies:
+    """Halve the bodies of a rank; at the tip only the first is a leaf, on which the rest hangs as a subchain.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def own_bodies_and_terminal(system: System, division: Division, rank: int) -> Bo
     """
     first, last = division.cuts[rank : rank + 2].tolist()
     if last < system.n_bodies or last - first < 2:
-        return BodyTree(system, first, last)
-    return BodyTree(system, first, last, _subchain(system, first + 1, last, division.width))
+        return HalvedBodies(system, first, last)
+    return HalvedBodies(system, first, last, _subchain(system, first + 1, last, division.width))
 
 
 def _subchain(system: System, first: int, last: int, width: int) -> Subchain:

@@ -1,4 +1,4 @@
-"""Fits of measured iterations and times to cost models: constraint loads [Duan & Anderson, eq. 23], and trees."""
+"""Fits of measured iterations and times to cost models: constraint loads [Duan & Anderson, eq. 23], and butterflies."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def fit_cost_model(points: Sequence[Point], gamma: float) -> CostModel:
     return CostModel(gamma, *(float(c) for c in coefficients))
 
 
-class TreeModel(NamedTuple):
-    """Seconds of an evaluation by a tree: C0 + C1 n / P + C2 ceil(log2 P), as [Critchley 2007, eq. 43 and 72]."""
+class ButterflyModel(NamedTuple):
+    """Seconds of an evaluation by a butterfly: C0 + C1 n / P + C2 ceil(log2 P), as [Critchley 2007, eq. 43 and 72]."""
 
     c0: float
     c1: float
@@ -91,7 +91,7 @@ class TreeModel(NamedTuple):
 
     def __call__(self, n: int, ranks: int) -> float:
         """Seconds of an evaluation of n bodies on P ranks."""
-        return float(tree_terms(n, ranks) @ np.array(self))
+        return float(butterfly_terms(n, ranks) @ np.array(self))
 
     def best_ranks(self, n: int) -> int:
         """P of least time, of those up to n."""
@@ -99,12 +99,12 @@ class TreeModel(NamedTuple):
         return int(min((p for p in powers.tolist() if p <= n), key=lambda p: self(n, p)))
 
 
-def tree_terms(n: int, ranks: int) -> Floats:
-    """Give what the coefficients of a `TreeModel` are multiplied by."""
+def butterfly_terms(n: int, ranks: int) -> Floats:
+    """Give what the coefficients of a `ButterflyModel` are multiplied by."""
     return np.array([1.0, n / ranks, (ranks - 1).bit_length()])
 
 
-def fit_tree_model(points: Sequence[tuple[int, int, float]]) -> TreeModel:
+def fit_butterfly_model(points: Sequence[tuple[int, int, float]]) -> ButterflyModel:
     """Fit the coefficients, none below zero, by least squares of the relative errors.
 
     Parameters
@@ -112,6 +112,6 @@ def fit_tree_model(points: Sequence[tuple[int, int, float]]) -> TreeModel:
     points : sequence of (n, ranks, seconds)
         Of different n, and of one and more ranks: what they don't tell is fitted as zero.
     """
-    rows = [tree_terms(n, ranks) / seconds for n, ranks, seconds in points]
+    rows = [butterfly_terms(n, ranks) / seconds for n, ranks, seconds in points]
     coefficients, _ = nnls(np.array(rows), np.ones(len(rows)))
-    return TreeModel(*(float(c) for c in coefficients))
+    return ButterflyModel(*(float(c) for c in coefficients))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpimbs.study.axes import new_figure, number_ticks, save
-from mpimbs.study.cost_fit import TreeModel
+from mpimbs.study.cost_fit import ButterflyModel
 from mpimbs.study.tables import write_tables
 from mpimbs.study.verdict import trusted
 
@@ -89,13 +89,13 @@ def _title(table: dict[str, Any], text: str) -> str:
 
 
 def draw_times(table: dict[str, Any], rows: Sequence[Row]) -> Any:
-    """Time of an evaluation against the number of ranks, and of trees the fitted cost model where it was measured."""
+    """Time of an evaluation against the number of ranks, and the butterflies' cost model where that was fitted."""
     figure, axes = new_figure(_title(table, "time of an evaluation"), "ranks", "us (minimum)", *_SIZE)
     _draw(axes, rows, "ranks", "us_min")
     ranks = np.unique([row["ranks"] for row in trusted(rows)])
     for coupling, fit in table["fits"].items():
         if fit.get("best_ranks"):
-            model = TreeModel(**fit["coefficients"])
+            model = ButterflyModel(**fit["coefficients"])
             times = [1e6 * model(table["bodies"], int(p)) for p in ranks]
             label = f"fit, {coupling}{', poor' if fit['poor'] else ''}"
             axes.plot(ranks, times, ":", color=_colours(rows)[coupling], lw=1.5, label=label)

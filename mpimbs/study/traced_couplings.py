@@ -47,7 +47,7 @@ class TracedCoupling(Protocol):
         ...
 
 
-class TreeTrace(NamedTuple):
+class ButterflyTrace(NamedTuple):
     """One butterfly of so many doubles, with a join at every level; and one more with the world, where that is one."""
 
     coupling: str
@@ -153,10 +153,10 @@ def _constraint_loads(solver: LoadSolver | None) -> TracedCoupling:
 
 # A coupling that joins by one butterfly is one line: its name and the doubles of its messages.
 TRACED: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
-    "dcae": lambda solver: TreeTrace("dcae", SIZE),
+    "dcae": lambda solver: ButterflyTrace("dcae", SIZE),
     "pcg": _constraint_loads,
-    "dca": lambda solver: TreeTrace("dca", ASSEMBLY, staged=True, joins_world=True),
-    "dca-terminal": lambda solver: TreeTrace("dca-terminal", ASSEMBLY, staged=True, joins_world=True),
+    "dca": lambda solver: ButterflyTrace("dca", ASSEMBLY, staged=True, joins_world=True),
+    "dca-terminal": lambda solver: ButterflyTrace("dca-terminal", ASSEMBLY, staged=True, joins_world=True),
 }
 
 

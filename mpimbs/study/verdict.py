@@ -9,18 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.instruments.operation_models import arithmetic, models
+from mpimbs.instruments.operations import operations_of
 from mpimbs.model import System
 from mpimbs.study.cost_fit import (
+    ButterflyModel,
     Point,
-    TreeModel,
+    butterfly_terms,
+    fit_butterfly_model,
     fit_cost_model,
     fit_power_law,
-    fit_tree_model,
     load_terms,
-    tree_terms,
 )
-from mpimbs.study.operation_models import arithmetic, models
-from mpimbs.study.operations import operations_of
 from mpimbs.study.scaled import scaled
 
 Row = dict[str, Any]
@@ -51,7 +51,7 @@ class Operations(NamedTuple):
 
 
 def operations(system: System) -> dict[str, Operations]:
-    """Count the operations of the couplings that are trees, for a chain; empty where there are no shorter ones.
+    """Count the operations of the couplings by butterflies, for a chain; empty where there are no shorter ones.
 
     They are the constants of the cost models: what is fitted is the time of one, and of the messages of a level.
     """
@@ -87,16 +87,17 @@ def fits(rows: Sequence[Row], n: int, counted: Mapping[str, Operations] | None =
     -------
     dict of dict
         By coupling: model, points (those measured), coefficients (s), largest_relative_error, poor (whether that is
-        above a quarter), and for trees best_ranks: None where only one number of ranks was measured, since the cost of
-        a level is not known then. Where operations are counted: operations_per_body, operations_per_level, gflops, and
-        us_of_messages_per_level, which is what of a level is not operations at that rate. Where there are no more
-        points than coefficients that they tell of, coefficients is None, and why says so: any such curve meets them.
+        above a quarter), and for butterflies best_ranks: None where only one number of ranks was measured, since the
+        cost of a level is not known then. Where operations are counted: operations_per_body, operations_per_level,
+        gflops, and us_of_messages_per_level, which is what of a level is not operations at that rate. Where there are
+        no more points than coefficients that they tell of, coefficients is None, and why says so: any such curve meets
+        them.
     """
     found = {}
     good = trusted(rows)
     for coupling in dict.fromkeys(row["coupling"] for row in good):
         own = [row for row in good if row["coupling"] == coupling]
-        fit = _fit_loads(own) if any("solutions" in row for row in own) else _fit_tree(own, n)
+        fit = _fit_loads(own) if any("solutions" in row for row in own) else _fit_butterfly(own, n)
         found[coupling] = fit
         if fit["coefficients"] is not None and coupling in (counted or {}):
             fit |= _rates(fit["coefficients"], counted[coupling], own)  # type: ignore[index]
@@ -127,13 +128,13 @@ def _fitted(name: str, terms: Sequence[npt.ArrayLike], seconds: Sequence[float],
     return {**found, "coefficients": model._asdict(), "largest_relative_error": error, "poor": error > _POOR}
 
 
-def _fit_tree(rows: Sequence[Row], n: int) -> Row:
+def _fit_butterfly(rows: Sequence[Row], n: int) -> Row:
     points = [(row["n"], row["ranks"], 1e-6 * row["us_min"]) for row in rows]
-    terms, seconds = [tree_terms(*point[:2]) for point in points], [point[2] for point in points]
-    fit = _fitted("C0 + C1 n / P + C2 ceil(log2 P)", terms, seconds, lambda: fit_tree_model(points))
+    terms, seconds = [butterfly_terms(*point[:2]) for point in points], [point[2] for point in points]
+    fit = _fitted("C0 + C1 n / P + C2 ceil(log2 P)", terms, seconds, lambda: fit_butterfly_model(points))
     if fit["coefficients"] is not None:
         several = len({row["ranks"] for row in rows}) > 1
-        fit["best_ranks"] = TreeModel(**fit["coefficients"]).best_ranks(n) if several else None
+        fit["best_ranks"] = ButterflyModel(**fit["coefficients"]).best_ranks(n) if several else None
     return fit
 
 

@@ -1,7 +1,7 @@
-"""The passes of the divide and conquer over single bodies: each a leaf of a binary tree, in the acceleration form.
+"""The passes of the divide and conquer over single bodies: each a leaf of a halving, in the acceleration form.
 
-Kinematics are the sweeps' own (`sweep.motion`). Nodes of the tree are blocks of `spatial.assembly`: the leaves in the
-order of the bodies, then the joins in the order in which they are made.
+Kinematics are the sweeps' own (`sweep.motion`). The nodes of a halving are blocks of `spatial.assembly`: the leaves in
+the order of the bodies, then the joins in the order in which they are made.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ INVERSE = 6 * ROW  # numbers of a body's inverse inertia
 SCRATCH = 8 * ROW
 
 
-class Tree(NamedTuple):
-    """The arrays of a tree over m bodies: without owners (`spatial.memory`), since numba counts what is sliced."""
+class Halving(NamedTuple):
+    """The arrays of a halving over m bodies: without owners (`spatial.memory`), since numba counts what is sliced."""
 
     joins: Any  # [m - 1, 5]: nodes of left and right, first body, first body of the right, body after the last
     last_step: Any  # [m]: the step that carries each body
@@ -135,17 +135,19 @@ def leaf(rotation, position, inverse, force, block):
 
 
 @kernel
-def _body(zero, structure, work, tree, body, terminal):
+def _body(zero, structure, work, halving, body, terminal):
     """Write one leaf; the last body's inertia with that of all that hangs on it [Critchley 2007, eq. 50-52]."""
-    first = tree.last_step[body - 1] + 1 if body > 0 else 0
-    last = tree.last_step[body]
-    rotation, position = joint_between(zero, structure, work, tree.total, first, last, item(tree.joints, body, JOINT))
+    first = halving.last_step[body - 1] + 1 if body > 0 else 0
+    last = halving.last_step[body]
+    rotation, position = joint_between(
+        zero, structure, work, halving.total, first, last, item(halving.joints, body, JOINT)
+    )
     kind = structure.steps[last, BODY]
-    inverse = six_rows(tree.inverses, kind * INVERSE)
-    force = item(tree.scratch, 6, ROW)
+    inverse = six_rows(halving.inverses, kind * INVERSE)
+    force = item(halving.scratch, 6, ROW)
     for i in range(6):
         force[i] = work.bias[last * BIAS + 6 + i]
-    if terminal.size > 0 and body + 1 == tree.last_step.shape[0]:
+    if terminal.size > 0 and body + 1 == halving.last_step.shape[0]:
         for i in range(6):
             force[i] += terminal[INERTIA + i * ROW + EXTRA]
         none = (zero, zero, zero, zero, zero, zero)
@@ -155,86 +157,86 @@ def _body(zero, structure, work, tree, body, terminal):
             load3(zero, structure.fixed, kind * FIXED + 18),
             structure.fixed[kind * FIXED + 21],
         )
-        store_symmetric(zero, tree.scratch, 0, inertia)
-        inverse = inverse_six(sums(six_rows(tree.scratch, 0), six_rows(terminal, INERTIA)))
-    leaf(rotation, position, inverse, force, item(tree.nodes, body, SIZE))
+        store_symmetric(zero, halving.scratch, 0, inertia)
+        inverse = inverse_six(sums(six_rows(halving.scratch, 0), six_rows(terminal, INERTIA)))
+    leaf(rotation, position, inverse, force, item(halving.nodes, body, SIZE))
 
 
 @kernel
-def assemble_bodies(zero, structure, work, tree, terminal, assembly):
-    """Pass 2, its second part: the tree up to its root; `assembly` [ASSEMBLY] is written.
+def assemble_bodies(zero, structure, work, halving, terminal, assembly):
+    """Pass 2, its second part: the halves joined, up to the whole; `assembly` [ASSEMBLY] is written.
 
     `terminal` [SIZE of the mixed form] stands for what hangs on the last body and was swept; empty for nothing.
     """
-    count = tree.last_step.shape[0]
+    count = halving.last_step.shape[0]
     made = 0
     for number in range(count):
-        end = tree.joins[number, END] if number + 1 < count else count
+        end = halving.joins[number, END] if number + 1 < count else count
         while made < end:
-            _body(zero, structure, work, tree, made, terminal)
+            _body(zero, structure, work, halving, made, terminal)
             made += 1
         if number + 1 < count:
-            middle = tree.joins[number, MIDDLE]
-            left = item(tree.nodes, tree.joins[number, LEFT], SIZE)
-            right = item(tree.nodes, tree.joins[number, RIGHT], SIZE)
-            record = item(tree.records, middle, RECORD)
-            freed = _freed(structure, tree, middle)
-            release(left, right, item(tree.joints, middle, JOINT), freed, record)
-            assemble(left, right, record, item(tree.nodes, count + number, SIZE))
+            middle = halving.joins[number, MIDDLE]
+            left = item(halving.nodes, halving.joins[number, LEFT], SIZE)
+            right = item(halving.nodes, halving.joins[number, RIGHT], SIZE)
+            record = item(halving.records, middle, RECORD)
+            freed = _freed(structure, halving, middle)
+            release(left, right, item(halving.joints, middle, JOINT), freed, record)
+            assemble(left, right, record, item(halving.nodes, count + number, SIZE))
     root = 2 * count - 2
     for i in range(SIZE):
-        assembly[i] = tree.nodes[root * SIZE + i]
+        assembly[i] = halving.nodes[root * SIZE + i]
     for i in range(JOINT):
-        assembly[SIZE + i] = tree.joints[i]
-    assembly[SIZE + 6] = _freed(structure, tree, 0)
+        assembly[SIZE + i] = halving.joints[i]
+    assembly[SIZE + 6] = _freed(structure, halving, 0)
 
 
 @kernel(inline=True)
-def _first_axis(structure, tree, body):
-    step = tree.last_step[body - 1] + 1 if body > 0 else 0
+def _first_axis(structure, halving, body):
+    step = halving.last_step[body - 1] + 1 if body > 0 else 0
     return structure.steps[step, FIRST_U]
 
 
 @kernel(inline=True)
-def _freed(structure, tree, body):
+def _freed(structure, halving, body):
     """Degrees of freedom of a body's joint."""
-    return structure.steps[tree.last_step[body], LAST_U] - _first_axis(structure, tree, body)
+    return structure.steps[halving.last_step[body], LAST_U] - _first_axis(structure, halving, body)
 
 
 @kernel
-def spread_bodies(structure, tree, outer, udot, acceleration):
-    """Pass 3: the tree from its root to its leaves; writes the accelerations [nu] of all bodies' joints.
+def spread_bodies(structure, halving, outer, udot, acceleration):
+    """Pass 3: from the whole down to the leaves; writes the accelerations [nu] of all bodies' joints.
 
     `outer` [12] holds A1, acceleration of what the first body hangs on, and f2, load on the last. The first six numbers
     of `acceleration` are written: those of the last body.
     """
-    count = tree.last_step.shape[0]
-    loads = tree.loads
+    count = halving.last_step.shape[0]
+    loads = halving.loads
     for i in range(6):
-        tree.world[FAR + i * ROW + EXTRA] = outer[i]
+        halving.world[FAR + i * ROW + EXTRA] = outer[i]
         loads[count * 6 + i] = -outer[6 + i]
-    whole = item(tree.nodes, 2 * count - 2, SIZE)
-    record = item(tree.records, 0, RECORD)
-    freed = _freed(structure, tree, 0)
-    joint = item(tree.joints, 0, JOINT)
-    release(tree.world, whole, joint, freed, record)
-    f1 = item(tree.scratch, 6, ROW)
-    f2 = item(tree.scratch, 7, ROW)
+    whole = item(halving.nodes, 2 * count - 2, SIZE)
+    record = item(halving.records, 0, RECORD)
+    freed = _freed(structure, halving, 0)
+    joint = item(halving.joints, 0, JOINT)
+    release(halving.world, whole, joint, freed, record)
+    f1 = item(halving.scratch, 6, ROW)
+    f2 = item(halving.scratch, 7, ROW)
     for i in range(6):
         f1[i] = 0.0
         f2[i] = outer[6 + i]
-    axis = _first_axis(structure, tree, 0)
-    spread(tree.world, whole, joint, freed, record, f1, f2, item(loads, 0, 6), udot[axis : axis + freed])
+    axis = _first_axis(structure, halving, 0)
+    spread(halving.world, whole, joint, freed, record, f1, f2, item(loads, 0, 6), udot[axis : axis + freed])
     for number in range(count - 2, -1, -1):
-        begin, middle, end = tree.joins[number, BEGIN], tree.joins[number, MIDDLE], tree.joins[number, END]
-        left = item(tree.nodes, tree.joins[number, LEFT], SIZE)
-        right = item(tree.nodes, tree.joins[number, RIGHT], SIZE)
-        freed = _freed(structure, tree, middle)
-        axis = _first_axis(structure, tree, middle)
+        begin, middle, end = halving.joins[number, BEGIN], halving.joins[number, MIDDLE], halving.joins[number, END]
+        left = item(halving.nodes, halving.joins[number, LEFT], SIZE)
+        right = item(halving.nodes, halving.joins[number, RIGHT], SIZE)
+        freed = _freed(structure, halving, middle)
+        axis = _first_axis(structure, halving, middle)
         for i in range(6):
             f1[i] = loads[begin * 6 + i]
             f2[i] = -loads[end * 6 + i]
-        record = item(tree.records, middle, RECORD)
-        joint = item(tree.joints, middle, JOINT)
+        record = item(halving.records, middle, RECORD)
+        joint = item(halving.joints, middle, JOINT)
         spread(left, right, joint, freed, record, f1, f2, item(loads, middle, 6), udot[axis : axis + freed])
-    far_acceleration(item(tree.nodes, count - 1, SIZE), item(loads, count - 1, 6), outer[6:12], acceleration)
+    far_acceleration(item(halving.nodes, count - 1, SIZE), item(loads, count - 1, 6), outer[6:12], acceleration)

@@ -13,7 +13,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Joint, System, system_from
 from mpimbs.spatial.assembly import AXES, CROSS, FAR, JOINT, NEAR, RECORD, SIZE, assemble, release, spread
 from mpimbs.spatial.rows import ROW
-from mpimbs.sweep.body_tree import halves
+from mpimbs.sweep.halved_bodies import halves
 from oracles import dense
 from oracles.dense import Array
 from tolerances import assert_close

@@ -169,7 +169,7 @@ def test_evaluations_leave_nothing_behind(comm: MPI.Comm) -> None:
 
 @pytest.mark.parametrize("cuts", [0, 1, 6, 29])
 def test_cuts_of_other_couplings(comm: MPI.Comm, cuts: int) -> None:
-    """More subchains than ranks, by the tree product too."""
+    """More subchains than ranks, by the butterfly product too."""
     system, q, u, tau = mixed_chain(30, 2)
     reference = accelerations(system, q, u, tau)
     with closing(Dynamics(system, comm, cuts=max(cuts, comm.size - 1))) as dynamics:

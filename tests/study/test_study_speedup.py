@@ -12,7 +12,7 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.model import Joint, System, read_system, system_from, write_system
 from mpimbs.study.choice import choose_coupling
-from mpimbs.study.cost_fit import TreeModel, fit_tree_model
+from mpimbs.study.cost_fit import ButterflyModel, fit_butterfly_model
 from mpimbs.study.scaled import scaled
 from mpimbs.study.speedup import Plan, cores_of, default_couplings, default_ranks
 from mpimbs.study.study import predictor, report, study
@@ -105,9 +105,9 @@ def test_a_study_of_a_tree(comm: MPI.Comm, tmp_path: Path) -> None:
     assert any(line.startswith("dcae: no fit of t = C0 + ") and "any 1 point(s)" in line for line in lines)
 
 
-def test_a_tree_model_is_found() -> None:
-    model = TreeModel(1e-6, 2e-8, 3e-6)
-    found = fit_tree_model([(n, p, model(n, p)) for n in (100, 1000) for p in (1, 2, 3)])
+def test_a_butterfly_model_is_found() -> None:
+    model = ButterflyModel(1e-6, 2e-8, 3e-6)
+    found = fit_butterfly_model([(n, p, model(n, p)) for n in (100, 1000) for p in (1, 2, 3)])
     np.testing.assert_allclose(found, model, rtol=1e-9)
     assert model(1000, 3) == pytest.approx(1e-6 + 2e-8 * 1000 / 3 + 2 * 3e-6)
     times = {p: model(1024, p) for p in (1, 2, 4, 8, 16)}
@@ -136,7 +136,7 @@ def test_verdict() -> None:
 
 def test_a_fit_says_how_good_it_is() -> None:
     """What differs from its model by more than a quarter is called poor; one number of ranks tells no best one."""
-    model = TreeModel(1e-6, 2e-8, 3e-6)
+    model = ButterflyModel(1e-6, 2e-8, 3e-6)
     exact = [row("dcae", p, 1e6 * model(n, p), n=n) for n in (100, 1000) for p in (1, 2)]
     (good,) = fits(exact, 1000).values()
     assert good["points"] == 4 and good["largest_relative_error"] < 1e-9 and not good["poor"]

@@ -1,0 +1,325 @@
+"""The command line: `mpimbs run | restart | acceleration | inverse | bench | check | study | predict`.
+
+Alone or under mpiexec.
+
+Exit codes: 0 done; 2 bad input, one message and no traceback; 75 a signal has ended a run that can go on from its
+checkpoint; 1 anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.cli.inverse import inverse
+from mpimbs.cli.options import (
+    ARRAYS,
+    SAMPLES,
+    coupling_options,
+    forces_option,
+    note_lanes,
+    on_first_ranks,
+    output_option,
+    read,
+    time_option,
+    write_arrays,
+)
+from mpimbs.cli.streams import lasting_streams
+from mpimbs.cli.study import bench, predict, study
+from mpimbs.cli.words import Command
+from mpimbs.coupling import COUPLINGS, unavailable
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.filesystem.places import check_new, check_place, current_folder
+from mpimbs.memory import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
+from mpimbs.model import GENERATORS, System
+from mpimbs.parallel.agreement import abort_on_error, on_root, together
+from mpimbs.parallel.launcher import refuse_singletons
+from mpimbs.simulation.compile_notice import compilation_told
+
+if TYPE_CHECKING:
+    from mpimbs.simulation.run import Result
+
+TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
+TELLING = 1e8  # bytes, beyond which `check` speaks of memory
+_NOWHERE = "; from Python, Dynamics.accelerations writes none"
+_GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    epilog=f"MODEL is a TOML file or one of: {_GENERATED}.",
+)
+@click.version_option(package_name="mpimbs")
+def cli() -> None:
+    """Dynamics of articulated rigid-body systems on distributed memory."""
+
+
+cli.command_class = Command
+for _command in (bench, inverse, study, predict):
+    cli.add_command(_command)
+
+
+@cli.command()
+@click.argument("model")
+@click.option("--t-end", type=float, required=True, help="Simulated time, s.")
+@output_option(SAMPLES, "HDF5 file to write.")
+@click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
+@click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
+@click.option("--rtol", type=float, help="Relative tolerance of the adaptive step.  [default: 1e-08]")
+@click.option("--atol", type=float, help="Absolute tolerance of the adaptive step.  [default: 1e-08]")
+@click.option("--dt", type=float, help="A fixed step, s, in place of the adaptive one.")
+@click.option("--every", type=float, help="Time between samples, s.  [default: a 200th of --t-end]")
+@click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
+@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
+@click.option("--extremes", is_flag=True, help="Keep the smallest and largest of all steps, between samples too.")
+@click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
+@click.option("--force", is_flag=True, help="Replace an existing output file, and its checkpoints.")
+@click.option("--checkpoint-every", type=float, help="Wall time between checkpoints, s.")
+@click.option("--checkpoint-steps", type=int, help="Steps between checkpoints.")
+@click.option("--checkpoint", type=Path, help="Where they go.  [default: OUT.checkpoint.h5 beside the output]")
+@click.option("--checkpoint-keep", type=int, default=2, help="How many are kept.")
+@forces_option
+@click.pass_obj
+@coupling_options
+def run(
+    comm: MPI.Comm,
+    model: str,
+    t_end: float,
+    state: Path | None,
+    output: Path,
+    pictures: bool,
+    poses: bool,
+    checkpoint_every: float | None,
+    checkpoint_steps: int | None,
+    checkpoint: Path | None,
+    checkpoint_keep: int,
+    **settings: Any,
+) -> None:
+    """Simulate MODEL and write its motion.
+
+    SIGUSR1 writes a checkpoint; SIGTERM, SIGINT and SIGUSR2 write one and end the run with exit code 75.
+    """
+    together(comm, lambda: import_module("mpimbs.petsc"))  # which may be missing on one node alone
+    from mpimbs.simulation.keeper import Checkpoints
+    from mpimbs.simulation.run import simulate
+    from mpimbs.simulation.state import MOVING, read_state
+
+    tolerances = {name: value for name in ("rtol", "atol") if (value := settings.pop(name)) is not None}
+    if tolerances and settings["dt"] is not None:
+        raise InputError(f"--{next(iter(tolerances))} is for adaptive steps, --dt fixes them: leave one of them out")
+    settings |= tolerances
+    system = read(comm, model, settings.pop("forces"))
+    note_lanes(comm, system, settings)
+    if pictures:
+        _check_pictures(comm, output, settings["force"])
+    begin = together(comm, lambda: read_state(state, system, MOVING) if state else None)
+    checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
+    settings |= {"state": begin, "output": output, "poses": poses or pictures, "checkpoints": checkpoints}
+    result = simulate(system, t_end, comm, progress=True, signals=True, **settings)
+    _tell(comm, result, output, pictures)
+
+
+@cli.command()
+@click.argument("file", type=Path)
+@click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
+@click.option("--force", is_flag=True, help="Replace existing pictures.")
+@forces_option
+@click.pass_obj
+def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
+    """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
+    together(comm, lambda: import_module("mpimbs.petsc"))
+    from mpimbs.simulation.restart import finished, most_ranks, read_checkpoint
+    from mpimbs.simulation.restart import restart as go_on
+
+    kept = read_checkpoint(file, comm)
+    if pictures:
+        _check_pictures(comm, kept.output, force or kept.header["settings"]["force"])
+    if (result := finished(kept, comm)) is not None:
+        if comm.rank == 0:
+            click.echo(f"{kept.output}: is complete: nothing is left to do")
+        _tell(comm, result, kept.output, pictures, written=False)
+        return
+
+    def work(part: MPI.Comm) -> None:
+        _tell(part, go_on(kept, part, forces=forces, progress=True, signals=True), kept.output, pictures)
+
+    on_first_ranks(comm, most_ranks(kept) or comm.size, work)
+
+
+def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> None:
+    """Refuse pictures that can't be drawn at the end, before the run."""
+
+    def check() -> None:
+        from mpimbs.study.pictures import pictures_of
+
+        check_place(output)
+        for picture in pictures_of(output).values():
+            check_new(picture, force)
+
+    on_root(comm, check)
+
+
+def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written: bool = True) -> None:
+    """Say how a run went, and draw it; on rank 0."""
+    if comm.rank == 0:
+        if written:
+            click.echo(f"{result.summary()}\nwrote {output}")
+        if pictures:
+            from mpimbs.study.pictures import draw_run
+
+            for picture in draw_run(output):
+                click.echo(f"drew {picture}")
+
+
+@cli.command()
+@click.argument("model")
+@click.option(
+    "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
+)
+@output_option(ARRAYS, ".npz file to write: udot, in the model's joint order.")
+@time_option
+@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@forces_option
+@click.pass_obj
+@coupling_options
+def acceleration(
+    comm: MPI.Comm, model: str, state: Path | None, output: Path, time: float, loads: bool, force: bool, **settings: Any
+) -> None:
+    """Evaluate forward dynamics of MODEL once."""
+    from mpimbs.simulation.state import check_speeds, read_state
+
+    system = read(comm, model, settings.pop("forces"))
+    note_lanes(comm, system, settings)
+    whole = together(comm, lambda: read_state(state, system) if state else None)
+    dynamics = Dynamics(system, comm, **settings)
+    together(comm, lambda: check_speeds(system, dynamics.subchain))
+    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE))
+    dynamics.compile(loads)
+    mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
+    if whole is not None:
+        ours = dynamics.gather_u.part
+        mine = whole.q[dynamics.gather_q.part], whole.u[ours], None if whole.tau is None else whole.tau[ours], time
+    parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
+    if loads:
+        parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
+    if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
+        raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
+    results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
+    write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})
+    dynamics.close()
+
+
+@cli.command()
+@click.argument("model")
+@click.option(
+    "--accuracy", is_flag=True, help="Measure what the couplings lose to rounding, in three poses, on rank 0."
+)
+@click.pass_obj
+def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
+    """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
+    from mpimbs.instruments.accuracy import fitness
+
+    system = read(comm, model, need=None)
+    together(comm, system.validate)
+    here = ranks_on_node(comm)
+    measured = on_root(comm, lambda: fitness(system)) if accuracy else None
+    if comm.rank == 0:
+        for line in _description(system, comm.size, here):
+            click.echo(line)
+        for row in measured or ():
+            verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"
+            click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
+        for name in COUPLINGS if accuracy else ():
+            if reason := unavailable(name):
+                click.echo(f"{name:13s} left out: {reason}")
+
+
+def _description(system: System, ranks: int, here: int) -> Iterator[str]:
+    """What a model is, what it leaves to defaults, what it takes of memory, and what is rarely meant."""
+    from mpimbs.instruments.accuracy import notes
+    from mpimbs.instruments.motionless import motionless
+    from mpimbs.model.summary import listed, nothing_acts
+
+    found = system.summary()
+    kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
+    opened = " with its loops opened; how many the loops leave is not determined" if found.loops else ""
+    freedoms = f"{found.degrees_of_freedom} degrees of freedom{opened}"
+    yield f"{found.name}: {found.topology} of {found.bodies} bodies, {freedoms}"
+    yield f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg"
+    yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
+    if found.default_axes:
+        yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
+    evaluation, simulation, left = EVALUATION.of(system, ranks), SIMULATION.of(system, ranks), free_memory()
+    if simulation * here > min(left, TELLING):
+        each = f"on each of {ranks} ranks" if ranks > 1 else "on 1 rank"
+        yield (
+            f"memory: about {gigabytes(evaluation)} for an evaluation, {gigabytes(simulation)} to simulate, {each}; "
+            f"this machine has {gigabytes(left)} left"
+        )
+        if simulation * here > left:
+            yield f"note: too large to {'evaluate' if evaluation * here > left else 'simulate'} here on {ranks} rank(s)"
+    never = [] if nothing_acts(system) else motionless(system)
+    if never:
+        yield (
+            f"note: these joints never move, whatever the others do: {listed(never)}; if that isn't meant, look at "
+            "gravity, axis, q and u"
+        )
+    for warning in (*found.warnings, *notes(system)):
+        yield f"note: {warning}"
+
+
+def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> None:
+    """Run the command line on all ranks of a communicator, and exit.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+    comm : MPI.Comm, optional
+        All ranks that were started, by default.
+    """
+    comm = MPI.COMM_WORLD if comm is None else comm
+    with lasting_streams() as out, abort_on_error(comm):
+        code, message = _run(comm, list(sys.argv[1:] if arguments is None else arguments))
+        out.flush()
+        if out.error is not None and not isinstance(out.error, BrokenPipeError):  # who closes a pipe has read enough
+            unwritten = f"mpimbs: standard output can't be written ({out.error.strerror})"
+            code, message = code or 1, message or unwritten
+        if comm.rank == 0 and message:
+            print(message, file=sys.stderr, flush=True)
+        comm.Barrier()  # the launcher ends the job at the first exit code: the message must be out by then
+    sys.exit(code)
+
+
+def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
+    """Exit code and message."""
+    try:
+        refuse_singletons(MPI.COMM_WORLD)
+        together(comm, current_folder)
+        printed = contextlib.nullcontext() if comm.rank == 0 else contextlib.redirect_stdout(io.StringIO())
+        with printed, compilation_told(comm.rank == 0):  # only rank 0 shows help and version
+            cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)
+    except InputError as error:
+        return 2, f"mpimbs: {error}"
+    except click.exceptions.NoArgsIsHelpError as error:
+        return 0, error.format_message()
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "mpimbs"
+        return 2, f"mpimbs: {error.format_message().rstrip('.')}; see {command} --help"
+    except InterruptionError as error:
+        return TO_BE_CONTINUED, f"mpimbs: {error}"
+    except SimulationError as error:
+        return 1, f"mpimbs: {error}"
+    return 0, ""

@@ -1,0 +1,197 @@
+"""What commands have in common: options of the couplings and of forces, the ranks that work, the model."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.coupling import COUPLINGS, LoadSolver
+from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.errors import InputError
+from mpimbs.filesystem.places import replacing
+from mpimbs.forces.modules import add_forces
+from mpimbs.memory import EVALUATION, Need, check_memory, ranks_on_node
+from mpimbs.model import System, system_from
+from mpimbs.parallel.agreement import on_root, together
+from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.partition.division import divide
+from mpimbs.partition.lanes import width_of
+
+CHOICES = (*COUPLINGS, "auto")
+
+
+def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of `Dynamics`; what they leave without a subchain of its own waits meanwhile."""
+
+    @functools.wraps(command)
+    def coupled(
+        comm: MPI.Comm,
+        cuts: int | None,
+        preconditioner: str | None,
+        estimate: str | None,
+        load_rtol: float | None,
+        **settings: Any,
+    ) -> None:
+        given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate, "rtol": load_rtol}
+        given = {name: value for name, value in given.items() if value is not None}
+        solver = LoadSolver(**given) if given else None
+        count = comm.size if cuts is None else cuts + 1
+
+        def work(part: MPI.Comm) -> None:
+            if settings["coupling"] not in CHOICES:
+                raise InputError(f"unknown coupling '{settings['coupling']}'; choose one of: {', '.join(CHOICES)}")
+            if settings["coupling"] == "auto":
+                settings["coupling"] = _chosen(part, cuts, solver, **settings)
+            command(part, cuts=cuts, solver=solver, **settings)
+
+        on_first_ranks(comm, count, work)
+
+    for option in _COUPLING_OPTIONS:
+        coupled = option(coupled)
+    return coupled
+
+
+def _finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise InputError(f"--{parameter.name} must be a finite number, got {value:g}")
+    return value
+
+
+def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None]) -> None:
+    """Work on as many ranks as there are subchains; an error of those who work is an error of all."""
+
+    def action() -> None:
+        with first_ranks(comm, count) as part:
+            if part is None:
+                return
+            work(part)
+            if part.size < comm.size and part.rank == 0:
+                idle = f"{comm.size - part.size} of {comm.size} ranks had nothing to do"
+                click.echo(f"{part.size} subchains (--cuts {count - 1}): {idle}", err=True)
+
+    together(comm, action)
+
+
+def _chosen(
+    comm: MPI.Comm,
+    cuts: int | None,
+    solver: LoadSolver | None,
+    *,
+    model: str,
+    forces: tuple[str, ...],
+    tip_ratio: float | None,
+    lanes: int | None,
+    overlap: bool,
+    **others: Any,
+) -> str:
+    """Name of the coupling that is the best for a model on these ranks; rank 0 says why."""
+    from mpimbs.study.choice import choose_coupling
+
+    if solver is not None:
+        raise InputError("options of pcg's solver choose nothing: leave them out, or choose --coupling pcg")
+    found = choose_coupling(read(comm, model, forces), comm, tip_ratio, lanes, cuts, overlap)
+    if comm.rank == 0:
+        click.echo(f"--coupling auto: {found.coupling}: {found.why}", err=True)
+    return found.coupling
+
+
+_KNOWN = "png jpg jpeg gif svg pdf mp4 csv tsv txt json xlsx mat npy npz h5 hdf5"
+ARRAYS = ".npz"
+SAMPLES = ".h5"
+_OTHERS = frozenset(f".{name}" for name in _KNOWN.split())
+_SAME = {ARRAYS: {ARRAYS}, SAMPLES: {SAMPLES, ".hdf5"}}
+
+
+def output_option(suffix: str, text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make the option `-o`: the file that a command writes; names that promise another format are refused."""
+
+    def checked(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
+        if path.suffix.lower() in _OTHERS - _SAME[suffix]:
+            raise InputError(
+                f"-o {path}: what is written is no {path.suffix} file; give a name that ends with {suffix}"
+            )
+        return path
+
+    return click.option("-o", "--output", type=Path, required=True, help=text, callback=checked)
+
+
+time_option = click.option("--time", type=float, default=0.0, callback=_finite, help="Time, s, for functions of time.")
+forces_option = click.option(
+    "--forces", multiple=True, help="module:function that adds forces to the System; may be repeated."
+)
+
+_COUPLING_OPTIONS = (
+    click.option("--load-rtol", type=float, help="pcg: tolerance of the constraint loads."),
+    click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}."),
+    click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}."),
+    click.option("--overlap", is_flag=True, help="Sweep inertias while velocities are on the way: for slow networks."),
+    click.option("--cuts", type=int, help="Number of cut joints.  [default: one less than ranks]"),
+    click.option("--tip-ratio", type=float, help="How many times more bodies the last subchain gets."),
+    click.option(
+        "--lanes", type=int, help="Pieces of a subchain swept side by side: 1, 2, 4 or 8.  [default: the faster]"
+    ),
+    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(CHOICES)}."),
+)
+
+
+def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: Need | None = EVALUATION) -> System:
+    """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices."""
+    here = ranks_on_node(comm)
+
+    def action() -> System:
+        system = with_forces(system_from(model), forces)
+        if need is not None:
+            check_memory(system, need, comm.size, here)
+        return system
+
+    return together(comm, action)
+
+
+def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: int | None = None) -> None:
+    """Say on rank 0 where lanes that were asked for can't be; `copies` of a batch."""
+    lanes, cuts = given["lanes"], given["cuts"]
+    if lanes in (None, 1) or comm.rank > 0:
+        return
+    with contextlib.suppress(InputError):  # which `Dynamics` raises on all ranks
+        width_of(lanes)
+        if copies is None:
+            width = divide(system, comm.size, cuts, given["tip_ratio"], lanes).width
+            why = "a rank's share has too few bodies for that many pieces alike"
+        else:
+            width, why = (lanes if copies >= lanes * comm.size else 1), "a rank has fewer copies"
+        if width < lanes:
+            click.echo(f"note: --lanes {lanes} has no effect: {why}", err=True)
+
+
+def with_forces(system: System, forces: tuple[str, ...]) -> System:
+    """Have functions, named as module:function, add their forces to a system; gives it back."""
+    for given in forces:
+        add_forces(system, given)
+    return system
+
+
+def numbers(text: str, option: str) -> list[int]:
+    """Read whole numbers with commas between them."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} '{text}': give whole numbers with commas between them, such as 1,16,256") from None
+
+
+def write_arrays(comm: MPI.Comm, output: Path, arrays: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Write arrays that rank 0 has to an .npz file; `shapes` are those of the items of what is not one of numbers."""
+
+    def write() -> None:
+        with replacing(output) as place, place.open("wb") as file:
+            np.savez(file, **{name: values.reshape(-1, *shapes.get(name, ())) for name, values in arrays.items()})
+        click.echo(f"wrote {output}")
+
+    on_root(comm, write)

@@ -1,0 +1,174 @@
+"""The commands that measure and predict speed: `mpimbs bench | study | predict`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+from mpi4py import MPI
+
+from mpimbs.cli.options import coupling_options, forces_option, note_lanes, numbers, read
+from mpimbs.cli.words import Command
+from mpimbs.coupling import COUPLINGS, LoadSolver
+from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.filesystem.places import check_folder
+from mpimbs.memory import DIVISION
+from mpimbs.model import System
+from mpimbs.parallel.agreement import on_root, together
+from mpimbs.parallel.first_ranks import first_ranks
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
+@click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
+@click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
+@click.option("--peers", is_flag=True, help="Compare with other programs too, on 1 rank: Pinocchio, Drake.")
+@forces_option
+@click.pass_obj
+@coupling_options
+def bench(
+    comm: MPI.Comm, model: str, as_json: bool, peers: bool, batch: int | None, seconds: float, **settings: Any
+) -> None:
+    """Time one evaluation of forward dynamics of MODEL."""
+    from mpimbs.instruments.peers import compare, sentences
+    from mpimbs.study.bench import bench as measure
+    from mpimbs.study.bench import bench_batch, report
+
+    system = read(comm, model, settings.pop("forces"))
+    note_lanes(comm, system, settings, batch)
+    compared = compare(system, seconds, comm=comm) if peers else {}
+    if batch is None:
+        figures = measure(system, comm, seconds=seconds, **settings)
+    else:
+        figures = bench_batch(system, batch, comm, seconds, settings["lanes"])
+    if peers:
+        figures["peers"] = compared
+    if comm.rank > 0:
+        return
+    if as_json:
+        click.echo(json.dumps(figures))
+        return
+    for line in report(figures) + sentences(compared):
+        click.echo(line)
+    if comm.size > (os.cpu_count() or 1):
+        click.echo(f"{comm.size} ranks share {os.cpu_count()} cores: these times say nothing about speed-up")
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option("-o", "--output", type=Path, required=True, help="Folder for study.json, study.tsv and pictures.")
+@click.option("--couplings", help="Couplings to compare.  [default: all; dca up to 10000 bodies]")
+@click.option("--ranks", help="Numbers of ranks to measure, of those started.  [default: powers of two]")
+@click.option(
+    "--studies", default="strong,weak,size", help="strong: more ranks; weak: more of both; size: more bodies."
+)
+@click.option("--seconds", type=float, default=0.3, help="Wall time for each point, s.")
+@click.option("--predict", "predicted", help="Numbers of ranks to predict too, such as 16,64,256,1024.")
+@click.option("--cluster", default="infiniband", help="For what cluster, as for `mpimbs predict`.")
+@click.option("--collect", type=Path, help="Draw what `bench --json` wrote into this folder; measure nothing.")
+@click.option("--force", is_flag=True, help="Replace a study in the folder.")
+@click.pass_obj
+def study(
+    comm: MPI.Comm,
+    model: str,
+    output: Path,
+    couplings: str | None,
+    ranks: str | None,
+    studies: str,
+    seconds: float,
+    predicted: str | None,
+    cluster: str,
+    collect: Path | None,
+    force: bool,
+) -> None:
+    """Study the speed of MODEL: against ranks, bodies and couplings."""
+    from mpimbs.study.speedup import Plan, default_couplings, default_ranks
+    from mpimbs.study.study import predictor, report
+    from mpimbs.study.study import study as whole
+
+    system = read(comm, model)
+    together(comm, system.validate)
+    chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
+    counts = default_ranks(comm.size) if ranks is None else tuple(numbers(ranks, "--ranks"))
+    plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
+    beyond = None if predicted is None else predictor(numbers(predicted, "--predict"), cluster, comm)
+    table = whole(system, model, plan, output, comm, force, beyond, collect, progress=True)
+    if comm.rank == 0:
+        for line in (*report(table), f"wrote {', '.join(table['files'])}"):
+            click.echo(line)
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option(
+    "--coupling", "couplings", multiple=True, default=("dcae",), help=f"{', '.join(COUPLINGS)}; may be repeated."
+)
+@click.option("--ranks", help="Numbers of ranks, with commas.  [default: powers of two to 4096]")
+@click.option(
+    "--cluster", default="infiniband", help="infiniband, ethernet, a TOML file, or here: measured on 2 ranks."
+)
+@click.option("--method", default="loggp", help="loggp, or simgrid where it is installed.")
+@click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}.")
+@click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}.")
+@click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
+@click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
+@click.option("--force", is_flag=True, help="Replace a prediction in the folder.")
+@click.pass_obj
+def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
+    """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
+    from mpimbs.study.cluster import cluster_named
+    from mpimbs.study.predict import FILES
+
+    system = read(comm, model, need=DIVISION)
+    together(comm, system.validate)
+    counts = together(comm, lambda: None if ranks is None else numbers(ranks, "--ranks"))
+    described = cluster_named(cluster, comm)
+    force, folder = settings.pop("force"), settings["output"]
+    if folder is not None:
+        on_root(comm, lambda: check_folder(folder, FILES, force, instead=", or leave `output` out to write none"))
+
+    def work() -> None:
+        with first_ranks(comm, 1) as part:
+            if part is not None:
+                _predict(system, counts, described, as_json, **settings)
+
+    together(comm, work)
+
+
+def _predict(
+    system: System,
+    ranks: list[int] | None,
+    cluster: Any,
+    as_json: bool,
+    couplings: tuple[str, ...],
+    method: str,
+    seconds: float,
+    preconditioner: str | None,
+    estimate: str | None,
+    output: Path | None,
+) -> None:
+    """Predict, on one process, and say what was found."""
+    from mpimbs.study import predict as study
+    from mpimbs.study.calibration import Calibration
+
+    given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    solver = LoadSolver(**chosen) if chosen else None
+    calibration = Calibration(system, seconds)
+    counts = study.default_ranks(system) if ranks is None else ranks
+    rows = []
+    for name in dict.fromkeys(couplings):
+        its_own = solver if name == "pcg" or len(couplings) == 1 else None
+        rows += study.predict(system, counts, cluster, name, method, its_own, calibration)
+    found = study.figures(rows, cluster, calibration, solver)
+    files = [] if output is None else study.write(found, output)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for line in (*study.report(found), *(f"wrote {file}" for file in files)):
+        click.echo(line)

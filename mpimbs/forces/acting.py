@@ -1,0 +1,218 @@
+"""Joint forces and body forces on the bodies of a subchain: what their functions are told, and what they give."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba.core.dispatcher import Dispatcher
+
+from mpimbs.errors import LoadNotFiniteError, SimulationError
+from mpimbs.forces.calls import called, shaped
+from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
+from mpimbs.model.force_functions import bodies_named
+from mpimbs.sweep.body_motion import add_loads, motions_of_points
+from mpimbs.sweep.subchain import Subchain
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+NameOf = Callable[[int], str]
+
+
+class _Acting:
+    """A force function on some bodies of a subchain.
+
+    Parameters
+    ----------
+    force : ForceFunction
+    subchain : Subchain
+    bodies : array [n]
+        Numbers of the bodies in the subchain.
+    name_of : callable
+        Name of a body by its number in the system, for messages.
+    """
+
+    def __init__(self, force: ForceFunction, subchain: Subchain, bodies: Integers, name_of: NameOf) -> None:
+        self._function = force.function
+        self._vectorized = force.vectorized
+        self._compiled = isinstance(force.function, Dispatcher)
+        self._numbers = bodies + subchain.first
+        self._title = f"the {force.kind} '{force.name}'"
+        self._name_of = name_of
+
+    def _compile(self, loop: Dispatcher, together: tuple[Any, ...], looped: tuple[Any, ...]) -> None:
+        """Have numba compile its function for what it is given at once, or in a loop; nothing is called."""
+        if not self._compiled:
+            return
+        compiled: Any = self._function if self._vectorized else loop
+        given = together if self._vectorized else (self._function, *looped)
+        with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
+            compiled.compile(tuple(numba.typeof(value) for value in given))
+
+    def _looped(self, loop: Callable[..., None], *arguments: Any) -> bool:
+        """Call a compiled function for one body after the other in a compiled loop; say whether that went well.
+
+        Where it did not, the same loop in Python serves, and finds the body on which the function fails.
+        """
+        try:
+            if self._compiled:
+                loop(self._function, *arguments)
+        except Exception:
+            self._compiled = False
+        return self._compiled
+
+    def __bool__(self) -> bool:
+        """Whether it acts on anything here."""
+        return len(self._numbers) > 0
+
+    def _on(self, k: int) -> str:
+        """The function on one of the bodies, as the subject of a message."""
+        return f"{self._title} on {bodies_named(self._numbers[k : k + 1], self._name_of)}"
+
+    def _on_all(self) -> str:
+        """The function on all of the bodies."""
+        return f"{self._title} on {bodies_named(self._numbers, self._name_of)}"
+
+
+class ActingJointForce(_Acting):
+    """A joint force on the joints of a subchain; see `System.add_joint_force`."""
+
+    def __init__(self, force: JointForce, subchain: Subchain, name_of: NameOf) -> None:
+        c = subchain.columns
+        bodies = force.on(subchain.first, subchain.last)
+        bodies = bodies[np.diff(c.u_offset)[bodies] > 0]
+        super().__init__(force, subchain, bodies, name_of)
+        self._at_q, q_ends = _numbers(c.q_offset, bodies)
+        self._at_u, self._ends = _numbers(c.u_offset, bodies)
+        self._bounds = np.pad(np.stack((q_ends, self._ends), axis=1), ((1, 0), (0, 0)))
+
+    def compile(self) -> None:
+        """Compile the function, if that is numba's to do."""
+        q, u = np.empty(len(self._at_q)), np.empty(len(self._at_u))
+        self._compile(_each_joint, (0.0, *self._rows(q, u)), (0.0, q, u, self._bounds, u))
+
+    def _rows(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """The numbers of joints of one type, a row for each."""
+        return q.reshape(len(self._ends), -1), u.reshape(len(self._ends), -1)
+
+    def add(self, t: float, q: Floats, u: Floats, tau: Floats) -> None:
+        """Add the generalized forces to `tau` [nu].
+
+        Raises
+        ------
+        SimulationError
+            The function failed; `LoadNotFiniteError`: it gave no finite numbers.
+        """
+        values = (self._all_at_once if self._vectorized else self._one_by_one)(t, q[self._at_q], u[self._at_u])
+        finite = np.isfinite(values)
+        if not finite.all():
+            k = int(np.searchsorted(self._ends, np.argmin(finite), side="right"))
+            mine = values[slice(*self._bounds[k : k + 2, 1])]
+            raise LoadNotFiniteError(f"{self._on(k)} is not finite at t = {t:g} s: {mine}")
+        tau[self._at_u] += values
+
+    def _all_at_once(self, t: float, q: Floats, u: Floats) -> Floats:
+        q, u = self._rows(q, u)
+        return shaped(self._on_all, t, called(self._on_all, t, self._function, q, u), u.shape).ravel()
+
+    def _one_by_one(self, t: float, q: Floats, u: Floats) -> Floats:
+        values = np.empty(len(u))
+        if self._looped(_each_joint, t, q, u, self._bounds, values):
+            return values
+        for k, ((q0, u0), (q1, u1)) in enumerate(itertools.pairwise(self._bounds.tolist())):
+            what = functools.partial(self._on, k)
+            values[u0:u1] = shaped(what, t, called(what, t, self._function, q[q0:q1], u[u0:u1]), (u1 - u0,))
+        return values
+
+
+@numba.njit
+def _each_joint(function, t, q, u, bounds, values):
+    """Call a joint force for one joint after the other; `bounds` [joints + 1, 2] are those of its q and u."""
+    for k in range(len(bounds) - 1):
+        first, last = bounds[k, 1], bounds[k + 1, 1]
+        values[first:last] = function(t, q[bounds[k, 0] : bounds[k + 1, 0]], u[first:last])
+
+
+@numba.njit
+def _each_body(function, t, motion, moment, force):
+    """Call a body force for one body after the other."""
+    for k in range(motion.body.size):
+        rotation, position = motion.rotation[k], motion.position[k]
+        given = function(
+            t, BodyMotion(motion.body[k], rotation, position, motion.angular_velocity[k], motion.velocity[k])
+        )
+        moment[k, :] = given[0]
+        force[k, :] = given[1]
+
+
+def _numbers(offset: Integers, bodies: Integers) -> tuple[Integers, Integers]:
+    """Where the numbers of bodies stand in a vector of all, one body after the other; and where each body's end."""
+    sizes = offset[bodies + 1] - offset[bodies]
+    ends = np.cumsum(sizes)
+    return np.arange(sizes.sum()) + np.repeat(offset[bodies] - ends + sizes, sizes), ends
+
+
+class ActingBodyForce(_Acting):
+    """A body force on the bodies of a subchain; see `System.add_body_force`."""
+
+    def __init__(self, force: BodyForce, subchain: Subchain, name_of: NameOf) -> None:
+        bodies = force.on(subchain.first, subchain.last)
+        super().__init__(force, subchain, bodies, name_of)
+        n = len(bodies)
+        self._steps, frames = subchain.carriers(bodies)
+        centered = isinstance(force.point, str)
+        points = subchain.columns.center_of_mass[bodies] if centered else np.tile(force.point, (n, 1))
+        self._points = np.einsum("nji,nj->ni", frames, points).ravel()
+        self._frames = frames.ravel()
+        self._motion = BodyMotion(self._numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
+        self._flat = [values.reshape(-1) for values in self._motion[1:]]
+
+    def compile(self) -> None:
+        """Compile the function, if that is numba's to do."""
+        values = np.empty((len(self._numbers), 3))
+        self._compile(_each_body, (0.0, self._motion), (0.0, self._motion, values, values))
+
+    def add(self, t: float, motion: Floats, wrench: Floats) -> None:
+        """Add the loads to the wrenches on the steps of the subchain [m * 6], given the steps' motions [m * BOUNDARY].
+
+        Raises
+        ------
+        SimulationError
+            The function failed; `LoadNotFiniteError`: it gave no finite numbers.
+        """
+        motions_of_points(0.0, motion, self._steps, self._frames, self._points, *self._flat)
+        moment, force = (self._all_at_once if self._vectorized else self._one_by_one)(t)
+        bad = add_loads(0.0, motion, self._steps, self._points, moment.reshape(-1), force.reshape(-1), wrench)
+        if bad >= 0:
+            values = f"moment {moment[bad]}, force {force[bad]}"
+            raise LoadNotFiniteError(f"{self._on(bad)} is not finite at t = {t:g} s: {values}")
+
+    def _all_at_once(self, t: float) -> tuple[Floats, Floats]:
+        given = called(self._on_all, t, self._function, self._motion)
+        return _moment_and_force(self._on_all, t, given, (len(self._numbers), 3))
+
+    def _one_by_one(self, t: float) -> tuple[Floats, Floats]:
+        moment, force = np.empty((2, len(self._numbers), 3))
+        if self._looped(_each_body, t, self._motion, moment, force):
+            return moment, force
+        for k, fields in enumerate(zip(*self._motion, strict=True)):
+            what = functools.partial(self._on, k)
+            given = called(what, t, self._function, BodyMotion(*fields))
+            moment[k], force[k] = _moment_and_force(what, t, given, (3,))
+        return moment, force
+
+
+def _moment_and_force(what: Callable[[], str], t: float, given: Any, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Moment and force of what a function gave, as contiguous arrays of a shape."""
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        gave = "nothing" if given is None else f"a {type(given).__name__}"
+        raise SimulationError(f"{what()} gave {gave} at t = {t:g} s, needs a moment and a force")
+    parts = zip(given, (" as moment", " as force"), strict=True)
+    moment, force = (np.ascontiguousarray(shaped(what, t, value, shape, part)) for value, part in parts)
+    return moment, force

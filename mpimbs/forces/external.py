@@ -1,0 +1,108 @@
+"""Loads from outside that change with time, pose or motion: torques and wrenches as functions of time, joint forces and
+body forces."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.errors import SimulationError
+from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
+from mpimbs.forces.calls import called, shaped
+from mpimbs.model import System, Wrench
+from mpimbs.sweep.subchain import Subchain
+
+Floats = npt.NDArray[np.float64]
+
+
+class ExternalLoads:
+    """Evaluates the model's functions and its wrenches for the bodies of a subchain.
+
+    Parameters
+    ----------
+    subchain : Subchain
+    system : System
+        What it is a part of.
+
+    Attributes
+    ----------
+    any, wrenches : bool
+        Whether there is anything to do at all, and whether wrenches or body forces act.
+    moved : bool
+        Whether body forces act on the system, on these bodies or others: `apply` needs the motion of handle 1.
+    keeps_motions : bool
+        Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
+    """
+
+    def __init__(self, subchain: Subchain, system: System) -> None:
+        self._subchain = subchain
+        self._name_of = system.name_of
+        self._torques = subchain.columns.torque_functions
+        self._wrenches: dict[int, list[Wrench]] = {}
+        for body, wrench in subchain.columns.wrenches:
+            self._wrenches.setdefault(body, []).append(wrench)
+        self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
+        joint_forces = (ActingJointForce(force, subchain, system.name_of) for force in system.joint_forces)
+        body_forces = (ActingBodyForce(force, subchain, system.name_of) for force in system.body_forces)
+        self._joint_forces = [force for force in joint_forces if force]
+        self._body_forces = [force for force in body_forces if force]
+        self.moved = bool(system.body_forces)
+        self.keeps_motions = bool(self._body_forces)
+        self.wrenches = bool(self._wrenches or self._body_forces)
+        self.any = bool(self._torques or self._joint_forces) or self.wrenches or self.moved
+
+    def compile(self) -> None:
+        """Compile those of the forces' functions that are numba's to compile; none is called."""
+        forces: list[ActingJointForce | ActingBodyForce] = [*self._joint_forces, *self._body_forces]
+        for force in forces:
+            force.compile()
+
+    def apply(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> None:
+        """Add the functions of joints to `tau` [nu] and set the wrenches, at time `t` (s).
+
+        `boundary` [BOUNDARY] is the motion of handle 1; where no body forces act, its rotation will do. Of a state that
+        is not finite no function is told: `tau` is not finite then.
+
+        Raises
+        ------
+        SimulationError
+            A function failed or gave no finite numbers; names body and time.
+        """
+        if (self._joint_forces or self._body_forces) and not all(np.isfinite(part).all() for part in (q, u, boundary)):
+            tau[:] = np.nan
+            return
+        offset = self._subchain.columns.u_offset
+        for body, function in self._torques:
+            count = int(offset[body + 1] - offset[body])
+            tau[offset[body] : offset[body + 1]] += self._value(function, t, body, "torque", count)
+        for joint_force in self._joint_forces:
+            joint_force.add(t, q, u, tau)
+        rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
+        if self._body_forces:
+            self._subchain.wrenches[:] = 0.0
+        for body, group in self._wrenches.items():
+            total = np.zeros(6)
+            for wrench in group:
+                moment = self._value(wrench.moment, t, body, "wrench", 3)
+                force = self._value(wrench.force, t, body, "wrench", 3)
+                if wrench.frame == "world" and rotations is not None:
+                    moment, force = moment @ rotations[body], force @ rotations[body]
+                total[:3] += moment + np.cross(wrench.point, force)
+                total[3:] += force
+            self._subchain.set_wrench(body, total)
+        if self._body_forces:
+            motion = self._subchain.motions(q, u, boundary)
+            for body_force in self._body_forces:
+                body_force.add(t, motion, self._subchain.wrenches)
+
+    def _value(self, given: object, t: float, body: int, what: str, count: int) -> Floats:
+        def subject() -> str:
+            return f"the {what} function of body '{self._name_of(self._subchain.first + body)}'"
+
+        value = np.asarray(called(subject, t, given) if callable(given) else given)
+        if value.ndim == 0 and what == "wrench":  # no number serves for three components
+            value = value[None]
+        value = shaped(subject, t, value, (count,))
+        if not np.all(np.isfinite(value)):
+            raise SimulationError(f"{subject().replace(' function', '')} is not finite at t = {t:g} s: {value}")
+        return value

@@ -1,0 +1,187 @@
+"""Other programs on the same model at the same state: do they agree, and how long does an evaluation take.
+
+A peer is a line of `PEERS`. Peers are optional: they are imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import metadata
+from typing import Any, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError
+from mpimbs.instruments.laps import said, summary
+from mpimbs.instruments.peer import Floats, Peer, UnavailableError, installed
+from mpimbs.model import System
+from mpimbs.model.table import suggest
+
+OURS = "mpimbs"
+AGREEMENT = 1e-8
+BATCH = 2e-3  # s of one program in a round
+FEWEST_ROUNDS = 5
+Key = TypeVar("Key")
+
+
+def _pinocchio(*state: Any) -> Peer:
+    with installed("pinocchio", "pin"):
+        from mpimbs.instruments.peer_pinocchio import pinocchio_peer
+    return pinocchio_peer(*state)
+
+
+def _drake(*state: Any) -> Peer:
+    with installed("pydrake", "drake"):
+        from mpimbs.instruments.peer_drake import drake_peer
+    return drake_peer(*state)
+
+
+PEERS: dict[str, Callable[..., Peer]] = {"pinocchio": _pinocchio, "drake": _drake}
+"""By name the function that builds a system in that program at a state.
+
+Its arguments are the system, q [nq] and u [nu] (our order; rad, m, quaternions; rad/s, m/s), generalized forces tau
+[nu] on top of the model's or None (N m, N), and the memory that it may take or None (bytes; half of what is free). It
+raises `UnavailableError` with the reason where it gives no figure.
+"""
+
+
+def compare(
+    system: System,
+    seconds: float = 1.0,
+    names: Sequence[str] | None = None,
+    comm: MPI.Comm = MPI.COMM_SELF,
+    memory: float | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Time one evaluation of forward dynamics by this package and by its peers, in one run on one process.
+
+    The state is the model's q with speeds u_k = 0.1 sin(k), as for `bench`. All are called from Python. First the
+    accelerations are compared: a peer that differs from ours by more than 1e-8 of the largest one is not timed. Another
+    frame, sign or inertia would give differences of the order of 1; what is below comes from the peer's own rounding,
+    which grows along a chain (Pinocchio: 1e-13 after 256 revolute joints; of spherical joints 1e-12 after 16, 1e-8 to
+    1e-4 after 32, all digits after 64); and 1e-8 is the tolerance of a simulation by default, so that a peer with a
+    larger error would not give the motion that was asked for.
+
+    Then they take turns: a round is some evaluations of each, about 2 ms, the first of which is not counted, so that
+    caches are warm as in a simulation, and a slow moment of the machine meets all alike.
+
+    Parameters
+    ----------
+    system : System
+    seconds : float
+        Wall time to spend on repetitions (s), all programs together; each does 5 rounds at least.
+    names : sequence of str, optional
+        Peers: keys of `PEERS`, all by default.
+    comm : MPI.Comm
+        Of one rank: peers know no MPI.
+    memory : float, optional
+        What a peer may take (bytes); half of what is free by default. Its need is estimated before it is built.
+
+    Returns
+    -------
+    dict of str to dict
+        This package ("mpimbs") and each peer by name: version, us_min, us_median, us_p90, ns_per_body_min, way (how
+        it was called; of several ways that agree the fastest), difference (largest, relative to our largest
+        acceleration), ratio (its us_min over ours). A peer that gives no figure has a reason in their place, and its
+        version if it came so far; "short: details".
+
+    Raises
+    ------
+    InputError
+        Several ranks, a name that is not known, a bad number of seconds; or as `Dynamics`.
+    """
+    if comm.size > 1:
+        raise InputError(f"peers know no MPI: compare with them on 1 rank instead of {comm.size}")
+    if not 0.0 <= seconds < np.inf:
+        raise InputError(f"seconds to spend must be a number from 0 on, got {seconds:g}; give `seconds`")
+    wanted = list(PEERS) if names is None else list(names)
+    for name in wanted:
+        if name not in PEERS:
+            raise InputError(f"unknown peer {name!r}{suggest(name, PEERS)}")
+    dynamics = Dynamics(system)
+    dynamics.timed = False
+    q, u = system.columns().q, 0.1 * np.sin(np.arange(system.nu))
+    udot, rates = np.empty(system.nu), np.empty(system.nq)
+    calls: dict[tuple[str, str], Callable[[], Any]] = {
+        (OURS, "derivative"): partial(dynamics.derivative, 0.0, q, u, udot, rates)
+    }
+    calls[OURS, "derivative"]()
+    rows: dict[str, dict[str, Any]] = {OURS: {"version": metadata.version(OURS)}}
+    differences = {(OURS, "derivative"): 0.0}
+    for name in wanted:
+        rows[name] = row = {}
+        try:
+            peer = PEERS[name](system, q, u, None, memory)
+            row["version"] = peer.version
+            found = {(name, way): _difference(peer.in_our_order(call()), udot) for way, call in peer.ways.items()}
+            if min(found.values()) > AGREEMENT:
+                raise UnavailableError(f"disagrees: accelerations differ by {min(found.values()):.1e} of the largest")
+        except UnavailableError as reason:
+            row["reason"] = str(reason)
+        except MemoryError:
+            row["reason"] = "out of memory: more than was estimated"
+        except Exception as error:  # whatever a peer raises: the others go on
+            row["reason"] = f"failed: {type(error).__name__} {error}".split("\n")[0].strip()
+        else:
+            agreeing = {key for key, difference in found.items() if difference <= AGREEMENT}
+            differences |= {key: found[key] for key in agreeing}
+            calls |= {key: peer.ways[key[1]] for key in agreeing}
+    for (name, way), laps in take_turns(calls, seconds).items():
+        times = summary(laps)
+        if times["us_min"] < rows[name].get("us_min", np.inf):
+            rows[name] |= {
+                "way": way,
+                **times,
+                "ns_per_body_min": 1e3 * times["us_min"] / system.n_bodies,
+                "difference": differences[name, way],
+            }
+    for row in rows.values():
+        if "us_min" in row:
+            row["ratio"] = row["us_min"] / rows[OURS]["us_min"]
+    dynamics.close()
+    return rows
+
+
+def _difference(theirs: Floats, ours: Floats) -> float:
+    """Largest difference relative to the largest of ours; infinite where a number is not finite."""
+    largest = float(np.abs(ours).max(initial=1e-300))
+    value = float(np.abs(theirs - ours).max(initial=0.0)) / largest
+    return value if np.isfinite(value) else np.inf
+
+
+def take_turns(calls: dict[Key, Callable[[], Any]], seconds: float) -> dict[Key, Floats]:
+    """Time functions in turns; give the laps of each (s). See `compare`."""
+    clock = time.perf_counter
+
+    def lap(call: Callable[[], Any]) -> float:
+        began = clock()
+        call()
+        return clock() - began
+
+    trial = {key: min(lap(call) for _ in range(3)) for key, call in calls.items()}
+    batch = {key: int(np.clip(BATCH / max(took, 1e-7), 1, 1000)) for key, took in trial.items()}
+    one_round = sum((1 + batch[key]) * took for key, took in trial.items())
+    laps: dict[Key, list[float]] = {key: [] for key in calls}
+    for _ in range(max(FEWEST_ROUNDS, int(seconds / max(one_round, 1e-6)))):
+        for key, call in calls.items():
+            call()
+            laps[key] += [lap(call) for _ in range(batch[key])]
+    return {key: np.array(values) for key, values in laps.items()}
+
+
+def sentences(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Say what `compare` found, one line for each program."""
+    lines = []
+    for name, row in rows.items():
+        title = " ".join((name, row["version"])) if "version" in row else name
+        if "reason" in row:
+            lines.append(f"{title}: {row['reason']}")
+            continue
+        figures = f"{title}: {said(row)}"
+        if name != OURS:
+            figures += f", {row['ratio']:.3g} times ours, differs by {row['difference']:.1e} ({row['way']})"
+        lines.append(figures)
+    return lines

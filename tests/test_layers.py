@@ -1,0 +1,94 @@
+"""The layers of the package: none imports from a later one, and no module from one that imports it."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpi_helpers import ROOT
+
+LAYERS = [
+    *("errors", "arguments", "petsc", "filesystem", "spatial", "model", "memory", "sweep", "forces", "partition"),
+    *("parallel", "coupling", "pipeline", "inverse", "dynamics", "batch", "simulation", "instruments", "study", "cli"),
+]
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """The modules of a package by their dotted names; of folders too, without `__init__`."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        *folders, name = path.relative_to(package.parent).with_suffix("").parts
+        found[".".join((*folders, name) if name != "__init__" else folders)] = path
+    return found
+
+
+def imported(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module, within functions too; without those for type checkers alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from imported(ast.Module(node.orelse, []))
+        else:
+            yield from imported(node)
+
+
+def graph(package: Path) -> dict[str, set[str]]:
+    """What of the package each of its modules imports."""
+    found = modules(package)
+    graph: dict[str, set[str]] = {}
+    for name, path in found.items():
+        graph[name] = set()
+        for node in imported(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names} & set(found)
+            elif node.module in found:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                graph[name] |= inner & set(found)
+                if inner - set(found):
+                    graph[name].add(node.module)
+    return graph
+
+
+def upward(graph: dict[str, set[str]]) -> list[str]:
+    """The imports from a later layer, as sentences; the package itself and `__main__` come after all others."""
+
+    def height(module: str) -> int:
+        layer = (*module.split(".")[1:], "")[0]
+        return LAYERS.index(layer) if layer in LAYERS else len(LAYERS)
+
+    return [
+        f"{name} imports {other}"
+        for name, others in graph.items()
+        for other in sorted(others)
+        if height(other) > height(name)
+    ]
+
+
+def test_no_layer_imports_from_a_later_one() -> None:
+    assert not upward(graph(ROOT / "mpimbs"))
+
+
+def test_all_layers_are_told() -> None:
+    found = {name.split(".")[1] for name in modules(ROOT / "mpimbs") if "." in name}
+    assert found - {"__main__"} == set(LAYERS)
+
+
+def test_no_circle_of_modules() -> None:
+    inner = graph(ROOT / "mpimbs")
+    inner.pop("mpimbs.__main__")
+    tuple(graphlib.TopologicalSorter(inner).static_order())  # raises for a circle, and names it
+
+
+@pytest.mark.parametrize("late", ["import mpimbs.parallel.halo", "def f():\n    from mpimbs.parallel import halo"])
+def test_an_import_from_a_later_layer_is_found(tmp_path: Path, late: str) -> None:
+    package = tmp_path / "mpimbs"
+    for folder, text in (("sweep", late), ("parallel", "from mpimbs.sweep import walk")):
+        (package / folder).mkdir(parents=True)
+        for name in ("__init__", "walk", "halo"):
+            (package / folder / f"{name}.py").write_text(text if name == "walk" or folder == "parallel" else "")
+    assert upward(graph(package)) == ["mpimbs.sweep.walk imports mpimbs.parallel.halo"]
+    (package / "sweep/walk.py").write_text("if TYPE_CHECKING:\n    import mpimbs.parallel.halo")
+    assert not upward(graph(package))

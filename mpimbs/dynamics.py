@@ -131,9 +131,9 @@ class Dynamics:
         self._no_tau = np.zeros(0)
         self._applied = self._no_tau  # forces of the last evaluation in phases, but for springs and dampers
         self._boundary = AT_REST  # motion of handle 1 in the last evaluation, where body forces act
-        q_offset, u_offset = system.offsets()
-        self.gather_q = Gather(self.comm, np.diff(q_offset[self.cuts]))
-        self.gather_u = Gather(self.comm, np.diff(u_offset[self.cuts]))
+        q_offset, u_offset = system.offsets_of(self.cuts)
+        self.gather_q = Gather(self.comm, np.diff(q_offset))
+        self.gather_u = Gather(self.comm, np.diff(u_offset))
         self.evaluations = 0
         self.laps = np.zeros(PHASES)
         self._motion_messages = 0.0  # s: of the scan of motions, in evaluations

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpimbs.model.body import Body
 from mpimbs.model.force_functions import name_of_function
+from mpimbs.model.segments import Branches
 from mpimbs.model.table import CheckedTable
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
     for segment in system.segments:
         bodies = tuple(template(body) for body in segment.bodies)
         value = digest((bodies, segment.count, segment.numbered, segment.parent))
+        if isinstance(segment, Branches):
+            value = digest((value, segment.row_of_each.tobytes(), segment.parent_of_each.tobytes()))
         yield f"body '{system.name_of(segment.first)}'", value
     for loop in system.loops:
         yield f"loop '{loop.name}'", digest(_plain(loop))

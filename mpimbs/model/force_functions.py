@@ -155,8 +155,10 @@ def _acting(
 def _joint_types(system: System, bodies: range | Integers) -> dict[JointType, int]:
     """Types of the inboard joints of bodies, and a body of each."""
     if isinstance(bodies, range):
-        return {b.joint.kind: k for segment in system.segments for k, b in enumerate(segment.bodies, segment.first)}
-    return {system.segments.template(k).joint.kind: k for k in bodies.tolist()}
+        examples = [k for segment in system.segments for k in segment.examples]
+    else:
+        examples = bodies.tolist()
+    return {system.segments.template(k).joint.kind: k for k in examples}
 
 
 def _point(value: Any) -> tuple[float, ...] | str:

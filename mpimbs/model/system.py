@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -18,7 +18,7 @@ from mpimbs.model.columns import Columns
 from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce, Selection, body_force, joint_force
 from mpimbs.model.joints import joint_index
 from mpimbs.model.names import DIGITS, WORLD, Names
-from mpimbs.model.segments import Integers, Segments
+from mpimbs.model.segments import Integers, Segments, counts
 from mpimbs.model.summary import Summary, summarise, validate
 from mpimbs.model.table import CheckedTable, TimeFunction, Vector
 
@@ -138,6 +138,48 @@ class System:
         for position, body in enumerate(bodies, self.n_bodies):
             self._names.add_run(body.name, int(count), position, len(bodies))
         self.segments.append(bodies, index, int(count), numbered=True)
+        self.changes += 1
+
+    def branch(self, bodies: Sequence[Body], rows: Any, parents: Any) -> None:
+        """Add many bodies that branch, each after a template: a tree of millions without an object for each body.
+
+        Body "link" becomes link1, link2, ... in sequence, whatever their templates: these bear one name. A later
+        `repeat` or `branch` of the same name counts on.
+
+        Parameters
+        ----------
+        bodies : sequence of Body
+            The templates; what they say of a parent doesn't count.
+        rows : array of int [n]
+            Which template each body follows.
+        parents : array of int [n]
+            Index in the system of the parent of each, a body before it; -1 the world.
+
+        Raises
+        ------
+        InputError
+            There are no bodies, a template or parent doesn't exist, or the name differs, ends with a digit or is taken.
+        """
+        templates, n = tuple(bodies), self.n_bodies
+        row_of_each, parent_of_each = (np.array(given, np.int64) for given in (rows, parents))  # of their own
+        size = row_of_each.size
+        if not templates or not size or row_of_each.shape != (size,) or parent_of_each.shape != (size,):
+            raise InputError(
+                "branch: needs templates, and for each body a row and a parent, as many of both; give them"
+            )
+        if row_of_each.min() < 0 or row_of_each.max() >= len(templates):
+            raise InputError(f"branch: rows must be from 0 to {len(templates) - 1}, of {len(templates)} templates")
+        wrong = np.flatnonzero((parent_of_each < -1) | (parent_of_each >= np.arange(n, n + size)))
+        if len(wrong):
+            raise InputError(
+                f"branch: the parent of body {n + wrong[0]} is {parent_of_each[wrong[0]]}; give the index of a body "
+                "before it, or -1 for the world"
+            )
+        if any(body.name != templates[0].name for body in templates):
+            raise InputError("branch: the templates bear several names; give all of them one, which gets a number")
+        self._check_repeated(templates[0], size, ())
+        self._names.add_run(templates[0].name, size, n, 1)
+        self.segments.append_branches(templates, row_of_each, parent_of_each)
         self.changes += 1
 
     def add_loop(self, loop: Loop | None = None, **fields: Any) -> Loop:
@@ -271,7 +313,7 @@ class System:
     @property
     def is_chain(self) -> bool:
         """Whether every body's parent is the body before it, the first on the world."""
-        return all(segment.parent == segment.first - 1 for segment in self.segments)
+        return self.segments.is_chain
 
     def name_of(self, k: int) -> str:
         """Return the name of body k; IndexError if there is no such body."""
@@ -303,18 +345,23 @@ class System:
 
     def parents(self) -> Integers:
         """Return the index of each body's parent: int64 [n], -1 the world."""
-        return self.segments.expand(0, self.n_bodies)[0]
+        return self.segments.parents(0, self.n_bodies)
 
-    def joint_types(self) -> NDArray[np.int8]:
-        """Return the row in `JOINT_TYPES` of each body's joint: int8 [n]."""
-        _, bodies, rows = self.segments.expand(0, self.n_bodies)
+    def joint_types(self, lo: int = 0, hi: int | None = None) -> NDArray[np.int8]:
+        """Return the row in `JOINT_TYPES` of the joint of each of the bodies lo to hi - 1 (to the last): int8."""
+        bodies, rows = self.segments.rows(lo, self.n_bodies if hi is None else hi)
         return np.array([joint_index(body.joint.type) for body in bodies], np.int8)[rows]
 
     def offsets(self) -> tuple[Integers, Integers]:
         """Return where each body's coordinates q and speeds u begin: two int64 [n + 1], up to nq and nu."""
-        _, bodies, rows = self.segments.expand(0, self.n_bodies)
-        nq, nu = columns.counts(bodies)
+        bodies, rows = self.segments.rows(0, self.n_bodies)
+        nq, nu = counts(bodies)
         return columns.offsets(nq[rows]), columns.offsets(nu[rows])
+
+    def offsets_of(self, bodies: Iterable[int]) -> tuple[Integers, Integers]:
+        """Return what `offsets` says of some bodies, without expanding the others; n_bodies stands for the end."""
+        q, u = zip(*(self.segments.numbers_before(int(k)) for k in bodies), strict=True)
+        return np.array(q, np.int64), np.array(u, np.int64)
 
     def columns(self, lo: int = 0, hi: int | None = None) -> Columns:
         """Expand the bodies lo to hi - 1 (to the last) to columns; IndexError if there are no such bodies."""
@@ -337,18 +384,22 @@ class System:
 
     def sizes(self, lo: int, hi: int) -> tuple[int, int]:
         """Return the numbers of coordinates q and of speeds u of the bodies lo to hi - 1."""
-        _, bodies, rows = self.segments.expand(lo, hi)
-        nq, nu = columns.counts(bodies)
-        return int(nq[rows].sum()), int(nu[rows].sum())
+        (q, u), (q_end, u_end) = (self.segments.numbers_before(k) for k in (lo, hi))
+        return q_end - q, u_end - u
 
     def initial_state(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the coordinates q and the speeds u with which the bodies lo to hi - 1 begin: float [nq], [nu]."""
-        return columns.initial_state(*self.segments.expand(lo, hi)[1:])
+        return columns.initial_state(*self.segments.rows(lo, hi))
 
     def has_wrenches(self, lo: int, hi: int) -> bool:
         """Return whether wrenches or body forces act on the bodies lo to hi - 1."""
-        _, bodies, rows = self.segments.expand(lo, hi)
-        if any(lo <= k < hi for k in self.wrenches) or any(bodies[row].wrench for row in np.unique(rows)):
+        pushed = [segment for segment in self.segments if any(body.wrench for body in segment.bodies)]
+        for segment in pushed:
+            begin, end = max(lo, segment.first), min(hi, segment.last + 1)
+            rows = np.unique(segment.rows(begin, end)) if begin < end else ()
+            if any(segment.bodies[row].wrench for row in rows):
+                return True
+        if any(lo <= k < hi for k in self.wrenches):
             return True
         return any(len(force.on(lo, hi)) for force in self.body_forces)
 
@@ -367,11 +418,11 @@ class System:
         which = np.searchsorted(used, rows)
         return (*(id(bodies[row]) for row in used), which.tobytes(), (parents - lo).tobytes(), driven)
 
-    def joint_patterns(self, lo: int, hi: int) -> NDArray[np.int64]:
-        """Return a number for each body's joint, the same where the sweeps take the same steps: int64 [hi - lo]."""
-        _, bodies, rows = self.segments.expand(lo, hi)
+    def joint_patterns(self, lo: int, hi: int) -> NDArray[np.int8]:
+        """Return a number for each body's joint, the same where the sweeps take the same steps: int8 [hi - lo]."""
+        bodies, rows = self.segments.rows(lo, hi)
         joints = [body.joint for body in bodies]
-        return np.array([2 * joint_index(joint.type) + (joint.pitch != 0.0) for joint in joints], np.int64)[rows]
+        return np.array([2 * joint_index(joint.type) + (joint.pitch != 0.0) for joint in joints], np.int8)[rows]
 
     def validate(self) -> None:
         """Check the system as a whole; InputError if it has no bodies, or one without mass and inertia."""

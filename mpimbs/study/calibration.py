@@ -58,7 +58,7 @@ class Share(Dynamics):
 
     def time(self, seconds: float) -> Sweeps:
         """Time evaluations at the state of `bench`, for so many seconds: the least time, and its phases."""
-        first = int(self.system.offsets()[1][self.subchain.first])
+        first = int(self.system.offsets_of([self.subchain.first])[1][0])
         q, u = self.subchain.q, 0.1 * np.sin(np.arange(first, first + self.subchain.nu))
         udot, rates = np.empty(len(u)), np.empty(len(q))
 

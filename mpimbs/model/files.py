@@ -17,9 +17,10 @@ from pydantic import Field, PlainValidator
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.contents import Heading
 from mpimbs.model.names import DIGITS
 from mpimbs.model.segments import Branches
-from mpimbs.model.system import Heading, System
+from mpimbs.model.system import System
 from mpimbs.model.table import CheckedTable, suggest
 
 
@@ -218,7 +219,7 @@ def system_text(system: System, functions: bool = False) -> str:
             raise InputError(
                 f"{force.kind} {force.name!r}: is a function, and a model file holds data only; leave it out"
             )
-        lines.append(f"# {force.kind} {force.name} on {force.whom(system)}")
+        lines.append(f"# {force.kind} {force.name} on {force.whom(system.name_of)}")
     segments = list(system.segments)
     order = [segment.numbered for segment in segments]
     branched = any(isinstance(segment, Branches) for segment in segments)

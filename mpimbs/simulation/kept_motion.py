@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.disk import reason_of
 from mpimbs.model import System, system_from_text
-from mpimbs.simulation.disk import reason_of
 from mpimbs.simulation.reading import open_output
 from mpimbs.sweep.subchain import Subchain
 

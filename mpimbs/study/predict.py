@@ -24,8 +24,7 @@ from mpimbs.study import loggp, simgrid
 from mpimbs.study.axes import new_figure, number_ticks, save
 from mpimbs.study.calibration import Calibration, powers_of_two
 from mpimbs.study.cluster import Cluster
-from mpimbs.study.host import host
-from mpimbs.study.tables import write_tables
+from mpimbs.study.tables import host, write_tables
 from mpimbs.study.trace import Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TracedCoupling, write_traces
 

@@ -14,7 +14,7 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs.errors import SimulationError
-from mpimbs.filesystem.mounts import mount_of
+from mpimbs.filesystem.disk import mount_of
 from mpimbs.model import System, system_from
 from mpimbs.simulation import output_layout, sample_writer, shared_file, slices
 from mpimbs.simulation.keeper import Checkpoints

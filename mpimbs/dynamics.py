@@ -14,7 +14,7 @@ from mpi4py import MPI
 from numba.core.errors import NumbaError
 
 from mpimbs.arguments import check_array, vector
-from mpimbs.coupling import LoadSolver, Strategy, coupling_named
+from mpimbs.coupling import LoadSolver, Part, Strategy, coupling_named
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.inverse import required_forces
 from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
@@ -67,7 +67,7 @@ class Dynamics:
     ----------
     subchain : Subchain
         All that this rank owns, as one piece.
-    subchains : Subchains
+    subchains : Part
         The same, as it is swept.
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
@@ -105,7 +105,7 @@ class Dynamics:
 
         here = ranks_on_node(given)
 
-        def prepare() -> tuple[Strategy, Division, Any]:
+        def prepare() -> tuple[Strategy, Division, Part]:
             strategy = coupling_named(coupling, solver)
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self._part(strategy, whole, given, cuts, tip_ratio, lanes)
@@ -139,8 +139,9 @@ class Dynamics:
             "scan": self._scan.plan, "root": self._root, "laps": self._laps,
             "at_rest": self._at_rest, "alone": int(self.comm.size == 1), "overlap": int(overlap),
         }  # fmt: skip
-        if self.coupling.plan is not None:
-            items |= {"sequence": self.subchains.plan, "coupling": self.coupling.plan}
+        sequence, coupling_plan = self.subchains.plan, self.coupling.plan
+        if sequence is not None and coupling_plan is not None:
+            items |= {"sequence": sequence, "coupling": coupling_plan}
         for name, value in items.items():
             self._table.add(name, value)
         self.timed = True

@@ -39,9 +39,10 @@ def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
     """
     if comm.size == 1:
         return action()
-    result, mine = None, None
+    results: list[T] = []
+    mine = None
     try:
-        result = action()
+        results.append(action())
     except (InputError, SimulationError) as error:
         mine = type(error), str(error)
     failed = np.array(mine is not None)
@@ -49,7 +50,7 @@ def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
     if failed:
         kind, message = next(failure for failure in comm.allgather(mine) if failure is not None)
         raise kind(message)
-    return result  # type: ignore[return-value]
+    return results[0]
 
 
 def alike(comm: MPI.Comm, describe: Callable[[], dict[str, Any]]) -> None:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver, solver_for
-from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.lock import Lock
@@ -90,10 +89,8 @@ class Run:
         self._dynamics = dynamics = Dynamics(
             system, comm, settings.coupling, settings.tip_ratio, settings.lanes, settings.cuts, solver, settings.overlap
         )
-        joined = dynamics.coupling
-        self._constraints = (
-            ConstraintRecord(dynamics, joined) if isinstance(joined, ConstraintLoads) and joined.unknowns else None
-        )
+        self._iterative = dynamics.coupling.iterative
+        self._constraints = None if self._iterative is None else ConstraintRecord(dynamics.comm, self._iterative)
         if self._constraints is not None:  # their number is that of the output's columns: the same after a restart
             cuts = len(dynamics.division.bounds) - 2
             settings = settings._replace(cuts=cuts, lanes=dynamics.lanes, tip_ratio=dynamics.division.tip_ratio)
@@ -242,9 +239,9 @@ class Run:
             else:
                 counts[name] = numbers[name.partition("_")[0]]
         vectors = read_vectors(kept.file, counts, self._comm)
-        if self._constraints is not None:
+        if self._iterative is not None:
             arrays = {k.removeprefix("coupling_"): v for k, v in vectors.items() if k.startswith("coupling_")}
-            dynamics.coupling.recall(header["coupling"], arrays)  # type: ignore[attr-defined]
+            self._iterative.recall(header["coupling"], arrays)
         return vectors
 
     def _partition(self) -> list[list[int]]:
@@ -274,8 +271,8 @@ class Run:
         steps = memory._asdict()
         del steps["vectors"]
         coupling = None
-        if self._constraints is not None:
-            coupling, arrays = dynamics.coupling.memory()  # type: ignore[attr-defined]
+        if self._iterative is not None:
+            coupling, arrays = self._iterative.memory()
             vectors |= {f"coupling_{name}": values for name, values in arrays.items()}
         header = self._unchanging | {
             "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,

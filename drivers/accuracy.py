@@ -23,13 +23,13 @@ from mpi4py import MPI
 
 from mpimbs.coupling import COUPLINGS
 from mpimbs.errors import InputError
+from mpimbs.instruments.accuracy import SHAPES, accelerations, relative_error, shaped_state
+from mpimbs.instruments.extended import ExtendedSweeps
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.study.accuracy import SHAPES, accelerations, relative_error, shaped_state
 from mpimbs.study.axes import new_figure, save
 from mpimbs.study.calibration import powers_of_two
-from mpimbs.study.extended import ExtendedSweeps
 
 SYSTEMS = tuple(f"{kind}:{n}" for kind in ("chain", "spatial_chain") for n in (16, 64, 256, 1024, 4096))
 

@@ -22,14 +22,14 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import compile_kernels
 from mpimbs.errors import InputError
+from mpimbs.instruments.limits import as_numbers, describe, limits, table, total
+from mpimbs.instruments.machine import Machine, measure, of_all_ranks
+from mpimbs.instruments.phase_costs import counts_of_tile, time_phases
+from mpimbs.instruments.phases import PHASES, TIP, arguments, flat
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, first_on_node, together
 from mpimbs.spatial.lanes import native_width
 from mpimbs.study.bench import bench
-from mpimbs.study.limits import as_numbers, describe, limits, table, total
-from mpimbs.study.machine import Machine, measure, of_all_ranks
-from mpimbs.study.phase_costs import counts_of_tile, time_phases
-from mpimbs.study.phases import PHASES, TIP, arguments, flat
 
 SYSTEMS = ("spatial_chain:1024", "rope:1024")
 SHORT, LONG = 68, 72  # bodies of the chains that are counted

@@ -24,11 +24,11 @@ import click
 from matplotlib.figure import Figure
 
 from mpimbs.errors import InputError
+from mpimbs.instruments.counting import Counts
+from mpimbs.instruments.operation_models import PAPER, OperationModel, arithmetic, models
+from mpimbs.instruments.operations import OperationCounts, operations_of
 from mpimbs.model import Body, Joint, System, system_from
 from mpimbs.study.axes import new_figure, save
-from mpimbs.study.counting import Counts
-from mpimbs.study.operation_models import PAPER, OperationModel, arithmetic, models
-from mpimbs.study.operations import OperationCounts, operations_of
 
 MIXED = ("revolute", "universal", "spherical", "prismatic", "cylindrical")
 MANY = tuple(2**k for k in range(11))

@@ -4,8 +4,8 @@
     python drivers/versus_peers.py --folder results
 
 Each pair of this package and a peer runs in one process, in turns, on one core, and only where their accelerations
-agree: see `mpimbs.study.peers.compare`. A peer that gives no figure at one size (memory, time, disagreement) is not
-asked for larger ones, and the picture says why it stops.
+agree: see `mpimbs.instruments.peers.compare`. A peer that gives no figure at one size (memory, time, disagreement) is
+not asked for larger ones, and the picture says why it stops.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from mpimbs.instruments.peer import free_memory
+from mpimbs.instruments.peers import AGREEMENT, OURS, PEERS
+from mpimbs.instruments.peers_apart import compare_apart
 from mpimbs.model import system_from
 from mpimbs.study.axes import save
 from mpimbs.study.host import host
-from mpimbs.study.peer import free_memory
-from mpimbs.study.peers import AGREEMENT, OURS, PEERS
-from mpimbs.study.peers_apart import compare_apart
 
 SIZES = (*(2**k for k in range(4, 15)), 2**16, 2**18, 2**20)
 STYLES = {OURS: ("tab:blue", "o"), "pinocchio": ("tab:orange", "s"), "drake": ("tab:green", "^")}

@@ -16,6 +16,7 @@ from numba.core.errors import NumbaError
 from mpimbs.arguments import check_array, vector
 from mpimbs.coupling import LoadSolver, Part, Strategy, coupling_named
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
 from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
@@ -26,7 +27,6 @@ from mpimbs.partition.division import Division
 from mpimbs.partition.lanes import LEAST
 from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
 from mpimbs.spatial.memory import Table
-from mpimbs.sweep.external import ExternalLoads
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY, TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain

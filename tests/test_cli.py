@@ -16,7 +16,7 @@ from matplotlib import image
 from mpi4py import MPI
 
 import mpimbs.cli
-import mpimbs.cli_options
+import mpimbs.cli.options
 import mpimbs.simulation.state
 from cases import moving_state
 from mpi_helpers import parallel_assert
@@ -564,7 +564,7 @@ def test_an_error_that_one_rank_alone_sees(
     if comm.rank == 0:
         savez(folder / "state.npz", **state_of())
     comm.Barrier()
-    for place, name in ((mpimbs.simulation.state, "read_state"), (mpimbs.cli_options, "system_from")):
+    for place, name in ((mpimbs.simulation.state, "read_state"), (mpimbs.cli.options, "system_from")):
         with monkeypatch.context() as patch:
             if comm.rank == comm.size - 1:
                 patch.setattr(place, name, fails)

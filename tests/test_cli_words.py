@@ -3,9 +3,9 @@
 import click
 import pytest
 
-from mpimbs.cli import acceleration, run
-from mpimbs.cli_study import predict
-from mpimbs.cli_words import worded
+from mpimbs.cli.commands import acceleration, run
+from mpimbs.cli.study import predict
+from mpimbs.cli.words import worded
 
 SAID: dict[str, tuple[click.Command, str, str]] = {
     "name": (run, "give a longer `every`", "give a longer --every"),

@@ -17,9 +17,9 @@ from mpi_helpers import parallel_assert
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.forces.acting import _each_body, _each_joint
 from mpimbs.model import BodyMotion, Joint, System, joint_type, system_from
 from mpimbs.simulation.run import simulate
-from mpimbs.sweep.force_functions import _each_body, _each_joint
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system

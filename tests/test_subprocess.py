@@ -115,13 +115,13 @@ with abort_on_error(MPI.COMM_WORLD):
 """,
     "in the command line": """
 import mpimbs.cli
-import mpimbs.cli_options
-read = mpimbs.cli_options.system_from
+import mpimbs.cli.options
+read = mpimbs.cli.options.system_from
 def with_bug(spec):
     if MPI.COMM_WORLD.rank == 1:
         raise KeyError("a bug")
     return read(spec)
-mpimbs.cli_options.system_from = with_bug
+mpimbs.cli.options.system_from = with_bug
 mpimbs.cli.main(["check", "chain:6"])
 """,
     "in an evaluation": """

@@ -10,8 +10,8 @@ from pathlib import Path
 from mpi4py import MPI
 
 from mpimbs.errors import InputError
+from mpimbs.forces.modules import add_forces
 from mpimbs.model import System, system_from_text, system_text
-from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import communicator, on_root, together
 from mpimbs.simulation.checkpoint import Kept, read_header, restart_call
 from mpimbs.simulation.compile_notice import compilation_told

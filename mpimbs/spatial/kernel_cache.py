@@ -30,7 +30,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 # All that a kernel may call: where the first one of a further file is written, the file belongs here.
 _WITH_KERNELS = (
     *("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py"),
-    *("study/machine.py", "study/phases.py"),
+    *("instruments/machine.py", "instruments/phases.py"),
 )
 UNUSED_DAYS = 30  # after which a folder is removed
 _FOLDER = re.compile(r"[0-9a-f]{16}")

@@ -13,9 +13,9 @@ from mpimbs.batch import Batch
 from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
+from mpimbs.instruments.accuracy import relative_error
+from mpimbs.instruments.laps import PhaseLaps, disturbance, said, summary, take_turns
 from mpimbs.model import System
-from mpimbs.study.accuracy import relative_error
-from mpimbs.study.laps import PhaseLaps, disturbance, said, summary, take_turns
 from mpimbs.study.replay import RTOL, player
 
 _BY_PHASE = 0.1  # of the evaluations, timed by phase beside the others

@@ -13,14 +13,14 @@ from mpi4py import MPI
 
 from mpimbs.coupling import Strategy, coupling_named
 from mpimbs.dynamics import Dynamics
+from mpimbs.instruments.accuracy import ASSEMBLED
+from mpimbs.instruments.laps import timed_calls
+from mpimbs.instruments.phases import run_assemblies
 from mpimbs.model import System, system_from
 from mpimbs.partition.division import Division
 from mpimbs.spatial.assembly import RECORD, SIZE
 from mpimbs.spatial.rows import ROW
-from mpimbs.study.accuracy import ASSEMBLED
 from mpimbs.study.bench import check_seconds
-from mpimbs.study.laps import timed_calls
-from mpimbs.study.phases import run_assemblies
 from mpimbs.study.trace import Sweeps
 
 SECONDS = 0.12  # wall time for each share

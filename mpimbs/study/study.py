@@ -14,13 +14,13 @@ from mpi4py import MPI
 from mpimbs.coupling import unavailable
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import check_folder
+from mpimbs.instruments.laps import disturbance
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.output_layout import versions
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, cluster_named
-from mpimbs.study.laps import disturbance
 from mpimbs.study.predict import predict
 from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure
 from mpimbs.study.speedup_report import FILES, write

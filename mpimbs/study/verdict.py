@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.instruments.operation_models import arithmetic, models
+from mpimbs.instruments.operations import operations_of
 from mpimbs.model import System
 from mpimbs.study.cost_fit import (
     Point,
@@ -19,8 +21,6 @@ from mpimbs.study.cost_fit import (
     load_terms,
     tree_terms,
 )
-from mpimbs.study.operation_models import arithmetic, models
-from mpimbs.study.operations import operations_of
 from mpimbs.study.scaled import scaled
 
 Row = dict[str, Any]

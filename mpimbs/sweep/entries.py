@@ -6,9 +6,9 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import borrowed
 from mpimbs.spatial.vectors import load3, load6, store6
 from mpimbs.spatial.widths import by_width
-from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inverse import newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward
+from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import joint_places, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.passes import systems_alone

@@ -13,8 +13,8 @@ from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import assign, fetch_ahead, floats, integers
 from mpimbs.spatial.vectors import load3, load6
 from mpimbs.sweep.ahead import inward_after
-from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inward import inward
+from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE, TURNING, Springs, Structure, Workspace

@@ -15,7 +15,7 @@ from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.body_motion import motions
 from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import joint_loads, move, places, prescribe, required_forces
-from mpimbs.sweep.forces import spring_energy
+from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.motion import poses, relative_motion
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace

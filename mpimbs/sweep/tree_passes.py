@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import borrowed, floats, integers
 from mpimbs.spatial.vectors import load3
-from mpimbs.sweep.forces import joint_forces
+from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.leaves import Tree, assemble_bodies, spread_bodies
 from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.structure import Springs, Structure, Workspace

@@ -1,7 +1,7 @@
 """The same quantities by Pinocchio, for every joint type: an oracle that shares no dynamics with the package.
 
-The model is built by `mpimbs.study.peer_pinocchio`. Joint springs, dampers and torques, which Pinocchio doesn't know,
-are added by the plain formulas of `dense`.
+The model is built by `mpimbs.instruments.peer_pinocchio`. Joint springs, dampers and torques, which Pinocchio doesn't
+know, are added by the plain formulas of `dense`.
 
 Where joints have several axes (universal, spherical, planar) the accelerations lose digits exponentially
 along a chain: of spherical joints they are right to 1e-12 for 8 to 16 bodies, 1e-8 for 32 and not for 64.
@@ -11,8 +11,8 @@ So `dense` is the reference for long chains; a test by Pinocchio keeps to a doze
 import numpy as np
 import pinocchio as pin
 
+from mpimbs.instruments.peer_pinocchio import PinocchioModel
 from mpimbs.model import JOINT_TYPES, System
-from mpimbs.study.peer_pinocchio import PinocchioModel
 from oracles.dense import Array, at_time, generalized_forces, spring_energy
 
 

@@ -18,7 +18,7 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs.cli import main
-from mpimbs.cli_options import with_forces
+from mpimbs.cli.options import with_forces
 from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, read_system, system_from, system_text

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from mpi4py import MPI
 
-import mpimbs.cli
 import mpimbs.spatial.compiler
+from mpimbs.cli import commands
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import system_from
 from mpimbs.simulation.compile_notice import LISTENER, compilation_told
@@ -76,10 +76,10 @@ def test_every_command_tells(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read = mpimbs.cli.read
-    monkeypatch.setattr(mpimbs.cli, "read", lambda *given, **need: (compiled("mpimbs.read"), read(*given, **need))[1])
+    read = commands.read
+    monkeypatch.setattr(commands, "read", lambda *given, **need: (compiled("mpimbs.read"), read(*given, **need))[1])
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        mpimbs.cli.main(["check", "chain:4"], comm)
+        commands.main(["check", "chain:4"], comm)
     found = capsys.readouterr()
     assert (WORDS in found.err) == (comm.rank == 0) and WORDS not in found.out

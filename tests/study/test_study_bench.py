@@ -9,10 +9,10 @@ from mpi4py import MPI
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
+from mpimbs.instruments.laps import PhaseLaps, disturbance, said, summary, take_turns
 from mpimbs.model import system_from
 from mpimbs.spatial.lanes import native_width
 from mpimbs.study.bench import bench, bench_batch, report
-from mpimbs.study.laps import PhaseLaps, disturbance, said, summary, take_turns
 
 NATIVE = native_width()
 
@@ -126,7 +126,7 @@ class Phased:
 def test_phases_are_medians_of_the_slowest_rank(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """They sum to the median of the whole, but for what is no phase; the largest of each over the ranks would not."""
     clock = Clock()
-    monkeypatch.setattr("mpimbs.study.laps.time.perf_counter", clock)
+    monkeypatch.setattr("mpimbs.instruments.laps.time.perf_counter", clock)
     dynamics = Phased(comm, clock)
     phases = PhaseLaps(cast(Dynamics, dynamics), dynamics.call)
     for count in (3, 2):
@@ -166,7 +166,7 @@ def test_bench_refuses_what_dynamics_refuses(comm: MPI.Comm) -> None:
 def test_a_slow_beginning_spoils_nothing(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where other work has the cores for the first calls, there are as many good ones as the time allows afterwards."""
     clock = Clock()
-    monkeypatch.setattr("mpimbs.study.laps.time.perf_counter", clock)
+    monkeypatch.setattr("mpimbs.instruments.laps.time.perf_counter", clock)
     calls = 0
 
     def call() -> None:

@@ -11,7 +11,7 @@ from cases import accelerations, along_motion, isolated, moving_state
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.model import Joint, System, system_from
-from mpimbs.sweep.forces import joint_forces
+from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.subchain import Subchain
 from oracles import dense
 from oracles.dense import Array

@@ -11,9 +11,9 @@ from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import native_width, store, zero_lanes
 from mpimbs.spatial.vectors import load3, load6, scale6
 from mpimbs.sweep.build import build
-from mpimbs.sweep.forces import joint_forces, spring_energy
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.inward import inward
+from mpimbs.sweep.joint_forces import joint_forces, spring_energy
 from mpimbs.sweep.motion import coordinate_rates, joint_places, poses, relative_motion, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.quaternions import make_quaternions_unit

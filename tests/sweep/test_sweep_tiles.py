@@ -10,11 +10,11 @@ import mpimbs.partition.ownership
 import mpimbs.sweep.tiles
 from cases import GENERATORS, moving_state, typed_chain
 from mpimbs.dynamics import Dynamics
+from mpimbs.instruments.extended import ExtendedSweeps
 from mpimbs.model import System, system_from
 from mpimbs.partition.lanes import LEAST, MOST, cut_tiles
 from mpimbs.spatial.handles import matrices
 from mpimbs.spatial.lanes import WIDTHS, native_width
-from mpimbs.study.extended import ExtendedSweeps
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
 from mpimbs.sweep.subchains import Subchains

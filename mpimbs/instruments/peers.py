@@ -16,10 +16,10 @@ from mpi4py import MPI
 import mpimbs
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
+from mpimbs.instruments.laps import said, summary
+from mpimbs.instruments.peer import Floats, Peer, UnavailableError, installed
 from mpimbs.model import System
 from mpimbs.model.table import suggest
-from mpimbs.study.laps import said, summary
-from mpimbs.study.peer import Floats, Peer, UnavailableError, installed
 
 OURS = "mpimbs"
 AGREEMENT = 1e-8
@@ -30,13 +30,13 @@ Key = TypeVar("Key")
 
 def _pinocchio(*state: Any) -> Peer:
     with installed("pinocchio", "pin"):
-        from mpimbs.study.peer_pinocchio import pinocchio_peer
+        from mpimbs.instruments.peer_pinocchio import pinocchio_peer
     return pinocchio_peer(*state)
 
 
 def _drake(*state: Any) -> Peer:
     with installed("pydrake", "drake"):
-        from mpimbs.study.peer_drake import drake_peer
+        from mpimbs.instruments.peer_drake import drake_peer
     return drake_peer(*state)
 
 

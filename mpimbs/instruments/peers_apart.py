@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mpimbs.instruments.peer import free_memory
+from mpimbs.instruments.peers import OURS, compare
 from mpimbs.model import system_from
-from mpimbs.study.peer import free_memory
-from mpimbs.study.peers import OURS, compare
 
 JOB = ("OMPI_", "PMIX_", "PMI_", "ORTE_", "HYDRA")  # what tells a process that it is a rank of a job
 

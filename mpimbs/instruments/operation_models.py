@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mpimbs.study.counting import Counts
-from mpimbs.study.operations import OperationCounts
+from mpimbs.instruments.counting import Counts
+from mpimbs.instruments.operations import OperationCounts
 
 
 class OperationModel(NamedTuple):

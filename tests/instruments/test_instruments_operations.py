@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from mpimbs.instruments.counting import Counts
+from mpimbs.instruments.operation_models import PAPER, arithmetic, models
+from mpimbs.instruments.operations import KINEMATICS, OperationCounts, operations_of
+from mpimbs.instruments.phase_costs import count, count_phases, counts_per_body
+from mpimbs.instruments.phases import PIECE, arguments
 from mpimbs.model import system_from
 from mpimbs.spatial.assembly import ASSEMBLY, JOINT, RECORD, SIZE
-from mpimbs.study.counting import Counts
-from mpimbs.study.operation_models import PAPER, arithmetic, models
-from mpimbs.study.operations import KINEMATICS, OperationCounts, operations_of
-from mpimbs.study.phase_costs import count, count_phases, counts_per_body
-from mpimbs.study.phases import PIECE, arguments
 from mpimbs.sweep.body_tree import halves, inverse_inertias
 from mpimbs.sweep.build import build
 from mpimbs.sweep.leaves import SCRATCH, Tree, assemble_bodies, spread_bodies

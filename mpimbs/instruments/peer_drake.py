@@ -13,8 +13,8 @@ from pydrake.math import RigidTransform
 from pydrake.multibody import tree
 from pydrake.multibody.plant import MultibodyPlant
 
+from mpimbs.instruments.peer import Floats, Peer, check_memory, check_model, joint_forces, rotations, turned
 from mpimbs.model import JOINT_TYPES, Columns, System
-from mpimbs.study.peer import Floats, Peer, check_memory, check_model, joint_forces, rotations, turned
 
 # Of each type: the Drake joint from its name, the frames on parent and body, axis and pitch.
 JOINTS: dict[str, Callable[..., Any]] = {

@@ -10,8 +10,8 @@ from typing import Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli_options import coupling_options, forces_option, note_lanes, numbers, read
-from mpimbs.cli_words import Command
+from mpimbs.cli.options import coupling_options, forces_option, note_lanes, numbers, read
+from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.filesystem.places import check_folder
@@ -34,9 +34,9 @@ def bench(
     comm: MPI.Comm, model: str, as_json: bool, peers: bool, batch: int | None, seconds: float, **settings: Any
 ) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
+    from mpimbs.instruments.peers import compare, sentences
     from mpimbs.study.bench import bench as measure
     from mpimbs.study.bench import bench_batch, report
-    from mpimbs.study.peers import compare, sentences
 
     system = read(comm, model, settings.pop("forces"))
     note_lanes(comm, system, settings, batch)

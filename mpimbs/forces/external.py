@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import SimulationError
+from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
+from mpimbs.forces.calls import called, shaped
 from mpimbs.model import System, Wrench
-from mpimbs.sweep.force_functions import ActingBodyForce, ActingJointForce
-from mpimbs.sweep.functions import called, shaped
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]

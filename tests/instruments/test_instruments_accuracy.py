@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mpimbs.errors import InputError
+from mpimbs.instruments.accuracy import LONG, SHAPES, UNFIT, fitness, notes, shaped_state
 from mpimbs.model import system_from
-from mpimbs.study.accuracy import LONG, SHAPES, UNFIT, fitness, notes, shaped_state
 
 
 def test_shapes_of_a_chain() -> None:

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from numba.core.dispatcher import Dispatcher
 
 from mpimbs.errors import LoadNotFiniteError, SimulationError
+from mpimbs.forces.calls import called, shaped
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.force_functions import bodies_named
 from mpimbs.sweep.body_motion import add_loads, motions_of_points
-from mpimbs.sweep.functions import called, shaped
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpimbs.study.counting import ARC_TANGENT, SINE_COSINE, Counts
-from mpimbs.study.machine import Machine
+from mpimbs.instruments.counting import ARC_TANGENT, SINE_COSINE, Counts
+from mpimbs.instruments.machine import Machine
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli_inverse import inverse
-from mpimbs.cli_options import (
+from mpimbs.cli.inverse import inverse
+from mpimbs.cli.options import (
     ARRAYS,
     SAMPLES,
     coupling_options,
@@ -33,9 +33,9 @@ from mpimbs.cli_options import (
     time_option,
     write_arrays,
 )
-from mpimbs.cli_streams import lasting_streams
-from mpimbs.cli_study import bench, predict, study
-from mpimbs.cli_words import Command
+from mpimbs.cli.streams import lasting_streams
+from mpimbs.cli.study import bench, predict, study
+from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
@@ -228,7 +228,7 @@ def acceleration(
 @click.pass_obj
 def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
-    from mpimbs.study.accuracy import fitness
+    from mpimbs.instruments.accuracy import fitness
 
     system = read(comm, model, need=None)
     together(comm, system.validate)
@@ -247,9 +247,9 @@ def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
 
 def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     """What a model is, what it leaves to defaults, what it takes of memory, and what is rarely meant."""
+    from mpimbs.instruments.accuracy import notes
+    from mpimbs.instruments.motionless import motionless
     from mpimbs.model.summary import listed, nothing_acts
-    from mpimbs.study.accuracy import notes
-    from mpimbs.study.motionless import motionless
 
     found = system.summary()
     kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
@@ -323,7 +323,3 @@ def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
     except SimulationError as error:
         return 1, f"mpimbs: {error}"
     return 0, ""
-
-
-if __name__ == "__main__":
-    main()

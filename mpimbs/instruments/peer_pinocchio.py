@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 import pinocchio as pin
 
+from mpimbs.instruments.peer import Floats, Peer, check_memory, check_model, joint_forces
 from mpimbs.model import JOINT_TYPES, System
-from mpimbs.study.peer import Floats, Peer, check_memory, check_model, joint_forces
 
 X, Y, Z = np.eye(3)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from mpimbs.instruments.counting import Counted, CountedArray
 from mpimbs.spatial import rows
 from mpimbs.spatial.rows import ROW
-from mpimbs.study.counting import Counted, CountedArray
 
 
 class Register(Counted):

@@ -9,19 +9,9 @@ import numpy as np
 import pytest
 
 from cases import GENERATORS
-from mpimbs.model import System, system_from
-from mpimbs.spatial.assembly import RECORD, assemble, inverse_six
-from mpimbs.spatial.compiler import FASTMATH, interpreted, kernel
-from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.inertia import inertia_inward, inertia_inward_from_hinge
-from mpimbs.spatial.lanes import load, native_width, sqrt, store, zero_lanes
-from mpimbs.spatial.rows import ROW, store_symmetric
-from mpimbs.spatial.six import products, six_rows, write_six
-from mpimbs.spatial.trigonometry import atan2, sincos
-from mpimbs.spatial.vectors import cross, dot3, dot6, load3, load9, multiply, normalised, rotate
-from mpimbs.study.counting import ARC_TANGENT, NEAR, SINE_COSINE, Counted, CountedArray, Counts, counting
-from mpimbs.study.phase_costs import count, count_joins, count_phases, counts_of_tile, counts_per_body
-from mpimbs.study.phases import (
+from mpimbs.instruments.counting import ARC_TANGENT, NEAR, SINE_COSINE, Counted, CountedArray, Counts, counting
+from mpimbs.instruments.phase_costs import count, count_joins, count_phases, counts_of_tile, counts_per_body
+from mpimbs.instruments.phases import (
     KERNELS,
     PHASES,
     PIECE,
@@ -33,6 +23,16 @@ from mpimbs.study.phases import (
     swept,
     table_of,
 )
+from mpimbs.model import System, system_from
+from mpimbs.spatial.assembly import RECORD, assemble, inverse_six
+from mpimbs.spatial.compiler import FASTMATH, interpreted, kernel
+from mpimbs.spatial.handles import SIZE
+from mpimbs.spatial.inertia import inertia_inward, inertia_inward_from_hinge
+from mpimbs.spatial.lanes import load, native_width, sqrt, store, zero_lanes
+from mpimbs.spatial.rows import ROW, store_symmetric
+from mpimbs.spatial.six import products, six_rows, write_six
+from mpimbs.spatial.trigonometry import atan2, sincos
+from mpimbs.spatial.vectors import cross, dot3, dot6, load3, load9, multiply, normalised, rotate
 from mpimbs.sweep.inward import load_symmetric
 from tolerances import assert_close
 

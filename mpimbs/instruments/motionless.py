@@ -11,8 +11,8 @@ from mpimbs.model.summary import names_where
 from mpimbs.spatial.compiler import interpreted
 from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.build import build
-from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inward import inward
+from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.quaternions import make_quaternions_unit

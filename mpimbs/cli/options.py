@@ -17,9 +17,9 @@ from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import replacing
+from mpimbs.forces.modules import add_forces
 from mpimbs.memory import EVALUATION, Need, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
-from mpimbs.model.force_modules import add_forces
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.division import divide

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.instruments.counting import Counts
+from mpimbs.instruments.phase_costs import count, count_phases, counts_per_body
+from mpimbs.instruments.phases import PIECE, TIP, Arguments, arguments
 from mpimbs.model import System
 from mpimbs.spatial.assembly import (
     ASSEMBLY,
@@ -27,9 +30,6 @@ from mpimbs.spatial.assembly import (
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, TRANSFER, between, combine, respond
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
-from mpimbs.study.counting import Counts
-from mpimbs.study.phase_costs import count, count_phases, counts_per_body
-from mpimbs.study.phases import PIECE, TIP, Arguments, arguments
 from mpimbs.sweep.body_tree import inverse_inertias
 from mpimbs.sweep.build import build
 from mpimbs.sweep.leaves import SCRATCH as LEAF_SCRATCH

@@ -8,8 +8,8 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli_options import ARRAYS, forces_option, output_option, read, time_option, write_arrays
-from mpimbs.cli_words import Command
+from mpimbs.cli.options import ARRAYS, forces_option, output_option, read, time_option, write_arrays
+from mpimbs.cli.words import Command
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.filesystem.places import check_new

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-import mpimbs.study.peer as peer_module
-import mpimbs.study.peer_pinocchio as peer_pinocchio
+import mpimbs.instruments.peer as peer_module
+import mpimbs.instruments.peer_pinocchio as peer_pinocchio
 from mpimbs.errors import InputError
+from mpimbs.instruments.peer import Peer, UnavailableError, free_memory, joint_forces
+from mpimbs.instruments.peers import OURS, PEERS, compare, sentences, take_turns
+from mpimbs.instruments.peers_apart import compare_apart
 from mpimbs.model import JOINT_TYPES, Joint, Loop, System, system_from
-from mpimbs.study.peer import Peer, UnavailableError, free_memory, joint_forces
-from mpimbs.study.peers import OURS, PEERS, compare, sentences, take_turns
-from mpimbs.study.peers_apart import compare_apart
 from oracles.dense import Array, dense_accelerations, generalized_forces
 from oracles.random_systems import ALL, random_system
 from tolerances import assert_close
@@ -96,7 +96,7 @@ def test_each_call_does_the_work(name: str) -> None:
 def test_a_peer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, peer: str, module: str, package: str) -> None:
     for loaded in [m for m in sys.modules if m.split(".")[0] == module]:
         monkeypatch.delitem(sys.modules, loaded)
-    monkeypatch.delitem(sys.modules, f"mpimbs.study.peer_{peer}", raising=False)
+    monkeypatch.delitem(sys.modules, f"mpimbs.instruments.peer_{peer}", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     rows = compare(system_from("chain:3"), 0.01, [peer])
     assert rows[peer] == {"reason": f"not installed: pip install {package}"}
@@ -109,7 +109,7 @@ def test_what_needs_too_much_memory_is_not_built(name: str, monkeypatch: pytest.
         raise AssertionError("it was built")
 
     builder = {"pinocchio": "PinocchioModel", "drake": "build_plant"}[name]
-    monkeypatch.setattr(importlib.import_module(f"mpimbs.study.peer_{name}"), builder, built)
+    monkeypatch.setattr(importlib.import_module(f"mpimbs.instruments.peer_{name}"), builder, built)
     monkeypatch.setattr(peer_module, "free_memory", lambda: 8e9)
     rows = compare(system_from("spatial_chain:16384"), 0.0, [name])
     assert rows[name]["reason"].startswith("out of memory (data grow as n^")

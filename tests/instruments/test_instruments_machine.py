@@ -7,13 +7,10 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import measured
-from mpimbs.model import system_from
-from mpimbs.parallel.agreement import first_on_node
-from mpimbs.spatial.lanes import native_width
-from mpimbs.study import machine as loops
-from mpimbs.study.counting import Counted, CountedArray, Counts, counting
-from mpimbs.study.limits import as_numbers, describe, limits, table, total
-from mpimbs.study.machine import (
+from mpimbs.instruments import machine as loops
+from mpimbs.instruments.counting import Counted, CountedArray, Counts, counting
+from mpimbs.instruments.limits import as_numbers, describe, limits, table, total
+from mpimbs.instruments.machine import (
     CHAINS,
     COPY,
     LEVELS,
@@ -26,8 +23,11 @@ from mpimbs.study.machine import (
     of_all_ranks,
     working_sets,
 )
-from mpimbs.study.phase_costs import counts_of_tile, time_phases
-from mpimbs.study.phases import PHASES, TIP
+from mpimbs.instruments.phase_costs import counts_of_tile, time_phases
+from mpimbs.instruments.phases import PHASES, TIP
+from mpimbs.model import system_from
+from mpimbs.parallel.agreement import first_on_node
+from mpimbs.spatial.lanes import native_width
 
 
 @pytest.fixture(scope="module")

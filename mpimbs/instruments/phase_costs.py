@@ -7,11 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.model import System
-from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.lanes import WIDTHS
-from mpimbs.study.counting import Counted, CountedArray, Counts, UsefulCounts, counting
-from mpimbs.study.phases import (
+from mpimbs.instruments.counting import Counted, CountedArray, Counts, UsefulCounts, counting
+from mpimbs.instruments.phases import (
     JOINS,
     KERNELS,
     PHASES,
@@ -27,7 +24,10 @@ from mpimbs.study.phases import (
     swept,
     table_of,
 )
-from mpimbs.study.registers import REGISTERS
+from mpimbs.instruments.registers import REGISTERS
+from mpimbs.model import System
+from mpimbs.spatial.handles import SIZE
+from mpimbs.spatial.lanes import WIDTHS
 
 # --- counts ---------------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.lanes import square_root
 from mpimbs.spatial.trigonometry import arc_tangent, sine_cosine
 from mpimbs.sweep.build import build
-from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.inward import inward
+from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import joint_places, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import Springs, Structure, workspace

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.instruments.machine import aligned
 from mpimbs.model import System
 from mpimbs.spatial.assembly import assemble, far_acceleration, release, spread
 from mpimbs.spatial.compiler import kernel
@@ -16,10 +17,9 @@ from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import Table, floats, integers
 from mpimbs.spatial.vectors import load3, load6
 from mpimbs.spatial.widths import by_width
-from mpimbs.study.machine import aligned
 from mpimbs.sweep.build import build
-from mpimbs.sweep.forces import joint_forces
 from mpimbs.sweep.inward import far_handle, inward
+from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import TURN, TURNING, Springs, Structure, Workspace, workspace

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from mpimbs.instruments.motionless import MOST, motionless
 from mpimbs.model import Joint, System, system_from
 from mpimbs.simulation.run import simulate
-from mpimbs.study.motionless import MOST, motionless
 
 LINK = {"mass": 1, "center_of_mass": (0, -0.1, 0), "inertia": (4e-3, 1e-3, 4e-3, 0, 0, 0)}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
@@ -214,7 +215,8 @@ def described(kind: Made) -> Made:
         default = f"; {field.default_words} by default" if field.default_words and not must_be_given else ""
         kind_name = getattr(field.kind, "__name__", str(field.kind))
         lines.append(f"{field.name} : {kind_name}{', optional' if field.default is None else ''}")
-        lines.append(f"    {setting.text}{unit}{default}.{f' {setting.more}' if setting.more else ''}")
+        text = f"{setting.text}{unit}{default}.{f' {setting.more}' if setting.more else ''}"
+        lines += [f"    {line}" for line in textwrap.wrap(text, 110, break_on_hyphens=False)]
     kind.__doc__ = "\n".join(lines)
     return kind
 

@@ -10,8 +10,9 @@ import pytest
 from mpi_helpers import ROOT
 
 LAYERS = [
-    *("errors", "arguments", "petsc", "filesystem", "spatial", "model", "resources", "sweep", "forces", "partition"),
-    *("parallel", "coupling", "pipeline", "inverse", "dynamics", "batch", "simulation", "instruments", "study", "cli"),
+    *("errors", "arguments", "settings", "petsc", "filesystem", "spatial", "model", "resources", "sweep", "forces"),
+    *("partition", "parallel", "coupling", "pipeline", "inverse", "dynamics", "batch"),
+    *("simulation", "instruments", "study", "cli"),
 ]
 
 

@@ -12,6 +12,7 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,12 @@ from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
     forces_option,
+    given_settings,
     note_lanes,
     on_first_ranks,
     output_option,
     read,
+    setting_options,
     time_option,
     write_arrays,
 )
@@ -37,6 +40,7 @@ from mpimbs.cli.streams import lasting_streams
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.places import check_new, check_place, current_folder
@@ -45,10 +49,12 @@ from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
 from mpimbs.resources import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
 from mpimbs.simulation.compile_notice import compilation_told
+from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 
 if TYPE_CHECKING:
     from mpimbs.simulation.run import Result
 
+COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose options `coupling_options` adds
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
 _NOWHERE = "; from Python, Dynamics.accelerations writes none"
@@ -71,61 +77,52 @@ for _command in (bench, inverse, study, predict):
 
 @cli.command()
 @click.argument("model")
-@click.option("--t-end", type=float, required=True, help="Simulated time, s.")
 @output_option(SAMPLES, "HDF5 file to write.")
 @click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
-@click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
-@click.option("--rtol", type=float, help="Relative tolerance of the adaptive step.  [default: 1e-08]")
-@click.option("--atol", type=float, help="Absolute tolerance of the adaptive step.  [default: 1e-08]")
-@click.option("--dt", type=float, help="A fixed step, s, in place of the adaptive one.")
-@click.option("--every", type=float, help="Time between samples, s.  [default: a 200th of --t-end]")
-@click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
-@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
-@click.option("--extremes", is_flag=True, help="Keep the smallest and largest of all steps, between samples too.")
+@setting_options(SimulationSettings, leave=COUPLED)
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
-@click.option("--force", is_flag=True, help="Replace an existing output file, and its checkpoints.")
-@click.option("--checkpoint-every", type=float, help="Wall time between checkpoints, s.")
-@click.option("--checkpoint-steps", type=int, help="Steps between checkpoints.")
-@click.option("--checkpoint", type=Path, help="Where they go.  [default: OUT.checkpoint.h5 beside the output]")
-@click.option("--checkpoint-keep", type=int, default=2, help="How many are kept.")
+@setting_options(Checkpoints)
 @forces_option
 @click.pass_obj
 @coupling_options
 def run(
     comm: MPI.Comm,
     model: str,
-    t_end: float,
     state: Path | None,
     output: Path,
     pictures: bool,
-    poses: bool,
-    checkpoint_every: float | None,
-    checkpoint_steps: int | None,
-    checkpoint: Path | None,
-    checkpoint_keep: int,
-    **settings: Any,
+    forces: tuple[str, ...],
+    settings: dict[str, Any],
+    **options: Any,
 ) -> None:
     """Simulate MODEL and write its motion.
 
     SIGUSR1 writes a checkpoint; SIGTERM, SIGINT and SIGUSR2 write one and end the run with exit code 75.
     """
     together(comm, lambda: import_module("mpimbs.petsc"))  # which may be missing on one node alone
-    from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.state import MOVING, read_state
 
-    tolerances = {name: value for name in ("rtol", "atol") if (value := settings.pop(name)) is not None}
-    if tolerances and settings["dt"] is not None:
-        raise InputError(f"--{next(iter(tolerances))} is for adaptive steps, --dt fixes them: leave one of them out")
-    settings |= tolerances
-    system = read(comm, model, settings.pop("forces"))
+    checkpoints = Checkpoints(**given_settings(Checkpoints, options))
+    asked = together(
+        comm, lambda: SimulationSettings.asked(settings | given_settings(SimulationSettings, options, COUPLED))
+    )
+    system = read(comm, model, forces)
     note_lanes(comm, system, settings)
     if pictures:
-        _check_pictures(comm, output, settings["force"])
+        _check_pictures(comm, output, asked.force)
+        asked = replace(asked, poses=True)
     begin = together(comm, lambda: read_state(state, system, MOVING) if state else None)
-    checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
-    settings |= {"state": begin, "output": output, "poses": poses or pictures, "checkpoints": checkpoints}
-    result = simulate(system, t_end, comm, progress=True, signals=True, **settings)
+    result = simulate(
+        system,
+        comm=comm,
+        output=output,
+        progress=True,
+        checkpoints=checkpoints,
+        signals=True,
+        state=begin,
+        settings=asked,
+    )
     _tell(comm, result, output, pictures)
 
 
@@ -194,12 +191,20 @@ def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written:
 @click.pass_obj
 @coupling_options
 def acceleration(
-    comm: MPI.Comm, model: str, state: Path | None, output: Path, time: float, loads: bool, force: bool, **settings: Any
+    comm: MPI.Comm,
+    model: str,
+    forces: tuple[str, ...],
+    state: Path | None,
+    output: Path,
+    time: float,
+    loads: bool,
+    force: bool,
+    settings: dict[str, Any],
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
     from mpimbs.simulation.state import check_speeds, read_state
 
-    system = read(comm, model, settings.pop("forces"))
+    system = read(comm, model, forces)
     note_lanes(comm, system, settings)
     whole = together(comm, lambda: read_state(state, system) if state else None)
     dynamics = Dynamics(system, comm, **settings)

@@ -99,7 +99,7 @@ class DivideAndConquer(ButterflyCoupling):
         The caller's own communicator; it must outlive the coupling.
     """
 
-    plan = None
+    plan: npt.NDArray[np.int64] | None = None
 
     def __init__(self, comm: MPI.Comm) -> None:
         super().__init__(Butterfly(comm, ASSEMBLY, more=_MORE))

@@ -14,8 +14,8 @@ from mpimbs.spatial.handles import SCRATCH
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build
+from mpimbs.sweep.part import Part
 from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, FIXED, LAST_U, PLACE
-from mpimbs.sweep.subchains import Subchains
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -56,8 +56,8 @@ class SeparatedJoints:
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive this.
-    subchains : Subchains
-        Those of this rank; each begins with a separated joint, but for the chain's first.
+    part : Part
+        That of this rank; each of its subchains begins with a separated joint, but for the chain's first.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class SeparatedJoints:
         `table.data` is the argument of `constraint_equations.form` and `boundary_values`.
     """
 
-    def __init__(self, comm: MPI.Comm, subchains: Subchains) -> None:
-        count = len(subchains)
-        slots = [slot for slot in range(1, count + 1) if subchains[slot - 1].first > 0]
+    def __init__(self, comm: MPI.Comm, part: Part) -> None:
+        count = len(part)
+        slots = [slot for slot in range(1, count + 1) if part[slot - 1].first > 0]
         sizes = np.zeros(count + 2, np.int64)
         steps: list[Integers] = []
         axes: list[Integers] = []
@@ -87,7 +87,7 @@ class SeparatedJoints:
         readable = [np.zeros((0, 6))]
         bodies: list[int] = []
         at_q = at_u = 0
-        for slot, subchain in enumerate(subchains, 1):
+        for slot, subchain in enumerate(part, 1):
             if slot in slots:
                 made = subchain.joint()
                 number = len(steps)
@@ -121,7 +121,7 @@ class SeparatedJoints:
             "load_halo": self._halos[1].plan,
             "sizes": sizes,
             "joint_slots": self._slots,
-            "first": int(subchains[0].first == 0),
+            "first": int(part[0].first == 0),
             "steps": np.array(steps, np.int64).ravel(),
             "axes": np.concatenate([np.zeros(0, np.int64), *axes]),
             "fixed": np.concatenate([np.zeros(0), *fixed]),

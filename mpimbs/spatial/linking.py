@@ -27,7 +27,14 @@ class _NoEnvironment:
         """There is none."""
 
 
-class Part(JITCodeLibrary):
+class _Kernels(JITCodeLibrary):
+    """Code whose functions are not optimized one by one."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+
+class Part(_Kernels):
     """The code of a function that only compiled ones call."""
 
     _shared: Any = None  # its own code, fit to be linked into others
@@ -45,9 +52,6 @@ class Part(JITCodeLibrary):
     def get_pointer_to_function(self, name: str) -> int:
         """There is none: Python can't call it."""
         return 0
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
 
     def alone(self) -> Any:
         """Module of this function without those that it calls."""
@@ -69,7 +73,7 @@ class Part(JITCodeLibrary):
         return self._linked
 
 
-class Whole(JITCodeLibrary):
+class Whole(_Kernels):
     """The code of a function that Python calls, with all parts."""
 
     def finalize(self) -> None:
@@ -77,9 +81,6 @@ class Whole(JITCodeLibrary):
         self._linking_libraries = [_Alone(p) if isinstance(p, Part) else p for p in linked_by(self)]
         super().finalize()
         self._linking_libraries = []
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         manager, builder = self._codegen._module_pass_manager()

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import Strategy, coupling_named
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.accuracy import ASSEMBLED
 from mpimbs.instruments.laps import timed_calls
@@ -52,7 +53,9 @@ class Share(Dynamics):
         super().__init__(system, MPI.COMM_SELF, coupling)
         self.in_phases = self.in_phases or staged
 
-    def divide(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+    def divide(
+        self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
+    ) -> tuple[Division, int]:
         """Give what was given."""
         return self._given
 

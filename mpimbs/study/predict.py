@@ -212,7 +212,7 @@ def figures(
             "couplings": list(dict.fromkeys(row.coupling for row in rows)),
             "ranks": list(dict.fromkeys(row.ranks for row in rows)),
             "method": rows[0].method,
-            "solver": solver._asdict() if solver else None,
+            "solver": solver.data() if solver else None,
         },
         "cluster": cluster.model_dump(),
         "machine": host(),

@@ -24,7 +24,7 @@ _KINDS: dict[Any, tuple[type, str]] = {
 }
 
 
-def vector(name: str, values: npt.ArrayLike, size: int) -> Floats:
+def doubles(name: str, values: npt.ArrayLike, size: int) -> Floats:
     """Give what numpy makes an array of as compiled code reads it: doubles, one after the other, writable.
 
     Parameters

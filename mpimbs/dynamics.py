@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 from numba.core.errors import NumbaError
 
-from mpimbs.arguments import check_array, vector
+from mpimbs.arguments import check_array, doubles
 from mpimbs.coupling import LoadSolver, Part, Strategy, coupling_named
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError, SimulationError
@@ -262,7 +262,7 @@ class Dynamics:
 
         def checked() -> tuple[Floats, Floats, Floats | None]:
             self._check_unchanged()
-            return *self.subchain.state(q, u), None if third is None else vector(name, third, self.subchain.nu)
+            return *self.subchain.state(q, u), None if third is None else doubles(name, third, self.subchain.nu)
 
         return together(self.comm, checked)
 

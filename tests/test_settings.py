@@ -16,7 +16,8 @@ from mpi4py import MPI
 
 import mpimbs.cli
 from mpi_helpers import parallel_assert
-from mpimbs.cli.commands import acceleration, run
+from mpimbs.cli.commands import run
+from mpimbs.cli.evaluation import acceleration
 from mpimbs.cli.study import bench
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.settings import EvaluationSettings

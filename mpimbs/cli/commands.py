@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli.inverse import inverse
+from mpimbs.cli.evaluation import acceleration, inverse
 from mpimbs.cli.options import (
-    ARRAYS,
     SAMPLES,
     coupling_options,
     forces_option,
@@ -33,15 +31,12 @@ from mpimbs.cli.options import (
     output_option,
     read,
     setting_options,
-    time_option,
-    write_arrays,
 )
 from mpimbs.cli.streams import lasting_streams
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.coupling.settings import EvaluationSettings
-from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.places import check_new, check_place, current_folder
 from mpimbs.model import GENERATORS, System
@@ -57,7 +52,6 @@ if TYPE_CHECKING:
 COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose options `coupling_options` adds
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
-_NOWHERE = "; from Python, Dynamics.accelerations writes none"
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
@@ -71,7 +65,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (bench, inverse, study, predict):
+for _command in (acceleration, inverse, bench, study, predict):
     cli.add_command(_command)
 
 
@@ -176,53 +170,6 @@ def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written:
 
             for picture in draw_run(output):
                 click.echo(f"drew {picture}")
-
-
-@cli.command()
-@click.argument("model")
-@click.option(
-    "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
-)
-@output_option(ARRAYS, ".npz file to write: udot, in the model's joint order.")
-@time_option
-@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@forces_option
-@click.pass_obj
-@coupling_options
-def acceleration(
-    comm: MPI.Comm,
-    model: str,
-    forces: tuple[str, ...],
-    state: Path | None,
-    output: Path,
-    time: float,
-    loads: bool,
-    force: bool,
-    settings: dict[str, Any],
-) -> None:
-    """Evaluate forward dynamics of MODEL once."""
-    from mpimbs.simulation.state import check_speeds, read_state
-
-    system = read(comm, model, forces)
-    note_lanes(comm, system, settings)
-    whole = together(comm, lambda: read_state(state, system) if state else None)
-    dynamics = Dynamics(system, comm, **settings)
-    together(comm, lambda: check_speeds(system, dynamics.subchain))
-    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE))
-    dynamics.compile(loads)
-    mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
-    if whole is not None:
-        ours = dynamics.gather_u.part
-        mine = whole.q[dynamics.gather_q.part], whole.u[ours], None if whole.tau is None else whole.tau[ours], time
-    parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
-    if loads:
-        parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
-    if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
-        raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
-    results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
-    write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})
-    dynamics.close()
 
 
 @cli.command()

@@ -33,7 +33,7 @@ _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "fa
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `ConstraintLoads.memory`
 
 
-class Parts(NamedTuple):
+class SolutionParts(NamedTuple):
     """What a solution is made of: right-hand side, a vector to write to, the matrix, and what solves."""
 
     right: PETSc.Vec
@@ -160,10 +160,10 @@ class ConstraintLoads:
         shell.setUp()
         return shell
 
-    def parts(self) -> Parts:
+    def parts(self) -> SolutionParts:
         """Give what the last solution was made of, to be timed or looked at."""
         direct = self._solver.preconditioner == "direct"
-        return Parts(self._right, self._check, self._matrix, self._factor if direct else self._ksp)
+        return SolutionParts(self._right, self._check, self._matrix, self._factor if direct else self._ksp)
 
     @property
     def iterative(self) -> Iterative | None:

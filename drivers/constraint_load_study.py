@@ -11,6 +11,7 @@ fit of equation 23; what that says of one rank for each subchain is drawn beside
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Sequence
@@ -127,7 +128,7 @@ def vary_tolerance(t_end: float, tolerances: Sequence[float], comm: MPI.Comm) ->
     """
     rows = []
     for tolerance in tolerances:
-        solver = PAPER._replace(rtol=tolerance)
+        solver = dataclasses.replace(PAPER, rtol=tolerance)
         found = count_iterations(system_from("chain16"), PAPER_CUTS, t_end, 1e-6, comm, [solver])
         if comm.rank == 0:
             m, y = ([row[name] for row in found] for name in ("m", "iterations"))

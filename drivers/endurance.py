@@ -33,8 +33,7 @@ from mpimbs.errors import InputError
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.simulation.result import Result
 from mpimbs.study.axes import new_figure, save
-from mpimbs.study.host import host
-from mpimbs.study.tables import write_tables
+from mpimbs.study.tables import host, write_tables
 
 Floats = npt.NDArray[np.float64]
 WINDOWS = {"start": (0.1, 0.2), "middle": (0.45, 0.55), "end": (0.9, 1.0)}  # shares of the rows seen

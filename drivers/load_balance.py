@@ -156,8 +156,8 @@ def measure_balance(
     rows = []
     for share in (None, *shares):
         ratio = None if share is None else ratio_of(share, comm.size)
-        figures = bench(chain, comm, algorithm.coupling, seconds, ratio, algorithm.lanes)
-        with closing(Dynamics(chain, comm, algorithm.coupling, ratio, algorithm.lanes)) as dynamics:
+        figures = bench(chain, comm, algorithm.coupling, seconds, tip_ratio=ratio, lanes=algorithm.lanes)
+        with closing(Dynamics(chain, comm, algorithm.coupling, tip_ratio=ratio, lanes=algorithm.lanes)) as dynamics:
             got = float(dynamics.cuts[-1] - dynamics.cuts[-2]) / chain.n_bodies
         rows.append({"algorithm": algorithm.name, "ranks": comm.size, "share": got, "us_min": figures["us_min"]})
     return _with_best(rows)

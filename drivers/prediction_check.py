@@ -29,9 +29,9 @@ from mpimbs.study.bench import bench
 from mpimbs.study.calibration import SECONDS, Calibration
 from mpimbs.study.cluster import measure_here
 from mpimbs.study.constraint_load_costs import settling
-from mpimbs.study.host import host
 from mpimbs.study.predict import predict
 from mpimbs.study.replay import RTOL, record
+from mpimbs.study.tables import host
 
 SYSTEMS = ("spatial_chain:1024", "spatial_chain:16384", "rope:1024")
 COUPLINGS = ("dcae", "pcg")

@@ -27,7 +27,7 @@ from mpimbs.instruments.peers_apart import compare_apart
 from mpimbs.model import system_from
 from mpimbs.resources import free_memory
 from mpimbs.study.axes import save
-from mpimbs.study.host import host
+from mpimbs.study.tables import host
 
 SIZES = (*(2**k for k in range(4, 15)), 2**16, 2**18, 2**20)
 STYLES = {OURS: ("tab:blue", "o"), "pinocchio": ("tab:orange", "s"), "drake": ("tab:green", "^")}

@@ -17,11 +17,11 @@ from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import Body, BodyMotion, Joint, Loop, System, Wrench, read_system, system_from, write_system
 
 if TYPE_CHECKING:
-    from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.reading import open_output
     from mpimbs.simulation.restart import restart
     from mpimbs.simulation.result import Result, load
     from mpimbs.simulation.run import simulate
+    from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 
 __version__ = "0.1.0"
 
@@ -37,6 +37,7 @@ __all__ = [
     "Loop",
     "Result",
     "SimulationError",
+    "SimulationSettings",
     "System",
     "Wrench",
     "load",
@@ -50,8 +51,9 @@ __all__ = [
 
 
 _INTEGRATING = {
-    "Checkpoints": "keeper",
+    "Checkpoints": "settings",
     "Result": "result",
+    "SimulationSettings": "settings",
     "load": "result",
     "open_output": "reading",
     "restart": "restart",

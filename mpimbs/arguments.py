@@ -24,7 +24,7 @@ _KINDS: dict[Any, tuple[type, str]] = {
 }
 
 
-def vector(name: str, values: npt.ArrayLike, size: int) -> Floats:
+def doubles(name: str, values: npt.ArrayLike, size: int) -> Floats:
     """Give what numpy makes an array of as compiled code reads it: doubles, one after the other, writable.
 
     Parameters
@@ -71,7 +71,7 @@ def check_array(name: str, array: Any, shape: tuple[int, ...]) -> None:
     raise InputError(f"{name} must be a contiguous array of float64 of shape {shape}, got {got}")
 
 
-def check_kinds(where: Any, given: Mapping[str, Any]) -> None:
+def check_kinds(where: Any, given: Mapping[str, Any], called: str = "") -> None:
     """Refuse values that are not what the annotations of a function or class say.
 
     Parameters
@@ -79,6 +79,8 @@ def check_kinds(where: Any, given: Mapping[str, Any]) -> None:
     where : callable or class
     given : mapping
         Values by the names that are annotated.
+    called : str
+        What they belong to, for messages.
 
     Raises
     ------
@@ -89,8 +91,9 @@ def check_kinds(where: Any, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         kinds = get_args(hints[name]) or (hints[name],)
         if not any(_is_a(value, kind) for kind in kinds):
+            path = f"{called}.{name}" if called else name
             words = [_KINDS[kind][1] if kind in _KINDS else f"a {kind.__name__}" for kind in kinds]
-            raise InputError(f"{name} must be {' or '.join(words)}, got {_short(value)}")
+            raise InputError(f"`{path}` must be {' or '.join(words)}, got {_short(value)}")
 
 
 def _is_a(value: Any, kind: Any) -> bool:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from mpi4py import MPI
 from numba.core.errors import NumbaError
 
-from mpimbs.arguments import check_array, vector
-from mpimbs.coupling import LoadSolver, Strategy, coupling_named
+from mpimbs.arguments import check_array, doubles
+from mpimbs.coupling import LoadSolver, Part, Strategy, coupling_named
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.evaluation import Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
@@ -26,6 +27,7 @@ from mpimbs.partition.division import Division
 from mpimbs.partition.lanes import LEAST
 from mpimbs.pipeline import scan_motions
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
+from mpimbs.settings import takes
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY
 from mpimbs.sweep.subchain import AT_REST, Subchain
@@ -48,25 +50,14 @@ class Dynamics:
         Duplicated once; this process alone by default.
     coupling : str
         How the subchains are joined: a name in `mpimbs.coupling.COUPLINGS`.
-    tip_ratio : float, optional
-        How many times more bodies the last subchain gets, whose sweep is cheaper; a measured ratio by default.
-    lanes : int, optional
-        How many pieces of a subchain a rank sweeps side by side, in the lanes of a SIMD register: 1, 2, 4 or 8; by
-        default as many as the processor has, where that is faster.
-    cuts : int, optional
-        Number of cut joints; by default one less than ranks, so that each has one subchain.
-    solver : LoadSolver, optional
-        How the coupling `pcg` solves.
-    overlap : bool
-        Sweep the inertias of the largest tile in lanes inward before the last message of the scan of velocities is
-        waited for: for messages that take longer than about half of that sweep. Accelerations differ by rounding.
-        Without effect for forces that are functions, and for the coupling `pcg`.
+    **settings
+        Any of `mpimbs.coupling.settings.EvaluationSettings`: lanes, tip_ratio, cuts, overlap, solver.
 
     Attributes
     ----------
     subchain : Subchain
         All that this rank owns, as one piece.
-    subchains : Subchains
+    subchains : Part
         The same, as it is swept.
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
@@ -81,33 +72,31 @@ class Dynamics:
     ------
     InputError
         On all ranks: a system that this version does not solve, more ranks than subchains or bodies, an unknown
-        coupling, solver or number of lanes; ranks that were given different systems, forces or settings.
+        setting, coupling, solver or number of lanes; ranks that were given different systems, forces or settings.
     """
 
+    @takes(EvaluationSettings)
     def __init__(
         self,
         system: System | str | Path,
         comm: MPI.Comm | None = None,
-        coupling: str = "dcae",
-        tip_ratio: float | None = None,
-        lanes: int | None = None,
-        cuts: int | None = None,
-        solver: LoadSolver | None = None,
-        overlap: bool = False,
+        coupling: str = EvaluationSettings.coupling,
+        **settings: Any,
     ) -> None:
-        settings = {
-            "coupling": coupling, "tip_ratio": tip_ratio, "lanes": lanes, "cuts": cuts, "solver": solver,
-            "overlap": overlap,
-        }  # fmt: skip
         given = communicator(comm)
-        whole = same_system(given, system, Dynamics.__init__, settings)
+
+        def asked(system: System) -> tuple[EvaluationSettings, dict[str, str]]:
+            found = EvaluationSettings.asked({"coupling": coupling, **settings})
+            return found, found.described()
+
+        whole, chosen = same_system(given, system, asked)
 
         here = ranks_on_node(given)
 
-        def prepare() -> tuple[Strategy, Division, Any]:
-            strategy = coupling_named(coupling, solver)
+        def prepare() -> tuple[Strategy, Division, Part]:
+            strategy = coupling_named(coupling, chosen.solver)
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
-            division, number = self.divide(strategy, whole, given, cuts, tip_ratio, lanes)
+            division, number = self.divide(strategy, whole, given, chosen)
             return strategy, division, strategy.own(whole, division, number)
 
         strategy, self.division, self.subchains = together(given, prepare)
@@ -123,17 +112,19 @@ class Dynamics:
         self._may_fail = system.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         own = self.subchains, self.coupling, self.subchain, self._external
-        self._evaluation = Evaluation(self.comm, coupling, *own, self._root, overlap)
-        q_offset, u_offset = system.offsets()
-        self.gather_q = Gather(self.comm, np.diff(q_offset[self.cuts]))
-        self.gather_u = Gather(self.comm, np.diff(u_offset[self.cuts]))
+        self._evaluation = Evaluation(self.comm, coupling, *own, self._root, chosen.overlap)
+        q_offset, u_offset = system.offsets_of(self.cuts)
+        self.gather_q = Gather(self.comm, np.diff(q_offset))
+        self.gather_u = Gather(self.comm, np.diff(u_offset))
         self.evaluations = 0
         nq, nu = self.subchain.nq, self.subchain.nu
         self._sizes = nq, nu, nu, nq
 
-    def divide(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+    def divide(
+        self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
+    ) -> tuple[Division, int]:
         """Divide the system among the ranks; and say whose part is evaluated here, which a subclass may choose."""
-        return strategy.divide(system, comm.size, *settings), comm.rank
+        return strategy.divide(system, comm.size, settings.cuts, settings.tip_ratio, settings.lanes), comm.rank
 
     def derivative(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None
@@ -236,7 +227,7 @@ class Dynamics:
 
         def checked() -> tuple[Floats, Floats, Floats | None]:
             self._check_unchanged()
-            return *self.subchain.state(q, u), None if third is None else vector(name, third, self.subchain.nu)
+            return *self.subchain.state(q, u), None if third is None else doubles(name, third, self.subchain.nu)
 
         return together(self.comm, checked)
 

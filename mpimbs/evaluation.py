@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from mpimbs.forces.external import ExternalLoads
 from mpimbs.parallel.scan import Scan
 from mpimbs.pipeline import COUPLING, EVALUATE, INWARD, MOTION, OUTWARD, PHASES, RUN_PHASES, Rank, scan_motions
 from mpimbs.spatial.memory import Table
+from mpimbs.sweep.part import Part
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
@@ -42,7 +43,7 @@ class Evaluation:
         The caller's own communicator; it must outlive this.
     name : str
         Of the coupling.
-    part
+    part : Part
         What this rank sweeps.
     coupling : Coupling
     subchain : Subchain
@@ -65,7 +66,7 @@ class Evaluation:
         self,
         comm: MPI.Comm,
         name: str,
-        part: Any,
+        part: Part,
         coupling: Coupling,
         subchain: Subchain,
         external: ExternalLoads,

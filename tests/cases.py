@@ -16,6 +16,7 @@ from mpimbs.sweep.subchain import AT_REST, Subchain
 from mpimbs.sweep.subchains import Subchains
 from oracles.dense import Array
 from oracles.random_systems import State, random_system
+from swept import Swept
 
 GENERATORS = ("chain", "spatial_chain", "rope", "free_chain")
 
@@ -90,7 +91,7 @@ def in_pieces(system: System, cuts: list[int], q: Array, u: Array, tau: Array) -
     """
     q_at, u_at = system.offsets()
     bounds = list(pairwise(cuts))
-    pieces = [Subchains([Subchain(system, a, b)]) for a, b in bounds]
+    pieces = [Swept(Subchains([Subchain(system, a, b)])) for a, b in bounds]
     parts = [(slice(q_at[a], q_at[b]), slice(u_at[a], u_at[b])) for a, b in bounds]
     turn, blocks = AT_REST[:TURNING].copy(), []
     for piece, (mine, ours) in zip(pieces, parts, strict=True):

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from mpi_helpers import ROOT
 
 LAYERS = [
-    *("errors", "arguments", "petsc", "filesystem", "spatial", "model", "resources", "sweep", "forces", "partition"),
-    *("parallel", "coupling", "pipeline", "inverse", "dynamics", "batch", "simulation", "instruments", "study", "cli"),
+    *("errors", "arguments", "settings", "petsc", "filesystem", "spatial", "model", "resources", "sweep", "forces"),
+    *("partition", "parallel", "coupling", "pipeline", "inverse", "dynamics", "batch"),
+    *("simulation", "instruments", "study", "cli"),
 ]
 
 
@@ -123,6 +125,12 @@ def reaching(package: Path) -> list[str]:
 
 def test_no_module_reaches_into_another() -> None:
     assert not reaching(ROOT / "mpimbs")
+
+
+def test_no_two_classes_have_one_name() -> None:
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in modules(ROOT / "mpimbs").values())
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert not [name for name, times in names.items() if times > 1 and not private(name)]
 
 
 @pytest.mark.parametrize("use", ["from mpimbs.a import _b", "def f(a):\n    return a._b"])

@@ -42,6 +42,7 @@ NEEDING = [  # modules
     "mpimbs.simulation.petsc_schemes",
     "mpimbs.simulation.restart",
     "mpimbs.simulation.run",
+    "mpimbs.simulation.run_memory",
 ]
 SCRIPT = """
 import importlib

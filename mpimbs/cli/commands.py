@@ -12,32 +12,31 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli.inverse import inverse
+from mpimbs.cli.evaluation import acceleration, inverse
 from mpimbs.cli.options import (
-    ARRAYS,
     SAMPLES,
     coupling_options,
     forces_option,
+    given_settings,
     note_lanes,
     on_first_ranks,
     output_option,
     read,
-    time_option,
-    write_arrays,
+    setting_options,
 )
 from mpimbs.cli.streams import lasting_streams
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
-from mpimbs.dynamics import Dynamics
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.places import check_new, check_place, current_folder
 from mpimbs.model import GENERATORS, System
@@ -45,13 +44,14 @@ from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
 from mpimbs.resources import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
 from mpimbs.simulation.compile_notice import compilation_told
+from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 
 if TYPE_CHECKING:
     from mpimbs.simulation.run import Result
 
+COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose options `coupling_options` adds
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
-_NOWHERE = "; from Python, Dynamics.accelerations writes none"
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
@@ -65,67 +65,58 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (bench, inverse, study, predict):
+for _command in (acceleration, inverse, bench, study, predict):
     cli.add_command(_command)
 
 
 @cli.command()
 @click.argument("model")
-@click.option("--t-end", type=float, required=True, help="Simulated time, s.")
 @output_option(SAMPLES, "HDF5 file to write.")
 @click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
-@click.option("--integrator", default="5dp", help="Explicit integrator of PETSc TS.")
-@click.option("--rtol", type=float, help="Relative tolerance of the adaptive step.  [default: 1e-08]")
-@click.option("--atol", type=float, help="Absolute tolerance of the adaptive step.  [default: 1e-08]")
-@click.option("--dt", type=float, help="A fixed step, s, in place of the adaptive one.")
-@click.option("--every", type=float, help="Time between samples, s.  [default: a 200th of --t-end]")
-@click.option("--poses", is_flag=True, help="Write the poses of the bodies too.")
-@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
-@click.option("--extremes", is_flag=True, help="Keep the smallest and largest of all steps, between samples too.")
+@setting_options(SimulationSettings, leave=COUPLED)
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
-@click.option("--force", is_flag=True, help="Replace an existing output file, and its checkpoints.")
-@click.option("--checkpoint-every", type=float, help="Wall time between checkpoints, s.")
-@click.option("--checkpoint-steps", type=int, help="Steps between checkpoints.")
-@click.option("--checkpoint", type=Path, help="Where they go.  [default: OUT.checkpoint.h5 beside the output]")
-@click.option("--checkpoint-keep", type=int, default=2, help="How many are kept.")
+@setting_options(Checkpoints)
 @forces_option
 @click.pass_obj
 @coupling_options
 def run(
     comm: MPI.Comm,
     model: str,
-    t_end: float,
     state: Path | None,
     output: Path,
     pictures: bool,
-    poses: bool,
-    checkpoint_every: float | None,
-    checkpoint_steps: int | None,
-    checkpoint: Path | None,
-    checkpoint_keep: int,
-    **settings: Any,
+    forces: tuple[str, ...],
+    settings: dict[str, Any],
+    **options: Any,
 ) -> None:
     """Simulate MODEL and write its motion.
 
     SIGUSR1 writes a checkpoint; SIGTERM, SIGINT and SIGUSR2 write one and end the run with exit code 75.
     """
     together(comm, lambda: import_module("mpimbs.petsc"))  # which may be missing on one node alone
-    from mpimbs.simulation.keeper import Checkpoints
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.state import MOVING, read_state
 
-    tolerances = {name: value for name in ("rtol", "atol") if (value := settings.pop(name)) is not None}
-    if tolerances and settings["dt"] is not None:
-        raise InputError(f"--{next(iter(tolerances))} is for adaptive steps, --dt fixes them: leave one of them out")
-    settings |= tolerances
-    system = read(comm, model, settings.pop("forces"))
+    checkpoints = Checkpoints(**given_settings(Checkpoints, options))
+    asked = together(
+        comm, lambda: SimulationSettings.asked(settings | given_settings(SimulationSettings, options, COUPLED))
+    )
+    system = read(comm, model, forces)
     note_lanes(comm, system, settings)
     if pictures:
-        _check_pictures(comm, output, settings["force"])
+        _check_pictures(comm, output, asked.force)
+        asked = replace(asked, poses=True)
     begin = together(comm, lambda: read_state(state, system, MOVING) if state else None)
-    checkpoints = Checkpoints(checkpoint_every, checkpoint_steps, checkpoint, checkpoint_keep)
-    settings |= {"state": begin, "output": output, "poses": poses or pictures, "checkpoints": checkpoints}
-    result = simulate(system, t_end, comm, progress=True, signals=True, **settings)
+    result = simulate(
+        system,
+        comm=comm,
+        output=output,
+        progress=True,
+        checkpoints=checkpoints,
+        signals=True,
+        state=begin,
+        settings=asked,
+    )
     _tell(comm, result, output, pictures)
 
 
@@ -179,45 +170,6 @@ def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written:
 
             for picture in draw_run(output):
                 click.echo(f"drew {picture}")
-
-
-@cli.command()
-@click.argument("model")
-@click.option(
-    "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
-)
-@output_option(ARRAYS, ".npz file to write: udot, in the model's joint order.")
-@time_option
-@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@forces_option
-@click.pass_obj
-@coupling_options
-def acceleration(
-    comm: MPI.Comm, model: str, state: Path | None, output: Path, time: float, loads: bool, force: bool, **settings: Any
-) -> None:
-    """Evaluate forward dynamics of MODEL once."""
-    from mpimbs.simulation.state import check_speeds, read_state
-
-    system = read(comm, model, settings.pop("forces"))
-    note_lanes(comm, system, settings)
-    whole = together(comm, lambda: read_state(state, system) if state else None)
-    dynamics = Dynamics(system, comm, **settings)
-    together(comm, lambda: check_speeds(system, dynamics.subchain))
-    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE))
-    dynamics.compile(loads)
-    mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
-    if whole is not None:
-        ours = dynamics.gather_u.part
-        mine = whole.q[dynamics.gather_q.part], whole.u[ours], None if whole.tau is None else whole.tau[ours], time
-    parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
-    if loads:
-        parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
-    if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
-        raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
-    results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
-    write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})
-    dynamics.close()
 
 
 @cli.command()

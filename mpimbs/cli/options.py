@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, LoadSolver
-from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.coupling import COUPLINGS
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import replacing
 from mpimbs.forces.modules import add_forces
@@ -24,39 +26,86 @@ from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.division import divide
 from mpimbs.partition.lanes import width_of
 from mpimbs.resources import EVALUATION, Need, check_memory, ranks_on_node
+from mpimbs.settings import Field, Settings, single
 
 CHOICES = (*COUPLINGS, "auto")
 
 
+def setting_options(
+    kind: type[Settings], *, leave: Collection[str] = (), **more: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option for each setting of a class, and of those in it: its name, type, default and words are as declared.
+
+    Parameters
+    ----------
+    kind : class
+    leave : collection of str
+        Names of settings that get none.
+    **more : str
+        What the command line adds to the words of a setting.
+    """
+    fields = list(single([field for field in kind.fields() if field.name not in leave]))
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        for field in reversed(fields):
+            command = _option(field, more.get(field.name, ""))(command)
+        return command
+
+    return decorated
+
+
+def _option(field: Field, more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make the option of a setting. None stands for what isn't given: the setting has its default then."""
+    setting, name = field.setting, f"--{field.option.replace('_', '-')}"
+    text = f"{setting.text}{more}{f', {setting.unit}' if setting.unit else ''}."
+    if field.kind is bool:
+        return click.option(name, is_flag=True, help=text)
+    default = re.sub("`([^`.]*)`", lambda found: f"--{found[1].replace('_', '-')}", field.default_words)
+    return click.option(
+        name,
+        type=field.kind,
+        required=field.default is dataclasses.MISSING,
+        help=f"{text}  [default: {default}]" if default else text,
+    )
+
+
+def given_settings(kind: type[Settings], options: dict[str, Any], leave: Collection[str] = ()) -> dict[str, Any]:
+    """Take the settings of a class that were given out of a command's options."""
+    given: dict[str, Any] = {}
+    for field in kind.fields():
+        if field.name in leave:
+            continue
+        if isinstance(field.kind, type) and issubclass(field.kind, Settings):
+            inner = given_settings(field.kind, options)
+            value = field.kind(**inner) if inner else None
+        else:
+            value = options.pop(field.option)
+        if value is not None and value is not False:
+            given[field.name] = value
+    return given
+
+
 def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `Dynamics`; what they leave without a subchain of its own waits meanwhile."""
+    """Add the options of `Dynamics`; what they leave without a subchain of its own waits meanwhile.
+
+    The command is given `settings`, those of `EvaluationSettings` that were given by name.
+    """
 
     @functools.wraps(command)
-    def coupled(
-        comm: MPI.Comm,
-        cuts: int | None,
-        preconditioner: str | None,
-        estimate: str | None,
-        load_rtol: float | None,
-        **settings: Any,
-    ) -> None:
-        given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate, "rtol": load_rtol}
-        given = {name: value for name, value in given.items() if value is not None}
-        solver = LoadSolver(**given) if given else None
-        count = comm.size if cuts is None else cuts + 1
+    def coupled(comm: MPI.Comm, **options: Any) -> None:
+        settings = given_settings(EvaluationSettings, options)
+        count = settings["cuts"] + 1 if "cuts" in settings else comm.size
 
         def work(part: MPI.Comm) -> None:
-            if settings["coupling"] not in CHOICES:
-                raise InputError(f"unknown coupling '{settings['coupling']}'; choose one of: {', '.join(CHOICES)}")
-            if settings["coupling"] == "auto":
-                settings["coupling"] = _chosen(part, cuts, solver, **settings)
-            command(part, cuts=cuts, solver=solver, **settings)
+            name = settings.get("coupling", EvaluationSettings.coupling)
+            if name not in CHOICES:
+                raise InputError(f"unknown coupling '{name}'; choose one of: {', '.join(CHOICES)}")
+            chosen = {"coupling": _chosen(part, settings, options)} if name == "auto" else {}
+            command(part, settings=settings | chosen, **options)
 
         on_first_ranks(comm, count, work)
 
-    for option in _COUPLING_OPTIONS:
-        coupled = option(coupled)
-    return coupled
+    return setting_options(EvaluationSettings, coupling=", or auto, the fastest of them")(coupled)
 
 
 def _finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -80,24 +129,14 @@ def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None])
     together(comm, action)
 
 
-def _chosen(
-    comm: MPI.Comm,
-    cuts: int | None,
-    solver: LoadSolver | None,
-    *,
-    model: str,
-    forces: tuple[str, ...],
-    tip_ratio: float | None,
-    lanes: int | None,
-    overlap: bool,
-    **others: Any,
-) -> str:
+def _chosen(comm: MPI.Comm, settings: dict[str, Any], options: dict[str, Any]) -> str:
     """Name of the coupling that is the best for a model on these ranks; rank 0 says why."""
     from mpimbs.study.choice import choose_coupling
 
-    if solver is not None:
+    if "solver" in settings:
         raise InputError("options of pcg's solver choose nothing: leave them out, or choose --coupling pcg")
-    found = choose_coupling(read(comm, model, forces), comm, tip_ratio, lanes, cuts, overlap)
+    others = {name: value for name, value in settings.items() if name != "coupling"}
+    found = choose_coupling(read(comm, options["model"], options["forces"]), comm, **others)
     if comm.rank == 0:
         click.echo(f"--coupling auto: {found.coupling}: {found.why}", err=True)
     return found.coupling
@@ -128,19 +167,6 @@ forces_option = click.option(
     "--forces", multiple=True, help="module:function that adds forces to the System; may be repeated."
 )
 
-_COUPLING_OPTIONS = (
-    click.option("--load-rtol", type=float, help="pcg: tolerance of the constraint loads."),
-    click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}."),
-    click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}."),
-    click.option("--overlap", is_flag=True, help="Sweep inertias while velocities are on the way: for slow networks."),
-    click.option("--cuts", type=int, help="Number of cut joints.  [default: one less than ranks]"),
-    click.option("--tip-ratio", type=float, help="How many times more bodies the last subchain gets."),
-    click.option(
-        "--lanes", type=int, help="Pieces of a subchain swept side by side: 1, 2, 4 or 8.  [default: the faster]"
-    ),
-    click.option("--coupling", default="dcae", help=f"How subchains are joined: {', '.join(CHOICES)}."),
-)
-
 
 def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: Need | None = EVALUATION) -> System:
     """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices."""
@@ -157,13 +183,13 @@ def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: Need
 
 def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: int | None = None) -> None:
     """Say on rank 0 where lanes that were asked for can't be; `copies` of a batch."""
-    lanes, cuts = given["lanes"], given["cuts"]
+    lanes, cuts = given.get("lanes"), given.get("cuts")
     if lanes in (None, 1) or comm.rank > 0:
         return
     with contextlib.suppress(InputError):  # which `Dynamics` raises on all ranks
         width_of(lanes)
         if copies is None:
-            width = divide(system, comm.size, cuts, given["tip_ratio"], lanes).width
+            width = divide(system, comm.size, cuts, given.get("tip_ratio"), lanes).width
             why = "a rank's share has too few bodies for that many pieces alike"
         else:
             width, why = (lanes if copies >= lanes * comm.size else 1), "a rank has fewer copies"

@@ -10,15 +10,24 @@ from typing import Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli.options import coupling_options, forces_option, note_lanes, read, whole_numbers
+from mpimbs.cli.options import (
+    coupling_options,
+    forces_option,
+    given_settings,
+    note_lanes,
+    read,
+    setting_options,
+    whole_numbers,
+)
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, LoadSolver
-from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.filesystem.places import check_folder
 from mpimbs.model import System
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.resources import DIVISION
+
+UNTRACED = ("rtol", "most")  # settings of the solver on which no prediction depends
 
 
 @click.command(cls=Command)
@@ -31,20 +40,27 @@ from mpimbs.resources import DIVISION
 @click.pass_obj
 @coupling_options
 def bench(
-    comm: MPI.Comm, model: str, as_json: bool, peers: bool, batch: int | None, seconds: float, **settings: Any
+    comm: MPI.Comm,
+    model: str,
+    forces: tuple[str, ...],
+    as_json: bool,
+    peers: bool,
+    batch: int | None,
+    seconds: float,
+    settings: dict[str, Any],
 ) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
     from mpimbs.instruments.peers import compare, sentences
     from mpimbs.study.bench import bench as measure
     from mpimbs.study.bench import bench_batch, report
 
-    system = read(comm, model, settings.pop("forces"))
+    system = read(comm, model, forces)
     note_lanes(comm, system, settings, batch)
     compared = compare(system, seconds, comm=comm) if peers else {}
     if batch is None:
         figures = measure(system, comm, seconds=seconds, **settings)
     else:
-        figures = bench_batch(system, batch, comm, seconds, settings["lanes"])
+        figures = bench_batch(system, batch, comm, seconds, settings.get("lanes"))
     if peers:
         figures["peers"] = compared
     if comm.rank > 0:
@@ -112,8 +128,7 @@ def study(
     "--cluster", default="infiniband", help="infiniband, ethernet, a TOML file, or here: measured on 2 ranks."
 )
 @click.option("--method", default="loggp", help="loggp, or simgrid where it is installed.")
-@click.option("--preconditioner", help=f"pcg: {', '.join(PRECONDITIONERS)}.")
-@click.option("--estimate", help=f"pcg: where iterations begin, {', '.join(ESTIMATES)}.")
+@setting_options(LoadSolver, leave=UNTRACED)
 @click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
@@ -148,16 +163,14 @@ def _predict(
     couplings: tuple[str, ...],
     method: str,
     seconds: float,
-    preconditioner: str | None,
-    estimate: str | None,
     output: Path | None,
+    **options: Any,
 ) -> None:
     """Predict, on one process, and say what was found."""
     from mpimbs.study import predict as study
     from mpimbs.study.calibration import Calibration
 
-    given: dict[str, Any] = {"preconditioner": preconditioner, "estimate": estimate}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = given_settings(LoadSolver, options, UNTRACED)
     solver = LoadSolver(**chosen) if chosen else None
     calibration = Calibration(system, seconds)
     counts = study.ranks_to_predict(system) if ranks is None else ranks

@@ -14,17 +14,11 @@ from collections.abc import Callable
 import click
 
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.settings import single
+from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 
-# Python's names of what has another one among the options.
-_ALIASES = {
-    "checkpoints.seconds": "checkpoint_every",
-    "checkpoints.steps": "checkpoint_steps",
-    "checkpoints.path": "checkpoint",
-    "checkpoints.keep": "checkpoint_keep",
-    "solver.preconditioner": "preconditioner",
-    "solver.estimate": "estimate",
-    "solver.rtol": "load_rtol",
-}
+# Python's names of settings, and those among the options.
+_OPTIONS = {field.path: field.option for kind in (SimulationSettings, Checkpoints) for field in single(kind.fields())}
 
 
 class Command(click.Command):
@@ -55,7 +49,7 @@ def worded(message: str, command: click.Command) -> str:
 def _option(name: ast.expr, options: dict[str, str]) -> str:
     """`every`, `checkpoints.path`."""
     said = ast.unparse(name)
-    known = _ALIASES.get(said, said)
+    known = _OPTIONS.get(said, said)
     return options[known if known in options else f"{known}s"]  # of commands that take several
 
 

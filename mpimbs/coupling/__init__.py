@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mpi4py import MPI
 
-from mpimbs.coupling.base import Coupling
+from mpimbs.coupling.base import Coupling, Iterative
 from mpimbs.coupling.dca import DivideAndConquer
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
 from mpimbs.coupling.solver import LoadSolver
@@ -15,6 +15,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal
 from mpimbs.partition.ownership import own_bodies, own_bodies_and_terminal, own_subchains
+from mpimbs.sweep.part import Part
 
 
 class Strategy(NamedTuple):
@@ -25,18 +26,18 @@ class Strategy(NamedTuple):
     divide : callable
         As `partition.division.divide`.
     own : callable
-        `Subchains`, or what is used like them, of a rank.
+        The part of a rank, by its number.
     join : callable
-        The `Coupling`, from a communicator and what `own` gave.
+        The `Coupling`, from a communicator and what `own` gave: it knows what handle equations these have.
     """
 
     divide: Callable[..., Division]
-    own: Callable[[System, Division, int], Any]
-    join: Callable[[MPI.Comm, Any], Coupling]
+    own: Callable[[System, Division, int], Part]
+    join: Callable[[MPI.Comm, Part], Coupling]
 
 
 def _dcae(solver: LoadSolver | None) -> Strategy:
-    return Strategy(divide, own_subchains, lambda comm, subchains: EfficientDivideAndConquer(comm, len(subchains)))
+    return Strategy(divide, own_subchains, lambda comm, part: EfficientDivideAndConquer(comm, len(part)))
 
 
 def _dca(solver: LoadSolver | None) -> Strategy:
@@ -51,7 +52,7 @@ def _pcg(solver: LoadSolver | None) -> Strategy:
     from mpimbs.coupling.pcg import ConstraintLoads  # needs petsc4py
 
     chosen = (solver or LoadSolver()).checked()
-    return Strategy(divide, own_subchains, lambda comm, subchains: ConstraintLoads(comm, subchains, chosen))
+    return Strategy(divide, own_subchains, lambda comm, part: ConstraintLoads(comm, part, chosen))
 
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
@@ -94,4 +95,14 @@ def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> Load
     return (solver or LoadSolver()).tied_to(rtol) if name == "pcg" else solver
 
 
-__all__ = ["COUPLINGS", "Coupling", "LoadSolver", "Strategy", "coupling_named", "solver_for", "unavailable"]
+__all__ = [
+    "COUPLINGS",
+    "Coupling",
+    "Iterative",
+    "LoadSolver",
+    "Part",
+    "Strategy",
+    "coupling_named",
+    "solver_for",
+    "unavailable",
+]

@@ -2,29 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.parallel.butterfly import Butterfly
 
+if TYPE_CHECKING:
+    from mpimbs.coupling.separated_joints import SeparatedJoints
+
 Floats = npt.NDArray[np.float64]
+
+
+class Iterative(Protocol):
+    """What a coupling has beyond others whose solutions go on from those before: constraint loads at separated joints.
+
+    All ranks call its methods together.
+    """
+
+    @property
+    def joints(self) -> SeparatedJoints:
+        """The separated joints of this rank, with the loads that were found last."""
+        ...
+
+    def statistics(self) -> dict[str, int]:
+        """As of `Coupling`; among them solutions and total_iterations."""
+        ...
+
+    def residual(self) -> float:
+        """Residual of the last solution, over the right-hand side."""
+        ...
+
+    def condition(self) -> float:
+        """Estimate the condition number of the equations as last formed."""
+        ...
+
+    def memory(self) -> tuple[dict[str, int], dict[str, Floats]]:
+        """What earlier solutions leave to the next: numbers, the same on all ranks, and this rank's arrays."""
+        ...
+
+    def recall(self, numbers: dict[str, int], arrays: dict[str, Floats]) -> None:
+        """Go on from what `memory` gave; without arrays, where the parts of the ranks are others, from the numbers."""
+        ...
 
 
 class Coupling(Protocol):
     """A strategy that finds the loads between subchains.
 
-    It is made once with the ranks' communicator and this rank's subchains. `seconds` is the time that it has spent in
-    messages; `plan` what its compiled form is given in the one call of an evaluation (`mpimbs.pipeline`), None if it
-    has no such form.
+    It is made once with the ranks' communicator and this rank's part.
     """
 
     @property
-    def plan(self) -> npt.NDArray[np.int64] | None: ...
+    def plan(self) -> npt.NDArray[np.int64] | None:
+        """What its compiled form is given in the one call of an evaluation (`mpimbs.pipeline`); None if it has none."""
+        ...
 
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """Time spent in messages so far (s)."""
+        ...
+
+    @property
+    def iterative(self) -> Iterative | None:
+        """What it has beyond, where a solution goes on from those before; None where each stands for itself."""
+        ...
 
     def statistics(self) -> dict[str, int]:
         """What solutions took so far, by name; empty where they always take the same."""
@@ -53,7 +95,8 @@ class Solve(Protocol):
         q : array [nq]
             Coordinates of all of this rank's subchains.
         blocks : array [count, SIZE]
-            Handle equations of the subchains, as in `spatial.handles`.
+            Handle equations of the subchains, as in `spatial.handles`; [count, ASSEMBLY] of assemblies in the
+            acceleration form, as in `spatial.assembly`. The part that a coupling goes with gives what it takes.
         root : array [6]
             Acceleration of the root: -g, in the inertial frame (m/s^2).
 
@@ -82,6 +125,11 @@ class ButterflyCoupling:
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
         self._butterfly.close()
+
+    @property
+    def iterative(self) -> Iterative | None:
+        """Nothing: every solution stands for itself."""
+        return None
 
     def statistics(self) -> dict[str, int]:
         """Nothing: all solutions take the same."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.coupling.base import Iterative
 from mpimbs.coupling.butterfly_product import ButterflyProduct
 from mpimbs.coupling.constraint_equations import boundary_values, form
 from mpimbs.coupling.estimates import ORDERS, Hold
@@ -20,7 +21,7 @@ from mpimbs.coupling.separated_joints import SeparatedJoints
 from mpimbs.coupling.solver import EXACT, LoadSolver
 from mpimbs.errors import SimulationError
 from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
-from mpimbs.sweep.subchains import Subchains
+from mpimbs.sweep.part import Part
 
 Floats = npt.NDArray[np.float64]
 _INEXACT = ("jacobi", "block-jacobi")
@@ -32,7 +33,7 @@ _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "fa
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `ConstraintLoads.memory`
 
 
-class Parts(NamedTuple):
+class SolutionParts(NamedTuple):
     """What a solution is made of: right-hand side, a vector to write to, the matrix, and what solves."""
 
     right: PETSc.Vec
@@ -48,8 +49,8 @@ class ConstraintLoads:
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive the coupling.
-    subchains : Subchains
-        Those of this rank.
+    part : Part
+        That of this rank.
     solver : LoadSolver
 
     Attributes
@@ -68,10 +69,10 @@ class ConstraintLoads:
 
     plan: npt.NDArray[np.int64] | None = None
 
-    def __init__(self, comm: MPI.Comm, subchains: Subchains, solver: LoadSolver) -> None:
+    def __init__(self, comm: MPI.Comm, part: Part, solver: LoadSolver) -> None:
         self._comm = comm
         self._solver = solver
-        self.joints = SeparatedJoints(comm, subchains)
+        self.joints = SeparatedJoints(comm, part)
         rows = comm.allgather(self.joints.rows)
         self.unknowns = sum(rows)
         begin = sum(rows[: comm.rank])
@@ -82,12 +83,12 @@ class ConstraintLoads:
             PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )
         self._check = self._right.duplicate()
-        self._product = ButterflyProduct(comm, self._table, len(subchains))
+        self._product = ButterflyProduct(comm, self._table, len(part))
         self._guesses = 0
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
         self._hold = Hold(ORDERS.get(solver.estimate, 0), self.joints.rows)
-        self._values = np.zeros((len(subchains), 12))
+        self._values = np.zeros((len(part), 12))
         self._factored = (np.zeros(0), np.zeros(0))  # values of the matrix whose factor is kept
         self._renew = True  # there is no factor yet
         self.iterations = 0
@@ -157,10 +158,15 @@ class ConstraintLoads:
         shell.setUp()
         return shell
 
-    def parts(self) -> Parts:
+    def parts(self) -> SolutionParts:
         """Give what the last solution was made of, to be timed or looked at."""
         direct = self._solver.preconditioner == "direct"
-        return Parts(self._right, self._check, self._matrix, self._factor if direct else self._ksp)
+        return SolutionParts(self._right, self._check, self._matrix, self._factor if direct else self._ksp)
+
+    @property
+    def iterative(self) -> Iterative | None:
+        """Itself, where there are any constraint loads."""
+        return self if self.unknowns else None
 
     def statistics(self) -> dict[str, int]:
         """Unknowns, solutions, iterations of all, most iterations of one, factorizations."""

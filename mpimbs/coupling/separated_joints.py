@@ -11,8 +11,8 @@ from mpimbs.spatial.handles import SCRATCH
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build
+from mpimbs.sweep.part import Part
 from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, FIXED, LAST_U, PLACE, Structure
-from mpimbs.sweep.subchains import Subchains
 
 
 def constraint_subspace(joint: Build) -> Floats:
@@ -50,8 +50,8 @@ class SeparatedJoints:
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive this.
-    subchains : Subchains
-        Those of this rank; each begins with a separated joint, but for the chain's first.
+    part : Part
+        That of this rank; each of its subchains begins with a separated joint, but for the chain's first.
 
     Attributes
     ----------
@@ -66,9 +66,9 @@ class SeparatedJoints:
         Right-hand side (rad/s^2, m/s^2) and constraint loads (N m, N).
     """
 
-    def __init__(self, comm: MPI.Comm, subchains: Subchains) -> None:
-        count = len(subchains)
-        slots = [slot for slot in range(1, count + 1) if subchains[slot - 1].first > 0]
+    def __init__(self, comm: MPI.Comm, part: Part) -> None:
+        count = len(part)
+        slots = [slot for slot in range(1, count + 1) if part[slot - 1].first > 0]
         sizes = np.zeros(count + 2, np.int64)
         steps: list[Integers] = []
         axes: list[Integers] = []
@@ -79,7 +79,7 @@ class SeparatedJoints:
         readable = [np.zeros((0, 6))]
         bodies: list[int] = []
         at_q = at_u = 0
-        for slot, subchain in enumerate(subchains, 1):
+        for slot, subchain in enumerate(part, 1):
             if slot in slots:
                 made = subchain.joint()
                 number = len(steps)
@@ -119,7 +119,7 @@ class SeparatedJoints:
             load_halo=self._halos[1].plan,
             sizes=sizes,
             joint_slots=self._slots,
-            first=int(subchains[0].first == 0),
+            first=int(part[0].first == 0),
             joint=joint,
             subspaces=_aligned(subspaces),
             pads=_aligned(pads),

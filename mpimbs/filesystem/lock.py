@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpimbs.errors import InputError
-from mpimbs.filesystem.mounts import mount_of
+from mpimbs.filesystem.disk import mount_of
 
 QUIET = 60.0  # s without a sign of life, of a writer whose locks can't be seen from here
 _NAP = 0.1  # s

@@ -260,8 +260,6 @@ class Counted:
     def __ne__(self, other: object) -> bool:
         return operator.ne(*self._compared(other))
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 @sine_cosine.register
 def _(angle: Counted) -> tuple[Counted, Counted]:

@@ -5,6 +5,8 @@ What it shows is not the equations but the rounding: the same recursions, whose 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from mpmath import mp, mpf
 from numpy.typing import NDArray
@@ -30,8 +32,8 @@ square_root.register(mpf, mp.sqrt)
 arc_tangent.register(mpf, mp.atan2)
 
 
-def extended(values: Array) -> Numbers:
-    """Give the same numbers as mpf, exactly."""
+def extended(values: Array) -> Any:
+    """Give the same numbers as mpf, exactly: an array that stands where the sweeps have doubles."""
     return np.array([mpf(float(x)) for x in np.ravel(values)], dtype=object)
 
 

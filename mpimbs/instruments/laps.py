@@ -22,7 +22,7 @@ _DISTURBED = 2.0  # median over minimum; undisturbed it is 1.1 to 1.4
 _SWITCHES = 0.02  # context switches a call, beyond which they explain it
 
 
-def timed_calls(comm: MPI.Comm, call: Callable[[], None], count: int) -> Floats:
+def timed_calls(comm: MPI.Comm, call: Callable[[], object], count: int) -> Floats:
     """Times (s) of so many calls, each that of the slowest rank; all ranks call."""
     clock = time.perf_counter
     laps = np.empty(count)
@@ -37,7 +37,7 @@ def timed_calls(comm: MPI.Comm, call: Callable[[], None], count: int) -> Floats:
 
 def take_turns(
     comm: MPI.Comm,
-    calls: Mapping[str, Callable[[], None]],
+    calls: Mapping[str, Callable[[], object]],
     seconds: float,
     each_round: Callable[[int], None] = lambda count: None,
 ) -> tuple[dict[str, Floats], float]:
@@ -92,7 +92,7 @@ class PhaseLaps:
     the call from Python. Phases of several ranks would not: one computes while another waits for it.
     """
 
-    def __init__(self, dynamics: Dynamics, call: Callable[[], None]) -> None:
+    def __init__(self, dynamics: Dynamics, call: Callable[[], object]) -> None:
         self._dynamics, self._call = dynamics, call
         self._found: list[Floats] = []
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import System
-from mpimbs.model.segments import Segment, Segments
+from mpimbs.model.segments import Branches, Segment, Segments
 from mpimbs.model.summary import names_where
 from mpimbs.spatial.compiler import interpreted
 from mpimbs.spatial.handles import SIZE
@@ -41,13 +41,16 @@ def motionless(system: System) -> list[str]:
         Without loops.
     """
     short = _Short(system)
-    if short.system.n_bodies > MOST or not system.nu or system.loops:
+    if short.too_long or not system.nu or system.loops:
         return []
     still, offset = ~_moving(short), short.system.offsets()[1]
 
-    def never(segment: Segment, place: int) -> bool:
-        speeds = [still[offset[k] : offset[k + 1]] for k in short.copies(segment, place)]
-        return bool(segment.bodies[place].joint.kind.nu and np.all(speeds))
+    def never(segment: Segment) -> list[int]:
+        found = []
+        for place in segment.where(lambda body: body.joint.kind.nu > 0):
+            if np.all([still[offset[k] : offset[k + 1]] for k in short.copies(segment, place)]):
+                found.append(place)
+        return found
 
     return names_where(system, never)
 
@@ -59,11 +62,17 @@ class _Short:
         self._whole = system
         self.system = System(system.name, system.gravity)
         self.system.segments = cut = Segments()
+        self.too_long = False
         self._begin: dict[int, int] = {}  # where a segment of the whole begins in the short one, by its first body
         for segment in system.segments:
-            if cut.n_bodies > MOST:
+            self.too_long = cut.n_bodies + segment.places * min(segment.count, PERIODS) > MOST
+            if self.too_long:
                 return
             self._begin[segment.first] = cut.n_bodies
+            if isinstance(segment, Branches):
+                parents = [self._body(k) if k >= 0 else -1 for k in segment.parent_of_each.tolist()]
+                cut.append_branches(segment.bodies, segment.row_of_each, np.array(parents))
+                continue
             parent = self._body(segment.parent) if segment.parent >= 0 else -1
             cut.append(segment.bodies, parent, min(segment.count, PERIODS))
         self.driven = {self._body(k) for k in system.torques}
@@ -80,12 +89,12 @@ class _Short:
     def _body(self, k: int) -> int:
         """Body k of the whole system, or one like it."""
         segment = self._whole.segments.of(k)
-        period, place = divmod(k - segment.first, len(segment.bodies))
-        return self._begin[segment.first] + min(period, PERIODS - 1) * len(segment.bodies) + place
+        period, place = divmod(k - segment.first, segment.places)
+        return self._begin[segment.first] + min(period, PERIODS - 1) * segment.places + place
 
     def copies(self, segment: Segment, place: int) -> range:
         """The bodies here that follow a template of a segment of the whole system."""
-        begin, length = self._begin[segment.first], len(segment.bodies)
+        begin, length = self._begin[segment.first], segment.places
         return range(begin + place, begin + length * min(segment.count, PERIODS), length)
 
 

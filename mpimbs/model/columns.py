@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mpimbs.model.body import Body, Wrench
 from mpimbs.model.joints import joint_index
-from mpimbs.model.segments import Integers
+from mpimbs.model.segments import Integers, counts
 from mpimbs.model.table import TimeFunction
 
 Floats = NDArray[np.float64]
@@ -84,12 +84,6 @@ class Columns:
         return len(self.parent)
 
 
-def counts(bodies: Sequence[Body]) -> tuple[Integers, Integers]:
-    """Return the numbers of coordinates q and of speeds u of each body, int64 [len(bodies)] both."""
-    kinds = [body.joint.kind for body in bodies]
-    return np.array([k.nq for k in kinds], np.int64), np.array([k.nu for k in kinds], np.int64)
-
-
 def offsets(sizes: Integers) -> Integers:
     """Return where each of the blocks of these sizes begins, and at last where all end: int64 [n + 1]."""
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
@@ -116,7 +110,7 @@ def expand(first: int, parent: Integers, bodies: Sequence[Body], rows: Integers)
     constant = [(0.0,) * joint.kind.nu if callable(joint.torque) else joint.torque for joint in joints]
 
     def column(values: Sequence[object], *shape: int) -> Floats:
-        return np.array(values, np.float64).reshape(len(bodies), *shape)[rows]
+        return np.array(values, np.float64).reshape(len(bodies), *shape).take(rows, axis=0)
 
     q_index, u_index = _block_index(nq, rows, q_offset), _block_index(nu, rows, u_offset)
     return Columns(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import marshal
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mpimbs.model.body import Body
 from mpimbs.model.force_functions import name_of_function
+from mpimbs.model.segments import Branches
+from mpimbs.model.system import System
 from mpimbs.model.table import CheckedTable
-
-if TYPE_CHECKING:
-    from mpimbs.model.system import System
 
 Fact = int | str | bytes
 """A value that a message shows, or the digest of one that is too long for it."""
@@ -45,6 +44,8 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
     for segment in system.segments:
         bodies = tuple(template(body) for body in segment.bodies)
         value = digest((bodies, segment.count, segment.numbered, segment.parent))
+        if isinstance(segment, Branches):
+            value = digest((value, segment.row_of_each.tobytes(), segment.parent_of_each.tobytes()))
         yield f"body '{system.name_of(segment.first)}'", value
     for loop in system.loops:
         yield f"loop '{loop.name}'", digest(_plain(loop))
@@ -56,7 +57,7 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
     for force in system.force_functions:
         on = repr(force.bodies) if isinstance(force.bodies, range) else force.bodies.tobytes()
         details = digest((on, bool(force.vectorized), getattr(force, "point", None)))
-        yield f"the {force.kind} '{force.name}' on {force.whom(system)}", details
+        yield f"the {force.kind} '{force.name}' on {force.whom(system.name_of)}", details
 
 
 def _name_or_value(value: Callable[..., Any] | tuple[float, ...]) -> str:

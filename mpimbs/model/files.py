@@ -17,8 +17,10 @@ from pydantic import Field, PlainValidator
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.contents import Heading
 from mpimbs.model.names import DIGITS
-from mpimbs.model.system import Heading, System
+from mpimbs.model.segments import Branches
+from mpimbs.model.system import System
 from mpimbs.model.table import CheckedTable, suggest
 
 
@@ -217,10 +219,11 @@ def system_text(system: System, functions: bool = False) -> str:
             raise InputError(
                 f"{force.kind} {force.name!r}: is a function, and a model file holds data only; leave it out"
             )
-        lines.append(f"# {force.kind} {force.name} on {force.whom(system)}")
+        lines.append(f"# {force.kind} {force.name} on {force.whom(system.name_of)}")
     segments = list(system.segments)
     order = [segment.numbered for segment in segments]
-    if order == sorted(order) and not system.wrenches and not system.torques:
+    branched = any(isinstance(segment, Branches) for segment in segments)
+    if order == sorted(order) and not branched and not system.wrenches and not system.torques:
         for segment in segments:
             parent = system.body(segment.first).parent
             first, *others = segment.bodies

@@ -7,15 +7,19 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint
 from mpimbs.model.figure import figure
 from mpimbs.model.files import read_system
+from mpimbs.model.segments import Integers
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
 
 BEND = 0.1745  # rad, initial angle of the joints of a chain (10 degrees)
-MOST_TREE_BODIES = 1_000_000  # every body of a tree is an object of its own
+MOST_TREE_BODIES = 100_000_000  # of which the arrays take 3 GB
+MOST_CHILDREN = 1_000_000  # every child of a body is another template, an object of its own
 
 
 @dataclass(frozen=True)
@@ -116,19 +120,36 @@ def tree(depth: int, branching: int) -> System:
         n = n * branching + 1
         if n > MOST_TREE_BODIES:
             raise InputError(f"model tree:{depth}:{branching} has more than {MOST_TREE_BODIES} bodies; make it smaller")
+    if branching > MOST_CHILDREN:
+        raise InputError(f"model tree:{depth}:{branching} has more than {MOST_CHILDREN} children each; make it smaller")
     templates = [
         [_tree_body(level, child, branching) for child in range(branching if level else 1)] for level in range(3)
     ]
     system = System(f"tree of depth {depth}, {branching} children each")
-    pending = [(0, 0, "world")]  # level, number of the child, name of the parent
-    while pending:
-        level, child, parent = pending.pop()
-        name = f"body{system.n_bodies + 1}"
-        body = templates[1 + level % 2 if level else 0][child]
-        system.add(body.model_copy(update={"name": name, "parent": parent}))
-        if level < depth:
-            pending.extend((level + 1, child, name) for child in reversed(range(branching)))
+    rows, parents = _tree_places(depth, branching, n)
+    system.branch([body for level in templates for body in level], rows, parents)
     return system
+
+
+def _tree_places(depth: int, branching: int, n: int) -> tuple[Integers, Integers]:
+    """Return the number of its template in `tree` and the parent of each of the n bodies of a tree, depth first.
+
+    The last branch of each level is written at the end of the arrays, and copied to its siblings before it.
+    """
+    if branching == 1:
+        return np.where(np.arange(n) > 0, 1 + np.arange(n) % 2, 0), np.arange(-1, n - 1)
+    rows, parents = np.zeros(n, np.int64), np.full(n, -1)
+    last = n - 1  # where the branch begins that is there already
+    for level in range(depth, 0, -1):
+        size = n - last
+        begins = n - size * np.arange(branching, 0, -1)  # of the branch and its siblings
+        shift = np.repeat(begins[:-1] - last, size)
+        rows[begins[0] : last] = np.tile(rows[last:], branching - 1)
+        parents[begins[0] : last] = np.tile(parents[last:], branching - 1) + shift
+        rows[begins] = 1 + level % 2 * branching + np.arange(branching)
+        last = int(begins[0]) - 1
+        parents[begins] = last
+    return rows, parents
 
 
 def _tree_body(level: int, child: int, branching: int) -> Body:

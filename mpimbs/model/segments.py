@@ -1,4 +1,4 @@
-"""The bodies of a system, run-length coded: a segment is a few template bodies and how often they come.
+"""The bodies of a system, coded by templates: a segment is a few template bodies and which bodies follow them.
 
 Here is everything that knows of the coding: which template and which parent a body has, one body at a time or
 as arrays over a range. Names are in `names`, the user's view is in `system`.
@@ -7,7 +7,7 @@ as arrays over a range. Names are in `names`, the user's view is in `system`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,25 +44,154 @@ class Segment:
     depth: int
 
     @property
+    def places(self) -> int:
+        """Number of bodies before they come again."""
+        return len(self.bodies)
+
+    @property
     def size(self) -> int:
         """Number of bodies."""
-        return len(self.bodies) * self.count
+        return self.places * self.count
 
     @property
     def last(self) -> int:
         """Index in the system of the last body."""
         return self.first + self.size - 1
 
+    @property
+    def deepest(self) -> int:
+        """Number of joints from the world to the body that is farthest from it."""
+        return self.depth + self.size - 1
+
+    @property
+    def times(self) -> Integers:
+        """How often each template comes: int64 [len(bodies)]."""
+        return np.full(len(self.bodies), self.count)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every body lies on the one before, also the first."""
+        return self.parent == self.first - 1
+
+    @property
+    def examples(self) -> Iterable[int]:
+        """A body that follows each template."""
+        return range(self.first, self.first + len(self.bodies))
+
+    @property
+    def on_the_world(self) -> int:
+        """Number of bodies that lie on the world."""
+        return int(self.parent < 0)
+
+    def row(self, k: int) -> int:
+        """Return which template body k follows."""
+        return (k - self.first) % len(self.bodies)
+
+    def parent_of(self, k: int) -> int:
+        """Return the index in the system of the parent of body k; -1 is the world."""
+        return self.parent if k == self.first else k - 1
+
+    def depth_of(self, k: int) -> int:
+        """Return the number of joints from the world to body k."""
+        return self.depth + k - self.first
+
+    def rows(self, lo: int, hi: int) -> Integers:
+        """Return which template each of the bodies lo to hi - 1 follows: int64 [hi - lo]."""
+        period = len(self.bodies)
+        rows = np.empty((-(-(hi - lo) // period), period), np.int64)
+        rows[:] = np.roll(np.arange(period), -self.row(lo))
+        return rows.ravel()[: hi - lo]
+
+    def sum(self, numbers: Integers, count: int) -> int:
+        """Add up a number that each template has over the first `count` bodies."""
+        periods, rest = divmod(count, len(self.bodies))
+        return periods * int(numbers.sum()) + int(numbers[:rest].sum())
+
+    def where(self, chosen: Callable[[Body], bool]) -> list[int]:
+        """Return the places whose template is chosen."""
+        flags = np.array([chosen(body) for body in self.bodies])
+        return np.flatnonzero(flags[self.rows(self.first, self.first + self.places)]).tolist()
+
+
+@dataclass(frozen=True)
+class Branches(Segment):
+    """Bodies that follow templates in any order, each on any one before: a tree. It comes once.
+
+    Attributes
+    ----------
+    row_of_each : int64 [size]
+        Which template each body follows.
+    parent_of_each, depth_of_each : int64 [size]
+        Index in the system of each one's parent (-1 the world), and the number of joints from the world to it.
+    """
+
+    row_of_each: Integers
+    parent_of_each: Integers
+    depth_of_each: Integers
+
+    @property
+    def places(self) -> int:
+        return len(self.row_of_each)
+
+    @property
+    def deepest(self) -> int:
+        return int(self.depth_of_each.max())
+
+    @property
+    def times(self) -> Integers:
+        return np.bincount(self.row_of_each, minlength=len(self.bodies))
+
+    @property
+    def is_chain(self) -> bool:
+        return bool(np.array_equal(self.parent_of_each, np.arange(self.first - 1, self.last)))
+
+    @property
+    def examples(self) -> Iterable[int]:
+        return (self.first + np.unique(self.row_of_each, return_index=True)[1]).tolist()
+
+    @property
+    def on_the_world(self) -> int:
+        return int(np.count_nonzero(self.parent_of_each < 0))
+
+    def row(self, k: int) -> int:
+        return int(self.row_of_each[k - self.first])
+
+    def parent_of(self, k: int) -> int:
+        return int(self.parent_of_each[k - self.first])
+
+    def depth_of(self, k: int) -> int:
+        return int(self.depth_of_each[k - self.first])
+
+    def rows(self, lo: int, hi: int) -> Integers:
+        return self.row_of_each[lo - self.first : hi - self.first]
+
+    def parents(self, lo: int, hi: int) -> Integers:
+        """Return the index in the system of the parent of each of the bodies lo to hi - 1: int64 [hi - lo]."""
+        return self.parent_of_each[lo - self.first : hi - self.first]
+
+    def sum(self, numbers: Integers, count: int) -> int:
+        return int(numbers[self.row_of_each[:count]].sum())
+
 
 class Segments:
-    """The segments of a system in order, each body after its parent."""
+    """The bodies of a system in order, each body after its parent.
+
+    Attributes
+    ----------
+    n_bodies, nq, nu : int
+        Numbers of bodies, of coordinates q and of speeds u.
+    is_chain : bool
+        Whether every body's parent is the body before it, the first on the world.
+    """
 
     def __init__(self) -> None:
         self.n_bodies = 0
         self.nq = 0
         self.nu = 0
+        self.is_chain = True
         self._segments: list[Segment] = []
         self._firsts: list[int] = []  # `first` of each segment, for bisection
+        self._before: list[tuple[int, int]] = []  # numbers of coordinates and speeds before each segment
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -70,12 +199,37 @@ class Segments:
     def append(self, bodies: tuple[Body, ...], parent: int, count: int = 1, numbered: bool = False) -> None:
         """Append the bodies in sequence, `count` times; the first lies on body `parent` (-1 the world)."""
         depth = 1 if parent < 0 else self.depth(parent) + 1
-        segment = Segment(bodies, count, numbered, self.n_bodies, parent, depth)
+        self._append(Segment(bodies, count, numbered, self.n_bodies, parent, depth))
+
+    def append_branches(self, bodies: tuple[Body, ...], rows: Integers, parents: Integers) -> None:
+        """Append numbered bodies that follow the templates `rows` [n] and lie on the bodies `parents` [n] above."""
+        depths = self._depths(parents)
+        parent = int(parents[0])
+        self._append(Branches(bodies, 1, True, self.n_bodies, parent, int(depths[0]), rows, parents, depths))
+
+    def _append(self, segment: Segment) -> None:
+        nq, nu = counts(segment.bodies)
         self._segments.append(segment)
         self._firsts.append(segment.first)
+        self._before.append((self.nq, self.nu))
         self.n_bodies += segment.size
-        self.nq += count * sum(body.joint.kind.nq for body in bodies)
-        self.nu += count * sum(body.joint.kind.nu for body in bodies)
+        self.nq += segment.sum(nq, segment.size)
+        self.nu += segment.sum(nu, segment.size)
+        self.is_chain = self.is_chain and segment.is_chain
+
+    def _depths(self, parents: Integers) -> Integers:
+        """Number of joints from the world to each of the bodies that come next: as far as each knows, then doubled."""
+        outside = parents < self.n_bodies
+        above = np.unique(parents[outside])
+        known = np.array([self.depth(k) if k >= 0 else 0 for k in above.tolist()], np.int64)
+        depths = np.ones(len(parents), np.int64)
+        depths[outside] += known[np.searchsorted(above, parents[outside])]
+        ahead = np.where(outside, -1, parents - self.n_bodies)  # the body whose own depth is yet to be added
+        while len(short := np.flatnonzero(ahead >= 0)):
+            there = ahead[short]
+            depths[short] += depths[there]
+            ahead[short] = ahead[there]
+        return depths
 
     def of(self, k: int) -> Segment:
         """Return the segment of body k; IndexError if there is no such body."""
@@ -86,39 +240,69 @@ class Segments:
     def template(self, k: int) -> Body:
         """Return the template that body k follows."""
         segment = self.of(k)
-        return segment.bodies[(k - segment.first) % len(segment.bodies)]
+        return segment.bodies[segment.row(k)]
 
     def parent(self, k: int) -> int:
         """Return the index of the parent of body k; -1 is the world."""
-        segment = self.of(k)
-        return segment.parent if k == segment.first else k - 1
+        return self.of(k).parent_of(k)
 
     def depth(self, k: int) -> int:
         """Return the number of joints from the world to body k."""
-        segment = self.of(k)
-        return segment.depth + k - segment.first
+        return self.of(k).depth_of(k)
 
-    def expand(self, lo: int, hi: int) -> tuple[Integers, list[Body], Integers]:
-        """Expand the bodies lo to hi - 1: each one's parent, the templates, and each one's template.
+    def numbers_before(self, k: int) -> tuple[int, int]:
+        """Return the numbers of coordinates q and of speeds u of the bodies 0 to k - 1."""
+        if k == self.n_bodies:
+            return self.nq, self.nu
+        segment = self.of(k)
+        q, u = self._before[bisect_right(self._firsts, k) - 1]
+        nq, nu = counts(segment.bodies)
+        return q + segment.sum(nq, k - segment.first), u + segment.sum(nu, k - segment.first)
+
+    def _within(self, lo: int, hi: int) -> list[Segment]:
+        """Segments of the bodies lo to hi - 1; IndexError if there are no such bodies."""
+        if not 0 <= lo <= hi <= self.n_bodies:
+            raise IndexError(f"bodies {lo} to {hi} of a system of {self.n_bodies}")
+        return self._segments[max(bisect_right(self._firsts, lo) - 1, 0) : bisect_right(self._firsts, hi - 1)]
+
+    def rows(self, lo: int, hi: int) -> tuple[list[Body], Integers]:
+        """Expand the bodies lo to hi - 1: the templates, and which of them each body follows [hi - lo].
 
         Raises
         ------
         IndexError
             There are no such bodies.
         """
-        if not 0 <= lo <= hi <= self.n_bodies:
-            raise IndexError(f"bodies {lo} to {hi} of a system of {self.n_bodies}")
-        here = self._segments[max(bisect_right(self._firsts, lo) - 1, 0) : bisect_right(self._firsts, hi - 1)]
+        here = self._within(lo, hi)
         firsts = np.array([segment.first for segment in here], np.int64)
         lengths = np.array([len(segment.bodies) for segment in here], np.int64)
-        bodies = [body for segment in here for body in segment.bodies]
+        rows = np.repeat(np.cumsum(lengths) - lengths, np.diff(np.append(firsts, hi).clip(lo)))
+        for segment in here:
+            if len(segment.bodies) > 1:
+                begin, end = max(segment.first, lo), min(segment.last + 1, hi)
+                rows[begin - lo : end - lo] += segment.rows(begin, end)
+        return [body for segment in here for body in segment.bodies], rows
 
-        # Every body lies on the one before, but for the first of a segment.
+    def parents(self, lo: int, hi: int) -> Integers:
+        """Return the parents of the bodies lo to hi - 1: int64 [hi - lo]; raises IndexError as `rows`."""
+        here = self._within(lo, hi)
+        firsts = np.array([segment.first for segment in here], np.int64)
+        # Every body lies on the one before, but for the first of a segment and branches.
         parents = np.arange(lo - 1, hi - 1)
         inside = firsts >= lo
         parents[firsts[inside] - lo] = np.array([segment.parent for segment in here], np.int64)[inside]
+        for segment in here:
+            if isinstance(segment, Branches):
+                begin, end = max(segment.first, lo), min(segment.last + 1, hi)
+                parents[begin - lo : end - lo] = segment.parents(begin, end)
+        return parents
 
-        k = np.arange(lo, hi)
-        segment_of = np.repeat(np.arange(len(here)), np.diff(np.append(firsts, hi).clip(lo)))
-        rows = (np.cumsum(lengths) - lengths)[segment_of] + (k - firsts[segment_of]) % lengths[segment_of]
-        return parents, bodies, rows
+    def expand(self, lo: int, hi: int) -> tuple[Integers, list[Body], Integers]:
+        """Expand the bodies lo to hi - 1: each one's parent, the templates, and each one's template."""
+        return self.parents(lo, hi), *self.rows(lo, hi)
+
+
+def counts(bodies: Sequence[Body]) -> tuple[Integers, Integers]:
+    """Return the numbers of coordinates q and of speeds u of each body, int64 [len(bodies)] both."""
+    kinds = [body.joint.kind for body in bodies]
+    return np.array([k.nq for k in kinds], np.int64), np.array([k.nu for k in kinds], np.int64)

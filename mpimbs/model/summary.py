@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.contents import Contents
 from mpimbs.model.joints import JOINT_TYPES
 from mpimbs.model.segments import Segment
-
-if TYPE_CHECKING:
-    from mpimbs.model.system import System
 
 _MASS_RATIO = 1e8  # beyond this ratio of masses a system counts as badly scaled
 
@@ -40,34 +37,35 @@ class Summary:
     warnings: tuple[str, ...]
 
 
-def validate(system: System) -> None:
+def validate(system: Contents) -> None:
     """Check a system as a whole; InputError if it has no bodies, or a body has neither mass nor inertia."""
     title = f"system {system.name!r}"
     if not system.n_bodies:
         raise InputError(f"{title}: has no bodies; add at least one [[body]] or [[repeat]]")
+    if not any(body.massless for segment in system.segments for body in segment.bodies):
+        return
     carrying = {segment.parent for segment in system.segments}
     for segment in system.segments:
-        if segment.bodies[-1].massless and segment.last not in carrying:
+        if system.segments.template(segment.last).massless and segment.last not in carrying:
             raise InputError(
                 f"{title}: the last body {system.name_of(segment.last)!r} of a branch has "
                 "no inertia, so its joint has nothing to accelerate; give it mass and inertia or remove it"
             )
-        for k, body in enumerate(segment.bodies, segment.first):
-            if body.massless:
-                raise InputError(
-                    f"{title}: a body without inertia, {system.name_of(k)!r}, leaves nothing to accelerate "
-                    "where the system is cut; give it a small mass and inertia, or join it to the next body"
-                )
+        for place in segment.where(lambda body: body.massless)[:1]:
+            raise InputError(
+                f"{title}: a body without inertia, {system.name_of(segment.first + place)!r}, leaves nothing to "
+                "accelerate where the system is cut; give it a small mass and inertia, or join it to the next body"
+            )
 
 
-def summarise(system: System) -> Summary:
+def summarise(system: Contents) -> Summary:
     """Return what the system is, with warnings about what is allowed but rarely meant."""
     types: Counter[str] = Counter()
     mass = 0.0
     for segment in system.segments:
-        for body in segment.bodies:
-            types[body.joint.type] += segment.count
-            mass += body.mass * segment.count
+        for body, times in zip(segment.bodies, segment.times.tolist(), strict=True):
+            types[body.joint.type] += times
+            mass += body.mass * times
     return Summary(
         name=system.name,
         bodies=system.n_bodies,
@@ -76,11 +74,11 @@ def summarise(system: System) -> Summary:
         joint_types={kind.name: types[kind.name] for kind in JOINT_TYPES if types[kind.name]},
         topology=("chain" if system.is_chain else "tree") + (" with loops" if system.loops else ""),
         loops=len(system.loops),
-        depth=max((segment.depth + segment.size - 1 for segment in system.segments), default=0),
+        depth=max((segment.deepest for segment in system.segments), default=0),
         total_mass=mass,
         gravity=system.gravity,
         default_axes=(
-            *names_where(system, lambda segment, place: _default_axis(segment.bodies[place].joint)),
+            *names_where(system, lambda segment: segment.where(lambda body: _default_axis(body.joint))),
             *(f"loop {loop.name!r}" for loop in system.loops if _default_axis(loop)),
         ),
         warnings=tuple(_warnings(system)),
@@ -91,15 +89,13 @@ def _default_axis(joint: Joint | Loop) -> bool:
     return joint.kind.takes_axis and "axis" not in joint.model_fields_set
 
 
-def names_where(system: System, chosen: Callable[[Segment, int], bool]) -> list[str]:
-    """Name the bodies whose template, the segment's and its place there, is chosen; repeated ones as 'a1' to 'a9'."""
+def names_where(system: Contents, places: Callable[[Segment], Iterable[int]]) -> list[str]:
+    """Name the bodies at the places of each segment that are chosen; repeated ones as 'a1' to 'a9'."""
     found = []
     for segment in system.segments:
-        for place in range(len(segment.bodies)):
-            if chosen(segment, place):
-                first = segment.first + place
-                ends = first, first + (segment.count - 1) * len(segment.bodies)
-                found.append(" to ".join(dict.fromkeys(repr(system.name_of(k)) for k in ends)))
+        for first in (segment.first + place for place in places(segment)):
+            ends = first, first + (segment.count - 1) * segment.places
+            found.append(" to ".join(dict.fromkeys(repr(system.name_of(k)) for k in ends)))
     return found
 
 
@@ -109,13 +105,13 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-def nothing_acts(system: System) -> bool:
+def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
     loaded = any(system.gravity) or system.torques or system.wrenches or system.force_functions
     return not loaded and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 
 
-def _warnings(system: System) -> Iterator[str]:
+def _warnings(system: Contents) -> Iterator[str]:
     templates = [body for segment in system.segments for body in segment.bodies]
     if not system.nu:
         yield "no joint can move: the system has no degrees of freedom"
@@ -124,7 +120,7 @@ def _warnings(system: System) -> Iterator[str]:
     masses = [body.mass for body in templates if body.mass]
     if masses and max(masses) > _MASS_RATIO * min(masses):
         yield f"masses from {min(masses):g} to {max(masses):g} kg: expect fewer correct digits"
-    trees = sum(segment.parent < 0 for segment in system.segments)
+    trees = sum(segment.on_the_world for segment in system.segments)
     if trees > 1 and not system.loops:
         yield f"{trees} bodies lie on the world: {trees} separate systems that do not feel one another"
 

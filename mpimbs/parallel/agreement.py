@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.arguments import check_kinds
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, facts, system_of
 from mpimbs.spatial.compiler import many_objects
@@ -39,9 +38,10 @@ def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
     """
     if comm.size == 1:
         return action()
-    result, mine = None, None
+    results: list[T] = []
+    mine = None
     try:
-        result = action()
+        results.append(action())
     except (InputError, SimulationError) as error:
         mine = type(error), str(error)
     failed = np.array(mine is not None)
@@ -49,7 +49,7 @@ def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
     if failed:
         kind, message = next(failure for failure in comm.allgather(mine) if failure is not None)
         raise kind(message)
-    return result  # type: ignore[return-value]
+    return results[0]
 
 
 def alike(comm: MPI.Comm, describe: Callable[[], dict[str, Any]]) -> None:
@@ -103,30 +103,37 @@ def _ranks(ranks: list[int]) -> str:
     return f"ranks {listed}" if len(ranks) <= 8 else f"{len(ranks)} ranks ({listed}, ...)"
 
 
-def same_system(comm: MPI.Comm, given: object, where: Any, settings: Mapping[str, Any]) -> System:
+def same_system(
+    comm: MPI.Comm, given: object, prepare: Callable[[System], tuple[T, Mapping[str, Any]]]
+) -> tuple[System, T]:
     """Give the system that all ranks were given, by itself or by name, with the same settings; all ranks call.
 
     Parameters
     ----------
     given : System, str or path
-    where : callable
-        Whose annotations say of what kind the settings are.
-    settings : mapping
-        By name.
+    prepare : callable
+        Checks what else was given, with the system; gives it as it is used, and by name as `alike` compares it.
+
+    Returns
+    -------
+    system : System
+    prepared : object
+        What `prepare` gave first.
 
     Raises
     ------
     InputError
-        On all ranks: it is no system, or a setting of another kind, on any rank; or they differ between ranks.
+        On all ranks: it is no system, or `prepare` refuses what else was given, on any rank; or they differ between
+        ranks.
     """
 
-    def checked() -> System:
-        check_kinds(where, settings)
-        return system_of(given)
+    def checked() -> tuple[System, T, Mapping[str, Any]]:
+        system = system_of(given)
+        return system, *prepare(system)
 
-    system = together(comm, checked)
-    alike(comm, lambda: facts(system) | {name: str(value) for name, value in settings.items()})
-    return system
+    system, prepared, described = together(comm, checked)
+    alike(comm, lambda: {**facts(system), **described})
+    return system, prepared
 
 
 def communicator(given: object) -> MPI.Comm:

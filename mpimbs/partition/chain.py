@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
-from mpimbs.model import JOINT_TYPES
+from mpimbs.model import JOINT_TYPES, System
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 # Measured (AVX-512, n = 1024): cost of a step and of each degree of freedom eliminated, in units of a step's 58 ns.
 STEP_COST = 1.0
@@ -34,7 +39,7 @@ def terminal_ratio(width: int) -> float:
     return TERMINAL_RATIO * (SWEPT_IN_LANES if width > 1 else 1.0)
 
 
-def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
+def body_costs(joint_types: npt.NDArray[np.int8]) -> Floats:
     """Relative cost of each body's sweep.
 
     Parameters
@@ -45,15 +50,31 @@ def body_costs(joint_types: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
     return _COST[joint_types]
 
 
-def split_chain(
-    costs: npt.NDArray[np.float64], size: int, tip_ratio: float = TIP_RATIO, width: int = 1
-) -> npt.NDArray[np.int64]:
+class BodyCosts:
+    """The costs of all bodies of a system, a stretch at a time: those of 10^9 bodies fit no memory.
+
+    Parameters
+    ----------
+    system : System
+    stretch : int
+        Number of bodies.
+    """
+
+    def __init__(self, system: System, stretch: int = 2**18) -> None:
+        self._system, self._stretch = system, stretch
+
+    def __iter__(self) -> Iterator[Floats]:
+        for lo in range(0, self._system.n_bodies, self._stretch):
+            yield body_costs(self._system.joint_types(lo, min(lo + self._stretch, self._system.n_bodies)))
+
+
+def split_chain(costs: Iterable[Floats], size: int, tip_ratio: float = TIP_RATIO, width: int = 1) -> Integers:
     """Cut a chain into subchains of equal cost.
 
     Parameters
     ----------
-    costs : array [n]
-        Relative cost of each body.
+    costs : iterable of arrays
+        Relative cost of each body, in stretches of any lengths; gone through twice.
     size : int
         Number of subchains, any number from 1 to n.
     tip_ratio : float
@@ -71,15 +92,28 @@ def split_chain(
     InputError
         A ratio that is not positive.
     """
-    n = len(costs)
     if not tip_ratio > 0.0 or not np.isfinite(tip_ratio):
         raise InputError(f"tip ratio must be a positive number, got {tip_ratio:g}")
-    share = np.concatenate([[0.0], np.cumsum(costs)])
-    targets = share[-1] * np.arange(size) / (size - 1 + tip_ratio)
-    cuts = np.concatenate([np.searchsorted(share, targets - 0.5 * costs.min()), [n]])
+    n, total, least = 0, 0.0, np.inf
+    for share, part in zip(_shares(costs), costs, strict=True):
+        n, total, least = n + len(part), float(share[-1]), min(least, float(part.min()))
+    targets = total * np.arange(size) / (size - 1 + tip_ratio) - 0.5 * least
+    below = np.zeros(size, np.int64) + (targets > 0.0)  # how many shares, of no bodies first, are less than each
+    for share in _shares(costs):
+        below += np.searchsorted(share, targets)
+    cuts = np.append(below, n)
     numbers = np.arange(size + 1)
     cuts = np.maximum.accumulate(cuts - numbers) + numbers  # at least one body each, from the left ...
     cuts = np.minimum(cuts, n - size + numbers)  # ... and from the right
     if np.diff(cuts).min() > ALIGNED * width:
         cuts[1:-1] = width * np.rint(cuts[1:-1] / width).astype(np.int64)
     return cuts
+
+
+def _shares(costs: Iterable[Floats]) -> Iterator[Floats]:
+    """Sum of the costs of all bodies up to each, stretch by stretch, added up in sequence as if they were one."""
+    before = 0.0
+    for part in costs:
+        share = np.cumsum(np.concatenate(([before], part)))[1:]
+        before = float(share[-1])
+        yield share

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.partition.chain import body_costs, split_chain, terminal_ratio, tip_ratio_of
+from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.lanes import chosen_width, cut_tiles
 
 Integers = npt.NDArray[np.int64]
@@ -121,7 +121,7 @@ def _width(system: System, share: int, lanes: int | None) -> int:
 
 
 def _division(system: System, size: int, count: int, ratio: float, width: int) -> Division:
-    bounds = split_chain(body_costs(system.joint_types()), count, ratio, width)
+    bounds = split_chain(BodyCosts(system), count, ratio, width)
     return Division(width, ratio, bounds, np.arange(size + 1) * count // size)
 
 

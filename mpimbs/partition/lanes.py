@@ -10,6 +10,7 @@ from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.sweep.tiles import Tile
 
 Integers = npt.NDArray[np.int64]
+Patterns = npt.NDArray[np.integer]
 
 # Measured (AVX-512): bodies of a lane from which on lanes are faster than one piece, and of the tile that is fastest
 # per body: its arrays fit the second-level cache.
@@ -44,7 +45,7 @@ def width_of(wanted: int) -> int:
     return wanted
 
 
-def cut_tiles(patterns: Integers, width: int, least: int = LEAST, most: int = MOST) -> list[Tile]:
+def cut_tiles(patterns: Patterns, width: int, least: int = LEAST, most: int = MOST) -> list[Tile]:
     """Cut a subchain into tiles whose lanes agree in their joints; what does not fit is swept as one piece.
 
     Parameters
@@ -78,7 +79,7 @@ def cut_tiles(patterns: Integers, width: int, least: int = LEAST, most: int = MO
     return tiles
 
 
-def _longest_lanes(patterns: Integers, width: int, least: int, most: int) -> Integers:
+def _longest_lanes(patterns: Patterns, width: int, least: int, most: int) -> Integers:
     """Bodies of a lane of the longest tile that begins at each body; 0 if none does.
 
     A tile begins where the patterns equal those `length` bodies further (width - 1) * length times in succession.
@@ -99,7 +100,7 @@ def _longest_lanes(patterns: Integers, width: int, least: int, most: int) -> Int
     return longest
 
 
-def _even_length(patterns: Integers, longest: int, width: int, least: int, most: int) -> int:
+def _even_length(patterns: Patterns, longest: int, width: int, least: int, most: int) -> int:
     """Bodies of a lane of the tile that begins here: as many as make the tiles of the rest alike, else the longest."""
     rest = len(patterns)
     even = rest // (width * -(-rest // (width * most)))

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.filesystem.places import note_input, part_of
-from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.simulation.output_layout import PAGED, make_dataset
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.shared_file import SharedFile

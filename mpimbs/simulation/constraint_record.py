@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 
-from mpimbs.dynamics import Dynamics
-
-if TYPE_CHECKING:
-    from mpimbs.coupling.pcg import ConstraintLoads  # needs petsc4py
+from mpimbs.coupling import Iterative
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,20 +34,19 @@ class ConstraintRecord:
 
     Parameters
     ----------
-    dynamics : Dynamics
-    coupling : ConstraintLoads
-        Its own.
+    comm : MPI.Comm
+    coupling : Iterative
     """
 
-    def __init__(self, dynamics: Dynamics, coupling: ConstraintLoads) -> None:
-        self._dynamics, self._coupling = dynamics, coupling
+    def __init__(self, comm: MPI.Comm, coupling: Iterative) -> None:
+        self._comm, self._coupling = comm, coupling
         self._before = (0, 0)
         self._largest = {"largest_residual": 0.0, "largest_condition": 0.0}
 
     def separated_loads(self) -> SeparatedLoads:
         """What the loads of all ranks act on; the same on every rank."""
         joints = self._coupling.joints
-        parts = self._dynamics.comm.allgather((joints.bodies, joints.subspaces))
+        parts = self._comm.allgather((joints.bodies, joints.subspaces))
         return SeparatedLoads(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def largest(self) -> dict[str, float]:
@@ -72,10 +69,10 @@ class ConstraintRecord:
     def take(self) -> SolutionSample:
         """Give the equations of the last evaluation."""
         coupling = self._coupling
-        solutions, iterations = (
-            now - then for now, then in zip((coupling.solutions, coupling.total_iterations), self._before, strict=True)
-        )
-        self._before = (coupling.solutions, coupling.total_iterations)
+        found = coupling.statistics()
+        now = found["solutions"], found["total_iterations"]
+        solutions, iterations = (after - before for after, before in zip(now, self._before, strict=True))
+        self._before = now
         residual, condition = coupling.residual(), coupling.condition()
         for name, value in (("largest_residual", residual), ("largest_condition", condition)):
             self._largest[name] = max(self._largest[name], value)

@@ -18,12 +18,13 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import LoadNotFiniteError, SimulationError
+from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, PETSc
 from mpimbs.simulation.petsc_schemes import choose, stability_polynomial
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
+from mpimbs.simulation.step_failure import StepFailure
 from mpimbs.simulation.step_sizes import StepSizes
 from mpimbs.simulation.work import Power
 from mpimbs.sweep.quaternions import make_quaternions_unit
@@ -119,9 +120,7 @@ class Integrator:
         work = self._remembered_work(memory)
         # A copy whose address and type never change, for the compiled code; behind q and u the work done on the bodies.
         self._state = np.concatenate([q, u, work[:1]])
-        self._failure = ""  # of a function of the model, on this rank
-        self._doubt = ""  # a function of the state that was not finite: a smaller step may help
-        self._not_finite = False  # an evaluation of the step under way, on this rank
+        self._broke = StepFailure(dynamics)
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0 if memory is None else memory.norm_error
         self._scheme, self._accuracy = INTEGRATORS[integrator], accuracy
@@ -200,15 +199,14 @@ class Integrator:
             acted = self._dynamics.evaluate(t, q, u, out[n:end], out[:n])
             if acted.failure is not None:
                 raise acted.failure
-        except LoadNotFiniteError as error:
-            self._doubt, broken = self._doubt or str(error), True
         except SimulationError as error:
-            self._failure, broken = self._failure or str(error), True
+            self._broke.take(error)
+            broken = True
         if self._power.any:  # on all ranks, whatever broke: there may be messages
             out[end] = self._power(q, u, acted)
         if broken:
             out[:] = np.nan
-        self._not_finite |= not np.isfinite(out).all()
+        self._broke.not_finite |= not np.isfinite(out).all()
 
     def _first_step(self, accuracy: Accuracy) -> float:
         """A first step (s) from the sizes of state and derivative, as in Hairer, Norsett, Wanner, section II.4."""
@@ -279,7 +277,7 @@ class Integrator:
         last = left <= step * (1.0 + 1e-6)
         size = left if last else step if self._fixed or left > 2.0 * step else 0.5 * left
         before, began = self._vector.array_r.copy(), self.time
-        self._failure, self._doubt, self._not_finite = "", "", False
+        self._broke.begin()
         self._ts.setTimeStep(size)
         try:
             with np.errstate(over="ignore", invalid="ignore") if self._power.any else contextlib.nullcontext():
@@ -292,7 +290,7 @@ class Integrator:
         broken |= self.time <= began
         if self._any_not_finite() or broken:
             self._restore(before, began)
-            if self._fixed is None and size > 1e-14 * max(abs(began), 1e-3) and not self._any(self._failure):
+            if self._fixed is None and size > 1e-14 * max(abs(began), 1e-3) and not self._broke.anywhere():
                 self._step = 0.1 * size  # a trial step has left the range of numbers: a smaller one may not
                 self._retried += 1
                 return False
@@ -324,12 +322,9 @@ class Integrator:
             found |= {"rate": self._probe.mode.rate, "body": self._probe.fastest_body()}
         return found
 
-    def _any(self, fact: object) -> bool:
-        return self._dynamics.comm.allreduce(bool(fact), MPI.LOR)
-
     def _any_not_finite(self) -> bool:
         """Agree on whether the step has failed on any rank, and on what any rank asks for."""
-        failed = bool(self._failure) or not np.isfinite(self._vector.array_r).all()
+        failed = bool(self._broke.failure) or not np.isfinite(self._vector.array_r).all()
         self._facts[0] = self._asked() << 1 | failed
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, self._facts, MPI.BOR)
         self.requests = int(self._facts[0]) >> 1
@@ -372,36 +367,9 @@ class Integrator:
         self._last_stage = None
 
     def _examine(self, broken: bool, t: float, size: float) -> None:
-        """Raise the same error on all ranks if a step broke: a function failed, not finite, or the step underflows."""
-        if not broken and not self._any(self._failure):
-            return
-        failure = next((text for text in self._dynamics.comm.allgather(self._failure or self._doubt) if text), None)
-        if failure:
-            raise SimulationError(failure)
-        where = f"at t = {t:g} s (step {size:.3g} s)"
-        cause = "likely cause: too large a step, too stiff a spring or damper, or a load that grows without bound"
-        if self._any(self._not_finite):  # on all bodies, by their coupling: the fastest one is where to look
-            speed, body = self._largest(self.u)
-            raise SimulationError(
-                f"the accelerations are no longer finite {where}; body '{body}' moves fastest "
-                f"({speed:.3g} rad/s or m/s); {cause}"
-            )
-        udot = self._dynamics.accelerations(self.q, self.u, t=self.time)
-        rate, body = self._largest(udot)
-        raise SimulationError(
-            f"the step size underflows {where}; body '{body}' is accelerated most "
-            f"({rate:.3g} rad/s^2 or m/s^2); {cause}"
-        )
-
-    def _largest(self, values: Floats) -> tuple[float, str]:
-        """Largest magnitude among all ranks of one number per generalized speed, and the body that it belongs to."""
-        subchain = self._dynamics.subchain
-        mine = (-1.0, "")
-        if len(values):
-            index = int(np.argmax(np.abs(values)))
-            body = int(np.searchsorted(subchain.columns.u_offset, index, side="right")) - 1
-            mine = (float(np.abs(values[index])), self._dynamics.system.name_of(subchain.first + body))
-        return max(self._dynamics.comm.allgather(mine))
+        """Raise the same error on all ranks if a step of some size (s) from some time (s) on broke."""
+        if broken or self._broke.anywhere():
+            raise self._broke.explain(t, size, self.q, self.u)
 
     def close(self) -> None:
         """Free what PETSc holds; all ranks call."""

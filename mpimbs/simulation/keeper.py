@@ -7,96 +7,74 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 from mpi4py import MPI
 
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.lock import refuse_owner
 from mpimbs.filesystem.places import check_place, check_writable, part_of
 from mpimbs.simulation.checkpoint import glance, kept_files, older, restart_call
+from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
 
 _DUE = 4  # of the clock of rank 0, beside the bits of signals
 
 
-class Checkpoints(NamedTuple):
-    """When checkpoints are written, and where.
+def place_of(checkpoints: Checkpoints, output: Path | None) -> Path:
+    """Where the checkpoints of a run go.
 
-    Attributes
-    ----------
-    seconds : float, optional
-        Wall time from one to the next (s).
-    steps : int, optional
-        Steps from one to the next.
-    path : path, optional
-        By default beside the output OUT.h5: OUT.checkpoint.h5.
-    keep : int
-        How many are kept; the one before the last is OUT.checkpoint.1.h5.
+    Raises
+    ------
+    InputError
+        There is no output, no folder, or their names are those of the output.
     """
+    if output is None:
+        raise InputError("a checkpoint continues an output file: give `output`, or leave checkpoints out")
+    if checkpoints.path is None:
+        return output.parent / f"{output.stem}.checkpoint.h5"
+    path = Path(checkpoints.path)
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+    theirs = {os.path.realpath(file) for file in (output, part_of(output), part_of(part_of(output)))}
+    if not path.suffix or theirs & {os.path.realpath(file) for file in _files(path, checkpoints.keep)}:
+        raise InputError(f"{path}: give checkpoints a name of their own, such as {output.stem}.checkpoint.h5")
+    return path
 
-    seconds: float | None = None
-    steps: int | None = None
-    path: str | Path | None = None
-    keep: int = 2
 
-    def place(self, output: Path | None) -> Path:
-        """Where checkpoints go, after a check of all settings.
+def _files(path: Path, keep: int) -> list[Path]:
+    """All that may be written at a place."""
+    aged = [older(path, age) for age in range(keep)]
+    return aged + [part_of(file) for file in aged]
 
-        Raises
-        ------
-        InputError
-        """
-        if self.seconds is not None and not (np.isfinite(self.seconds) and self.seconds > 0.0):
-            raise InputError(f"the time between checkpoints must be a positive time in seconds, got {self.seconds:g}")
-        if self.steps is not None and self.steps < 1:
-            raise InputError(f"at least one step must lie between checkpoints, got {self.steps}")
-        if self.keep < 1:
-            raise InputError(f"at least one checkpoint must be kept, got {self.keep}")
-        if output is None:
-            raise InputError("a checkpoint continues an output file: give `output`, or leave checkpoints out")
-        if self.path is None:
-            return output.parent / f"{output.stem}.checkpoint.h5"
-        path = Path(self.path)
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}; make it first")
-        theirs = {os.path.realpath(file) for file in (output, part_of(output), part_of(part_of(output)))}
-        if not path.suffix or theirs & {os.path.realpath(file) for file in self._files(path)}:
-            raise InputError(f"{path}: give checkpoints a name of their own, such as {output.stem}.checkpoint.h5")
-        return path
 
-    def _files(self, path: Path) -> list[Path]:
-        """All that may be written at a place."""
-        aged = [older(path, age) for age in range(self.keep)]
-        return aged + [part_of(file) for file in aged]
+def check_free(path: Path, keep: int, force: bool) -> None:
+    """Refuse a place that isn't free for a new run's checkpoints, or can't be written.
 
-    def check_free(self, path: Path, force: bool) -> None:
-        """Refuse a place that isn't free for a new run's checkpoints, or can't be written.
+    Parameters
+    ----------
+    path : Path
+        What `place_of` gave.
+    keep : int
+        How many are kept.
+    force : bool
+        Checkpoints of an earlier run may be removed, by `clear`.
 
-        Parameters
-        ----------
-        path : Path
-            What `place` gave.
-        force : bool
-            Checkpoints of an earlier run may be removed, by `clear`.
-
-        Raises
-        ------
-        InputError
-        """
-        for file in (*self._files(path), *kept_files(path)):
-            check_place(file, "checkpoints.path")
-        refuse_owner(path, "checkpoints.path")
-        for file in kept_files(path):
-            found = glance(file)
-            if not force:
-                how = "" if found is None else f"go on with that by {restart_call(file, found)}, "
-                raise InputError(
-                    f"{file}: exists, left by an earlier run; {how}move it, choose another name, or replace it with "
-                    "`force=True`"
-                )
-        check_writable(path, "checkpoints.path")
+    Raises
+    ------
+    InputError
+    """
+    for file in (*_files(path, keep), *kept_files(path)):
+        check_place(file, "checkpoints.path")
+    refuse_owner(path, "checkpoints.path")
+    for file in kept_files(path):
+        found = glance(file)
+        if not force:
+            how = "" if found is None else f"go on with that by {restart_call(file, found)}, "
+            raise InputError(
+                f"{file}: exists, left by an earlier run; {how}move it, choose another name, or replace it with "
+                "`force=True`"
+            )
+    check_writable(path, "checkpoints.path")
 
 
 def clear(path: Path) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.disk import reason_of
 from mpimbs.model import System, system_from_text
-from mpimbs.simulation.disk import reason_of
 from mpimbs.simulation.reading import open_output
 from mpimbs.sweep.subchain import Subchain
 
@@ -97,7 +97,7 @@ class KeptMotion:
     def body(self, name: str) -> BodyHistory:
         """Give the motion of one body; InputError with close matches if there is none of that name."""
         k = self.system.index_of(name)
-        (q0, q1), (u0, u1) = (offset[k : k + 2] for offset in self.system.offsets())
+        (q0, q1), (u0, u1) = self.system.offsets_of((k, k + 1))
         pose, load = self.poses[:, k], None if self.loads is None else self.loads[:, k]
         return BodyHistory(self.q[:, q0:q1], self.u[:, u0:u1], pose[:, :3], pose[:, 3:], load)
 

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError, SimulationError
+from mpimbs.filesystem.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.filesystem.lock import Lock
 from mpimbs.filesystem.places import check_new, check_place, part_of
 from mpimbs.model import System
 from mpimbs.simulation.constraint_record import SeparatedLoads
-from mpimbs.simulation.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.simulation.output_layout import PAGED, lay_out, make_dataset
 from mpimbs.simulation.reading import open_output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +16,11 @@ from mpimbs.model import System, system_from_text, system_text
 from mpimbs.parallel.agreement import communicator, on_root, together
 from mpimbs.simulation.checkpoint import Kept, read_header, restart_call
 from mpimbs.simulation.compile_notice import compilation_told
-from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run import Run
-from mpimbs.simulation.settings import Settings
+from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 
 
@@ -86,10 +86,11 @@ def restart(
     if (result := finished(kept, world)) is not None:
         return result
     whole = together(world, lambda: _system(kept, system, forces))
-    wanted = checkpoints or Checkpoints(**header["checkpoints"])
-    wanted = wanted._replace(path=wanted.path or kept.place)
+    wanted = together(world, lambda: (checkpoints or Checkpoints.of(header["checkpoints"])).checked())
+    wanted = dataclasses.replace(wanted, path=wanted.path or kept.place)
+    settings = SimulationSettings.of(header["settings"])
     with Signals(signals) as taken, compilation_told(progress and world.rank == 0):
-        run = Run(whole, Settings.of(header["settings"]), world, kept.output, wanted, taken, kept)
+        run = Run(whole, settings, world, kept.output, wanted, taken, kept)
         return run.finish(progress)
 
 

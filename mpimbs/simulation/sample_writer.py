@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.filesystem.disk import reason_of
 from mpimbs.parallel.agreement import on_root, together
-from mpimbs.simulation.disk import reason_of
 from mpimbs.simulation.output import OutputError, OutputFile, Rows, part_of
 from mpimbs.simulation.output_layout import PER_BODY
 from mpimbs.simulation.shared_file import SharedFile

@@ -1,82 +1,186 @@
-"""What a simulation is asked for, and the times of its samples."""
+"""What a simulation is asked for, when it writes checkpoints, and the times of its samples."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.coupling import LoadSolver
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
-from mpimbs.simulation.schemes import Accuracy
+from mpimbs.settings import COUNT, FRACTION, POSITIVE, TIME, OneOf, Setting, Settings, described
+from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 
 Floats = npt.NDArray[np.float64]
 SAMPLES = 200  # by default
 MOST_SAMPLES = 1e8
 
 
-class Settings(NamedTuple):
-    """What a simulation is asked for, as `simulate` explains it; a checkpoint keeps it."""
+@described
+@dataclass(frozen=True, kw_only=True)
+class SimulationSettings(EvaluationSettings):
+    """What a simulation is asked for; its output and its checkpoints keep it."""
 
-    t_end: float
-    coupling: str
-    integrator: str
-    rtol: float
-    atol: float
-    dt: float | None
-    every: float | None
-    force: bool
-    poses: bool
-    loads: bool
-    tip_ratio: float | None
-    lanes: int | None
-    cuts: int | None
-    solver: LoadSolver | None
-    overlap: bool
-    extremes: bool = False
-
-    def data(self) -> dict[str, Any]:
-        """The settings as JSON holds them."""
-        return self._asdict() | {"solver": None if self.solver is None else self.solver._asdict()}
+    t_end: Annotated[float, Setting("Simulated time", "s", noun="the end of the simulation", must=TIME)]
+    integrator: Annotated[
+        str,
+        Setting(
+            "Explicit integrator of PETSc TS",
+            noun="integrator",
+            must=OneOf(tuple(INTEGRATORS)),
+            more="A name in `mpimbs.simulation.schemes.INTEGRATORS`.",
+        ),
+    ] = "5dp"
+    rtol: Annotated[
+        float,
+        Setting(
+            "Relative tolerance of the adaptive step",
+            noun="the relative tolerance",
+            must=FRACTION,
+        ),
+    ] = 1e-8
+    atol: Annotated[
+        float,
+        Setting(
+            "Absolute tolerance of the adaptive step",
+            "rad, m, rad/s, m/s",
+            noun="the absolute tolerance",
+            must=POSITIVE,
+        ),
+    ] = 1e-8
+    dt: Annotated[
+        float | None, Setting("A fixed step in place of the adaptive one", "s", noun="the fixed step", must=TIME)
+    ] = None
+    every: Annotated[
+        float | None,
+        Setting(
+            "Time between samples",
+            "s",
+            default=f"a {SAMPLES}th of `t_end`",
+            more="With a fixed step a multiple of it.",
+            noun="the time between samples",
+            must=TIME,
+        ),
+    ] = None
+    poses: Annotated[bool, Setting("Keep the poses of the bodies too")] = False
+    loads: Annotated[
+        bool,
+        Setting(
+            "Keep the loads through the joints too",
+            more="As `Dynamics.joint_loads` gives them; one more evaluation for every sample.",
+        ),
+    ] = False
+    extremes: Annotated[
+        bool,
+        Setting(
+            "Keep the smallest and largest of all steps, between samples too",
+            more="Of q, u and kinetic energy, with `loads` of force and moment of the joint loads too; an energy, and "
+            "with `loads` an evaluation, more a step.",
+        ),
+    ] = False
+    force: Annotated[bool, Setting("Replace an existing output file, and its checkpoints")] = False
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Settings:
-        """Give the settings that `data` gave."""
-        return cls(**data | {"solver": None if data["solver"] is None else LoadSolver(**data["solver"])})
+    def asked(cls, given: Mapping[str, Any], base: Self | None = None) -> Self:
+        """Give the settings that a user asks for; also refused are tolerances of steps that are fixed."""
+        tolerance = next((name for name in ("rtol", "atol") if name in given), None)
+        if tolerance is not None and given.get("dt") is not None:
+            raise InputError(f"`{tolerance}` is for adaptive steps, `dt` fixes them: leave one of them out")
+        return super().asked(given, base)
 
+    @property
+    def accuracy(self) -> Accuracy:
+        """What the step size follows."""
+        return Accuracy(self.rtol, self.atol, self.dt)
 
-def sample_times(t_end: float, every: float | None, accuracy: Accuracy, integrator: str) -> Floats:
-    """Sample times, first 0 and last `t_end`, after a check of all that has to do with time."""
-    if not (np.isfinite(t_end) and t_end > 0.0):
-        raise InputError(f"the end of the simulation must be a positive time in seconds, got {t_end:g}")
-    accuracy.check(integrator)
-    if accuracy.dt is not None and accuracy.dt > t_end:
-        raise InputError(f"the fixed step (`dt={accuracy.dt:g}`) is beyond the end at {t_end:g} s; give a shorter step")
-    if every is not None and every > t_end:
-        raise InputError(
-            f"the time between samples ({every:g} s) is beyond the end at {t_end:g} s; give a shorter `every`, "
-            f"or `every={t_end:g}` for the begin and the end alone"
-        )
-    if every is None:
-        every = t_end / SAMPLES
-        if accuracy.dt is not None:
-            if t_end / accuracy.dt > 1e15:
-                raise InputError(f"`dt={accuracy.dt:g}` is too short a step for {t_end:g} s; give a longer one")
-            every = accuracy.dt * max(1, round(every / accuracy.dt))
-    if not (np.isfinite(every) and every > 0.0):
-        raise InputError(f"the time between samples must be a positive time in seconds, got {every:g}")
-    if t_end / every > MOST_SAMPLES:
-        raise InputError(
-            f"the time between samples ({every:g} s) gives more than {MOST_SAMPLES:g} samples in {t_end:g} s; "
-            "give a longer `every`"
-        )
-    if accuracy.dt is not None:
-        ratio = every / accuracy.dt
+    def checked(self) -> Self:
+        """Give the settings if they make sense, each by itself and together."""
+        super().checked()
+        t_end, every, dt = self.t_end, self.every, self.dt
+        if dt is None and not INTEGRATORS[self.integrator].adaptive:
+            adaptive = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.adaptive)
+            raise InputError(
+                f"integrator '{self.integrator}' has no error estimate: give a fixed step with `dt`, "
+                f"or choose one of {adaptive}"
+            )
+        if dt is not None and dt > t_end:
+            raise InputError(f"the fixed step (`dt={dt:g}`) is beyond the end at {t_end:g} s; give a shorter step")
+        if every is not None and every > t_end:
+            raise InputError(
+                f"the time between samples ({every:g} s) is beyond the end at {t_end:g} s; give a shorter `every`, "
+                f"or `every={t_end:g}` for the begin and the end alone"
+            )
+        if every is None and dt is not None and t_end / dt > 1e15:
+            raise InputError(f"`dt={dt:g}` is too short a step for {t_end:g} s; give a longer one")
+        every = self._between_samples()
+        if t_end / every > MOST_SAMPLES:
+            raise InputError(
+                f"the time between samples ({every:g} s) gives more than {MOST_SAMPLES:g} samples in {t_end:g} s; "
+                "give a longer `every`"
+            )
+        ratio = 1.0 if dt is None else every / dt
         if ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio:
             raise InputError(
-                f"the time between samples ({every:g} s) must be a multiple of the fixed step ({accuracy.dt:g} s); "
+                f"the time between samples ({every:g} s) must be a multiple of the fixed step ({dt:g} s); "
                 "change `every` or `dt`"
             )
-    count = int(np.ceil(t_end / every * (1.0 - 1e-9)))
-    return np.append(every * np.arange(count), t_end)
+        return self
+
+    def _between_samples(self) -> float:
+        """Time between samples (s)."""
+        if self.every is not None:
+            return self.every
+        every = self.t_end / SAMPLES
+        return every if self.dt is None else self.dt * max(1, round(every / self.dt))
+
+    def sample_times(self) -> Floats:
+        """Sample times (s), first 0 and last `t_end`."""
+        every = self._between_samples()
+        count = int(np.ceil(self.t_end / every * (1.0 - 1e-9)))
+        return np.append(every * np.arange(count), self.t_end)
+
+
+@described
+@dataclass(frozen=True)
+class Checkpoints(Settings):
+    """When checkpoints are written, and where."""
+
+    called: ClassVar[str] = "checkpoints"
+
+    seconds: Annotated[
+        float | None,
+        Setting(
+            "Wall time between checkpoints",
+            "s",
+            noun="the time between checkpoints",
+            must=TIME,
+            option="checkpoint_every",
+        ),
+    ] = None
+    steps: Annotated[
+        int | None,
+        Setting(
+            "Steps between checkpoints",
+            noun="the number of steps between checkpoints",
+            must=COUNT,
+            option="checkpoint_steps",
+        ),
+    ] = None
+    path: Annotated[
+        str | Path | None,
+        Setting("Where they go", default="OUT.checkpoint.h5 beside the output OUT.h5", option="checkpoint"),
+    ] = None
+    keep: Annotated[
+        int,
+        Setting(
+            "How many are kept",
+            more="The one before the last is OUT.checkpoint.1.h5.",
+            noun="the number of checkpoints kept",
+            must=COUNT,
+            option="checkpoint_keep",
+        ),
+    ] = 2

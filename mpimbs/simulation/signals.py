@@ -6,7 +6,9 @@ import ctypes
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 CHECKPOINT, STOP = 1, 2  # what is asked for, in bits
 GOES_ON = signal.SIGUSR1
@@ -62,7 +64,7 @@ class Signals:
         # Python runs handlers in the main thread only.
         self.enabled = enabled and threading.current_thread() is threading.main_thread()
         self._asked = 0
-        self._before: dict[signal.Signals, object] = {}
+        self._before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {}
         self.received = ""
 
     def __enter__(self) -> Signals:
@@ -77,7 +79,7 @@ class Signals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before = {}
 
     def _take(self, number: int, frame: FrameType | None) -> None:

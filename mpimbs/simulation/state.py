@@ -21,7 +21,7 @@ LARGEST = 1e15  # of speeds (rad/s, m/s): beyond, a second later no angle has a 
 NORM_SLACK = 1e-6  # a quaternion farther from unit length is not one that was rounded
 
 
-class Contents(NamedTuple):
+class StateArrays(NamedTuple):
     """Which arrays a state has, and which it may have."""
 
     needed: tuple[str, ...]
@@ -32,9 +32,9 @@ class Contents(NamedTuple):
         return f"{', '.join(first)} and {last}"
 
 
-MOVING = Contents(("q", "u"))
-DRIVEN = Contents(("q", "u"), ("tau",))
-PRESCRIBED = Contents(("q", "u", "udot"))
+MOVING = StateArrays(("q", "u"))
+DRIVEN = StateArrays(("q", "u"), ("tau",))
+PRESCRIBED = StateArrays(("q", "u", "udot"))
 
 
 class State(NamedTuple):
@@ -76,7 +76,7 @@ def check_speeds(system: System, part: Subchain) -> None:
         raise InputError(f"body '{body}': u = {part.u[k]:g} is beyond {LARGEST:g}: give SI units")
 
 
-def read_state(path: str | Path, system: System, contents: Contents = DRIVEN) -> State:
+def read_state(path: str | Path, system: System, contents: StateArrays = DRIVEN) -> State:
     """Read a state file for a system.
 
     Raises
@@ -99,7 +99,7 @@ def read_state(path: str | Path, system: System, contents: Contents = DRIVEN) ->
     return checked_state(path, system, arrays, contents)
 
 
-def checked_state(where: str | Path, system: System, arrays: dict[str, Any], contents: Contents = MOVING) -> State:
+def checked_state(where: str | Path, system: System, arrays: dict[str, Any], contents: StateArrays = MOVING) -> State:
     """Give the state that arrays are, quaternions of unit length; messages say `where` they stood.
 
     Raises

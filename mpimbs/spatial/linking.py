@@ -2,8 +2,8 @@
 
 numba optimizes every jitted function by itself, makes machine code of it and of all that it calls, and a wrapper for
 Python; a caller then takes all that once more. Of the some three hundred functions that an evaluation is made of, only
-the outermost is ever called. A `Part` is therefore left as it was lowered, in a module of its own without those that it
-calls; the `Whole` that Python calls links every part once, optimizes and compiles.
+the outermost is ever called. A `KernelPart` is therefore left as it was lowered, in a module of its own without those
+that it calls; the `Whole` that Python calls links every part once, optimizes and compiles.
 
 Kernels own no arrays, raise nothing and have no closures: what numba does for these is left out, in its passes too.
 """
@@ -27,7 +27,14 @@ class _NoEnvironment:
         """There is none."""
 
 
-class Part(JITCodeLibrary):
+class _Kernels(JITCodeLibrary):
+    """Code whose functions are not optimized one by one."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+
+class KernelPart(_Kernels):
     """The code of a function that only compiled ones call."""
 
     _shared: Any = None  # its own code, fit to be linked into others
@@ -46,9 +53,6 @@ class Part(JITCodeLibrary):
         """There is none: Python can't call it."""
         return 0
 
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
     def alone(self) -> Any:
         """Module of this function without those that it calls."""
         if self._shared is None:
@@ -64,29 +68,26 @@ class Part(JITCodeLibrary):
         if self._linked is None:
             self._linked = self.alone().clone()
             for library in linked_by(self):
-                called = _Alone(library) if isinstance(library, Part) else library
+                called = _Alone(library) if isinstance(library, KernelPart) else library
                 self._linked.link_in(called._get_module_for_linking(), preserve=True)
         return self._linked
 
 
-class Whole(JITCodeLibrary):
+class Whole(_Kernels):
     """The code of a function that Python calls, with all parts."""
 
     def finalize(self) -> None:
         """Link every part once, optimize, compile."""
-        self._linking_libraries = [_Alone(p) if isinstance(p, Part) else p for p in linked_by(self)]
+        self._linking_libraries = [_Alone(p) if isinstance(p, KernelPart) else p for p in linked_by(self)]
         super().finalize()
         self._linking_libraries = []
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
 
 
-class Apart(Part):
+class Apart(KernelPart):
     """A part that is called rather than inlined: the same machine code, hence the same bits, wherever it is used."""
 
     def alone(self) -> Any:
@@ -101,7 +102,7 @@ class Apart(Part):
 class _Alone:
     """A part as `CPUCodeLibrary.finalize` links it."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: KernelPart) -> None:
         self._part, self._reload_init = part, part._reload_init
 
     def _get_module_for_linking(self) -> Any:
@@ -117,7 +118,7 @@ def linked_by(library: Any) -> list[Any]:
 
     def visit(item: Any) -> None:
         if id(item) not in found:
-            for called in item._linking_libraries if isinstance(item, Part) else ():
+            for called in item._linking_libraries if isinstance(item, KernelPart) else ():
                 visit(called)
             found[id(item)] = item
 
@@ -162,9 +163,9 @@ _PASSES: tuple[type[FunctionPass], ...] = (
 
 
 class PartCompiler(CompilerBase):
-    """Compiles a function as a `Part`."""
+    """Compiles a function as a `KernelPart`."""
 
-    library: type[JITCodeLibrary] = Part
+    library: type[JITCodeLibrary] = KernelPart
 
     def define_pipelines(self) -> list[PassManager]:
         """Give the passes that kernels need."""

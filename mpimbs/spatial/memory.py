@@ -252,6 +252,8 @@ class Table:
             if not isinstance(value, np.ndarray) or value.dtype != dtype or not value.flags.c_contiguous:
                 given = f"{value.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
                 raise TypeError(f"{name}: a contiguous array of {np.dtype(dtype)} is needed, not {given}")
+            if isinstance(place, RowItem) and value.shape[1:] != (8,):
+                raise TypeError(f"{name}: rows of 8 are needed, not {value.shape}")
             self.data[place.at : place.at + 2] = value.ctypes.data, value.size
 
     def number(self, name: str) -> int:

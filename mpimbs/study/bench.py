@@ -10,7 +10,8 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.batch import Batch
-from mpimbs.coupling import LoadSolver, solver_for
+from mpimbs.coupling import solver_for
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.instruments.accuracy import relative_error
@@ -24,13 +25,9 @@ _BY_PHASE = 0.1  # of the evaluations, timed by phase beside the others
 def bench(
     system: System,
     comm: MPI.Comm,
-    coupling: str = "dcae",
+    coupling: str = EvaluationSettings.coupling,
     seconds: float = 1.0,
-    tip_ratio: float | None = None,
-    lanes: int | None = None,
-    cuts: int | None = None,
-    solver: LoadSolver | None = None,
-    overlap: bool = False,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Time one evaluation of forward dynamics at a moving state; all ranks call together.
 
@@ -47,7 +44,7 @@ def bench(
     coupling : str
     seconds : float
         Wall time to spend on repetitions (s).
-    tip_ratio, lanes, cuts, solver, overlap : optional
+    **settings
         See `Dynamics`.
 
     Returns
@@ -66,11 +63,12 @@ def bench(
         On all ranks, as `Dynamics`.
     """
     check_seconds(seconds)
-    solver = solver_for(coupling, solver, RTOL)
-    rows = {"used": Dynamics(system, comm, coupling, tip_ratio, lanes, cuts, solver, overlap)}
+    solver = solver_for(coupling, settings.get("solver"), RTOL)
+    settings |= {"solver": solver}
+    rows = {"used": Dynamics(system, comm, coupling, **settings)}
     used = rows["used"]
     if used.comm.allreduce(used.lanes, MPI.MAX) > 1:
-        rows["scalar"] = Dynamics(system, comm, coupling, tip_ratio, 1, cuts, solver)
+        rows["scalar"] = Dynamics(system, comm, coupling, **settings | {"lanes": 1, "overlap": False})
     calls, begin, accelerations = {}, {}, {}
     for name, dynamics in rows.items():
         dynamics.compile()
@@ -82,7 +80,7 @@ def bench(
         "system": system.name,
         "coupling": coupling,
         "ranks": comm.size,
-        "overlap": overlap,
+        "overlap": settings.get("overlap", EvaluationSettings.overlap),
         "cuts": len(used.division.bounds) - 2,
         "lanes": used.comm.allreduce(used.lanes, MPI.MAX),
         "n": system.n_bodies,
@@ -94,7 +92,7 @@ def bench(
         "phases": phases.medians(),
     }
     if solved:
-        figures["solver"] = solver._asdict() if solver else None
+        figures["solver"] = solver.data() if solver else None
         figures["solutions"] = _per_solution(solved, used.coupling.statistics())
     if "scalar" in rows:
         for name, call in calls.items():

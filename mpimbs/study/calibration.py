@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import Strategy, coupling_named
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.accuracy import ASSEMBLED
 from mpimbs.instruments.laps import timed_calls
@@ -52,13 +53,15 @@ class Share(Dynamics):
         super().__init__(system, MPI.COMM_SELF, coupling)
         self.in_phases = staged
 
-    def divide(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+    def divide(
+        self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
+    ) -> tuple[Division, int]:
         """Give what was given."""
         return self._given
 
     def time(self, seconds: float) -> Sweeps:
         """Time evaluations at the state of `bench`, for so many seconds: the least time, and its phases."""
-        first = int(self.system.offsets()[1][self.subchain.first])
+        first = int(self.system.offsets_of([self.subchain.first])[1][0])
         q, u = self.subchain.q, 0.1 * np.sin(np.arange(first, first + self.subchain.nu))
         udot, rates = np.empty(len(u)), np.empty(len(q))
 

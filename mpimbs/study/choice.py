@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
@@ -25,10 +25,7 @@ class Choice(NamedTuple):
 def choose_coupling(
     system: System,
     comm: MPI.Comm,
-    tip_ratio: float | None = None,
-    lanes: int | None = None,
-    cuts: int | None = None,
-    overlap: bool = False,
+    **settings: Any,
 ) -> Choice:
     """Choose the coupling that is the fastest on these ranks: measured, a moment for each; all ranks call.
 
@@ -37,15 +34,15 @@ def choose_coupling(
 
     Parameters
     ----------
-    system, comm, tip_ratio, lanes, cuts, overlap
-        As for `Dynamics`.
+    system, comm, **settings
+        As for `Dynamics`, but for the coupling and its solver.
 
     Raises
     ------
     InputError
         On all ranks: none solves the system.
     """
-    if comm.size == 1 and not cuts:
+    if comm.size == 1 and not settings.get("cuts"):
         return Choice("dcae", "one subchain, swept in O(n): nothing to join")
     found: dict[str, float] = {}
     left_out: dict[str, str] = {}
@@ -58,7 +55,7 @@ def choose_coupling(
             left_out[name] = "needs petsc4py"
             continue
         try:
-            figures = bench(system, comm, name, _SECONDS, tip_ratio, lanes, cuts, overlap=overlap)
+            figures = bench(system, comm, name, _SECONDS, **settings)
         except InputError as error:
             left_out[name] = "refused"
             refusal = refusal or error

@@ -24,8 +24,7 @@ from mpimbs.study import loggp, simgrid
 from mpimbs.study.axes import new_figure, number_ticks, save
 from mpimbs.study.calibration import Calibration, powers_of_two
 from mpimbs.study.cluster import Cluster
-from mpimbs.study.host import host
-from mpimbs.study.tables import write_tables
+from mpimbs.study.tables import host, write_tables
 from mpimbs.study.trace import Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TracedCoupling, write_traces
 
@@ -213,7 +212,7 @@ def figures(
             "couplings": list(dict.fromkeys(row.coupling for row in rows)),
             "ranks": list(dict.fromkeys(row.ranks for row in rows)),
             "method": rows[0].method,
-            "solver": solver._asdict() if solver else None,
+            "solver": solver.data() if solver else None,
         },
         "cluster": cluster.model_dump(),
         "machine": host(),

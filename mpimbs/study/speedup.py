@@ -21,8 +21,8 @@ from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import powers_of_two
-from mpimbs.study.host import host
 from mpimbs.study.scaled import scaled
+from mpimbs.study.tables import host
 
 Row = dict[str, Any]
 STUDIES = ("strong", "weak", "size")

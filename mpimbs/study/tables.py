@@ -1,8 +1,10 @@
-"""Figures as files: all of them as JSON, their rows as a table of tab-separated values."""
+"""Figures as files, all as JSON and their rows as a table of tab-separated values, and what they were measured on."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,3 +44,17 @@ def write_tables(
 
 def _cell(value: Any) -> str:
     return "" if value is None else str(value)
+
+
+def cpu_name() -> str:
+    """Name of the processor, as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def host() -> dict[str, Any]:
+    """Processor, cores, operating system."""
+    return {"cpu": cpu_name(), "cores": os.cpu_count(), "system": platform.platform()}

@@ -94,7 +94,7 @@ class Trace:
             self.events.append(Event(RECEIVE, size, row[SOURCE], base + row[TAG]))
 
     def scan(self, doubles: int = TURNING) -> None:
-        """Scan over the ranks, as `parallel.turn_scan` does: a level's message is waited for when the next is due."""
+        """Scan over the ranks, as `parallel.scan` does: a level's message is waited for when the next is due."""
         rows, base = _rows(self.rank, self.size, True), self._tags(self._levels)
         for level, row in enumerate(rows):
             if level:

@@ -99,8 +99,8 @@ def fits(rows: Sequence[Row], n: int, counted: Mapping[str, Operations] | None =
         own = [row for row in good if row["coupling"] == coupling]
         fit = _fit_loads(own) if any("solutions" in row for row in own) else _fit_butterfly(own, n)
         found[coupling] = fit
-        if fit["coefficients"] is not None and coupling in (counted or {}):
-            fit |= _rates(fit["coefficients"], counted[coupling], own)  # type: ignore[index]
+        if fit["coefficients"] is not None and counted is not None and coupling in counted:
+            fit |= _rates(fit["coefficients"], counted[coupling], own)
     return found
 
 

@@ -3,7 +3,7 @@ order."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -87,14 +87,29 @@ def matrices_of(quaternions: Floats) -> Floats:
 def different_rows(table: Floats) -> tuple[Floats, Integers]:
     """Different rows of a table [n, m], in the order in which they first come, and for each row which of them it is."""
     rows = np.ascontiguousarray(table)
-    found: dict[bytes, int] = {}
-    which = np.array([found.setdefault(row.tobytes(), len(found)) for row in rows], np.int64)
+    bits = rows.view(np.uint64)
+    which = _numbered_as_they_come(bits @ _weights(bits.shape[1]))  # modulo 2^64
     first = np.unique(which, return_index=True)[1]
+    if not np.array_equal(bits[first][which], bits):  # two different rows of one sum, once in 10^7 tables of 10^6 rows
+        which = _numbered_as_they_come(bits.view([("", np.uint64)] * bits.shape[1]).ravel())
+        first = np.unique(which, return_index=True)[1]
     return np.ascontiguousarray(rows[first]), which
 
 
+def _weights(count: int) -> npt.NDArray[np.uint64]:
+    return np.random.default_rng(1).integers(0, 2**63, count, np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+def _numbered_as_they_come(values: npt.NDArray[Any]) -> Integers:
+    """Number the different values in the order in which they first come; give each one's number [n]."""
+    _, first, which = np.unique(values, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[which]
+
+
 def depth_first(parent: Integers) -> Integers:
-    """Depth-first order of the bodies of a tree: a body's last child in the list follows it at once.
+    """Depth-first order of the bodies of a tree: a body's first child in the list follows it at once.
 
     Parameters
     ----------
@@ -104,15 +119,56 @@ def depth_first(parent: Integers) -> Integers:
     n = len(parent)
     if np.array_equal(parent, np.arange(-1, n - 1)):
         return np.arange(n)
-    children: list[list[int]] = [[] for _ in range(n + 1)]
-    for body, above in enumerate(parent.tolist()):
-        children[above].append(body)
-    order, stack = [], children[-1][::-1]
-    while stack:
-        body = stack.pop()
-        order.append(body)
-        stack.extend(children[body][::-1])
-    return np.array(order, np.int64)
+    by_parent = np.argsort(parent, kind="stable")
+    above = parent[by_parent]
+    siblings = above[1:] == above[:-1]
+    sibling = np.full(n, -1)  # the next one
+    sibling[by_parent[:-1][siblings]] = by_parent[1:][siblings]
+    begins = np.flatnonzero(np.concatenate(([True], ~siblings)) & (above >= 0))
+    child = np.full(n, -1)  # the first one
+    child[above[begins]] = by_parent[begins]
+
+    # After a branch comes the next sibling of the closest body above, or itself, that has one.
+    turn = np.where((sibling >= 0) | (parent < 0), np.arange(n), parent)
+    while not np.array_equal(further := turn[turn], turn):
+        turn = further
+    following = np.where(child >= 0, child, sibling[turn])
+
+    # How many bodies come from each one on: those counted so far, and those from the one on that comes behind them.
+    ahead = np.append(np.where(following < 0, n, following), n)
+    count = np.append(np.ones(n, np.int64), 0)
+    while (ahead < n).any():
+        count += count[ahead]
+        ahead = ahead[ahead]
+    order = np.empty(n, np.int64)
+    order[n - count[:n]] = np.arange(n)
+    return order
+
+
+class _Steps(NamedTuple):
+    """The steps of the joints of n bodies, in depth-first order."""
+
+    parent: Integers  # [n]: local, -1 the boundary
+    order: Integers  # [n]: the bodies, depth first
+    first: Integers  # [n]: first step of each body's joint
+    last: Integers  # [n]: last step of it, which carries the body
+    body: Integers  # [m]: of each step
+    kind: Integers  # [m]: joint type of each step, the row of the tables above ...
+    slot: Integers  # [m]: ... and its number within its joint, the column
+
+
+def _steps(columns: Columns) -> _Steps:
+    """Put the joints of the bodies in depth-first order, step by step."""
+    kind = columns.joint_type.astype(np.int64)
+    parent = np.where(columns.parent >= columns.first, columns.parent - columns.first, -1)
+    order = depth_first(parent)
+    count = _COUNT[kind[order]]
+    end = np.cumsum(count)
+    body = np.repeat(order, count)
+    last = np.empty(len(kind), np.int64)
+    last[order] = end - 1
+    slot = np.arange(len(body)) - np.repeat(end - count, count)
+    return _Steps(parent, order, last - _COUNT[kind] + 1, last, body, kind[body], slot)
 
 
 def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
@@ -125,66 +181,72 @@ def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
     boundary_frame : array [3, 3], optional
         `body_frame` of the body that the subchain hangs on, which another process owns; identity for the world.
     """
-    kind = columns.joint_type.astype(np.int64)
-    n = len(kind)
-    parent = np.where(columns.parent >= columns.first, columns.parent - columns.first, -1)
-    order = depth_first(parent)
-    count = _COUNT[kind[order]]
-    end = np.cumsum(count)
-    body = np.repeat(order, count)  # body of each step
-    slot = np.arange(len(body)) - np.repeat(end - count, count)  # number of the step within its joint
-    body_step = np.empty(n, np.int64)
-    body_step[order] = end - 1
-    first_step = body_step - _COUNT[kind] + 1
+    made = _steps(columns)
+    align = _ALIGN[made.kind, made.slot]
+    axis = np.where(np.isnan(align), columns.axis[made.body], align)
+    frame = turned_to(axis)  # every step's z, or its only frame, is turned to the joint's axis
+    body_frame = frame[made.last]
+    fixed = np.zeros((len(made.body), FIXED))
+    _place(fixed, columns, made, frame, np.eye(3) if boundary_frame is None else boundary_frame)
+    fixed[made.last, 12:] = _bodies(columns, body_frame)
+    steps = np.empty((len(made.body), 8), np.int64)
+    axes, pitch = _freedoms(steps, columns, made)
+    junctions = _join(steps, made)
+    different, steps[:, BODY] = different_rows(fixed)
+    structure = Structure(steps, axes, different.ravel(), pitch)
+    return Build(structure, _springs(columns), junctions, made.last, body_frame)
 
-    # Frames: every step's z (or its only frame) turned to the joint's axis.
-    align = _ALIGN[kind[body], slot]
-    axis = np.where(np.isnan(align), columns.axis[body], align)
-    frame = turned_to(axis)
-    body_frame = frame[body_step]
-    above = np.concatenate([body_frame, np.eye(3)[None] if boundary_frame is None else boundary_frame[None]])[parent]
+
+def _place(fixed: Floats, columns: Columns, made: _Steps, frame: Floats, boundary_frame: Floats) -> None:
+    """Write the frame of each step in that of its parent: rotation and position."""
+    above = np.concatenate([frame[made.last], boundary_frame[None]])[made.parent]
     previous = np.concatenate([np.eye(3)[None], frame[:-1]])
-    position = np.zeros((len(body), 3))
     rotation = np.swapaxes(frame, 1, 2) @ previous
-    rotation[first_step] = (
-        np.swapaxes(frame[first_step], 1, 2) @ np.swapaxes(matrices_of(columns.rotation), 1, 2) @ above
-    )
-    position[first_step] = np.einsum("nji,nj->ni", above, columns.position)
+    first = made.first
+    joint = np.swapaxes(matrices_of(columns.rotation), 1, 2)
+    rotation[first] = np.swapaxes(frame[first], 1, 2) @ joint @ above
+    fixed[:, 0:9] = rotation.reshape(-1, 9)
+    fixed[first, 9:12] = np.einsum("nji,nj->ni", above, columns.position)
 
-    # Bodies, in the frame of the last step of their joint, about its origin.
+
+def _bodies(columns: Columns, body_frame: Floats) -> Floats:
+    """Inertia 6 about the origin, first moment of mass 3 and mass of each body, in the frame of its step [n, 10]."""
     xx, yy, zz, xy, xz, yz = columns.inertia.T
-    central = np.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz], axis=1).reshape(n, 3, 3)
+    central = np.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz], axis=1).reshape(-1, 3, 3)
     center = np.einsum("nji,nj->ni", body_frame, columns.center_of_mass)
     h = columns.mass[:, None] * center
     shift = np.einsum("nk,nk->n", h, center)[:, None, None] * np.eye(3) - h[:, :, None] * center[:, None, :]
     about = np.swapaxes(body_frame, 1, 2) @ central @ body_frame + shift
-    fixed = np.zeros((len(body), FIXED))
-    fixed[:, 0:9] = rotation.reshape(-1, 9)
-    fixed[:, 9:12] = position
     upper = np.triu_indices(3)
-    fixed[body_step, 12:18] = about[:, upper[0], upper[1]]
-    fixed[body_step, 18:21] = h
-    fixed[body_step, 21] = columns.mass
+    return np.concatenate([about[:, upper[0], upper[1]], h, columns.mass[:, None]], axis=1)
 
-    # Coordinates and axes, in the model's order.
-    speeds = _SPEEDS[kind[body], slot]
-    coordinates = _TURN[kind[body], slot] + _SLIDES[kind[body], slot]
+
+def _freedoms(steps: Integers, columns: Columns, made: _Steps) -> tuple[Integers, Floats]:
+    """Write where the coordinates of each step are, in the model's order; axis and pitch of each freedom [nu]."""
+    body, at = made.body, (made.kind, made.slot)
+    speeds, coordinates = _SPEEDS[at], _TURN[at] + _SLIDES[at]
     before_u = np.cumsum(speeds) - speeds
     before_q = np.cumsum(coordinates) - coordinates
-    steps = np.empty((len(body), 8), np.int64)
-    steps[:, TURN] = _TURN[kind[body], slot]
-    steps[:, FIRST_Q] = columns.q_offset[body] + before_q - before_q[first_step[body]]
-    steps[:, FIRST_U] = columns.u_offset[body] + before_u - before_u[first_step[body]]
+    steps[:, TURN] = _TURN[at]
+    steps[:, FIRST_Q] = columns.q_offset[body] + before_q - before_q[made.first[body]]
+    steps[:, FIRST_U] = columns.u_offset[body] + before_u - before_u[made.first[body]]
     steps[:, LAST_U] = steps[:, FIRST_U] + speeds
-    steps[:, SLIDES] = (_SLIDES[kind[body], slot] > 0) | (columns.pitch[body] != 0.0)
+    steps[:, SLIDES] = (_SLIDES[at] > 0) | (columns.pitch[body] != 0.0)
     freed = np.arange(6) < speeds[:, None]
     degree = (steps[:, FIRST_U, None] + np.arange(6))[freed]
     axes = np.empty(columns.u_offset[-1], np.int64)
     pitch = np.zeros(columns.u_offset[-1])
-    axes[degree] = _AXES[kind[body], slot][freed]
+    axes[degree] = _AXES[at][freed]
     pitch[degree] = np.broadcast_to(columns.pitch[body][:, None], freed.shape)[freed]
+    return axes, pitch
 
-    # Junctions: the boundary, and bodies with a child that does not follow at once.
+
+def _join(steps: Integers, made: _Steps) -> int:
+    """Write from which junction each step takes its motion and into which it gathers loads; how many there are.
+
+    Junctions are the boundary, and bodies with a child that does not follow at once.
+    """
+    parent, order, n = made.parent, made.order, len(made.parent)
     steps[:, SOURCE] = CARRIED
     steps[:, SINK] = -1
     carried = np.zeros(n, bool)
@@ -192,16 +254,17 @@ def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
     branching = np.unique(parent[~carried & (parent >= 0)])
     junction = np.zeros(n + 1, np.int64)
     junction[branching] = np.arange(1, len(branching) + 1)
-    steps[first_step[~carried], SOURCE] = junction[parent[~carried]]
-    steps[body_step[branching], SINK] = junction[branching]
+    steps[made.first[~carried], SOURCE] = junction[parent[~carried]]
+    steps[made.last[branching], SINK] = junction[branching]
+    return len(branching) + 1
 
-    different, steps[:, BODY] = different_rows(fixed)
-    structure = Structure(steps, axes, different.ravel(), pitch)
+
+def _springs(columns: Columns) -> Springs:
+    """Joint forces of the model, of the kinds that there are."""
     sprung, damped = columns.stiffness.any(), columns.damping.any() or columns.torque.any()
-    springs = Springs(
+    return Springs(
         columns.stiffness[: None if sprung else 0].copy(),
         columns.rest[: None if sprung else 0].copy(),
         columns.damping[: None if damped else 0].copy(),
         columns.torque[: None if damped else 0].copy(),
     )
-    return Build(structure, springs, len(branching) + 1, body_step, body_frame)

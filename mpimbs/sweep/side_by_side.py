@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,7 +43,7 @@ def in_lanes(made: Build, width: int) -> Build:
         Number of lanes, which divides the steps.
     """
     s = made.structure
-    cut = {
+    cut: dict[str, list[Any]] = {
         "steps": np.split(s.steps, width),
         "axes": np.split(s.axes, width),
         "pitch": np.split(s.pitch, width),

@@ -67,13 +67,13 @@ class Handles(NamedTuple):
     loads: Floats  # [count * 12]: A1 and f2 of each
 
 
-class Part(NamedTuple):
+class BeginOfPart(NamedTuple):
     """The begin of the table of every part."""
 
     handles: Handles
 
 
-HANDLES = schema(Part).handles
+HANDLES = schema(BeginOfPart).handles
 
 
 def workspace(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.arguments import vector
+from mpimbs.arguments import doubles
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns, System
 from mpimbs.spatial.handles import SIZE
@@ -101,7 +101,7 @@ class Subchain:
         InputError
             Of another size, or with a quaternion that is zero or not finite.
         """
-        coordinates, speeds = vector("q", q, self.nq), vector("u", u, self.nu)
+        coordinates, speeds = doubles("q", q, self.nq), doubles("u", u, self.nu)
         bodies, first = self._quaternions
         if len(first) and (bad := int(broken_quaternion(first, coordinates))) >= 0:
             body = self._system.name_of(self.first + int(bodies[bad]))

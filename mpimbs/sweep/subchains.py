@@ -32,7 +32,7 @@ class Subchains:
         What the compiled passes are given (`sweep.sequence`).
     width : int
         Lanes of the widest tile of all.
-    blocks, loads : array [count, SIZE], [count, 12]
+    turn, blocks, loads : array [TURNING], [count, SIZE], [count, 12]
         See `sweep.structure.Handles`.
     """
 
@@ -48,7 +48,8 @@ class Subchains:
             at_q, at_u = at_q + subchain.nq, at_u + subchain.nu
         self.blocks = aligned_zeros(count * SIZE).reshape(count, SIZE)
         self.loads = np.zeros((count, 12))
-        handles = Handles(np.zeros(TURNING), self.blocks, self.loads)
+        self.turn = np.zeros(TURNING)
+        handles = Handles(self.turn, self.blocks, self.loads)
         self._table = Table(SequencePlan(handles, np.zeros(count * TURNING), rows))
         self.plan = self._table.data
         self.width = max(subchain.tiles.width for subchain in self._subchains)

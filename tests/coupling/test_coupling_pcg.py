@@ -316,7 +316,7 @@ def test_coordinates_that_are_not_finite_leave_nothing_behind(comm: MPI.Comm, pr
         (LoadSolver(preconditioner="ilu"), "unknown preconditioner 'ilu'; choose one of: jacobi"),
         (LoadSolver(estimate="third"), "unknown initial estimate 'third'"),
         (LoadSolver(rtol=0.0), "between 0 and 1"),
-        (LoadSolver(most=0), "at least one iteration"),
+        (LoadSolver(most=0), "iterations allowed must be 1 or more, got `solver.most=0`"),
     ],
 )
 def test_senseless_solvers(solver: LoadSolver, words: str) -> None:

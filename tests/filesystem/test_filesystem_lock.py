@@ -19,8 +19,8 @@ import pytest
 from mpi_helpers import ROOT, plain_environment
 from mpimbs.errors import InputError
 from mpimbs.filesystem import lock as lock_module
+from mpimbs.filesystem.disk import Mount
 from mpimbs.filesystem.lock import QUIET, Lock, lock_of, owner_of, refuse_owner
-from mpimbs.filesystem.mounts import Mount
 
 HOLDS = """
 import sys, time

@@ -109,8 +109,9 @@ def test_every_generator_gives_a_valid_system(name):
         ("chain:1:2", "write chain:N"),
         ("chain16:4", "write chain16"),
         ("tree:3", "write tree:DEPTH:BRANCHING"),
-        ("tree:30:3", "model tree:30:3 has more than 1000000 bodies; make it smaller"),
-        ("tree:999999999999999:999999999999999", "has more than 1000000 bodies"),
+        ("tree:30:3", "model tree:30:3 has more than 100000000 bodies; make it smaller"),
+        ("tree:1:2000000", "model tree:1:2000000 has more than 1000000 children each; make it smaller"),
+        ("tree:999999999999999:999999999999999", "has more than 100000000 bodies"),
         ("chian:16", "model 'chian:16': is neither a file nor a generator; did you mean 'chain'"),
         ("chian.toml", "chian.toml: there is no such file"),
     ],
@@ -118,3 +119,28 @@ def test_every_generator_gives_a_valid_system(name):
 def test_a_bad_text_is_refused_with_the_usage(spec, message):
     with pytest.raises(InputError, match=re.escape(message)):
         system_from(spec)
+
+
+def plain_tree(depth: int, branching: int) -> list[tuple[int, int, int]]:
+    """Parent, level and number of the child of each body of a tree, depth first: by recursion."""
+    found: list[tuple[int, int, int]] = []
+
+    def add(parent: int, level: int, child: int) -> None:
+        found.append((parent, level, child))
+        here = len(found) - 1
+        for number in range(branching if level < depth else 0):
+            add(here, level + 1, number)
+
+    add(-1, 0, 0)
+    return found
+
+
+@pytest.mark.parametrize(("depth", "branching"), [(1, 1), (7, 1), (1, 4), (2, 2), (5, 2), (4, 3), (2, 6)])
+def test_the_bodies_of_a_tree_come_depth_first(depth: int, branching: int) -> None:
+    system = system_from(f"tree:{depth}:{branching}")
+    plain = plain_tree(depth, branching)
+    assert [body.parent for body in system.bodies()] == [f"body{up + 1}" if up >= 0 else "world" for up, *_ in plain]
+    assert [system.segments.depth(k) for k in range(system.n_bodies)] == [1 + level for _, level, _ in plain]
+    axes = {(level, child): system.body(k).joint.axis for k, (_, level, child) in enumerate(plain)}
+    assert all(axis == axes[1 + (level + 1) % 2, child] for (level, child), axis in axes.items() if level > 2)
+    assert len({axes[key] for key in axes if 0 < key[0] < 3}) == branching * min(depth, 2)

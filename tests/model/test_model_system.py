@@ -9,6 +9,7 @@ import pytest
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Body, Joint, Loop, System, Wrench, system_from
 from mpimbs.model.columns import Columns
+from mpimbs.model.facts import facts
 
 
 def body(name, kind="revolute", parent=None, **fields):
@@ -274,3 +275,85 @@ def test_summary_warns_of_what_is_rarely_meant():
     assert "2 separate systems" in trees
     still.add_wrench("b", force=(1, 0, 0))
     assert len(still.summary().warnings) == 2
+
+
+# --- many bodies that branch ------------------------------------------------------------------------------------------
+
+
+def fork() -> System:
+    """Return a system in which bodies branch off a repeat, from one another and from the world, and a body follows."""
+    system = mixed_system()
+    templates = [body("twig", "spherical", mass=2), body("twig", "fixed"), body("twig", joint=HELICAL)]
+    system.branch(templates, [0, 2, 1, 1, 0, 2], [8, 14, 14, -1, 16, 3])
+    system.repeat(2, body("twig", "planar", parent="twig2"))
+    system.add(body("end", "universal"))
+    return system
+
+
+HELICAL = Joint(type="helical", pitch=0.2, torque=math.cos)
+
+
+def test_branches_are_named_and_lie_as_told() -> None:
+    system = fork()
+    assert [system.name_of(k) for k in range(14, 23)] == [*(f"twig{k}" for k in range(1, 9)), "end"]
+    assert [system.index_of(f"twig{k}") for k in range(1, 9)] == list(range(14, 22))
+    assert system.parents()[14:].tolist() == [8, 14, 14, -1, 16, 3, 15, 20, 21]
+    depth = [system.segments.depth(k) for k in range(system.n_bodies)]
+    assert depth == [1 + (depth[up] if up >= 0 else 0) for up in system.parents().tolist()]
+    assert system.summary().depth == max(depth) and system.summary().bodies == 23
+    assert system.summary().joint_types["helical"] == 3 + 2
+    for name, expected in loop_expansion(system).items():
+        value = getattr(system.columns(), name)
+        assert value == expected if isinstance(value, list) else np.array_equal(value, expected), name
+    assert "2 bodies lie on the world" in str(system.summary().warnings)
+
+
+def test_ranges_of_branches() -> None:
+    system = fork()
+    whole, (q, u) = system.columns(), system.offsets()
+    for lo in range(system.n_bodies + 1):
+        assert [int(x) for x in np.ravel(system.offsets_of([lo]))] == [q[lo], u[lo]]
+        for hi in range(lo, system.n_bodies + 1):
+            assert_part(system.columns(lo, hi), whole, lo, hi)
+            assert system.sizes(lo, hi) == (q[hi] - q[lo], u[hi] - u[lo])
+            pushed = {k for k, b in enumerate(system.bodies()) if b.wrench}
+            assert system.has_wrenches(lo, hi) == any(lo <= k < hi for k in pushed)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "rows", "parents", "message"),
+    [
+        ([], [0], [-1], "needs templates"),
+        ([body("a")], [], [], "needs templates"),
+        ([body("a")], [0, 0], [-1], "as many of both"),
+        ([body("a")], [[0]], [[-1]], "as many of both"),
+        ([body("a")], [0, 1], [-1, 0], "rows must be from 0 to 0"),
+        ([body("a")], [0, -1], [-1, 0], "rows must be from 0 to 0"),
+        ([body("a")], [0, 0], [-1, 1], "the parent of body 1 is 1; give the index of a body before it"),
+        ([body("a")], [0], [-2], "the parent of body 0 is -2"),
+        ([body("a"), body("b")], [0, 1], [-1, 0], "several names"),
+        ([body("a1")], [0], [-1], "must not end with a digit"),
+    ],
+)
+def test_bad_branches(bodies: list[Body], rows: list[int], parents: list[int], message: str) -> None:
+    system = System()
+    with pytest.raises(InputError, match=message):
+        system.branch(bodies, rows, parents)
+    assert system.n_bodies == 0
+
+
+def test_a_name_that_branches_would_take_twice() -> None:
+    system = System()
+    system.add(body("a2"))
+    with pytest.raises(InputError, match="would include 'a2', which is taken"):
+        system.branch([body("a")], [0, 0], [-1, -1])
+
+
+def test_facts_tell_branches_apart() -> None:
+    """Ranks that were given other parents or other templates find it."""
+    found = []
+    for rows, parents in (([0, 0, 1], [-1, 0, 0]), ([0, 0, 1], [-1, 0, 1]), ([0, 1, 1], [-1, 0, 0])):
+        system = System()
+        system.branch([body("a"), body("a", mass=2)], rows, parents)
+        found.append(facts(system))
+    assert found[0] != found[1] and found[0] != found[2]

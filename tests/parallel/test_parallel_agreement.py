@@ -125,7 +125,7 @@ def test_ranks_with_different_settings_are_refused(comm: MPI.Comm) -> None:
         (lambda: simulate("chain:6", 1.0, comm, output="a.h5" if odd else None), "output: None on "),
         (lambda: simulate("chain:6", 1.0, comm, rtol=1e-4 if odd else 1e-3), "rtol: 0.001 on "),
         (lambda: Dynamics("chain:6", comm, "pcg" if odd else "dcae"), "coupling: dcae on "),
-        (lambda: Dynamics("chain:6", comm, lanes="2" if odd else None), "lanes must be a whole number"),  # type: ignore[arg-type]
+        (lambda: Dynamics("chain:6", comm, lanes="2" if odd else None), "`lanes` must be a whole number"),  # type: ignore[arg-type]
         (lambda: Batch("chain:6", 8 + odd, comm), "copies: 8 on "),
         (lambda: Batch(["chain:6"] * 7 + ["spatial_chain:6" if odd else "chain:6"], None, comm), ""),
         (lambda: Batch(f"chain:{6 + odd}", 8, comm), "the number of bodies: 6 on "),

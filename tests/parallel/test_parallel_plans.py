@@ -13,7 +13,12 @@ from mpimbs.model import system_from
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.native import PROC_NULL, Channel, channel, send_only, start, wait
-from mpimbs.parallel.turn_scan import MotionScan, TurnScan, begin_scan, end_scan
+from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
+from mpimbs.pipeline import scan_motions
+from mpimbs.spatial.compiler import kernel
+from mpimbs.sweep.motion import join_turn
+from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.subchain import AT_REST
 from oracles.dense import Array
 from tolerances import assert_close
 
@@ -69,15 +74,69 @@ def test_butterfly(comm: MPI.Comm) -> None:
     plan = Butterfly(comm, comm.size + 1)  # a number of entries, then the entries
     value = np.full(comm.size + 1, np.nan)
     value[:2] = 1, comm.rank
-    expect(plan.table.data)
+    expect(plan.plan)
     for level in range(len(plan.schedule)):
         plan.mine[level] = value
-        exchange(plan.table.data, level)
+        exchange(plan.plan, level)
         ours, theirs = (list(v[1 : 1 + int(v[0])]) for v in (value, plan.theirs[level]))
         both = ours + theirs if plan.schedule[level, IS_LEFT] else theirs + ours
         value[: 1 + len(both)] = len(both), *both
     parallel_assert(value[1:].tolist() == list(range(comm.size)), f"got {value}", comm)
     parallel_assert((plan.seconds > 0) == (comm.size > 1), f"time in messages {plan.seconds}", comm)
+
+
+@kernel
+def _expect(plan):
+    expect_scan(plan)
+
+
+@kernel
+def _begin(plan, turn):
+    begin_scan(plan, join_turn, turn)
+
+
+@kernel
+def _end(plan):
+    end_scan(plan, join_turn)
+
+
+@kernel
+def _scan_turns(plan, turn):
+    expect_scan(plan)
+    begin_scan(plan, join_turn, turn)
+    end_scan(plan, join_turn)
+
+
+def turn_scan(comm: MPI.Comm) -> Scan:
+    return Scan(comm, AT_REST[:TURNING], _scan_turns)
+
+
+@kernel
+def _one_after_the_other(zero, left, right, out):
+    """Two functions x -> a x + b, the left one first: an operation that does not commute."""
+    slope, offset = left[0] * right[0], right[0] * left[1] + right[1]
+    out[0] = slope
+    out[1] = offset
+
+
+@kernel
+def _scan_functions(plan, value):
+    expect_scan(plan)
+    begin_scan(plan, _one_after_the_other, value)
+    end_scan(plan, _one_after_the_other)
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["before", "behind"])
+def test_a_scan_of_any_operation_in_both_directions(comm: MPI.Comm, backward: bool) -> None:
+    """What a rank is given is the operation of all before it, or of all behind it, in the order of the ranks."""
+    functions = np.random.default_rng(1).integers(2, 9, (comm.size, 2)).astype(float)
+    a, b = 1.0, 0.0
+    for slope, offset in functions[comm.rank + 1 :] if backward else functions[: comm.rank]:
+        a, b = slope * a, slope * b + offset
+    with closing(Scan(comm, np.array([1.0, 0.0]), _scan_functions, backward)) as scan:
+        for _ in range(2):
+            found = scan(functions[comm.rank]).tolist()
+            parallel_assert(found == [a, b], f"got {found} instead of {[a, b]}", comm)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,7 +148,7 @@ def test_turn_scan(comm: MPI.Comm, seed: int) -> None:
     turn, omega = np.eye(3), np.zeros(3)
     for r in range(comm.rank):
         turn, omega = rotations[r] @ turn, rotations[r] @ omega + speeds[r]
-    scan = TurnScan(comm)
+    scan = turn_scan(comm)
     for _ in range(2):  # a second call has nothing left of the first
         mine = np.concatenate((rotations[comm.rank].ravel(), speeds[comm.rank]))
         found = scan(mine)
@@ -109,7 +168,7 @@ def test_motion_scan(comm: MPI.Comm, seed: int) -> None:
         velocity = velocity + np.cross(omega, turn.T @ position)
         place, turn = place + turn.T @ position, rotations[r] @ turn
         omega, velocity = omega + turn.T @ turning, velocity + turn.T @ sliding
-    scan = MotionScan(comm)
+    scan = Scan(comm, AT_REST, scan_motions)
     for _ in range(2):
         position, turning, sliding = vectors[:, comm.rank]
         found = scan(np.concatenate((rotations[comm.rank].ravel(), position, turning, sliding)))
@@ -135,16 +194,16 @@ def test_gather(comm: MPI.Comm, empty: bool) -> None:
 
 def test_plans_have_messages_of_their_own(comm: MPI.Comm) -> None:
     """Two plans on one communicator, whose receives are posted in another order than the messages are sent."""
-    scans = [TurnScan(comm) for _ in range(2)]
+    scans = [turn_scan(comm) for _ in range(2)]
     turns = [np.concatenate((np.eye(3).ravel(), (k + 1.0, 0.0, comm.rank))) for k in range(2)]
     for k in (0, 1) if comm.rank % 2 else (1, 0):
-        expect(scans[k].plan)
+        _expect(scans[k].plan)
     for k in (0, 1):
-        begin_scan(scans[k].plan, turns[k])
+        _begin(scans[k].plan, turns[k])
     for k in (1, 0):
-        end_scan(scans[k].plan)
+        _end(scans[k].plan)
     expected = [(k + 1.0) * comm.rank for k in range(2)]
-    found = [scan.boundary[9] for scan in scans]
+    found = [scan.result[9] for scan in scans]
     for scan in scans:
         scan.close()
     parallel_assert(found == expected, f"angular velocities {found}, not {expected}", comm)

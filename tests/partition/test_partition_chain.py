@@ -19,7 +19,7 @@ RATIOS = st.floats(0.1, 10)
 @given(st.data(), COSTS, RATIOS)
 def test_every_rank_owns_a_body(data: st.DataObject, costs: list[float], ratio: float) -> None:
     size = data.draw(st.integers(1, len(costs)))
-    cuts = split_chain(np.array(costs), size, ratio)
+    cuts = split_chain([np.array(costs)], size, ratio)
     assert cuts.shape == (size + 1,) and cuts.dtype == np.int64
     assert cuts[0] == 0 and cuts[-1] == len(costs)
     assert np.all(np.diff(cuts) >= 1), f"empty rank: {cuts}"
@@ -31,7 +31,7 @@ def test_shares_are_right_to_one_body(data: st.DataObject, costs: list[float], r
     """The tip's share is the ratio times the others', where shares are not below what a rank owns at least."""
     size = data.draw(st.integers(1, max(1, len(costs) // 10)))
     share = sum(costs) / (size - 1 + ratio)
-    cuts = split_chain(np.array(costs), size, ratio)
+    cuts = split_chain([np.array(costs)], size, ratio)
     if min(share, ratio * share) > 2 * max(costs):
         owned = np.add.reduceat(costs, cuts[:-1])
         off = np.abs(owned - share * np.array([1.0] * (size - 1) + [ratio]))
@@ -42,7 +42,7 @@ def test_shares_are_right_to_one_body(data: st.DataObject, costs: list[float], r
 @given(COSTS, st.integers(40, 1000), st.integers(2, 8), st.floats(0.5, 2), st.sampled_from(WIDTHS))
 def test_cuts_at_multiples_of_lanes(costs: list[float], n: int, size: int, ratio: float, width: int) -> None:
     """Where every rank has several bodies a lane; no cut moves by more than half the lanes."""
-    cuts, plain = (split_chain(np.resize(costs, n), size, ratio, w) for w in (width, 1))
+    cuts, plain = (split_chain([np.resize(costs, n)], size, ratio, w) for w in (width, 1))
     if np.diff(plain).min() > ALIGNED * width:
         assert cuts[0] == 0 and cuts[-1] == n and np.all(np.diff(cuts) >= 1)
         assert not (cuts[:-1] % width).any() and np.abs(cuts - plain).max() <= width / 2
@@ -53,7 +53,7 @@ def test_cuts_at_multiples_of_lanes(costs: list[float], n: int, size: int, ratio
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 64])
 def test_equal_bodies(size: int) -> None:
     """The tip rank owns twice as many bodies as the others, to one body."""
-    counts = np.diff(split_chain(np.ones(1024), size, 2.0))
+    counts = np.diff(split_chain([np.ones(1024)], size, 2.0))
     assert counts[:-1].max(initial=0) - counts[:-1].min(initial=1024) <= 1
     if size > 1:
         assert abs(counts[-1] - 2 * counts[:-1].mean()) <= 1.5, counts
@@ -62,7 +62,7 @@ def test_equal_bodies(size: int) -> None:
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
 @pytest.mark.parametrize("ratio", [1e-6, TIP_RATIO, 1e6])
 def test_as_many_ranks_as_bodies(n: int, ratio: float) -> None:
-    assert np.array_equal(split_chain(np.ones(n), n, ratio), np.arange(n + 1))
+    assert np.array_equal(split_chain([np.ones(n)], n, ratio), np.arange(n + 1))
 
 
 def test_costs_grow_with_steps_and_degrees_of_freedom() -> None:
@@ -75,4 +75,4 @@ def test_costs_grow_with_steps_and_degrees_of_freedom() -> None:
 @pytest.mark.parametrize("ratio", [0.0, -1.0, np.nan, np.inf])
 def test_errors(ratio: float) -> None:
     with pytest.raises(InputError, match="tip ratio"):
-        split_chain(np.ones(3), 2, ratio)
+        split_chain([np.ones(3)], 2, ratio)

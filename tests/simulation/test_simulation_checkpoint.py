@@ -25,9 +25,9 @@ from mpimbs.model import System, read_system, system_from, system_text
 from mpimbs.simulation import checkpoint as checkpoint_module
 from mpimbs.simulation import sample_writer, slices, stability
 from mpimbs.simulation.integrator import Integrator
-from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.restart import restart
 from mpimbs.simulation.run import simulate
+from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.signals import CHECKPOINT, ENDS, STOP, Signals
 from simulation.motions import tumbler
 from tolerances import assert_close
@@ -297,8 +297,8 @@ def test_a_second_signal_is_left_to_the_operating_system() -> None:
     ("checkpoints", "output", "message"),
     [
         (Checkpoints(seconds=0.0), "out.h5", "time between checkpoints must be a positive time"),
-        (Checkpoints(steps=0), "out.h5", "at least one step"),
-        (Checkpoints(keep=0), "out.h5", "at least one checkpoint must be kept"),
+        (Checkpoints(steps=0), "out.h5", "steps between checkpoints must be 1 or more, got `checkpoints.steps=0`"),
+        (Checkpoints(keep=0), "out.h5", "checkpoints kept must be 1 or more"),
         (Checkpoints(path="none/kept.h5"), "out.h5", r"none/kept\.h5: there is no folder none"),
         (Checkpoints(), None, "give `output`"),
     ],

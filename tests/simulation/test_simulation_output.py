@@ -22,11 +22,11 @@ from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.lock import lock_of
 from mpimbs.model import read_system, system_from
 from mpimbs.simulation import sample_writer as writer_module
-from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.output import part_of
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.restart import restart
 from mpimbs.simulation.run import simulate
+from mpimbs.simulation.settings import Checkpoints
 from oracles.dense import energy, joint_wrenches, kinematics, rotation_of
 from simulation.motions import motion, tumbler
 from tolerances import assert_close
@@ -171,7 +171,7 @@ def test_a_second_run_does_no_harm_to_a_live_one(comm: MPI.Comm, path: Path, mon
                 refused.append(str(error.value))
         return 0.0
 
-    monkeypatch.setattr("mpimbs.simulation.run.PATIENCE", 0.1)
+    monkeypatch.setattr("mpimbs.simulation.run_files.PATIENCE", 0.1)
     system.set_torque("link1", meddle)  # rank 0 owns it and writes
     simulate(system, 0.4, comm, output=path, every=0.1, checkpoints=Checkpoints(steps=3))
     assert len(comm.bcast(refused)) == 4

@@ -149,14 +149,14 @@ def test_the_package_shows_what_it_imports_later() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"t_end": "1"}, "t_end must be a number, got '1'"),
-        ({"t_end": None}, "t_end must be a number, got None"),
+        ({"t_end": "1"}, "`t_end` must be a number, got '1'"),
+        ({"t_end": None}, "`t_end` is missing: simulated time"),
         ({"comm": "world"}, "comm must be a communicator"),
         ({"system": 3}, "system must be a System or name a model"),
-        ({"output": 3}, "output must be a text or a path or None, got 3"),
-        ({"poses": "all"}, "poses must be True or False, got 'all'"),
-        ({"cuts": 1.5}, "cuts must be a whole number or None, got 1.5"),
-        ({"checkpoints": "often"}, "checkpoints must be a Checkpoints or None, got 'often'"),
+        ({"output": 3}, "`output` must be a text or a path or None, got 3"),
+        ({"poses": "all"}, "`poses` must be True or False, got 'all'"),
+        ({"cuts": 1.5}, "`cuts` must be a whole number or None, got 1.5"),
+        ({"checkpoints": "often"}, "`checkpoints` must be a Checkpoints or None, got 'often'"),
     ],
     ids=str,
 )

@@ -14,12 +14,12 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs.errors import SimulationError
-from mpimbs.filesystem.mounts import mount_of
+from mpimbs.filesystem.disk import mount_of
 from mpimbs.model import System, system_from
 from mpimbs.simulation import output_layout, sample_writer, shared_file, slices
-from mpimbs.simulation.keeper import Checkpoints
 from mpimbs.simulation.output import OutputFile, part_of
 from mpimbs.simulation.run import simulate
+from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.shared_file import SharedFile
 from simulation.motions import tumbler
 

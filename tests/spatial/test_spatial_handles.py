@@ -27,6 +27,7 @@ from mpimbs.sweep.subchains import Subchains
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL
+from swept import Swept
 from tolerances import assert_close
 
 BLOCKS = ("I", "E", "W", "p", "c")
@@ -38,7 +39,7 @@ def blocks_of(system: System, cuts: list[int], q: Array, u: Array, tau: Array, o
     turn, blocks = AT_REST[:TURNING].copy(), []
     turn[9:] = omega
     for first, last in pairwise(cuts):
-        piece = Subchains([Subchain(system, first, last)])
+        piece = Swept(Subchains([Subchain(system, first, last)]))
         mine, ours = slice(q_at[first], q_at[last]), slice(u_at[first], u_at[last])
         relative = piece.start(q[mine], u[ours])
         blocks.append(piece.inward(q[mine], u[ours], tau[ours], turn)[0].copy())
@@ -126,7 +127,7 @@ def test_piece_against_dense(types: tuple[str, ...]) -> None:
     n = piece.n_bodies
     part = Subchain(system, 1, 1 + n)
     assert not part.tip
-    swept = Subchains([part])
+    swept = Swept(Subchains([part]))
     swept.start(q, u)
     turn = AT_REST[:TURNING].copy()
     turn[9:] = omega

@@ -2,45 +2,57 @@
 
 import gc
 import weakref
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Table, aligned_zeros, floats, integers
+from mpimbs.spatial.memory import Floats, Integers, NumberItem, Rows, Table, aligned_zeros, read, schema, size_of
 
-ITEMS = ("numbers", "counts", "many", "none")
+
+class Inner(NamedTuple):
+    counts: Integers
+    rows: Rows
+
+
+class Outer(NamedTuple):
+    numbers: Floats
+    inner: Inner
+    many: int
+    none: Floats
+
+
+PLACES = schema(Outer)
 
 
 @kernel
 def _visit(table):
     """Add counts to numbers, and the plain number to the first; give the sizes."""
-    numbers = floats(table, 0)
-    counts = integers(table, 2)
-    for i in range(counts.size):
-        numbers[i] += counts[i]
-    numbers[0] += table[4]
-    return numbers.size, counts.size, floats(table, 6).size
+    inner = read(table, PLACES.inner)
+    numbers = read(table, PLACES.numbers)
+    for i in range(inner.counts.size):
+        numbers[i] += inner.counts[i]
+    numbers[0] += read(table, PLACES.many)
+    rows = read(table, PLACES.inner.rows)
+    return numbers.size, inner.counts.size, read(table, PLACES.none).size, rows.shape[0], rows[1, 3]
 
 
-def filled() -> tuple[Table, weakref.ref[np.ndarray], int]:
-    """A table of arrays to which nothing else refers; a weak reference and the address of the first."""
-    table = Table(ITEMS)
-    numbers = np.linspace(0.5, 3.5, 4)
-    table.add("numbers", numbers)
-    table.add("counts", np.array([10, -20, 2**40]))
-    table.add("many", -7)
-    table.add("none", np.zeros(0))
-    return table, weakref.ref(numbers), numbers.ctypes.data
+def values(**changed: object) -> Outer:
+    inner = Inner(np.array([10, -20, 2**40]), np.arange(16).reshape(2, 8))
+    given = Outer(np.linspace(0.5, 3.5, 4), inner, -7, np.zeros(0))
+    return given._replace(**changed)  # type: ignore[arg-type]
 
 
 def test_arrays_live_as_long_as_the_table() -> None:
-    table, numbers, address = filled()
+    given = values()
+    table, numbers, address = Table(given), weakref.ref(given.numbers), given.numbers.ctypes.data
+    del given
     gc.collect()
     others = [np.full(4, np.nan) for _ in range(100)]  # would take their place
     kept = numbers()
-    assert kept is not None and kept.ctypes.data == address == table.data[0] and len(others) == 100
-    assert _visit(table.data) == (4, 3, 0)
+    assert kept is not None and kept.ctypes.data == address and address in table.data and len(others) == 100
+    assert _visit(table.data) == (4, 3, 0, 2, 11)
     assert kept.tolist() == [0.5 + 10 - 7, 1.5 - 20, 2.5 + 2**40, 3.5], "compiled code works on the array itself"
     del table, kept
     gc.collect()
@@ -48,15 +60,17 @@ def test_arrays_live_as_long_as_the_table() -> None:
 
 
 def test_items() -> None:
-    """Two integers an item, in the order of the names: address and size, or the number and zero."""
-    table = filled()[0]
-    assert table.data.dtype == np.int64 and table.data.shape == (2 * len(ITEMS),)
-    assert table.data[1::2].tolist() == [4, 3, 0, 0] and table.data[4] == -7
-    square = np.arange(6.0).reshape(2, 3)
-    table.add("none", square)
-    assert table.data[6:].tolist() == [square.ctypes.data, 6]
-    with pytest.raises(KeyError):
-        table.add("unknown", 1)
+    """Two integers an item, in the order of the declaration: address and size, or the number and zero."""
+    given = values()
+    table = Table(given)
+    assert table.data.dtype == np.int64 and len(table.data) == size_of(Outer) == 10
+    assert table.data[1::2].tolist() == [4, 3, 16, 0, 0] and table.data[6] == -7
+    assert table.data[[0, 2, 4]].tolist() == [a.ctypes.data for a in (given.numbers, *given.inner)]
+    assert table.number("many") == -7
+    table.set_number("many", 5)
+    assert table.number("many") == 5 and isinstance(PLACES.many, NumberItem)
+    with pytest.raises(TypeError, match="numbers: is no number"):
+        table.set_number("numbers", 1)
 
 
 @pytest.mark.parametrize(
@@ -67,19 +81,36 @@ def test_items() -> None:
         np.zeros((3, 2)).T,
         np.zeros(4, np.float32),
         np.zeros(4, np.int32),
-        np.zeros(4, np.uint64),
+        np.zeros(4, np.int64),
         np.zeros(4, bool),
         np.zeros(4, complex),
         np.zeros(4, object),
         np.zeros(4, np.dtype(float).newbyteorder()),
+        3.0,
+        None,
     ],
-    ids=["strided", "reversed", "transposed", "float32", "int32", "uint64", "bool", "complex", "object", "swapped"],
+    ids=str,
 )
-def test_arrays_that_compiled_code_would_misread(array: np.ndarray) -> None:
-    table = Table(ITEMS)
-    with pytest.raises(TypeError, match="none: a contiguous array of float64 or int64 is needed"):
-        table.add("none", array)
-    assert not table.data.any()
+def test_arrays_that_compiled_code_would_misread(array: object) -> None:
+    with pytest.raises(TypeError, match=r"Outer\.none: a contiguous array of float64 is needed"):
+        Table(values(none=array))
+
+
+def test_other_kinds_than_declared() -> None:
+    with pytest.raises(TypeError, match=r"Outer\.inner\.counts: a contiguous array of int64 is needed, not float64"):
+        Table(values(inner=Inner(np.zeros(3), np.zeros((1, 8), np.int64))))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Outer\.inner\.rows: rows of 8 are needed, not \(2, 5\)"):
+        Table(values(inner=Inner(np.zeros(3, np.int64), np.zeros((2, 5), np.int64))))
+    with pytest.raises(TypeError, match=r"Outer\.many: a whole number is needed, not 0.5"):
+        Table(values(many=0.5))
+
+
+def test_a_field_without_a_place() -> None:
+    class Wrong(NamedTuple):
+        name: str
+
+    with pytest.raises(TypeError, match=r"Wrong\.name: .*str.* has no place in a table"):
+        schema(Wrong)
 
 
 def test_aligned_zeros() -> None:

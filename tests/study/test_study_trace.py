@@ -91,7 +91,7 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
     trace = traces_of(coupling, comm.size, Case(1.0, 1), 64, solver)[comm.rank]
     levels = (comm.size - 1).bit_length()
     with contextlib.closing(Dynamics(system_from("spatial_chain:64"), comm, coupling, solver=solver)) as dynamics:
-        scan = planned(dynamics._scan._butterfly)
+        scan = planned(dynamics._evaluation._turns._butterfly)
         parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
         if coupling != "pcg":
             joins = planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]

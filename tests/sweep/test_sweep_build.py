@@ -1,15 +1,24 @@
 """The arrays that the sweeps run over: frames, order, junctions."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mpimbs.model import system_from
-from mpimbs.sweep.build import build, depth_first, turned_to
+from mpimbs.sweep.build import Integers, _weights, build, depth_first, different_rows, turned_to
 from mpimbs.sweep.structure import CARRIED, SINK, SOURCE
 from oracles.random_systems import SETTINGS, random_system
 from tolerances import assert_close
+
+
+def walk(parent: Integers, above: int) -> Iterator[int]:
+    """Go through the bodies on `above`, after each through those on it."""
+    for k in np.flatnonzero(parent == above):
+        yield int(k)
+        yield from walk(parent, int(k))
 
 
 @SETTINGS
@@ -18,6 +27,7 @@ def test_depth_first(draws: list[int]) -> None:
     """Every body once, each subtree in one stretch, and of several children the last added last."""
     parent = np.array([draw % (k + 1) - 1 for k, draw in enumerate(draws)])
     order = depth_first(parent)
+    assert order.tolist() == list(walk(parent, -1))
     assert sorted(order) == list(range(len(parent)))
     rank = np.argsort(order)
     assert all(parent[k] < 0 or rank[parent[k]] < rank[k] for k in range(len(parent)))
@@ -28,6 +38,23 @@ def test_depth_first(draws: list[int]) -> None:
     for k in range(len(parent)):
         stretch = order[rank[k] : rank[k] + size[k]]
         assert all(j == k or parent[j] in stretch for j in stretch), f"subtree of body {k} is torn: {order}"
+
+
+def test_different_rows() -> None:
+    """Numbered as they first come, told apart by their bits, and also where their weighted sums are one."""
+    rows = np.random.default_rng(3).normal(size=(50, 4))[np.random.default_rng(4).integers(0, 50, 300)]
+    rows[7] = 0.0
+    rows[8] = -rows[7]
+    a, b, *_ = _weights(4)
+    rows[20].view(np.uint64)[:2] = rows[5].view(np.uint64)[:2] + np.array([b, ~a + np.uint64(1)])
+    rows[20, 2:] = rows[5, 2:]
+    assert rows[20].tobytes() != rows[5].tobytes()
+    for table in (rows, np.delete(rows, 20, axis=0)):
+        different, which = different_rows(table)
+        assert different[which].tobytes() == table.tobytes()
+        first = [which.tolist().index(k) for k in range(len(different))]
+        assert first == sorted(first)
+        assert len({row.tobytes() for row in table}) == len(different)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

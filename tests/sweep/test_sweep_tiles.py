@@ -22,6 +22,7 @@ from mpimbs.sweep.tiles import ALL, NOTHING, PIVOTS_ONLY, Tile
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL as ALL_TYPES
+from swept import Swept
 from tolerances import TOLERANCE, assert_close
 
 NATIVE = native_width()  # its sweeps are compiled before the first test
@@ -219,7 +220,7 @@ def test_handle_equations_of_lanes(period: str, beyond: int, cut: Cut) -> None:
         assert part.tiles.kept == (ALL if len(tiles) == 1 else cut.kept)
         assert part.tiles.width == width
         udot, rates = np.full(part.nu, np.nan), np.full(part.nq, np.nan)
-        swept = Subchains([part])
+        swept = Swept(Subchains([part]))
         swept.start(-q[mine], u[ours])  # leaves numbers of another state
         turned = swept.start(q[mine], u[ours]).copy()
         block = swept.inward(q[mine], u[ours], tau[ours], turn)[0].copy()

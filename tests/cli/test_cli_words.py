@@ -3,7 +3,8 @@
 import click
 import pytest
 
-from mpimbs.cli.commands import acceleration, run
+from mpimbs.cli.commands import run
+from mpimbs.cli.evaluation import acceleration
 from mpimbs.cli.study import predict
 from mpimbs.cli.words import worded
 

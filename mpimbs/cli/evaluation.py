@@ -1,0 +1,104 @@
+"""The commands that evaluate once: forward dynamics, `mpimbs acceleration`, and inverse, `mpimbs inverse`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.cli.options import (
+    ARRAYS,
+    coupling_options,
+    forces_option,
+    note_lanes,
+    output_option,
+    read,
+    time_option,
+    write_arrays,
+)
+from mpimbs.cli.words import Command
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import SimulationError
+from mpimbs.filesystem.places import check_new
+from mpimbs.inverse import compile_inverse
+from mpimbs.parallel.agreement import first_on_node, on_root, together
+
+_NOWHERE = "; from Python, Dynamics.{} writes none"
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option(
+    "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
+)
+@output_option(ARRAYS, ".npz file to write: udot, in the model's joint order.")
+@time_option
+@click.option("--loads", is_flag=True, help="Write the loads through the joints too.")
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@forces_option
+@click.pass_obj
+@coupling_options
+def acceleration(
+    comm: MPI.Comm,
+    model: str,
+    forces: tuple[str, ...],
+    state: Path | None,
+    output: Path,
+    time: float,
+    loads: bool,
+    force: bool,
+    settings: dict[str, Any],
+) -> None:
+    """Evaluate forward dynamics of MODEL once."""
+    from mpimbs.simulation.state import check_speeds, read_state
+
+    system = read(comm, model, forces)
+    note_lanes(comm, system, settings)
+    whole = together(comm, lambda: read_state(state, system) if state else None)
+    dynamics = Dynamics(system, comm, **settings)
+    together(comm, lambda: check_speeds(system, dynamics.subchain))
+    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("accelerations")))
+    dynamics.compile(loads)
+    mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
+    if whole is not None:
+        ours = dynamics.gather_u.part
+        mine = whole.q[dynamics.gather_q.part], whole.u[ours], None if whole.tau is None else whole.tau[ours], time
+    parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
+    if loads:
+        parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
+    if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
+        raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
+    results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
+    write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})
+    dynamics.close()
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option("--state", type=Path, required=True, help=".npz file with q, u and udot, in the model's joint order.")
+@output_option(ARRAYS, ".npz file to write: tau, in the model's joint order.")
+@time_option
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@forces_option
+@click.pass_obj
+def inverse(
+    comm: MPI.Comm, model: str, state: Path, output: Path, time: float, force: bool, forces: tuple[str, ...]
+) -> None:
+    """Evaluate inverse dynamics of MODEL once: the forces tau, on top of the model's, that accelerations need."""
+    from mpimbs.simulation.state import PRESCRIBED, read_state
+
+    system = read(comm, model, forces)
+    whole = together(comm, lambda: read_state(state, system, PRESCRIBED))
+    dynamics = Dynamics(system, comm)
+    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inverse_dynamics")))
+    first_on_node(comm, compile_inverse)
+    mine = dynamics.gather_u.part
+    assert whole.udot is not None  # PRESCRIBED has it
+    part = dynamics.inverse_dynamics(whole.q[dynamics.gather_q.part], whole.u[mine], whole.udot[mine], time)
+    if not comm.allreduce(bool(np.isfinite(part).all()), MPI.LAND):
+        raise SimulationError("the forces are not finite: the state is beyond the range of numbers")
+    write_arrays(comm, output, {"tau": dynamics.gather_u(part)}, {})
+    dynamics.close()

@@ -1,0 +1,122 @@
+"""What a run leaves to the one that goes on from it: the contents of its checkpoints."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError
+from mpimbs.model import system_text
+from mpimbs.simulation.checkpoint import read_vectors, restart_call, write_checkpoint
+from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.output_layout import versions
+from mpimbs.simulation.recorder import Recorder
+from mpimbs.simulation.run_files import RunFiles
+from mpimbs.simulation.settings import SimulationSettings
+
+Floats = npt.NDArray[np.float64]
+
+
+class RunMemory:
+    """Writes what a run needs to go on, and reads it again; all ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    settings : SimulationSettings
+    files : RunFiles
+    """
+
+    def __init__(self, dynamics: Dynamics, settings: SimulationSettings, files: RunFiles) -> None:
+        self._dynamics, self._settings, self._files = dynamics, settings, files
+
+    def write(self, stepper: Integrator, recorder: Recorder, seconds: dict[str, float]) -> str | None:
+        """Write a checkpoint of the state after the last step; gives the reason why not.
+
+        Parameters
+        ----------
+        stepper : Integrator
+        recorder : Recorder
+        seconds : dict
+            Wall time spent so far, by phase (s).
+        """
+        files, dynamics = self._files, self._dynamics
+        assert files.place is not None
+        recorder.store.sync()  # its samples come first
+        memory = stepper.memory()
+        samples, extremes = recorder.memory()
+        vectors = {"q": stepper.q, "u": stepper.u, **memory.vectors, **extremes}
+        steps = memory._asdict()
+        del steps["vectors"]
+        coupling = None
+        if (iterative := dynamics.coupling.iterative) is not None:
+            coupling, arrays = iterative.memory()
+            vectors |= {f"coupling_{name}": values for name, values in arrays.items()}
+        header = self._unchanging | {
+            "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,
+            "recorder": samples, "seconds": seconds,
+        } if dynamics.comm.rank == 0 else {}  # fmt: skip
+        return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, dynamics.comm)
+
+    def recall(self) -> dict[str, Floats]:
+        """This rank's part of the vectors of the checkpoint; what the coupling has kept is given back to it."""
+        dynamics, kept = self._dynamics, self._files.kept
+        assert kept is not None
+        header, subchain = kept.header, dynamics.subchain
+        same = self._partition() == header["partition"]
+        counts = {}
+        numbers = {"q": subchain.nq, "u": subchain.nu, "body": subchain.n_bodies}
+        for name, parts in header["parts"].items():
+            if name.startswith("coupling_"):
+                if same:
+                    counts[name] = parts[dynamics.comm.rank]
+            else:
+                counts[name] = numbers[name.partition("_")[0]]
+        vectors = read_vectors(kept.file, counts, dynamics.comm)
+        if (iterative := dynamics.coupling.iterative) is not None:
+            arrays = {k.removeprefix("coupling_"): v for k, v in vectors.items() if k.startswith("coupling_")}
+            iterative.recall(header["coupling"], arrays)
+        return vectors
+
+    def going_on(self) -> str:
+        """How the run is continued, for a message."""
+        assert self._files.place is not None
+        return restart_call(self._files.place, self._unchanging)
+
+    def restarts(self) -> list[dict[str, float]]:
+        """Where the run has gone on from checkpoints, and on how many ranks."""
+        if self._files.kept is None:
+            return []
+        header = self._files.kept.header
+        return [*header["restarts"], {"time": header["time"], "ranks": self._dynamics.comm.size}]
+
+    @cached_property
+    def _unchanging(self) -> dict[str, Any]:
+        """What all checkpoints of the run say alike."""
+        files, system = self._files, self._dynamics.system
+        assert files.place is not None and files.output is not None
+        base, modules = system.before_forces, system.force_modules
+        return {
+            "name": system.name, "run": files.run, "model": system_text(system, functions=True),
+            "has_functions": self._has_functions(), "base": base, "forces": [] if base is None else list(modules),
+            "settings": self._settings.data(), "versions": versions(),
+            "output": os.path.relpath(files.output, files.place.parent), "place": files.place.name,
+            "checkpoints": files.checkpoints.data() | {"path": None}, "partition": self._partition(),
+            "restarts": self.restarts(),
+        }  # fmt: skip
+
+    def _partition(self) -> list[list[int]]:
+        """Which bodies every rank has, and in which subchains: with the same, all of a checkpoint can be used."""
+        return [self._dynamics.division.bounds.tolist(), self._dynamics.division.owners.tolist()]
+
+    def _has_functions(self) -> bool:
+        try:
+            system_text(self._dynamics.system)
+        except InputError:
+            return True
+        return False

@@ -1,0 +1,52 @@
+"""What a rank has of a system, as evaluations use it. No MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.sweep.subchain import Subchain
+
+Floats = npt.NDArray[np.float64]
+
+
+class Part(Protocol):
+    """Consecutive bodies of a system in one or more subchains, each hanging on the one before: those of a rank.
+
+    Vectors of coordinates and speeds are in the model's order. How it is swept, by which passes, is a matter of the
+    coupling that it goes with (`mpimbs.pipeline`), as is the form of its equations.
+    """
+
+    @property
+    def plan(self) -> npt.NDArray[np.int64]:
+        """What its passes are given: a table that begins with `sweep.structure.Handles`."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Lanes of the widest sweep."""
+        ...
+
+    @property
+    def blocks(self) -> Floats:
+        """Handle equations of each subchain, as the pass inward leaves them: `spatial.handles.SIZE` numbers, or
+        `spatial.assembly.ASSEMBLY` in the acceleration form [count, numbers]."""
+        ...
+
+    @property
+    def loads(self) -> Floats:
+        """A1 and f2 of each subchain [count, 12] (rad/s^2, m/s^2; N m, N): what the pass outward takes."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Subchain]: ...
+
+    def __getitem__(self, number: int) -> Subchain: ...
+
+    def set_wrenches(self, wrenches: Floats) -> None:
+        """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches`."""
+        ...

@@ -26,9 +26,9 @@ class Need(NamedTuple):
 
 
 # Measured with spatial_chain and rope of 10^6 bodies on 1 and 2 ranks, dca with spatial_chain:200000; good to 10 %.
-DIVISION = Need(40, 0, 0)
-EVALUATION = Need(40, 190, 50)
-EVALUATION_OF_BODIES = Need(40, 4300, 50)  # dca: an assembly for each
+DIVISION = Need(0, 20, 0)
+EVALUATION = Need(0, 230, 50)
+EVALUATION_OF_BODIES = Need(0, 4340, 50)  # dca: an assembly for each
 SIMULATION = Need(40, 1080, 195)
 
 

@@ -10,7 +10,19 @@ import pytest
 from mpi_helpers import ROOT
 
 LAYERS = [
-    *("errors", "arguments", "petsc", "filesystem", "spatial", "model", "memory", "sweep", "forces", "partition"),
+    *(
+        "errors",
+        "arguments",
+        "petsc",
+        "filesystem",
+        "sizes",
+        "spatial",
+        "model",
+        "memory",
+        "sweep",
+        "forces",
+        "partition",
+    ),
     *("parallel", "coupling", "pipeline", "inverse", "dynamics", "batch", "simulation", "instruments", "study", "cli"),
 ]
 

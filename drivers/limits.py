@@ -22,8 +22,8 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import compile_kernels
 from mpimbs.errors import InputError
-from mpimbs.instruments.limits import as_numbers, describe, limits, table, total
-from mpimbs.instruments.machine import Machine, measure, of_all_ranks
+from mpimbs.instruments.limits import as_numbers, describe, limits, markdown, total
+from mpimbs.instruments.machine import Machine, measure_core, of_all_ranks
 from mpimbs.instruments.phase_costs import counts_of_tile, time_phases
 from mpimbs.instruments.phases import PHASES, TIP, arguments, flat
 from mpimbs.model import System, system_from
@@ -63,7 +63,7 @@ def limits_of(spec: str, machine: Machine, seconds: float) -> dict[str, Any]:
     }
     users = {name: evaluation(system, count, seconds) for name, count in ((lanes, width), ("doubles", 1))}
     rows += [total("sum", rows, sums), total("evaluation", rows, users)]
-    text = f"{spec}: {size / 1024:.0f} KiB; per body\n\n{table(rows, lanes, ['doubles'])}"
+    text = f"{spec}: {size / 1024:.0f} KiB; per body\n\n{markdown(rows, lanes, ['doubles'])}"
     return {"system": spec, "bytes": size, "rows": as_numbers(rows), "table": text}
 
 
@@ -103,7 +103,7 @@ def main(
     """
     together(comm, lambda: [check(spec, native_width()) for spec in systems])
     first_on_node(comm, _compile)
-    machine = measure(comm)
+    machine = measure_core(comm)
     whole = of_all_ranks(machine, comm)
     found = []
     for spec in systems:
@@ -121,7 +121,7 @@ def main(
 
 
 def _compile() -> None:
-    measure(runs=1)
+    measure_core(runs=1)
     for lanes in (1, native_width()):
         time_phases(chain_of(SYSTEMS[0], lanes), lanes, 0.0, 1)
         compile_kernels(lanes, staged=False)

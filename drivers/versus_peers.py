@@ -22,10 +22,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from mpimbs.instruments.peer import free_memory
 from mpimbs.instruments.peers import AGREEMENT, OURS, PEERS
 from mpimbs.instruments.peers_apart import compare_apart
 from mpimbs.model import system_from
+from mpimbs.resources import free_memory
 from mpimbs.study.axes import save
 from mpimbs.study.host import host
 
@@ -99,7 +99,7 @@ def machine() -> dict[str, Any]:
     """Say what the figures were measured on."""
     versions = {name: metadata.version(name) for name in ("numpy", "numba")}
     return {
-        **host(), "free_memory": free_memory(), "python": platform.python_version(), **versions,
+        **host(), "free_memory": free_memory(swap=False), "python": platform.python_version(), **versions,
     }  # fmt: skip
 
 

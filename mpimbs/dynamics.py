@@ -18,13 +18,13 @@ from mpimbs.coupling import LoadSolver, Strategy, coupling_named
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
-from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import communicator, first_on_node, same_system, together
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.turn_scan import MotionScan, TurnScan
 from mpimbs.partition.division import Division
 from mpimbs.pipeline import EVALUATE, PHASES, RANK_ITEMS
+from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.sizes import tuned
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.quaternions import make_quaternions_unit
@@ -77,6 +77,10 @@ class Dynamics:
         Which subchains there are, and who owns them.
     evaluations : int
         Evaluations so far.
+    laps : array [4]
+        Time spent so far in motion, inward sweeps, coupling and outward sweeps (s), where evaluations are `timed`.
+    in_phases : bool
+        Whether Python calls the phases one by one, as it must for functions of the user's; may be set, not cleared.
 
     Raises
     ------
@@ -108,7 +112,7 @@ class Dynamics:
         def prepare() -> tuple[Strategy, Division, Any]:
             strategy = coupling_named(coupling, solver)
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
-            division, number = self._part(strategy, whole, given, cuts, tip_ratio, lanes)
+            division, number = self.divide(strategy, whole, given, cuts, tip_ratio, lanes)
             return strategy, division, strategy.own(whole, division, number)
 
         strategy, self.division, self.subchains = together(given, prepare)
@@ -131,12 +135,12 @@ class Dynamics:
         self.gather_q = Gather(self.comm, np.diff(q_offset))
         self.gather_u = Gather(self.comm, np.diff(u_offset))
         self.evaluations = 0
-        self._laps = np.zeros(PHASES)  # s: motion, inward, coupling, outward
+        self.laps = np.zeros(PHASES)
         self._motion_messages = 0.0  # s: of the scan of motions, in evaluations
         self._at_rest = AT_REST[:TURNING].copy()
         self._table = Table(RANK_ITEMS)
         items: dict[str, npt.NDArray[Any] | int] = {
-            "scan": self._scan.plan, "root": self._root, "laps": self._laps,
+            "scan": self._scan.plan, "root": self._root, "laps": self.laps,
             "at_rest": self._at_rest, "alone": int(self.comm.size == 1), "overlap": int(overlap),
         }  # fmt: skip
         if self.coupling.plan is not None:
@@ -145,13 +149,13 @@ class Dynamics:
             self._table.add(name, value)
         self.timed = True
         self._plan = self._table.data
-        self._in_phases = self._external.any or self.coupling.plan is None
+        self.in_phases = self._external.any or self.coupling.plan is None
         self._evaluate = EVALUATE[self.subchains.width]
         nq, nu = self.subchain.nq, self.subchain.nu
         self._sizes = nq, nu, nu, nq
 
-    def _part(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
-        """Divide the system among the ranks; and say whose part of it is evaluated here."""
+    def divide(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+        """Divide the system among the ranks; and say whose part is evaluated here, which a subclass may choose."""
         return strategy.divide(system, comm.size, *settings), comm.rank
 
     def derivative(
@@ -181,7 +185,7 @@ class Dynamics:
         try:
             # One call of compiled code takes no other type of array; how long one is it does not ask.
             fits = (len(q), len(u), len(udot), len(rates)) == self._sizes and (tau is None or len(tau) == len(u))
-            if self._in_phases or not fits or self.system.changes != self._changes:
+            if self.in_phases or not fits or self.system.changes != self._changes:
                 self._check(q, u, udot, rates, tau)
             self.evaluate(t, q, u, udot, rates, tau)
         except (InputError, TypeError, NumbaError) as error:
@@ -218,7 +222,7 @@ class Dynamics:
     def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate the state derivative as `derivative` does, of arrays that were checked: they are read by address."""
         self.evaluations += 1
-        if not self._in_phases:
+        if not self.in_phases:
             self._evaluate(self._plan, q, u, self._no_tau if tau is None else tau, udot, rates)
             return
         clock = time.perf_counter
@@ -234,7 +238,7 @@ class Dynamics:
         loads = self.coupling.solve(t, q, equations, self._root)
         t3 = clock()
         self.subchains.outward(q, u, loads, udot, rates)
-        self._laps += (t1 - t0, t2 - t1, t3 - t2, clock() - t3)
+        self.laps += (t1 - t0, t2 - t1, t3 - t2, clock() - t3)
         if failure is not None:
             raise failure
 
@@ -299,7 +303,7 @@ class Dynamics:
         q, u, tau = self._agreed(q, u, tau)
         self._accelerations(q, u, tau, t)
         given = self._no_tau if tau is None else tau
-        forces = self._applied if self._in_phases else given
+        forces = self._applied if self.in_phases else given
         return self.subchain.joint_loads(q, u, forces, self._handle_turn, self._handle_loads)
 
     def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
@@ -368,7 +372,7 @@ class Dynamics:
 
     def applied_forces(self) -> Floats:
         """Give the generalized forces of functions in the last evaluation [nu]; empty where there are none."""
-        return self._applied if self._in_phases else self._no_tau
+        return self._applied if self.in_phases else self._no_tau
 
     def step_motions(self, q: Floats, u: Floats) -> Floats:
         """Give the motions of this rank's steps in the last evaluation, whose state is given [m, BOUNDARY].
@@ -428,7 +432,7 @@ class Dynamics:
         sampled : bool
             What a simulation takes samples by too.
         """
-        kinds = sorted(set(self.comm.allgather((self.lanes, self._in_phases))))  # ranks of few bodies have other lanes
+        kinds = sorted(set(self.comm.allgather((self.lanes, self.in_phases))))  # ranks of few bodies have other lanes
 
         def action() -> None:
             for lanes, staged in kinds:
@@ -441,7 +445,7 @@ class Dynamics:
 
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
-        motion, inward, coupling, outward = (float(lap) for lap in self._laps)
+        motion, inward, coupling, outward = (float(lap) for lap in self.laps)
         scan = self._scan.seconds + self._motion_messages
         messages = scan + self.coupling.seconds
         return {
@@ -481,7 +485,8 @@ def compile_kernels(lanes: int = 1, staged: bool = False, loads: bool = False, s
         if sampled:
             alone.energy_and_momentum(q, u)
             make_quaternions_unit(0.0, alone.subchain.structure, q)
-            alone._motion_scan(alone.subchain.boundary_motion(q, u))
+            with contextlib.closing(MotionScan(MPI.COMM_SELF)) as scan:
+                scan(alone.subchain.boundary_motion(q, u))
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The layers of the package: none imports from a later one, and no module from one that imports it."""
+"""The layers of the package: none imports from a later one, and no module what is private to another."""
 
 import ast
 import graphlib
@@ -10,20 +10,9 @@ import pytest
 from mpi_helpers import ROOT
 
 LAYERS = [
-    *(
-        "errors",
-        "arguments",
-        "petsc",
-        "filesystem",
-        "sizes",
-        "spatial",
-        "model",
-        "memory",
-        "sweep",
-        "forces",
-        "partition",
-    ),
-    *("parallel", "coupling", "pipeline", "inverse", "dynamics", "batch", "simulation", "instruments", "study", "cli"),
+    *("errors", "arguments", "petsc", "filesystem", "sizes", "spatial", "model", "resources", "sweep", "forces"),
+    *("partition", "parallel", "coupling", "pipeline", "inverse", "dynamics", "batch", "simulation", "instruments"),
+    *("study", "cli"),
 ]
 
 
@@ -104,3 +93,43 @@ def test_an_import_from_a_later_layer_is_found(tmp_path: Path, late: str) -> Non
     assert upward(graph(package)) == ["mpimbs.sweep.walk imports mpimbs.parallel.halo"]
     (package / "sweep/walk.py").write_text("if TYPE_CHECKING:\n    import mpimbs.parallel.halo")
     assert not upward(graph(package))
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def reaching(package: Path) -> list[str]:
+    """Uses of a private name of the package in a module that does not define it, as sentences."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules(package).items()}
+    defined: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        nodes = list(ast.walk(tree))
+        made = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        made |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        made |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        defined[name] = set(filter(private, made))
+    anywhere = set().union(*defined.values())
+    found = []
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            of_others = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package.name:
+                of_others = [alias.name for alias in node.names if private(alias.name)]
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+                of_others = [node.attr] if node.attr in anywhere - defined[name] else []
+            found += [f"{name}, line {node.lineno}: {other}" for other in of_others]
+    return found
+
+
+def test_no_module_reaches_into_another() -> None:
+    assert not reaching(ROOT / "mpimbs")
+
+
+@pytest.mark.parametrize("use", ["from mpimbs.a import _b", "def f(a):\n    return a._b"])
+def test_a_reach_into_another_module_is_found(tmp_path: Path, use: str) -> None:
+    package = tmp_path / "mpimbs"
+    package.mkdir()
+    (package / "a.py").write_text("class A:\n    def __init__(self):\n        self._b = 1\n")
+    (package / "c.py").write_text(use)
+    assert len(reaching(package)) == 1

@@ -41,10 +41,10 @@ from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.places import check_new, check_place, current_folder
-from mpimbs.memory import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
 from mpimbs.model import GENERATORS, System
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
+from mpimbs.resources import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
 from mpimbs.simulation.compile_notice import compilation_told
 
 if TYPE_CHECKING:

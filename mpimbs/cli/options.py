@@ -18,12 +18,12 @@ from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import replacing
 from mpimbs.forces.modules import add_forces
-from mpimbs.memory import EVALUATION, Need, check_memory, ranks_on_node
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.division import divide
 from mpimbs.partition.lanes import width_of
+from mpimbs.resources import EVALUATION, Need, check_memory, ranks_on_node
 
 CHOICES = (*COUPLINGS, "auto")
 
@@ -178,7 +178,7 @@ def with_forces(system: System, forces: tuple[str, ...]) -> System:
     return system
 
 
-def numbers(text: str, option: str) -> list[int]:
+def whole_numbers(text: str, option: str) -> list[int]:
     """Read whole numbers with commas between them."""
     try:
         return [int(part) for part in text.split(",")]

@@ -10,15 +10,15 @@ from typing import Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli.options import coupling_options, forces_option, note_lanes, numbers, read
+from mpimbs.cli.options import coupling_options, forces_option, note_lanes, read, whole_numbers
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.filesystem.places import check_folder
-from mpimbs.memory import DIVISION
 from mpimbs.model import System
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.resources import DIVISION
 
 
 @click.command(cls=Command)
@@ -93,9 +93,9 @@ def study(
     system = read(comm, model)
     together(comm, system.validate)
     chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
-    counts = default_ranks(comm.size) if ranks is None else tuple(numbers(ranks, "--ranks"))
+    counts = default_ranks(comm.size) if ranks is None else tuple(whole_numbers(ranks, "--ranks"))
     plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
-    beyond = None if predicted is None else predictor(numbers(predicted, "--predict"), cluster, comm)
+    beyond = None if predicted is None else predictor(whole_numbers(predicted, "--predict"), cluster, comm)
     table = whole(system, model, plan, output, comm, force, beyond, collect, progress=True)
     if comm.rank == 0:
         for line in (*report(table), f"wrote {', '.join(table['files'])}"):
@@ -126,7 +126,7 @@ def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json
 
     system = read(comm, model, need=DIVISION)
     together(comm, system.validate)
-    counts = together(comm, lambda: None if ranks is None else numbers(ranks, "--ranks"))
+    counts = together(comm, lambda: None if ranks is None else whole_numbers(ranks, "--ranks"))
     described = cluster_named(cluster, comm)
     force, folder = settings.pop("force"), settings["output"]
     if folder is not None:
@@ -160,7 +160,7 @@ def _predict(
     chosen = {name: value for name, value in given.items() if value is not None}
     solver = LoadSolver(**chosen) if chosen else None
     calibration = Calibration(system, seconds)
-    counts = study.default_ranks(system) if ranks is None else ranks
+    counts = study.ranks_to_predict(system) if ranks is None else ranks
     rows = []
     for name in dict.fromkeys(couplings):
         its_own = solver if name == "pcg" or len(couplings) == 1 else None

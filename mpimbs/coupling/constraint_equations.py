@@ -49,7 +49,7 @@ from mpimbs.sweep.motion import joint_places
 from mpimbs.sweep.structure import PLACE, Structure
 
 _SIX = 6 * ROW
-JOINT = 2 * _SIX  # [B | g], [B+]
+SEPARATED = 2 * _SIX  # [B | g], [B+]
 OUTER = 2 * _SIX  # [P22 | b2], [H]
 OWN = 3 * _SIX  # [L | d], [L^-1 | L^-1 d], [G]
 
@@ -150,17 +150,17 @@ def form(table, q, blocks, root):
         _base(blocks[0:SIZE], root, item(outers, 1, OUTER))
     for number in range(slots.size):
         slot = slots[number]
-        joint = item(joints, slot, JOINT)
+        joint = item(joints, slot, SEPARATED)
         subspace = item(floats(table, SUBSPACES), number, _SIX)
         _place_joint(item(place, number, PLACE), subspace, sizes[slot], joint)
         block, own, outer = item(blocks, slot - 1, SIZE), item(owns, slot, OWN), item(outers, slot, OUTER)
         _open(block, item(floats(table, PADS), number, _SIX), joint, own, outer, scratch)
     halo = integers(table, HALO)
-    assign(floats(halo, TO_LEFT), joints[JOINT : JOINT + _SIX])
+    assign(floats(halo, TO_LEFT), joints[SEPARATED : SEPARATED + _SIX])
     assign(floats(halo, TO_RIGHT), item(outers, count, OUTER))
     swap(halo)
     assign(item(outers, 0, OUTER), floats(halo, FROM_LEFT))
-    assign(joints[(count + 1) * JOINT : (count + 1) * JOINT + _SIX], floats(halo, FROM_RIGHT))
+    assign(joints[(count + 1) * SEPARATED : (count + 1) * SEPARATED + _SIX], floats(halo, FROM_RIGHT))
     _rows(table, count)
 
 
@@ -176,12 +176,12 @@ def _rows(table, count):
     for number in range(slots.size):
         slot = slots[number]
         before, size, behind = sizes[slot - 1], sizes[slot], sizes[slot + 1]
-        joint, own = item(joints, slot, JOINT), item(owns, slot, OWN)
+        joint, own = item(joints, slot, SEPARATED), item(owns, slot, OWN)
         inner, outer = item(outers, slot - 1, OUTER), item(outers, slot, OUTER)
         here, last = six_rows(joint, 0), slot == count
         # -H' B; -H B";  L^-1 + B^T P22' B
         write_six(scratch, 0, products(inner, _SIX, here))
-        next_one = products(outer, _SIX, six_rows(joints, (slot + 1) * JOINT))
+        next_one = products(outer, _SIX, six_rows(joints, (slot + 1) * SEPARATED))
         write_six(scratch, _SIX, next_one)
         product = products(inner, 0, here)
         product = sums(product, negatives(extras(six_rows(inner, 0))))
@@ -242,7 +242,7 @@ def boundary_values(table, root, values):
         at = (slot - 1) * 12
         behind = slot + 1
         for i in range(6):  # f2 = -(B" x" + g")
-            row = behind * JOINT + i * ROW
+            row = behind * SEPARATED + i * ROW
             s = joints[row + EXTRA]
             for k in range(6):
                 s += joints[row + k] * loads[behind * ROW + k]
@@ -253,7 +253,7 @@ def boundary_values(table, root, values):
         for i in range(6):  # A1 = P22' f2' + H'^T x' + b2' with f2' = -(B x + g)
             values[at + i] = outers[(slot - 1) * OUTER + i * ROW + EXTRA]
         for k in range(6):
-            row = slot * JOINT + k * ROW
+            row = slot * SEPARATED + k * ROW
             f = joints[row + EXTRA]
             for i in range(6):
                 f += joints[row + i] * loads[slot * ROW + i]
@@ -283,7 +283,7 @@ def forced_blocks(table, blocks, residual, forced):
             for i in range(sizes[slot]):
                 d += owns[slot * OWN + k * ROW + i] * residual[at + i]
             for i in range(6):
-                forced[base + INERTIA + i * ROW + EXTRA] += joints[slot * JOINT + i * ROW + k] * d
+                forced[base + INERTIA + i * ROW + EXTRA] += joints[slot * SEPARATED + i * ROW + k] * d
                 forced[base + COMPLIANCE + i * ROW + EXTRA] += (
                     owns[slot * OWN + 2 * _SIX + k * ROW + i] * residual[at + k]
                 )
@@ -305,7 +305,7 @@ def constraint_loads(table, values, residual, solution):
         for i in range(sizes[slot]):
             mismatch = residual[at + i]
             for k in range(6):
-                mismatch += joints[slot * JOINT + k * ROW + i] * values[first + k]
+                mismatch += joints[slot * SEPARATED + k * ROW + i] * values[first + k]
             for k in range(sizes[slot]):
                 solution[at + k] += owns[slot * OWN + k * ROW + i] * mismatch
         at += sizes[slot]

@@ -10,11 +10,11 @@ from mpimbs.coupling.base import ButterflyCoupling
 from mpimbs.parallel.butterfly import IS_LEFT, ITEMS, Butterfly, exchange, expect, levels
 from mpimbs.spatial.assembly import (
     ASSEMBLY,
+    BLOCK,
     EXTRA,
     FAR,
     JOINT,
     RECORD,
-    SIZE,
     assemble,
     far_acceleration,
     release,
@@ -56,17 +56,17 @@ def solve(plan, assembly, root, outer):
         left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
         record = item(records, level, RECORD)
-        joint = right[SIZE : SIZE + JOINT]
+        joint = right[BLOCK : BLOCK + JOINT]
         release(left, right, joint, int(joint[EXTRA]), record)
         out = mine[level + 1] if level + 1 < count else whole
         assemble(left, right, record, out)
-        assign(out[SIZE : SIZE + JOINT], left[SIZE : SIZE + JOINT])
+        assign(out[BLOCK : BLOCK + JOINT], left[BLOCK : BLOCK + JOINT])
     # The joint on the world: nothing of it moves but by `root`.
     for i in range(6):
         world[FAR + i * ROW + EXTRA] = root[i]
     f1[:] = 0.0
     f2[:] = 0.0
-    joint = whole[SIZE : SIZE + JOINT]
+    joint = whole[BLOCK : BLOCK + JOINT]
     record = item(records, count, RECORD)
     release(world, whole, joint, int(joint[EXTRA]), record)
     spread(world, whole, joint, int(joint[EXTRA]), record, f1, f2, load, udot)
@@ -74,7 +74,7 @@ def solve(plan, assembly, root, outer):
     for level in range(count - 1, -1, -1):
         left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
         right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
-        joint = right[SIZE : SIZE + JOINT]
+        joint = right[BLOCK : BLOCK + JOINT]
         spread(left, right, joint, int(joint[EXTRA]), item(records, level, RECORD), f1, f2, load, udot)
         if schedule[level, IS_LEFT]:
             for i in range(6):
@@ -105,7 +105,7 @@ class DivideAndConquer(ButterflyCoupling):
         super().__init__(Butterfly(comm, ASSEMBLY, more=_MORE))
         table = self._butterfly.table
         table.add("records", aligned_zeros(RECORD * (comm.size.bit_length() + 1)))
-        table.add("world", aligned_zeros(SIZE))
+        table.add("world", aligned_zeros(BLOCK))
         table.add("whole", aligned_zeros(ASSEMBLY))
         table.add("room", np.zeros(30))
         self._table = table.data

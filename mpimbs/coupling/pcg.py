@@ -6,6 +6,8 @@ loads (`constraint_equations`), which an iteration solves that begins with an es
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
@@ -28,6 +30,15 @@ _NEVER = 1e200  # of the right-hand side, which may be next to nothing while the
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `ConstraintLoads.memory`
+
+
+class Parts(NamedTuple):
+    """What a solution is made of: right-hand side, a vector to write to, the matrix, and what solves."""
+
+    right: PETSc.Vec
+    work: PETSc.Vec
+    matrix: PatternMatrix
+    ksp: PETSc.KSP
 
 
 class ConstraintLoads:
@@ -147,6 +158,11 @@ class ConstraintLoads:
         shell = PETSc.Mat().createPython(self._matrix.mat.getSizes(), self._matrix, comm=self._comm)
         shell.setUp()
         return shell
+
+    def parts(self) -> Parts:
+        """Give what the last solution was made of, to be timed or looked at."""
+        direct = self._solver.preconditioner == "direct"
+        return Parts(self._right, self._check, self._matrix, self._factor if direct else self._ksp)
 
     def statistics(self) -> dict[str, int]:
         """Unknowns, solutions, iterations of all, most iterations of one, factorizations."""

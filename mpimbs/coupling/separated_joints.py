@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling.constraint_equations import EQUATION_ITEMS, JOINT, OUTER, OWN
+from mpimbs.coupling.constraint_equations import EQUATION_ITEMS, OUTER, OWN, SEPARATED
 from mpimbs.parallel.halo import Halo
 from mpimbs.spatial.handles import SCRATCH
 from mpimbs.spatial.memory import Table, aligned_zeros
@@ -114,7 +114,7 @@ class SeparatedJoints:
         self.bodies, self.subspaces = np.array(bodies, np.int64), np.concatenate(readable)
         self._all_sizes = sizes
         self._slots = np.array(slots, np.int64)
-        self._halos = (Halo(comm, JOINT // 2, OUTER), Halo(comm, ROW, ROW))
+        self._halos = (Halo(comm, SEPARATED // 2, OUTER), Halo(comm, ROW, ROW))
         self.right, self.solution = np.zeros(self.rows), np.zeros(self.rows)
         items: dict[str, npt.NDArray[Any] | int] = {
             "halo": self._halos[0].plan,
@@ -129,7 +129,7 @@ class SeparatedJoints:
             "subspaces": _aligned(subspaces),
             "pads": _aligned(pads),
             "place": np.zeros(PLACE * len(slots)),
-            "joints": aligned_zeros((count + 2) * JOINT),
+            "joints": aligned_zeros((count + 2) * SEPARATED),
             "outers": aligned_zeros((count + 2) * OUTER),
             "owns": aligned_zeros((count + 2) * OWN),
             "scratch": aligned_zeros(SCRATCH),

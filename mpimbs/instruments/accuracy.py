@@ -13,8 +13,8 @@ from mpi4py import MPI
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, check_memory
 from mpimbs.model import System
+from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,7 +27,7 @@ UNFIT = 1e-10  # relative error of which a user should hear: a hundredth of the 
 _MEASURED = "spatial chains folded at rest, of the largest acceleration: 9e-11 at 1024 bodies, 1e-9 at 4096"
 
 
-class State(NamedTuple):
+class ShapedState(NamedTuple):
     """Coordinates [nq] (rad, m, quaternions), generalized speeds [nu] (rad/s, m/s) and forces [nu] (N m, N)."""
 
     q: Floats
@@ -35,7 +35,7 @@ class State(NamedTuple):
     tau: Floats
 
 
-def shaped_state(system: System, shape: str) -> State:
+def shaped_state(system: System, shape: str) -> ShapedState:
     """Make a state of a system in a shape of `SHAPES`, speeds and forces drawn at random.
 
     Parameters
@@ -62,11 +62,13 @@ def shaped_state(system: System, shape: str) -> State:
     else:
         q[single] = 0.0 if shape == "straight" else FOLD * np.where(np.arange(len(single)) % 2, -1.0, 1.0)
     if shape == "resting":
-        return State(q, np.zeros(system.nu), np.zeros(system.nu))
-    return State(q, draw.normal(size=system.nu), draw.normal(size=system.nu))
+        return ShapedState(q, np.zeros(system.nu), np.zeros(system.nu))
+    return ShapedState(q, draw.normal(size=system.nu), draw.normal(size=system.nu))
 
 
-def accelerations(system: System, state: State, comm: MPI.Comm, coupling: str, lanes: int | None = None) -> Floats:
+def accelerations(
+    system: System, state: ShapedState, comm: MPI.Comm, coupling: str, lanes: int | None = None
+) -> Floats:
     """Give the accelerations [nu] of a state by a coupling, on rank 0; elsewhere an empty array. All ranks call."""
     with closing(Dynamics(system, comm, coupling, lanes=lanes)) as dynamics:
         mine = dynamics.gather_u.part
@@ -119,7 +121,7 @@ def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitn
             f"system '{system.name}' is no chain, which alone several couplings solve: leave `accuracy` out"
         )
     rows = []
-    own = State(*system.initial_state(0, system.n_bodies), np.zeros(system.nu))
+    own = ShapedState(*system.initial_state(0, system.n_bodies), np.zeros(system.nu))
     states = {"as given": own} | {shape: shaped_state(system, shape) for shape in ("straight", "resting")}
     for shape, state in states.items():
         reference = accelerations(system, state, MPI.COMM_SELF, "dcae", lanes=1)
@@ -128,7 +130,7 @@ def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitn
     return rows
 
 
-def _alone(system: System, state: State, coupling: str) -> Floats:
+def _alone(system: System, state: ShapedState, coupling: str) -> Floats:
     cuts = 1 if coupling == "pcg" and system.n_bodies > 1 else None
     with closing(Dynamics(system, coupling=coupling, cuts=cuts)) as dynamics:
         return dynamics.accelerations(*state)

@@ -141,7 +141,7 @@ class Counted:
         What it was made of.
     """
 
-    __slots__ = ("_done", "_operands", "_operation", "constant", "counts", "value")
+    __slots__ = ("constant", "counts", "done", "operands", "operation", "value")
     columns = 1  # numbers that one operation treats at once
 
     def __init__(
@@ -153,19 +153,19 @@ class Counted:
         operands: tuple[Counted, ...] = (),
     ) -> None:
         self.value, self.counts, self.constant = value, counts, constant
-        self._operation, self._operands = operation, operands
-        self._done: dict[tuple[str, float], tuple[Counted, Counted]] = {}  # operations on it: the other number, result
+        self.operation, self.operands = operation, operands
+        self.done: dict[tuple[str, float], tuple[Counted, Counted]] = {}  # operations on it: the other number, result
 
     def use(self) -> float:
         """Give the value, and count what made it, if that was not done before."""
         pending = [self]
         while pending:
             number = pending.pop()
-            pending.extend(number._operands)
-            if number._operation:
-                before = getattr(self.counts, number._operation)
-                setattr(self.counts, number._operation, before + number.columns)
-            number._operation, number._operands = "", ()
+            pending.extend(number.operands)
+            if number.operation:
+                before = getattr(self.counts, number.operation)
+                setattr(self.counts, number.operation, before + number.columns)
+            number.operation, number.operands = "", ()
         return self.value
 
     def __float__(self) -> float:
@@ -185,10 +185,10 @@ class Counted:
         if self.constant and other.constant:
             return Counted(value, self.counts, True)
         key = (f"{operation} literal", other.value) if other.constant else (operation, id(other))
-        if key not in self._done:
+        if key not in self.done:
             kind = type(self) if self.columns >= other.columns else type(other)
-            self._done[key] = (other, kind(value, self.counts, False, operation, (self, other)))
-        return self._done[key][1]
+            self.done[key] = (other, kind(value, self.counts, False, operation, (self, other)))
+        return self.done[key][1]
 
     def _in_order(self, other: Counted) -> tuple[Counted, Counted]:
         """Operands of a commutative operation, a literal last."""
@@ -202,10 +202,10 @@ class Counted:
     def __neg__(self) -> Counted:
         if self.constant:
             return Counted(-self.value, self.counts, True)
-        if ("-", 0) not in self._done:
+        if ("-", 0) not in self.done:
             negative = type(self)(-self.value, self.counts, operands=(self,))
-            self._done["-", 0], negative._done["-", 0] = (self, negative), (negative, self)
-        return self._done["-", 0][1]
+            self.done["-", 0], negative.done["-", 0] = (self, negative), (negative, self)
+        return self.done["-", 0][1]
 
     def __abs__(self) -> Counted:
         return Counted(abs(self.value), self.counts, self.constant, operands=(self,))

@@ -106,7 +106,7 @@ def as_numbers(rows: Sequence[Limit]) -> list[dict[str, Any]]:
     ]
 
 
-def table(rows: Sequence[Limit], best: str, others: Sequence[str] = ()) -> str:
+def markdown(rows: Sequence[Limit], best: str, others: Sequence[str] = ()) -> str:
     """Lay out the limits as a table in Markdown, per body.
 
     Parameters

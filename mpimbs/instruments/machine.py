@@ -236,7 +236,7 @@ def working_sets(caches: dict[str, int]) -> dict[str, int]:
     return sizes
 
 
-def measure(comm: MPI.Comm | None = None, runs: int = 7) -> Machine:
+def measure_core(comm: MPI.Comm | None = None, runs: int = 7) -> Machine:
     """Measure this rank's core, in about a second.
 
     Parameters

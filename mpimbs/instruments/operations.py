@@ -17,6 +17,7 @@ from mpimbs.instruments.phases import PIECE, TIP, Arguments, arguments
 from mpimbs.model import System
 from mpimbs.spatial.assembly import (
     ASSEMBLY,
+    BLOCK,
     CONSTANT,
     CROSS,
     FREED,
@@ -32,8 +33,7 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.build import build
 from mpimbs.sweep.halved_bodies import inverse_inertias
-from mpimbs.sweep.leaves import SCRATCH as LEAF_SCRATCH
-from mpimbs.sweep.leaves import Halving, assemble_bodies
+from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving, assemble_bodies
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE, TURNING
 
@@ -194,7 +194,7 @@ def leaves_of(system: System, a: Arguments) -> _Leaves:
                 np.zeros((0, 5), np.int64),
                 np.array([last - first]),
                 spare(inverses, EXTRA, EXTRA + 1),
-                spare(np.zeros(SIZE), EXTRA + 1),
+                spare(np.zeros(BLOCK), EXTRA + 1),
                 spare(np.zeros(JOINT), EXTRA + 1),
                 np.zeros(0),
                 np.zeros(0),
@@ -223,7 +223,7 @@ def _assembled(kernels: Any, leaves: _Leaves, k: int) -> tuple[Counts, ...]:
     return (
         made[1],
         kernels(release, left, right, joint, freed, record),
-        kernels(assemble, left, right, record, spare(np.zeros(SIZE), EXTRA + 1)),
+        kernels(assemble, left, right, record, spare(np.zeros(BLOCK), EXTRA + 1)),
         kernels(spread, left, right, joint, freed, record, f1, FAR_LOAD, np.zeros(6), np.zeros(freed)),
         kernels(far_acceleration, left, f1, FAR_LOAD, acceleration),
     )

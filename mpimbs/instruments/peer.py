@@ -6,11 +6,9 @@ of its own, `peer_<name>`, which alone imports it; the table of them and the com
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
 from mpimbs.model import JOINT_TYPES, Columns, System
+from mpimbs.resources import free_memory
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,27 +59,7 @@ def installed(module: str, package: str) -> Iterator[None]:
         raise UnavailableError(f"does not load: {error}") from error
 
 
-def free_memory() -> float:
-    """Give the memory that this process may still take (bytes): what is free, and what its control group leaves."""
-    try:
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = 1024.0 * int(lines["MemAvailable"].split()[0])
-    except (OSError, KeyError):
-        free = float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    try:
-        group = Path("/sys/fs/cgroup")
-        return min(free, float(group.joinpath("memory.max").read_text()) - used_by(group))
-    except (OSError, ValueError):  # no such group, or "max": no limit
-        return free
-
-
-def used_by(group: Path) -> float:
-    """Give the memory that a control group takes (bytes), without the files that the system keeps for it."""
-    kept = dict(line.split() for line in group.joinpath("memory.stat").read_text().splitlines())
-    return float(group.joinpath("memory.current").read_text()) - float(kept["inactive_file"])
-
-
-def check_memory(need: float, growth: str, memory: float | None) -> None:
+def check_need(need: float, growth: str, memory: float | None) -> None:
     """Refuse to build what needs more memory than a peer may take.
 
     Parameters
@@ -96,7 +75,7 @@ def check_memory(need: float, growth: str, memory: float | None) -> None:
     ------
     UnavailableError
     """
-    allowed = SHARE * free_memory() if memory is None else memory
+    allowed = SHARE * free_memory(swap=False) if memory is None else memory
     if need > allowed:
         shares = f"needs {need / 1e9:.3g} GB of the {allowed / 1e9:.3g} GB it may take"
         raise UnavailableError(f"out of memory (data grow as {growth}): {shares}")
@@ -133,7 +112,7 @@ def rotations(c: Columns, q: Floats) -> Rotation:
     return Rotation.from_quat(w_first[:, [1, 2, 3, 0]].reshape(-1, 4))
 
 
-def joint_forces(c: Columns, q: Floats, u: Floats, tau: Floats | None = None) -> Floats:
+def plain_joint_forces(c: Columns, q: Floats, u: Floats, tau: Floats | None = None) -> Floats:
     """Give the generalized forces [nu] (N m, N) of springs, dampers, torques at time 0 and `tau`, by plain formulas.
 
     Peers don't have them all, so they get them as numbers: the time of a peer does not contain their evaluation, that

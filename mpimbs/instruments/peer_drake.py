@@ -13,7 +13,7 @@ from pydrake.math import RigidTransform
 from pydrake.multibody import tree
 from pydrake.multibody.plant import MultibodyPlant
 
-from mpimbs.instruments.peer import Floats, Peer, check_memory, check_model, joint_forces, rotations, turned
+from mpimbs.instruments.peer import Floats, Peer, check_model, check_need, plain_joint_forces, rotations, turned
 from mpimbs.model import JOINT_TYPES, Columns, System
 
 # Of each type: the Drake joint from its name, the frames on parent and body, axis and pitch.
@@ -135,11 +135,11 @@ def drake_peer(system: System, q: Floats, u: Floats, tau: Floats | None = None, 
     UnavailableError
     """
     columns = check_model(system, set(JOINTS), "Drake")
-    check_memory(memory_needed(system.n_bodies, system.nu), "n^2", memory)
+    check_need(memory_needed(system.n_bodies, system.nu), "n^2", memory)
     plant, joints = build_plant(system, columns)
     context = plant.CreateDefaultContext()
     state = DrakeState(columns, joints, q, u)
-    loads = state.theirs(joint_forces(columns, q, u, tau))
+    loads = state.theirs(plain_joint_forces(columns, q, u, tau))
     plant.get_applied_generalized_force_input_port().FixValue(context, loads)
     both = np.concatenate((state.q, state.u))
 

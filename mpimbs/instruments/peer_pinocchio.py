@@ -11,13 +11,13 @@ from functools import partial
 import numpy as np
 import pinocchio as pin
 
-from mpimbs.instruments.peer import Floats, Peer, check_memory, check_model, joint_forces
+from mpimbs.instruments.peer import Floats, Peer, check_model, check_need, plain_joint_forces
 from mpimbs.model import JOINT_TYPES, System
 
 X, Y, Z = np.eye(3)
 
 
-def along(axis: Floats, kind: str) -> pin.JointModel:
+def one_axis(axis: Floats, kind: str) -> pin.JointModel:
     """Make the revolute (R) or prismatic (P) joint about an axis: Pinocchio has faster ones for x, y and z."""
     for name, unit in zip("XYZ", (X, Y, Z), strict=True):
         if np.array_equal(axis, unit):
@@ -35,10 +35,10 @@ def composite(*parts: pin.JointModel) -> pin.JointModel:
 
 # Of each type: the Pinocchio joint from axis and pitch.
 JOINTS: dict[str, Callable[[Floats, float], pin.JointModel]] = {
-    "revolute": lambda axis, pitch: along(axis, "R"),
-    "prismatic": lambda axis, pitch: along(axis, "P"),
+    "revolute": lambda axis, pitch: one_axis(axis, "R"),
+    "prismatic": lambda axis, pitch: one_axis(axis, "P"),
     "helical": lambda axis, pitch: pin.JointModelHelicalUnaligned(axis, pitch),
-    "cylindrical": lambda axis, pitch: composite(along(axis, "R"), along(axis, "P")),
+    "cylindrical": lambda axis, pitch: composite(one_axis(axis, "R"), one_axis(axis, "P")),
     "universal": lambda axis, pitch: pin.JointModelUniversal(X, Y),
     "spherical": lambda axis, pitch: pin.JointModelSpherical(),
     "planar": lambda axis, pitch: composite(pin.JointModelPX(), pin.JointModelPY(), pin.JointModelRZ()),
@@ -49,7 +49,7 @@ Q_ORDER = {"spherical": (3, 0, 1, 2), "free": (6, 3, 4, 5, 0, 1, 2)}
 U_ORDER = {"free": (3, 4, 5, 0, 1, 2)}
 
 
-def depth_first(parent: Sequence[int]) -> list[int]:
+def subtrees_together(parent: Sequence[int]) -> list[int]:
     """Order the bodies so that every subtree is contiguous, as Pinocchio's inertia matrix needs them."""
     children: dict[int, list[int]] = {}
     for k, p in enumerate(parent):
@@ -81,7 +81,7 @@ class PinocchioModel:
         model.gravity = pin.Motion(np.asarray(system.gravity, dtype=float), np.zeros(3))
         self.carriers = [(0, pin.SE3.Identity())] * c.n
         q_index, u_index = [np.zeros(0, int)] * c.n, [np.zeros(0, int)] * c.n
-        for k in depth_first(c.parent.tolist()):
+        for k in subtrees_together(c.parent.tolist()):
             name = JOINT_TYPES[c.joint_type[k]].name
             carrier, placement = self.carriers[c.parent[k]] if c.parent[k] >= 0 else (0, pin.SE3.Identity())
             placement = placement * pin.SE3(pin.Quaternion(*c.rotation[k]).matrix(), c.position[k])
@@ -137,9 +137,9 @@ def pinocchio_peer(
     UnavailableError
     """
     check_model(system, {*JOINTS, "fixed"}, "Pinocchio")
-    check_memory(memory_needed(system.nu), "n^3", memory)
+    check_need(memory_needed(system.nu), "n^3", memory)
     built = PinocchioModel(system)
-    loads = joint_forces(built.columns, q, u, tau)
+    loads = plain_joint_forces(built.columns, q, u, tau)
     state = built.model, built.model.createData(), built.q_of(q), built.u_of(u), built.u_of(loads)
     return Peer(
         version=pin.__version__,

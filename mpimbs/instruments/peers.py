@@ -129,7 +129,7 @@ def compare(
             agreeing = {key for key, difference in found.items() if difference <= AGREEMENT}
             differences |= {key: found[key] for key in agreeing}
             calls |= {key: peer.ways[key[1]] for key in agreeing}
-    for (name, way), laps in take_turns(calls, seconds).items():
+    for (name, way), laps in time_in_turns(calls, seconds).items():
         times = summary(laps)
         if times["us_min"] < rows[name].get("us_min", np.inf):
             rows[name] |= {
@@ -152,7 +152,7 @@ def _difference(theirs: Floats, ours: Floats) -> float:
     return value if np.isfinite(value) else np.inf
 
 
-def take_turns(calls: dict[Key, Callable[[], Any]], seconds: float) -> dict[Key, Floats]:
+def time_in_turns(calls: dict[Key, Callable[[], Any]], seconds: float) -> dict[Key, Floats]:
     """Time functions in turns; give the laps of each (s). See `compare`."""
     clock = time.perf_counter
 

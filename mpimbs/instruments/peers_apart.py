@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import signal
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mpimbs.instruments.peer import free_memory
 from mpimbs.instruments.peers import OURS, compare
 from mpimbs.model import system_from
+from mpimbs.resources import free_memory
 
 JOB = ("OMPI_", "PMIX_", "PMI_", "ORTE_", "HYDRA")  # what tells a process that it is a rank of a job
 
@@ -66,8 +67,9 @@ def _answer(order: str) -> None:
     """What the process does."""
     spec, seconds, names, memory = json.loads(order)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = int(free_memory())
-    resource.setrlimit(resource.RLIMIT_DATA, (most if hard < 0 else min(most, hard), hard))
+    most = min(free_memory(swap=False), math.inf if hard < 0 else hard)
+    if most < math.inf:
+        resource.setrlimit(resource.RLIMIT_DATA, (int(most), hard))
     print(json.dumps(compare(system_from(spec), seconds, names, memory=memory)))
 
 

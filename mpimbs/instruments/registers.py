@@ -42,9 +42,9 @@ def _write_row(array: Any, index: int, a: Any) -> None:
 
 def _entry(a: Any, i: int) -> Any:
     key = ("entry", i)
-    if key not in a._done:
-        a._done[key] = (a, Counted(float(a.value[i]), a.counts, operands=(a,)))
-    return a._done[key][1]
+    if key not in a.done:
+        a.done[key] = (a, Counted(float(a.value[i]), a.counts, operands=(a,)))
+    return a.done[key][1]
 
 
 def _multiply_rows(a: Any, b: Any) -> Any:

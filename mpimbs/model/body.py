@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, fie
 
 from mpimbs.model import table
 from mpimbs.model.joints import JointType, joint_type
-from mpimbs.model.table import Number, Quaternion, Table, TimeFunction, Vector, VectorOrFunction
+from mpimbs.model.table import CheckedTable, Number, Quaternion, TimeFunction, Vector, VectorOrFunction
 
 Floats = tuple[float, ...]
 
@@ -40,7 +40,7 @@ def _name(value: Any) -> str:
 Name = Annotated[str, PlainValidator(_name)]
 
 
-class _Jointed(Table):
+class _Jointed(CheckedTable):
     """What `Joint` and `Loop` share: the type, with the axis and the pitch that only some types take."""
 
     type: str = Field(description="the type of joint, such as 'revolute'")
@@ -120,7 +120,7 @@ class Joint(_Jointed):
         A value is not allowed; the message names the key and the remedy.
     """
 
-    __init__ = Table.__init__
+    __init__ = CheckedTable.__init__
 
     position: Vector = (0.0, 0.0, 0.0)
     rotation: Quaternion = _IDENTITY
@@ -192,7 +192,7 @@ def _meaning(kind: JointType, units: tuple[str, ...]) -> str:
     return f"{kind.name} joint: {quaternion}{what} in {' '.join(units)}"
 
 
-class Wrench(Table):
+class Wrench(CheckedTable):
     """A moment and a force on a body, constant or given functions of time.
 
     Attributes
@@ -205,7 +205,7 @@ class Wrench(Table):
         Frame of the components of moment and force.
     """
 
-    __init__ = Table.__init__
+    __init__ = CheckedTable.__init__
 
     moment: VectorOrFunction = (0.0, 0.0, 0.0)
     force: VectorOrFunction = (0.0, 0.0, 0.0)
@@ -221,7 +221,7 @@ def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, dict | Wrench) else value
 
 
-class Body(Table):
+class Body(CheckedTable):
     """A rigid body and the joint to its parent.
 
     Attributes
@@ -249,7 +249,7 @@ class Body(Table):
         A value is not allowed; the message names the body, the key and the remedy.
     """
 
-    __init__ = Table.__init__
+    __init__ = CheckedTable.__init__
 
     name: Name = Field(description="a unique name of the body")
     parent: str | None = None
@@ -305,7 +305,7 @@ class Loop(_Jointed):
         Unit quaternions: the joint frame in the frame of each body; default none.
     """
 
-    __init__ = Table.__init__
+    __init__ = CheckedTable.__init__
 
     name: Name = Field(description="a unique name of the loop")
     bodies: Annotated[tuple[str, str], PlainValidator(table.pair(_text))] = Field(

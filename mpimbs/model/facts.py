@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import marshal
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mpimbs.model.body import Body
 from mpimbs.model.force_functions import name_of_function
 from mpimbs.model.segments import Branches
-from mpimbs.model.table import Table
-
-if TYPE_CHECKING:
-    from mpimbs.model.system import System
+from mpimbs.model.system import System
+from mpimbs.model.table import CheckedTable
 
 Fact = int | str | bytes
 """A value that a message shows, or the digest of one that is too long for it."""
@@ -59,7 +57,7 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
     for force in system.force_functions:
         on = repr(force.bodies) if isinstance(force.bodies, range) else force.bodies.tobytes()
         details = digest((on, bool(force.vectorized), getattr(force, "point", None)))
-        yield f"the {force.kind} '{force.name}' on {force.whom(system)}", details
+        yield f"the {force.kind} '{force.name}' on {force.whom(system.name_of)}", details
 
 
 def _name_or_value(value: Callable[..., Any] | tuple[float, ...]) -> str:
@@ -68,7 +66,7 @@ def _name_or_value(value: Callable[..., Any] | tuple[float, ...]) -> str:
 
 def _plain(value: Any) -> Any:
     """Give a table as tuples of numbers and texts."""
-    if isinstance(value, Table):
+    if isinstance(value, CheckedTable):
         return tuple(_plain(item) for item in value.__dict__.values())
     if callable(value):
         return name_of_function(value)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mpimbs.model.body import Body, Joint
 from mpimbs.model.system import System
 
-Vector = tuple[float, float, float]
+Place = tuple[float, float, float]
 
 
 class _Part(NamedTuple):
@@ -16,9 +16,9 @@ class _Part(NamedTuple):
     name: str
     parent: str
     joint: str
-    position: Vector  # m, in the parent
-    half: Vector  # m, half-sizes
-    center: Vector  # m
+    position: Place  # m, in the parent
+    half: Place  # m, half-sizes
+    center: Place  # m
     mass: float  # kg
 
 

@@ -17,10 +17,11 @@ from pydantic import Field, PlainValidator
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.contents import Heading
 from mpimbs.model.names import DIGITS
 from mpimbs.model.segments import Branches
-from mpimbs.model.system import Heading, System
-from mpimbs.model.table import Table, suggest
+from mpimbs.model.system import System
+from mpimbs.model.table import CheckedTable, suggest
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
@@ -29,7 +30,7 @@ def _tables(value: Any) -> list[dict[str, Any]]:
     return value
 
 
-Row = TypeVar("Row", bound=Table)
+Row = TypeVar("Row", bound=CheckedTable)
 Tables = Annotated[list[dict[str, Any]], PlainValidator(_tables)]
 
 
@@ -41,7 +42,7 @@ class Model(Heading):
     loop: Tables = Field(default=[])
 
 
-class Repeat(Table):
+class Repeat(CheckedTable):
     """The bodies of a [[repeat]] and how often they follow one another."""
 
     count: Annotated[int, Field(strict=True, ge=1, description="how often to repeat")]
@@ -218,7 +219,7 @@ def system_text(system: System, functions: bool = False) -> str:
             raise InputError(
                 f"{force.kind} {force.name!r}: is a function, and a model file holds data only; leave it out"
             )
-        lines.append(f"# {force.kind} {force.name} on {force.whom(system)}")
+        lines.append(f"# {force.kind} {force.name} on {force.whom(system.name_of)}")
     segments = list(system.segments)
     order = [segment.numbered for segment in segments]
     branched = any(isinstance(segment, Branches) for segment in segments)
@@ -244,7 +245,7 @@ def system_text(system: System, functions: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(header: str, table: Table, functions: bool) -> list[str]:
+def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
     """Return the lines of a table without its header: keys that are not at their default, then subtables."""
     fields = type(table).model_fields
     needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
@@ -252,9 +253,9 @@ def _table(header: str, table: Table, functions: bool) -> list[str]:
     keys: list[str] = []
     subtables: list[str] = []
     for key, value in table:
-        if isinstance(value, Table):
+        if isinstance(value, CheckedTable):
             subtables += ["", f"[{header}.{key}]", *_table(f"{header}.{key}", value, functions)]
-        elif isinstance(value, tuple) and value and isinstance(value[0], Table):
+        elif isinstance(value, tuple) and value and isinstance(value[0], CheckedTable):
             for item in value:
                 subtables += ["", f"[[{header}.{key}]]", *_table(f"{header}.{key}", item, functions)]
         elif callable(value) and functions:

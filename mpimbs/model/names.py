@@ -16,7 +16,7 @@ DIGITS = "0123456789"
 
 
 @dataclass(frozen=True)
-class Run:
+class NumberedRun:
     """The names stem + number, `count` numbers from `number` on, for the bodies index, index + stride, ..."""
 
     number: int
@@ -31,7 +31,7 @@ class Names:
     def __init__(self) -> None:
         self._singles: dict[str, int] = {}
         self._numbered_singles: dict[str, set[int]] = {}  # stem: numbers, of single names that look like numbered ones
-        self._runs: dict[str, list[Run]] = {}  # stem: runs, by rising number
+        self._runs: dict[str, list[NumberedRun]] = {}  # stem: runs, by rising number
 
     def add_single(self, name: str, index: int) -> None:
         """Give the name to one body; the caller has seen that it is free (`find`)."""
@@ -42,7 +42,7 @@ class Names:
 
     def add_run(self, stem: str, count: int, index: int, stride: int) -> None:
         """Give the next `count` numbers of the stem to the bodies index, index + stride, ..."""
-        self._runs.setdefault(stem, []).append(Run(self.used(stem) + 1, count, index, stride))
+        self._runs.setdefault(stem, []).append(NumberedRun(self.used(stem) + 1, count, index, stride))
 
     def used(self, stem: str) -> int:
         """Return the highest number of that stem in a run, 0 if there is none."""

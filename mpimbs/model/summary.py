@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.contents import Contents
 from mpimbs.model.joints import JOINT_TYPES
 from mpimbs.model.segments import Segment
-
-if TYPE_CHECKING:
-    from mpimbs.model.system import System
 
 _MASS_RATIO = 1e8  # beyond this ratio of masses a system counts as badly scaled
 
@@ -40,7 +37,7 @@ class Summary:
     warnings: tuple[str, ...]
 
 
-def validate(system: System) -> None:
+def validate(system: Contents) -> None:
     """Check a system as a whole; InputError if it has no bodies, or a body has neither mass nor inertia."""
     title = f"system {system.name!r}"
     if not system.n_bodies:
@@ -61,7 +58,7 @@ def validate(system: System) -> None:
             )
 
 
-def summarise(system: System) -> Summary:
+def summarise(system: Contents) -> Summary:
     """Return what the system is, with warnings about what is allowed but rarely meant."""
     types: Counter[str] = Counter()
     mass = 0.0
@@ -92,7 +89,7 @@ def _default_axis(joint: Joint | Loop) -> bool:
     return joint.kind.takes_axis and "axis" not in joint.model_fields_set
 
 
-def names_where(system: System, places: Callable[[Segment], Iterable[int]]) -> list[str]:
+def names_where(system: Contents, places: Callable[[Segment], Iterable[int]]) -> list[str]:
     """Name the bodies at the places of each segment that are chosen; repeated ones as 'a1' to 'a9'."""
     found = []
     for segment in system.segments:
@@ -108,13 +105,13 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-def nothing_acts(system: System) -> bool:
+def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
     loaded = any(system.gravity) or system.torques or system.wrenches or system.force_functions
     return not loaded and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 
 
-def _warnings(system: System) -> Iterator[str]:
+def _warnings(system: Contents) -> Iterator[str]:
     templates = [body for segment in system.segments for body in segment.bodies]
     if not system.nu:
         yield "no joint can move: the system has no degrees of freedom"

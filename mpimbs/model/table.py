@@ -27,7 +27,7 @@ _UNIT_TOLERANCE = 1e-6  # how far a quaternion's norm may be from 1 before it co
 _ROUND_OFF = 1e-15  # what is this close to unit length is left as it is, so that it survives a file bit by bit
 
 
-class Table(BaseModel):
+class CheckedTable(BaseModel):
     """A frozen table of a model: unknown keys, NaN and infinity are an InputError of one line.
 
     Tables that users make repeat `__init__`, so that a type checker accepts all that the checks convert.
@@ -47,7 +47,7 @@ class Table(BaseModel):
             raise InputError(f"{title}: {_sentence(first, type(self))}") from None
 
 
-def _sentence(error: ErrorDetails, table: type[Table]) -> str:
+def _sentence(error: ErrorDetails, table: type[CheckedTable]) -> str:
     """Say one pydantic error in words: the key, what is wrong with it, the remedy."""
     where = " ".join(str(part + 1) if isinstance(part, int) else part for part in error["loc"])
     cause = error.get("ctx", {}).get("error")

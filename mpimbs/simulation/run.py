@@ -21,9 +21,9 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.lock import Lock
 from mpimbs.filesystem.places import check_new, check_writable
-from mpimbs.memory import ranks_on_node
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, together, warn_unguarded
+from mpimbs.resources import ranks_on_node
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.constraint_record import ConstraintRecord

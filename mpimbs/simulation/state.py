@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
-from mpimbs.memory import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES, System
+from mpimbs.resources import SIMULATION, check_memory
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]

@@ -47,12 +47,12 @@ from mpimbs.spatial.six import (
 NEAR = 0  # rows [P11 | b1]
 CROSS = 6 * ROW  # rows [P12]
 FAR = 12 * ROW  # rows [P22 | b2]
-SIZE = 18 * ROW
+BLOCK = 18 * ROW
 
 # A joint at handle 1: row [c | degrees of freedom], rows [s | tau] of its axes.
 AXES = ROW
 JOINT = 7 * ROW
-ASSEMBLY = SIZE + JOINT  # a block with its inboard joint behind it: what one rank tells another
+ASSEMBLY = BLOCK + JOINT  # a block with its inboard joint behind it: what one rank tells another
 
 # What an assembly leaves for the way back: rows [W | h], row [b1 of R - b2 of L - c], rows [y | tau - s^T h | 1 / m].
 CONSTANT = 6 * ROW
@@ -74,7 +74,7 @@ def release(left, right, joint, freed, record):
 
     Parameters
     ----------
-    left, right : array [>= SIZE]
+    left, right : array [>= BLOCK]
     joint : array [JOINT]
         That at handle 1 of the right.
     freed : int
@@ -117,7 +117,7 @@ def assemble(left, right, record, out):
 
     Parameters
     ----------
-    left, right, out : array [>= SIZE]
+    left, right, out : array [>= BLOCK]
         `out` may not be one of the others.
     record : array [RECORD]
     """

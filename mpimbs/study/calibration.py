@@ -18,7 +18,7 @@ from mpimbs.instruments.laps import timed_calls
 from mpimbs.instruments.phases import run_assemblies
 from mpimbs.model import System, system_from
 from mpimbs.partition.division import Division
-from mpimbs.spatial.assembly import RECORD, SIZE
+from mpimbs.spatial.assembly import BLOCK, RECORD
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.bench import check_seconds
 from mpimbs.study.trace import Sweeps
@@ -50,9 +50,10 @@ class Share(Dynamics):
     ) -> None:
         self._given = division, number
         super().__init__(system, MPI.COMM_SELF, coupling)
-        self._in_phases = self._in_phases or staged
+        self.in_phases = self.in_phases or staged
 
-    def _part(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+    def divide(self, strategy: Strategy, system: System, comm: MPI.Comm, *settings: Any) -> tuple[Division, int]:
+        """Give what was given."""
         return self._given
 
     def time(self, seconds: float) -> Sweeps:
@@ -65,9 +66,9 @@ class Share(Dynamics):
             self.evaluate(0.0, q, u, udot, rates)
 
         def lap() -> npt.NDArray[np.float64]:
-            before = self._laps.copy()
+            before = self.laps.copy()
             call()
-            return self._laps - before
+            return self.laps - before
 
         call()
         shortest, spent, rounds, count = np.inf, 0.0, 0, _FEWEST
@@ -142,7 +143,7 @@ class Calibration:
         if ranks > 1:
             self._measure(division, (ranks - 1) // 2, Key(coupling, staged, False))
         inner = self.shares.get(Key(coupling, staged, False), {})
-        found = {int(n): between(inner, int(n)) for n in np.unique(bodies[:-1])}
+        found = {int(n): interpolated(inner, int(n)) for n in np.unique(bodies[:-1])}
         return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
 
     def _measure(self, division: Division, number: int, key: Key) -> None:
@@ -167,9 +168,9 @@ class Calibration:
                 share = dynamics.subchain
                 times = np.empty(400)
                 for k in range(len(times)):
-                    before = float(dynamics._laps[2])
+                    before = Sweeps(0.0, *dynamics.laps).coupling
                     dynamics.accelerations(share.q, share.u)
-                    times[k] = dynamics._laps[2] - before
+                    times[k] = Sweeps(0.0, *dynamics.laps).coupling - before
                 laps.append(float(times.min()))
                 dynamics.close()
             self._joins[coupling] = max(laps[1] - laps[0], 0.0) / _JOINS
@@ -192,7 +193,7 @@ def time_assembly(runs: int = 20, times: int = 500) -> float:
     rows[:6, :6], rows[6:12, :6], rows[12:, :6] = 2.0 * np.eye(6), np.eye(6), 2.0 * np.eye(6)
     joint = np.zeros((7, ROW))
     joint[1, 2] = 1.0
-    given = (rows.ravel(), rows.ravel().copy(), joint.ravel(), np.zeros(RECORD), np.zeros(SIZE), np.ones(30))
+    given = (rows.ravel(), rows.ravel().copy(), joint.ravel(), np.zeros(RECORD), np.zeros(BLOCK), np.ones(30))
     laps = []
     for _ in range(1 + runs):
         began = time.perf_counter()
@@ -201,7 +202,7 @@ def time_assembly(runs: int = 20, times: int = 500) -> float:
     return min(laps[1:])
 
 
-def between(known: dict[int, Sweeps], bodies: int) -> Sweeps:
+def interpolated(known: dict[int, Sweeps], bodies: int) -> Sweeps:
     """Interpolate times by powers of the number of bodies; beyond the known ones they are proportional to it.
 
     Parameters

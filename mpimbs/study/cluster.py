@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 
 from mpimbs.errors import InputError
 from mpimbs.model.files import at, read_toml
-from mpimbs.model.table import Table, suggest
+from mpimbs.model.table import CheckedTable, suggest
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.halo import Halo, swap
 from mpimbs.parallel.native import channel, send_only, start, wait
@@ -30,7 +30,7 @@ Seconds = Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(strict=True, gt=0.0)]
 
 
-class Link(Table):
+class Link(CheckedTable):
     """What a message takes from one rank to another: send_overhead + latency + bytes / bandwidth + receive_overhead.
 
     Attributes
@@ -62,7 +62,7 @@ class Link(Table):
         return self.latency + self.overheads
 
 
-class Cluster(Table):
+class Cluster(CheckedTable):
     """Nodes of equal cores, and the messages between them.
 
     Attributes

@@ -15,6 +15,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System
 from mpimbs.study.cost_fit import PowerLaw, fit_power_law
 from mpimbs.study.replay import record
+from mpimbs.study.trace import Sweeps
 
 CUTS = (1, 3, 7, 15)
 LARGE, CUTS_OF_LARGE = 100_000, (1, 7)  # bodies from which on fewer are measured, for their time
@@ -77,7 +78,7 @@ class _Sample(NamedTuple):
     iteration: float
 
 
-def measure(system: System, solver: LoadSolver) -> ConstraintLoadCosts:
+def measure_solutions(system: System, solver: LoadSolver) -> ConstraintLoadCosts:
     """Time solutions along a motion, with several numbers of cuts on this process.
 
     Parameters
@@ -141,9 +142,9 @@ def _along_motion(
             for k, (t, q, u) in enumerate(states):
                 if k == settled:
                     before = dynamics.coupling.statistics()
-                already = float(dynamics._laps[2])
+                already = Sweeps(0.0, *dynamics.laps).coupling
                 dynamics.derivative(t, q, u, udot, rates)
-                laps[-1].append(dynamics._laps[2] - already)
+                laps[-1].append(Sweeps(0.0, *dynamics.laps).coupling - already)
             after = dynamics.coupling.statistics()
             found = {name: found[name] + after[name] - before[name] for name in _COUNTED}
         solutions = max(found["solutions"], 1)
@@ -166,10 +167,8 @@ def _sample(system: System, solver: LoadSolver, cuts: int) -> _Sample:
 
 def _parts(coupling: Any) -> tuple[int, float, float, float]:
     """Unknowns; seconds of the preconditioner, of a factorization, and of the rest of an iteration."""
-    right, work, matrix = coupling._right, coupling._check, coupling._matrix
+    right, work, matrix, ksp = coupling.parts()
     other = work.duplicate()
-    direct = coupling._solver.preconditioner == "direct"
-    ksp = coupling._factor if direct else coupling._ksp
     ksp.setUp()
     pc = ksp.getPC()
     call = _least(right.stateIncrease)  # of petsc4py

@@ -149,13 +149,13 @@ def best(
         By default powers of two up to 4096, as far as there are bodies.
     """
     known = Calibration(system) if calibration is None else calibration
-    counts = default_ranks(system) if ranks is None else list(ranks)
+    counts = ranks_to_predict(system) if ranks is None else list(ranks)
     chosen = TRACED if couplings is None else couplings
     rows = [row for name in chosen for row in predict(system, counts, cluster, name, method, None, known)]
     return min(rows, key=lambda row: row.seconds)
 
 
-def default_ranks(system: System) -> list[int]:
+def ranks_to_predict(system: System) -> list[int]:
     """Powers of two up to 4096, as far as there are bodies; 1 for a tree, which is not divided."""
     return powers_of_two(min(MOST_RANKS, system.n_bodies)) if system.is_chain else [1]
 
@@ -222,7 +222,7 @@ def figures(
     }
 
 
-def table(rows: Sequence[Prediction]) -> list[str]:
+def lines_of(rows: Sequence[Prediction]) -> list[str]:
     """Write predictions as the lines of a table."""
     lines = [
         f"{'coupling':>14s} {'ranks':>6s} {'bodies':>8s} {'us':>10s} {'compute':>10s} {'messages':>10s} "
@@ -243,7 +243,7 @@ def report(found: dict[str, Any]) -> list[str]:
     return [
         f"{found['system']}: one evaluation, predicted for the cluster '{found['cluster']['name']}' by "
         f"{rows[0].method}; computing measured on one core ({found['machine']['cpu']})",
-        *table(rows),
+        *lines_of(rows),
         f"the fastest predicted here: {quickest.coupling} on {quickest.ranks} ranks, {1e6 * quickest.seconds:.4g} us",
     ]
 

@@ -35,7 +35,7 @@ _SETTINGS = {
 }
 
 
-def installed() -> str | None:
+def smpirun_installed() -> str | None:
     """The path of `smpirun`, if there is one."""
     return shutil.which("smpirun")
 
@@ -48,7 +48,7 @@ def smpirun() -> str:
     InputError
         It is not installed.
     """
-    found = installed()
+    found = smpirun_installed()
     if found is None:
         raise InputError(
             "method 'simgrid' needs SimGrid's smpirun: apt-get install libsimgrid-dev on Debian and Ubuntu; "

@@ -120,7 +120,7 @@ def default_ranks(size: int) -> tuple[int, ...]:
     return tuple(sorted({*powers_of_two(size), size}))
 
 
-def measure(
+def measure_plan(
     system: System, plan: Plan, comm: MPI.Comm, tell: Callable[[int, int, str], None] = lambda done, of, what: None
 ) -> tuple[list[Row], list[str]]:
     """Time every point of a plan; all ranks call.

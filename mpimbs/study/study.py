@@ -22,7 +22,7 @@ from mpimbs.simulation.output_layout import versions
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, cluster_named
 from mpimbs.study.predict import predict
-from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure
+from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure_plan
 from mpimbs.study.speedup_report import FILES, write
 from mpimbs.study.verdict import add_speedups, advice, fits, operations, trusted
 
@@ -81,7 +81,7 @@ def study(
     if collected is None:
         plan, lacking = together(comm, plan.available)
         left_out += lacking
-        rows, notes = measure(system, plan, comm, _teller(comm, progress))
+        rows, notes = measure_plan(system, plan, comm, _teller(comm, progress))
         if not rows:
             raise InputError(
                 "nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than `ranks` says"])

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.constraint_equations import JOINT, OUTER
+from mpimbs.coupling.constraint_equations import OUTER, SEPARATED
 from mpimbs.coupling.estimates import ORDERS
 from mpimbs.spatial.assembly import ASSEMBLY
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.calibration import Calibration
-from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, measure
+from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, measure_solutions
 from mpimbs.study.replay import RTOL
 from mpimbs.study.trace import Sweeps, Trace
 
@@ -84,7 +84,7 @@ class ConstraintLoadTrace:
     def _costs(self, calibration: Calibration) -> ConstraintLoadCosts:
         name = f"pcg, {self._solver.preconditioner}, {self._solver.estimate}"
         if name not in calibration.costs:
-            calibration.costs[name] = measure(calibration.system, self._solver)
+            calibration.costs[name] = measure_solutions(calibration.system, self._solver)
         found: ConstraintLoadCosts = calibration.costs[name]
         return found
 
@@ -109,7 +109,7 @@ class ConstraintLoadTrace:
         loads, unknowns = round(costs.loads), costs.loads * (trace.size - 1)
         estimated = self._solver.estimate in ORDERS
         trace.compute(0.5 * costs.once)
-        trace.halo(JOINT // 2, OUTER)
+        trace.halo(SEPARATED // 2, OUTER)
         trace.compute(0.5 * costs.once)
         if estimated and self._solver.preconditioner in ("jacobi", "block-jacobi"):  # is the estimate of any use?
             trace.halo(loads, loads, 1)

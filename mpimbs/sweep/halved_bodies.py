@@ -12,13 +12,12 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.spatial.assembly import ASSEMBLY, JOINT, RECORD
-from mpimbs.spatial.handles import SIZE
+from mpimbs.spatial.assembly import ASSEMBLY, BLOCK, JOINT, RECORD
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import build
 from mpimbs.sweep.halved_passes import HALVED_ITEMS, halved_inward, halved_motion, halved_outward
-from mpimbs.sweep.leaves import SCRATCH, Halving
+from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import BODY, FIXED, TURNING, Structure, workspace
 from mpimbs.sweep.subchain import Subchain
@@ -141,13 +140,13 @@ class HalvedBodies:
             halves(count),
             made.body_step,
             inverse_inertias(system, first, made.structure, made.body_step),
-            aligned_zeros((2 * count - 1) * SIZE),
+            aligned_zeros((2 * count - 1) * BLOCK),
             aligned_zeros(count * JOINT),
             aligned_zeros(count * RECORD),
             np.zeros((count + 1) * 6),
             np.zeros(self.nu),
-            aligned_zeros(SCRATCH),
-            aligned_zeros(SIZE),
+            aligned_zeros(LEAF_SCRATCH),
+            aligned_zeros(BLOCK),
         )
         self._turn, self._inner = np.zeros(TURNING), np.zeros(TURNING)
         self._assembly = aligned_zeros(ASSEMBLY).reshape(1, ASSEMBLY)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from mpimbs.spatial.assembly import (
     AXES,
+    BLOCK,
     CROSS,
     FAR,
     JOINT,
     NEAR,
     RECORD,
-    SIZE,
     assemble,
     far_acceleration,
     inverse_six,
@@ -35,7 +35,7 @@ from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
 # Columns of the joins.
 LEFT, RIGHT, BEGIN, MIDDLE, END = range(5)
 INVERSE = 6 * ROW  # numbers of a body's inverse inertia
-SCRATCH = 8 * ROW
+LEAF_SCRATCH = 8 * ROW
 
 
 class Halving(NamedTuple):
@@ -44,13 +44,13 @@ class Halving(NamedTuple):
     joins: Any  # [m - 1, 5]: nodes of left and right, first body, first body of the right, body after the last
     last_step: Any  # [m]: the step that carries each body
     inverses: Any  # [different bodies * INVERSE]: inverse inertia, in the frame of the step
-    nodes: Any  # [(2 m - 1) * SIZE], written: blocks
+    nodes: Any  # [(2 m - 1) * BLOCK], written: blocks
     joints: Any  # [m * JOINT], written: the inboard joint of each body
     records: Any  # [m * RECORD], written: what `release` kept, of the joint at each body
     loads: Any  # [(m + 1) * 6], written: the load that each body receives through its joint; last, minus f2
     total: Any  # [nu], written: joint forces
-    scratch: Any  # [SCRATCH]
-    world: Any  # [SIZE]: zeros, but for the acceleration of what the first body hangs on, in place of b2
+    scratch: Any  # [LEAF_SCRATCH]
+    world: Any  # [BLOCK]: zeros, but for the acceleration of what the first body hangs on, in place of b2
 
 
 @kernel(inline=True)
@@ -110,7 +110,7 @@ def leaf(rotation, position, inverse, force, block):
         Inverse inertia in the body's frame, and zeros beside it.
     force : array [6]
         Its bias force, velocity terms less external loads (N m, N).
-    block : array [SIZE]
+    block : array [BLOCK]
         Written.
     """
     # b2 = - I^-1 p
@@ -159,14 +159,14 @@ def _body(zero, structure, work, halving, body, terminal):
         )
         store_symmetric(zero, halving.scratch, 0, inertia)
         inverse = inverse_six(sums(six_rows(halving.scratch, 0), six_rows(terminal, INERTIA)))
-    leaf(rotation, position, inverse, force, item(halving.nodes, body, SIZE))
+    leaf(rotation, position, inverse, force, item(halving.nodes, body, BLOCK))
 
 
 @kernel
 def assemble_bodies(zero, structure, work, halving, terminal, assembly):
     """Pass 2, its second part: the halves joined, up to the whole; `assembly` [ASSEMBLY] is written.
 
-    `terminal` [SIZE of the mixed form] stands for what hangs on the last body and was swept; empty for nothing.
+    `terminal` [SIZE of `spatial.handles`] stands for what hangs on the last body and was swept; empty for nothing.
     """
     count = halving.last_step.shape[0]
     made = 0
@@ -177,18 +177,18 @@ def assemble_bodies(zero, structure, work, halving, terminal, assembly):
             made += 1
         if number + 1 < count:
             middle = halving.joins[number, MIDDLE]
-            left = item(halving.nodes, halving.joins[number, LEFT], SIZE)
-            right = item(halving.nodes, halving.joins[number, RIGHT], SIZE)
+            left = item(halving.nodes, halving.joins[number, LEFT], BLOCK)
+            right = item(halving.nodes, halving.joins[number, RIGHT], BLOCK)
             record = item(halving.records, middle, RECORD)
             freed = _freed(structure, halving, middle)
             release(left, right, item(halving.joints, middle, JOINT), freed, record)
-            assemble(left, right, record, item(halving.nodes, count + number, SIZE))
+            assemble(left, right, record, item(halving.nodes, count + number, BLOCK))
     root = 2 * count - 2
-    for i in range(SIZE):
-        assembly[i] = halving.nodes[root * SIZE + i]
+    for i in range(BLOCK):
+        assembly[i] = halving.nodes[root * BLOCK + i]
     for i in range(JOINT):
-        assembly[SIZE + i] = halving.joints[i]
-    assembly[SIZE + 6] = _freed(structure, halving, 0)
+        assembly[BLOCK + i] = halving.joints[i]
+    assembly[BLOCK + 6] = _freed(structure, halving, 0)
 
 
 @kernel(inline=True)
@@ -215,7 +215,7 @@ def spread_bodies(structure, halving, outer, udot, acceleration):
     for i in range(6):
         halving.world[FAR + i * ROW + EXTRA] = outer[i]
         loads[count * 6 + i] = -outer[6 + i]
-    whole = item(halving.nodes, 2 * count - 2, SIZE)
+    whole = item(halving.nodes, 2 * count - 2, BLOCK)
     record = item(halving.records, 0, RECORD)
     freed = _freed(structure, halving, 0)
     joint = item(halving.joints, 0, JOINT)
@@ -229,8 +229,8 @@ def spread_bodies(structure, halving, outer, udot, acceleration):
     spread(halving.world, whole, joint, freed, record, f1, f2, item(loads, 0, 6), udot[axis : axis + freed])
     for number in range(count - 2, -1, -1):
         begin, middle, end = halving.joins[number, BEGIN], halving.joins[number, MIDDLE], halving.joins[number, END]
-        left = item(halving.nodes, halving.joins[number, LEFT], SIZE)
-        right = item(halving.nodes, halving.joins[number, RIGHT], SIZE)
+        left = item(halving.nodes, halving.joins[number, LEFT], BLOCK)
+        right = item(halving.nodes, halving.joins[number, RIGHT], BLOCK)
         freed = _freed(structure, halving, middle)
         axis = _first_axis(structure, halving, middle)
         for i in range(6):
@@ -239,4 +239,4 @@ def spread_bodies(structure, halving, outer, udot, acceleration):
         record = item(halving.records, middle, RECORD)
         joint = item(halving.joints, middle, JOINT)
         spread(left, right, joint, freed, record, f1, f2, item(loads, middle, 6), udot[axis : axis + freed])
-    far_acceleration(item(halving.nodes, count - 1, SIZE), item(loads, count - 1, 6), outer[6:12], acceleration)
+    far_acceleration(item(halving.nodes, count - 1, BLOCK), item(loads, count - 1, 6), outer[6:12], acceleration)

@@ -11,7 +11,7 @@ from cases import mixed_chain, moving_state, typed_chain
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Joint, System, system_from
-from mpimbs.spatial.assembly import AXES, CROSS, FAR, JOINT, NEAR, RECORD, SIZE, assemble, release, spread
+from mpimbs.spatial.assembly import AXES, BLOCK, CROSS, FAR, JOINT, NEAR, RECORD, assemble, release, spread
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.halved_bodies import halves
 from oracles import dense
@@ -46,7 +46,7 @@ def test_join_against_one_linear_system(freed: int) -> None:
     matrix = np.block([[phi_r[:6, :6] + phi_l[6:, 6:], -s], [s.T, np.zeros((freed, freed))]])
     solution = np.linalg.solve(matrix, np.concatenate((c - g, tau)))
     f, udot = solution[:6], solution[6:]
-    record, both = np.zeros(RECORD), np.zeros(SIZE)
+    record, both = np.zeros(RECORD), np.zeros(BLOCK)
     release(left, right, joint.ravel(), freed, record)
     assemble(left, right, record, both)
     got_f, got_udot = np.zeros(6), np.zeros(freed)

@@ -9,7 +9,7 @@ from mpi4py import MPI
 from mpi_helpers import measured
 from mpimbs.instruments import machine as loops
 from mpimbs.instruments.counting import Counted, CountedArray, Counts, counting
-from mpimbs.instruments.limits import as_numbers, describe, limits, table, total
+from mpimbs.instruments.limits import as_numbers, describe, limits, markdown, total
 from mpimbs.instruments.machine import (
     CHAINS,
     COPY,
@@ -19,7 +19,7 @@ from mpimbs.instruments.machine import (
     Rate,
     aligned,
     cache_sizes,
-    measure,
+    measure_core,
     of_all_ranks,
     working_sets,
 )
@@ -32,8 +32,8 @@ from mpimbs.spatial.lanes import native_width
 
 @pytest.fixture(scope="module")
 def machine(comm: MPI.Comm) -> Machine:
-    first_on_node(comm, lambda: measure(runs=1))
-    return measure(comm)
+    first_on_node(comm, lambda: measure_core(runs=1))
+    return measure_core(comm)
 
 
 def as_machines_are(machine: Machine) -> bool:
@@ -50,7 +50,7 @@ def test_figures_of_the_machine(machine: Machine, comm: MPI.Comm) -> None:
     assert all(0 < rate.minimum <= rate.median <= rate.maximum < np.inf for rate in rates)
     assert tuple(machine.sizes) == tuple(machine.copy) == tuple(machine.triad) == LEVELS
     assert machine.ranks == 1 and machine.width == native_width()
-    measured(comm, lambda: measure(comm), as_machines_are)
+    measured(comm, lambda: measure_core(comm), as_machines_are)
     assert machine.frequency(8) == pytest.approx(2 * machine.frequency())
     whole = of_all_ranks(machine, comm)
     assert whole.ranks == comm.size and whole.sizes == machine.sizes
@@ -153,7 +153,7 @@ def test_limits_by_hand() -> None:
     assert (whole.least, whole.counts.multiplications) == (4.04, 202) and whole.share("lanes") == 4.04 / 16
     lines = [
         [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in table([*rows, whole], "lanes", ["doubles"]).splitlines()
+        for line in markdown([*rows, whole], "lanes", ["doubles"]).splitlines()
     ]
     assert lines[0] == ["phase", "operations", "bytes", "limit, ns", "lanes, ns", "share", "doubles, ns"]
     assert lines[2:] == [
@@ -172,7 +172,7 @@ def test_no_kernel_is_faster_than_the_machine(comm: MPI.Comm) -> None:
     counts = counts_of_tile(*(system_from(f"spatial_chain:{n}") for n in (68, 72)), 72, w)
 
     def times() -> tuple[dict[int, dict[str, float]], float]:
-        return {lanes: time_phases(system, lanes, 0.005) for lanes in (1, w)}, measure(comm).lanes.maximum
+        return {lanes: time_phases(system, lanes, 0.005) for lanes in (1, w)}, measure_core(comm).lanes.maximum
 
     def slower(found: tuple[dict[int, dict[str, float]], float]) -> bool:
         phases, peak = found

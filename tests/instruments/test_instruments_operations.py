@@ -9,10 +9,10 @@ from mpimbs.instruments.operations import KINEMATICS, OperationCounts, operation
 from mpimbs.instruments.phase_costs import count, count_phases, counts_per_body
 from mpimbs.instruments.phases import PIECE, arguments
 from mpimbs.model import system_from
-from mpimbs.spatial.assembly import ASSEMBLY, JOINT, RECORD, SIZE
+from mpimbs.spatial.assembly import ASSEMBLY, BLOCK, JOINT, RECORD
 from mpimbs.sweep.build import build
 from mpimbs.sweep.halved_bodies import halves, inverse_inertias
-from mpimbs.sweep.leaves import SCRATCH, Halving, assemble_bodies, spread_bodies
+from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving, assemble_bodies, spread_bodies
 
 
 def of_kind(kind: str, whole: bool = False) -> OperationCounts:
@@ -64,8 +64,8 @@ def halved_passes(kind: str, bodies: int) -> tuple[Counts, Counts]:
     last_step = build(system.columns()).body_step
     halving = Halving(
         halves(bodies), last_step, inverse_inertias(system, 0, a.structure, last_step),
-        *(np.zeros(size) for size in ((2 * bodies - 1) * SIZE, bodies * JOINT, bodies * RECORD, 6 * bodies + 6)),
-        a.total, np.zeros(SCRATCH), np.zeros(SIZE),
+        *(np.zeros(size) for size in ((2 * bodies - 1) * BLOCK, bodies * JOINT, bodies * RECORD, 6 * bodies + 6)),
+        a.total, np.zeros(LEAF_SCRATCH), np.zeros(BLOCK),
     )  # fmt: skip
     up = count(assemble_bodies, 0.0, a.structure, a.work, halving, np.zeros(0), np.zeros(ASSEMBLY), whole=True)
     return up, count(spread_bodies, a.structure, halving, np.ones(12), a.udot, np.zeros(6), whole=True)

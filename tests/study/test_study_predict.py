@@ -15,9 +15,9 @@ from mpimbs.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.study import simgrid
 from mpimbs.study.bench import bench
-from mpimbs.study.calibration import Calibration, Key, between
+from mpimbs.study.calibration import Calibration, Key, interpolated
 from mpimbs.study.cluster import cluster_named, measure_here, presets, read_cluster
-from mpimbs.study.predict import best, default_ranks, predict
+from mpimbs.study.predict import best, predict, ranks_to_predict
 from mpimbs.study.trace import Sweeps
 
 CLUSTER = """
@@ -111,11 +111,11 @@ def test_the_machine_at_hand(comm: MPI.Comm) -> None:
 def test_times_in_between() -> None:
     """Powers of the number of bodies are met exactly; beyond the known ones times are proportional."""
     known = {n: Sweeps(1e-7, 1e-9 * n, 2e-9 * n**1.5, 3e-7, 1e-9 * n) for n in (16, 64, 256)}
-    assert between(known, 64) == known[64]
-    found = between(known, 100)
+    assert interpolated(known, 64) == known[64]
+    found = interpolated(known, 100)
     assert found[1:3] == pytest.approx((1e-7, 2e-9 * 100**1.5)) and (found.call, found.coupling) == (1e-7, 3e-7)
-    assert between(known, 512).inward == pytest.approx(2 * known[256].inward)
-    assert between(known, 8).outward == pytest.approx(0.5 * known[16].outward)
+    assert interpolated(known, 512).inward == pytest.approx(2 * known[256].inward)
+    assert interpolated(known, 8).outward == pytest.approx(0.5 * known[16].outward)
 
 
 def test_a_share_alone() -> None:
@@ -135,7 +135,7 @@ def test_a_share_alone() -> None:
     calibration, *_ = measured(MPI.COMM_SELF, both, alike)
     parts = calibration.sweeps(4, "dcae")
     bodies = np.diff(calibration.division(4).cuts)
-    assert len(parts) == 4 and parts[0] == between(calibration.shares[Key("dcae", False, False)], int(bodies[0]))
+    assert len(parts) == 4 and parts[0] == interpolated(calibration.shares[Key("dcae", False, False)], int(bodies[0]))
     assert [sorted(known) for known in calibration.shares.values()] == [[int(bodies[3]), 512], [int(bodies[1])]]
     assert calibration.sweeps(4, "dcae") == parts
     assert 1e-8 < calibration.join("dcae") < 1e-5
@@ -179,9 +179,9 @@ def test_predictions_of_all_couplings() -> None:
 
 
 def test_default_ranks() -> None:
-    assert default_ranks(system_from("chain:100")) == [1, 2, 4, 8, 16, 32, 64]
-    assert default_ranks(system_from("chain:1000000"))[-1] == 4096
-    assert default_ranks(system_from("figure")) == [1]
+    assert ranks_to_predict(system_from("chain:100")) == [1, 2, 4, 8, 16, 32, 64]
+    assert ranks_to_predict(system_from("chain:1000000"))[-1] == 4096
+    assert ranks_to_predict(system_from("figure")) == [1]
 
 
 MODEL = "chain:64 --seconds 0.01"

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.constraint_equations import JOINT, OUTER
+from mpimbs.coupling.constraint_equations import OUTER, SEPARATED
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
@@ -103,7 +103,7 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
         joints, size = dynamics.coupling.joints, 8.0
         left, right = comm.rank > 0, comm.rank + 1 < comm.size
         for halo, base, sizes in (
-            (joints._halos[0], levels, (JOINT // 2, OUTER)),
+            (joints._halos[0], levels, (SEPARATED // 2, OUTER)),
             (joints._halos[1], max((e.tag for e in trace.events), default=0) - 1, (ROW, ROW)),
         ):
             found = messages(trace, base, 2) if comm.size > 1 else []
@@ -195,7 +195,7 @@ def test_a_message_that_nobody_sends() -> None:
 
 # --- against SimGrid -------------------------------------------------------------------------------------------------
 
-needs_simgrid = pytest.mark.skipif(simgrid.installed() is None, reason="SimGrid is optional and not installed")
+needs_simgrid = pytest.mark.skipif(simgrid.smpirun_installed() is None, reason="SimGrid is optional and not installed")
 
 
 @needs_simgrid

@@ -2,14 +2,15 @@
 
 import tracemalloc
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-import mpimbs.memory
+import mpimbs.resources
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.memory import EVALUATION, EVALUATION_OF_BODIES, SIMULATION, Need, free_memory
 from mpimbs.model import system_from
+from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, SIMULATION, Need, free_memory
 from mpimbs.simulation.run import simulate
 
 N = 100_000
@@ -39,13 +40,26 @@ def test_the_estimate(case: str) -> None:
     assert least < taken / need.of(system, 1) < 1.2, f"{taken / N} bytes for a body"
 
 
+def test_free_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No more than there is, without swap; of a control group its limit, less what it takes but for files."""
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        total = 1024 * int(next(iter(lines)).split()[1])
+    assert 1e6 < free_memory(swap=False) <= total
+    monkeypatch.setattr(mpimbs.resources, "_GROUP", tmp_path)
+    for name, text in (("max", "900000"), ("current", "500000"), ("stat", "anon 1\ninactive_file 200000\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert free_memory() == 600000
+    (tmp_path / "memory.max").write_text("max")
+    assert 1e6 < free_memory(swap=False) <= total
+
+
 def test_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     system = system_from(f"chain:{N}")
     assert 1e7 < free_memory() < 1e15
-    monkeypatch.setattr(mpimbs.memory, "free_memory", lambda: 0.9 * EVALUATION.of(system, 1))
+    monkeypatch.setattr(mpimbs.resources, "free_memory", lambda: 0.9 * EVALUATION.of(system, 1))
     with pytest.raises(InputError, match=r"its 100000 bodies take about 0.033 GB of memory on 1 rank"):
         Dynamics(system)
-    monkeypatch.setattr(mpimbs.memory, "free_memory", lambda: 1.1 * EVALUATION.of(system, 1))
+    monkeypatch.setattr(mpimbs.resources, "free_memory", lambda: 1.1 * EVALUATION.of(system, 1))
     Dynamics(system).close()
     with pytest.raises(InputError, match=r"0.15 GB of memory .* 0.036 GB left; take fewer bodies"):
         simulate(system, 1.0)

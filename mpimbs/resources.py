@@ -32,25 +32,37 @@ EVALUATION_OF_BODIES = Need(0, 4340, 50)  # dca: an assembly for each
 SIMULATION = Need(40, 1080, 195)
 
 
-_GROUP = Path("/sys/fs/cgroup")  # of this process, where it is in a container; files of versions 2 and 1
-_GROUPS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+_GROUP = Path("/sys/fs/cgroup")  # of this process, where it is in a container
+# Of versions 2 and 1: limit, use, where it is told of the files that the system keeps in memory, and by what name.
+_GROUPS = (
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+)
 
 
-def free_memory() -> float:
-    """Bytes that this machine, or the control group of this process, has left; infinite where it doesn't say."""
-    return min(_limits(), default=float("inf"))
+def free_memory(swap: bool = True) -> float:
+    """Bytes that this machine, or the control group of this process, has left; infinite where it doesn't say.
+
+    Parameters
+    ----------
+    swap : bool
+        Count what the machine would put on a disk.
+    """
+    return min(_limits(swap), default=float("inf"))
 
 
-def _limits() -> Iterator[float]:
+def _limits(swap: bool) -> Iterator[float]:
     try:
         told = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        yield sum(1024.0 * int(told[name].split()[0]) for name in ("MemAvailable", "SwapFree"))
+        yield sum(1024.0 * int(told[name].split()[0]) for name in ("MemAvailable", "SwapFree")[: 1 + swap])
     except (OSError, KeyError, ValueError):
         pass
-    for limit, used in _GROUPS:
+    for limit, used, details, files in _GROUPS:
         try:
-            yield float((_GROUP / limit).read_text()) - float((_GROUP / used).read_text())
-        except (OSError, ValueError):  # there is none, or it says "max"
+            kept = dict(line.split() for line in (_GROUP / details).read_text().splitlines())
+            taken = float((_GROUP / used).read_text()) - float(kept[files])  # those are dropped when memory is needed
+            yield float((_GROUP / limit).read_text()) - taken
+        except (OSError, KeyError, ValueError):  # there is none, or it says "max"
             continue
 
 

@@ -1,0 +1,219 @@
+"""What a system holds, bodies, loops and loads, and what solvers ask of it; `system.System` is how it is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict
+
+from mpimbs.errors import InputError
+from mpimbs.model import columns
+from mpimbs.model.body import Body, Loop, Name, Wrench
+from mpimbs.model.columns import Columns
+from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce
+from mpimbs.model.joints import joint_index
+from mpimbs.model.names import WORLD, Names
+from mpimbs.model.segments import Integers, Segments, counts
+from mpimbs.model.table import CheckedTable, TimeFunction, Vector
+
+
+class Heading(CheckedTable):
+    """What a system says of itself: its name, and the acceleration of gravity in the world frame, m/s^2."""
+
+    model_config = ConfigDict(title="system")
+
+    name: Name = "system"
+    gravity: Vector = (0.0, -9.81, 0.0)
+
+
+class Contents:
+    """The bodies, loops and loads of a `System`, which says how they are counted and what it is made with.
+
+    Attributes
+    ----------
+    segments : Segments
+        The bodies, run-length coded.
+    names : Names
+        Which body has which name.
+    loops : list of Loop
+        The joints that close loops.
+    torques : dict of int to function or tuple of floats
+        What drives the joints of single bodies, functions of time or constant, in place of what their templates say.
+    wrenches : dict of int to list of Wrench
+        What acts on single bodies, in addition to what their templates say.
+    joint_forces : list of JointForce
+        Functions of time and state that act on joints.
+    body_forces : list of BodyForce
+        Functions of time, pose and velocities that act on bodies.
+    force_modules : list of str
+        Which functions of modules have added forces (module:function), so that a checkpoint can name them.
+    before_forces : str or None
+        The system as a model file, before they did; None if that was none.
+    changes : int
+        How often it was changed: what was made of it before does not know of the later ones.
+    """
+
+    def __init__(self, name: str = "system", gravity: Any = (0.0, -9.81, 0.0)) -> None:
+        self.changes = 0
+        self.name: str = Heading(name=name).name
+        self.gravity = gravity
+        self.segments = Segments()
+        self.loops: list[Loop] = []
+        self.torques: dict[int, TimeFunction | tuple[float, ...]] = {}
+        self.wrenches: dict[int, list[Wrench]] = {}
+        self.joint_forces: list[JointForce] = []
+        self.body_forces: list[BodyForce] = []
+        self.force_modules: list[str] = []
+        self.before_forces: str | None = None
+        self.names = Names()
+
+    def __repr__(self) -> str:
+        return f"System({self.name!r}: {self.n_bodies} bodies, {self.nu} degrees of freedom)"
+
+    @property
+    def gravity(self) -> tuple[float, ...]:
+        """Acceleration of gravity in the world frame, m/s^2."""
+        return self._gravity
+
+    @gravity.setter
+    def gravity(self, value: Any) -> None:
+        self._gravity: tuple[float, ...] = Heading(name=self.name, gravity=value).gravity
+        self.changes += 1
+
+    @property
+    def force_functions(self) -> list[ForceFunction]:
+        """All force functions, in the order in which they act."""
+        return [*self.joint_forces, *self.body_forces]
+
+    @property
+    def n_bodies(self) -> int:
+        """Number of bodies."""
+        return self.segments.n_bodies
+
+    @property
+    def nq(self) -> int:
+        """Number of coordinates q of all joints."""
+        return self.segments.nq
+
+    @property
+    def nu(self) -> int:
+        """Number of generalized speeds u of all joints: the degrees of freedom without loops."""
+        return self.segments.nu
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every body's parent is the body before it, the first on the world."""
+        return self.segments.is_chain
+
+    def name_of(self, k: int) -> str:
+        """Return the name of body k; IndexError if there is no such body."""
+        name = self.segments.template(k).name
+        return f"{name}{self.names.number(name, k)}" if self.segments.of(k).numbered else name
+
+    def index_of(self, name: str) -> int:
+        """Return the index of the body of that name; InputError with the close matches if there is none."""
+        index = self.names.find(name)
+        if index is None:
+            raise InputError(f"unknown body {name!r}{self.names.suggest(name)}")
+        return index
+
+    def body(self, k: int) -> Body:
+        """Return body k alone: with its own name, its parent's name and its own loads."""
+        body, parent = self.segments.template(k), self.segments.parent(k)
+        own: dict[str, Any] = {
+            "name": self.name_of(k),
+            "parent": self.name_of(parent) if parent >= 0 else WORLD,
+            "wrench": body.wrench + tuple(self.wrenches.get(k, ())),
+        }
+        if k in self.torques:
+            own["joint"] = body.joint.model_copy(update={"torque": self.torques[k]})
+        return body.model_copy(update=own)
+
+    def bodies(self) -> Iterator[Body]:
+        """Go through all bodies, each as `body` returns it."""
+        return map(self.body, range(self.n_bodies))
+
+    def parents(self) -> Integers:
+        """Return the index of each body's parent: int64 [n], -1 the world."""
+        return self.segments.parents(0, self.n_bodies)
+
+    def joint_types(self, lo: int = 0, hi: int | None = None) -> NDArray[np.int8]:
+        """Return the row in `JOINT_TYPES` of the joint of each of the bodies lo to hi - 1 (to the last): int8."""
+        bodies, rows = self.segments.rows(lo, self.n_bodies if hi is None else hi)
+        return np.array([joint_index(body.joint.type) for body in bodies], np.int8)[rows]
+
+    def offsets(self) -> tuple[Integers, Integers]:
+        """Return where each body's coordinates q and speeds u begin: two int64 [n + 1], up to nq and nu."""
+        bodies, rows = self.segments.rows(0, self.n_bodies)
+        nq, nu = counts(bodies)
+        return columns.offsets(nq[rows]), columns.offsets(nu[rows])
+
+    def offsets_of(self, bodies: Iterable[int]) -> tuple[Integers, Integers]:
+        """Return what `offsets` says of some bodies, without expanding the others; n_bodies stands for the end."""
+        q, u = zip(*(self.segments.numbers_before(int(k)) for k in bodies), strict=True)
+        return np.array(q, np.int64), np.array(u, np.int64)
+
+    def columns(self, lo: int = 0, hi: int | None = None) -> Columns:
+        """Expand the bodies lo to hi - 1 (to the last) to columns; IndexError if there are no such bodies."""
+        hi = self.n_bodies if hi is None else hi
+        expanded = columns.expand(lo, *self.segments.expand(lo, hi))
+        driven = dict(expanded.torque_functions)
+        for k, torque in self.torques.items():
+            if lo <= k < hi:
+                driven.pop(k - lo, None)
+                if callable(torque):
+                    driven[k - lo] = torque
+                constant = 0.0 if callable(torque) else torque
+                expanded.torque[expanded.u_offset[k - lo] : expanded.u_offset[k - lo + 1]] = constant
+        wrenches = [(k - lo, wrench) for k, own in self.wrenches.items() if lo <= k < hi for wrench in own]
+        return replace(
+            expanded,
+            torque_functions=sorted(driven.items(), key=lambda item: item[0]),
+            wrenches=sorted(expanded.wrenches + wrenches, key=lambda item: item[0]),
+        )
+
+    def sizes(self, lo: int, hi: int) -> tuple[int, int]:
+        """Return the numbers of coordinates q and of speeds u of the bodies lo to hi - 1."""
+        (q, u), (q_end, u_end) = (self.segments.numbers_before(k) for k in (lo, hi))
+        return q_end - q, u_end - u
+
+    def initial_state(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the coordinates q and the speeds u with which the bodies lo to hi - 1 begin: float [nq], [nu]."""
+        return columns.initial_state(*self.segments.rows(lo, hi))
+
+    def has_wrenches(self, lo: int, hi: int) -> bool:
+        """Return whether wrenches or body forces act on the bodies lo to hi - 1."""
+        for segment in self.segments.within(lo, hi):
+            if any(body.wrench for body in segment.bodies):
+                rows = np.unique(segment.rows(max(lo, segment.first), min(hi, segment.last + 1)))
+                if any(segment.bodies[row].wrench for row in rows):
+                    return True
+        if any(lo <= k < hi for k in self.wrenches):
+            return True
+        return any(len(force.on(lo, hi)) for force in self.body_forces)
+
+    def has_loads_of_time(self) -> bool:
+        """Return whether wrenches act on bodies, or functions of time or state on joints or bodies."""
+        joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
+        driven = any(map(callable, chain(self.torques.values(), joints)))
+        return bool(driven or self.force_functions) or self.has_wrenches(0, self.n_bodies)
+
+    def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
+        """Return a key that is the same for two stretches of bodies only if their columns are, but for `first`."""
+        parents, bodies, rows = self.segments.expand(lo, hi)
+        own = {k - lo: torque for k, torque in self.torques.items() if lo <= k < hi}
+        driven = tuple((k, None if callable(torque) else torque) for k, torque in own.items())
+        used = np.unique(rows)
+        which = np.searchsorted(used, rows)
+        return (*(id(bodies[row]) for row in used), which.tobytes(), (parents - lo).tobytes(), driven)
+
+    def joint_patterns(self, lo: int, hi: int) -> NDArray[np.int8]:
+        """Return a number for each body's joint, the same where the sweeps take the same steps: int8 [hi - lo]."""
+        bodies, rows = self.segments.rows(lo, hi)
+        joints = [body.joint for body in bodies]
+        return np.array([2 * joint_index(joint.type) + (joint.pitch != 0.0) for joint in joints], np.int8)[rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -161,21 +160,10 @@ class Contents:
     def columns(self, lo: int = 0, hi: int | None = None) -> Columns:
         """Expand the bodies lo to hi - 1 (to the last) to columns; IndexError if there are no such bodies."""
         hi = self.n_bodies if hi is None else hi
-        expanded = columns.expand(lo, *self.segments.expand(lo, hi))
-        driven = dict(expanded.torque_functions)
-        for k, torque in self.torques.items():
-            if lo <= k < hi:
-                driven.pop(k - lo, None)
-                if callable(torque):
-                    driven[k - lo] = torque
-                constant = 0.0 if callable(torque) else torque
-                expanded.torque[expanded.u_offset[k - lo] : expanded.u_offset[k - lo + 1]] = constant
+        bodies, rows = self.segments.rows(lo, hi)
+        torques = {k - lo: torque for k, torque in self.torques.items() if lo <= k < hi}
         wrenches = [(k - lo, wrench) for k, own in self.wrenches.items() if lo <= k < hi for wrench in own]
-        return replace(
-            expanded,
-            torque_functions=sorted(driven.items(), key=lambda item: item[0]),
-            wrenches=sorted(expanded.wrenches + wrenches, key=lambda item: item[0]),
-        )
+        return Columns(lo, lambda: self.segments.parents(lo, hi), bodies, rows, torques, wrenches)
 
     def sizes(self, lo: int, hi: int) -> tuple[int, int]:
         """Return the numbers of coordinates q and of speeds u of the bodies lo to hi - 1."""

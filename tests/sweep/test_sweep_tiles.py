@@ -66,8 +66,10 @@ def force(monkeypatch: pytest.MonkeyPatch, cut: Cut, period: str) -> Cut:
         return cut_tiles(patterns, width, cut.least, cut.most)
 
     monkeypatch.setattr(mpimbs.partition.ownership, "cut_tiles", cut_so)
-    whole, pivots = 1 << 30 if cut.kept == ALL else 1, 1 if cut.kept == NOTHING else 1 << 30
-    monkeypatch.setattr(mpimbs.sizes, "_used", replace(PACKAGE, all_bytes=whole, pivot_bytes=pivots))
+    sizes = replace(PACKAGE, all_bytes=1 << 30 if cut.kept == ALL else 1, pivot_bytes=1 << 30)
+    if cut.kept == NOTHING:  # less than a file may say: fixed joints have no pivots
+        object.__setattr__(sizes, "pivot_bytes", -1)
+    monkeypatch.setattr(mpimbs.sizes, "_used", sizes)
     return cut
 
 

@@ -24,10 +24,10 @@ from mpimbs.parallel.agreement import communicator, first_on_node, same_system, 
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.scan import Scan
 from mpimbs.partition.division import Division
-from mpimbs.partition.lanes import LEAST
 from mpimbs.pipeline import scan_motions
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.settings import takes
+from mpimbs.sizes import tuned
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY
 from mpimbs.sweep.subchain import AT_REST, Subchain
@@ -389,7 +389,7 @@ def compile_kernels(lanes: int = 1, staged: bool = False, loads: bool = False, s
     loads, sampled : bool
         As for `Dynamics.compile`.
     """
-    system = system_from(f"rope:{LEAST * lanes}")
+    system = system_from(f"rope:{tuned().least_lane * lanes}")
     if staged:
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
     with contextlib.closing(Dynamics(system, lanes=lanes)) as alone:
@@ -406,7 +406,7 @@ def compile_kernels(lanes: int = 1, staged: bool = False, loads: bool = False, s
 @functools.cache
 def compile_coupling(name: str, lanes: int = 1) -> None:
     """Compile, or load from the cache, what a coupling calls beside the rest; no communication."""
-    system = system_from(f"rope:{2 * LEAST * lanes}")
+    system = system_from(f"rope:{2 * tuned().least_lane * lanes}")
     of_its_own: dict[str, Any] = {"cuts": 1, "solver": LoadSolver("dcae")} if name == "pcg" else {}
     if name != "dca":
         of_its_own["lanes"] = lanes

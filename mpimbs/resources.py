@@ -18,18 +18,22 @@ class Need(NamedTuple):
     whole: float  # for each body of the whole system
     body: float  # for each of its own bodies
     number: float  # for each of its own coordinates and speeds
+    tree_body: float  # for each body of a tree, in place of `body`: one piece, of which no part is made again
 
     def of(self, system: System, ranks: int) -> float:
         """What one of so many ranks takes, of equal shares."""
-        own = self.body * system.n_bodies + self.number * (system.nq + system.nu)
+        own = (self.body if system.is_chain else self.tree_body) * system.n_bodies + self.number * (
+            system.nq + system.nu
+        )
         return self.whole * system.n_bodies + own / ranks
 
 
-# Measured with spatial_chain and rope of 10^6 bodies on 1 and 2 ranks, dca with spatial_chain:200000; good to 10 %.
-DIVISION = Need(40, 0, 0)
-EVALUATION = Need(40, 190, 50)
-EVALUATION_OF_BODIES = Need(40, 4300, 50)  # dca: an assembly for each
-SIMULATION = Need(40, 1080, 195)
+# Measured with spatial_chain and rope of 10^6 bodies on 1 and 2 ranks, dca with spatial_chain:200000, and tree:17:2;
+# good to 10 %.
+DIVISION = Need(0, 20, 0, 20)
+EVALUATION = Need(0, 55, 26, 1040)
+EVALUATION_OF_BODIES = Need(0, 4340, 50, 4340)  # dca: an assembly for each
+SIMULATION = Need(40, 1080, 195, 1700)
 
 
 _GROUP = Path("/sys/fs/cgroup")  # of this process, where it is in a container

@@ -11,8 +11,8 @@ import pytest
 from mpi_helpers import ROOT
 
 LAYERS = [
-    *("errors", "arguments", "settings", "petsc", "filesystem", "spatial", "model", "resources", "sweep", "forces"),
-    *("partition", "parallel", "coupling", "pipeline", "inverse", "dynamics", "batch"),
+    *("errors", "arguments", "settings", "petsc", "filesystem", "sizes", "spatial", "model", "resources", "sweep"),
+    *("forces", "partition", "parallel", "coupling", "pipeline", "inverse", "dynamics", "batch"),
     *("simulation", "instruments", "study", "cli"),
 ]
 

@@ -11,7 +11,8 @@ from cases import moving_state, typed_chain
 from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.partition.lanes import LEAST, cut_tiles
+from mpimbs.partition.lanes import cut_tiles
+from mpimbs.sizes import PACKAGE
 from mpimbs.spatial.lanes import native_width
 from oracles import dense
 from oracles.dense import Array
@@ -44,7 +45,7 @@ def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch
     """The tile that goes ahead is alone, or has others before and beyond it."""
     if cut == "several":
         monkeypatch.setattr(mpimbs.partition.ownership, "cut_tiles", lambda patterns, w: cut_tiles(patterns, w, 1, 2))
-    system = chain_of((joint,), comm.size * NATIVE * LEAST + 3)
+    system = chain_of((joint,), comm.size * NATIVE * PACKAGE.least_lane + 3)
     q, u, tau = moving_state(system)
     reference = dense.dense_accelerations(system, q, u, tau)
     with closing(Dynamics(system, comm, lanes=NATIVE, tip_ratio=1.0, overlap=True)) as dynamics:
@@ -58,7 +59,9 @@ def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch
 @pytest.mark.parametrize("spec", ["all types", "spatial_chain:400", "rope:203", "chain:9000"])
 def test_overlap_and_waiting_agree(comm: MPI.Comm, spec: str, lanes: int) -> None:
     """In doubles, and where not all is kept, nothing goes ahead."""
-    system = chain_of(ALL, comm.size * NATIVE * LEAST * len(ALL)) if spec == "all types" else system_from(spec)
+    system = (
+        chain_of(ALL, comm.size * NATIVE * PACKAGE.least_lane * len(ALL)) if spec == "all types" else system_from(spec)
+    )
     q, u, tau = moving_state(system)
     found = []
     for overlap in (False, True):
@@ -71,7 +74,7 @@ def test_overlap_and_waiting_agree(comm: MPI.Comm, spec: str, lanes: int) -> Non
 
 
 def test_forces_that_are_functions_wait(comm: MPI.Comm) -> None:
-    system = chain_of(("revolute",), NATIVE * LEAST * comm.size)
+    system = chain_of(("revolute",), NATIVE * PACKAGE.least_lane * comm.size)
     for k in range(0, system.n_bodies, 10):
         system.add_wrench(system.name_of(k), force=lambda t, k=k: (t, k, -1.0), frame="world")
     q, u, tau = moving_state(system)

@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | bench | check | study | predict`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | bench | check | study | predict | tune`.
 
 Alone or under mpiexec.
 
@@ -34,6 +34,7 @@ from mpimbs.cli.options import (
 )
 from mpimbs.cli.streams import lasting_streams
 from mpimbs.cli.study import bench, predict, study
+from mpimbs.cli.tune import tune
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.coupling.settings import EvaluationSettings
@@ -65,7 +66,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, bench, study, predict):
+for _command in (acceleration, inverse, bench, study, predict, tune):
     cli.add_command(_command)
 
 

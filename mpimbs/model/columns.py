@@ -1,13 +1,13 @@
 """A range of bodies as columns of numbers: what the sweeps read.
 
-`expand` turns a few template bodies and the template of every body into `Columns`, without a loop over
-bodies, so that a rank expands its own part of a system of millions of bodies in well under a second.
+A few template bodies and the template of every body make `Columns`, without a loop over bodies, and each column only
+when it is asked for, so that a rank expands its own part of a system of millions of bodies in well under a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,23 @@ from mpimbs.model.table import TimeFunction
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
 class Columns:
     """The bodies `first` to `first + n - 1` of a system, one row for each; SI units, quaternions w x y z.
+
+    Parameters
+    ----------
+    first : int
+        Index in the system of the first body of the columns.
+    parents : function
+        Gives the index in the system of each body's parent, int64 [n].
+    bodies : sequence of Body
+        The templates.
+    rows : int64 [n]
+        Which template each body follows.
+    torques : mapping of int to function or tuple of floats
+        What drives the joints of single local bodies in place of what their templates say.
+    wrenches : iterable of (int, Wrench)
+        What acts on single local bodies in addition.
 
     Attributes
     ----------
@@ -57,31 +71,126 @@ class Columns:
         Local body and what acts on it; a body may come several times.
     """
 
-    first: int
-    parent: Integers
-    joint_type: NDArray[np.int8]
-    axis: Floats
-    pitch: Floats
-    position: Floats
-    rotation: Floats
-    mass: Floats
-    center_of_mass: Floats
-    inertia: Floats
-    q_offset: Integers
-    u_offset: Integers
-    q: Floats
-    rest: Floats
-    u: Floats
-    stiffness: Floats
-    damping: Floats
-    torque: Floats
-    torque_functions: list[tuple[int, TimeFunction]]
-    wrenches: list[tuple[int, Wrench]]
+    def __init__(
+        self,
+        first: int,
+        parents: Callable[[], Integers],
+        bodies: Sequence[Body],
+        rows: Integers,
+        torques: Mapping[int, TimeFunction | tuple[float, ...]],
+        wrenches: Iterable[tuple[int, Wrench]],
+    ) -> None:
+        self.first = first
+        self._parents, self._bodies, self._rows = parents, bodies, rows
+        self._torques, self._wrenches = dict(torques), list(wrenches)
+        self._joints = [body.joint for body in bodies]
 
     @property
     def n(self) -> int:
         """Number of bodies."""
-        return len(self.parent)
+        return len(self._rows)
+
+    @cached_property
+    def parent(self) -> Integers:
+        return self._parents()
+
+    @cached_property
+    def joint_type(self) -> NDArray[np.int8]:
+        return np.array([joint_index(joint.type) for joint in self._joints], np.int8)[self._rows]
+
+    @cached_property
+    def axis(self) -> Floats:
+        return self._column([joint.axis for joint in self._joints], 3)
+
+    @cached_property
+    def pitch(self) -> Floats:
+        return self._column([joint.pitch for joint in self._joints])
+
+    @cached_property
+    def position(self) -> Floats:
+        return self._column([joint.position for joint in self._joints], 3)
+
+    @cached_property
+    def rotation(self) -> Floats:
+        return self._column([joint.rotation for joint in self._joints], 4)
+
+    @cached_property
+    def mass(self) -> Floats:
+        return self._column([body.mass for body in self._bodies])
+
+    @cached_property
+    def center_of_mass(self) -> Floats:
+        return self._column([body.center_of_mass for body in self._bodies], 3)
+
+    @cached_property
+    def inertia(self) -> Floats:
+        return self._column([body.inertia for body in self._bodies], 6)
+
+    @cached_property
+    def q_offset(self) -> Integers:
+        return offsets(self._nq[self._rows])
+
+    @cached_property
+    def u_offset(self) -> Integers:
+        return offsets(self._nu[self._rows])
+
+    @cached_property
+    def q(self) -> Floats:
+        return _joined([joint.q for joint in self._joints])[self._q_index()]
+
+    @cached_property
+    def rest(self) -> Floats:
+        return _joined([joint.rest for joint in self._joints])[self._q_index()]
+
+    @cached_property
+    def u(self) -> Floats:
+        return _joined([joint.u for joint in self._joints])[self._u_index()]
+
+    @cached_property
+    def stiffness(self) -> Floats:
+        return _joined([joint.stiffness for joint in self._joints])[self._u_index()]
+
+    @cached_property
+    def damping(self) -> Floats:
+        return _joined([joint.damping for joint in self._joints])[self._u_index()]
+
+    @cached_property
+    def torque(self) -> Floats:
+        joints = self._joints
+        constant = [(0.0,) * joint.kind.nu if callable(joint.torque) else joint.torque for joint in joints]
+        torque = _joined(constant)[self._u_index()]
+        for k, own in self._torques.items():
+            torque[self.u_offset[k] : self.u_offset[k + 1]] = 0.0 if callable(own) else own
+        return torque
+
+    @cached_property
+    def torque_functions(self) -> list[tuple[int, TimeFunction]]:
+        given = _where([callable(joint.torque) for joint in self._joints], self._rows)
+        driven = {k: self._joints[self._rows[k]].torque for k in given} | self._torques
+        return [(k, torque) for k, torque in sorted(driven.items(), key=lambda item: item[0]) if callable(torque)]
+
+    @cached_property
+    def wrenches(self) -> list[tuple[int, Wrench]]:
+        pushed = _where([bool(body.wrench) for body in self._bodies], self._rows)
+        given = [(k, wrench) for k in pushed for wrench in self._bodies[self._rows[k]].wrench]
+        return sorted(given + self._wrenches, key=lambda item: item[0])
+
+    @cached_property
+    def _nq(self) -> Integers:
+        return counts(self._bodies)[0]
+
+    @cached_property
+    def _nu(self) -> Integers:
+        return counts(self._bodies)[1]
+
+    def _q_index(self) -> Integers:
+        return _block_index(self._nq, self._rows, self.q_offset)
+
+    def _u_index(self) -> Integers:
+        return _block_index(self._nu, self._rows, self.u_offset)
+
+    def _column(self, values: Sequence[object], *shape: int) -> Floats:
+        return np.array(values, np.float64).reshape(len(self._bodies), *shape).take(self._rows, axis=0)
 
 
 def offsets(sizes: Integers) -> Integers:
@@ -89,56 +198,8 @@ def offsets(sizes: Integers) -> Integers:
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
 
 
-def expand(first: int, parent: Integers, bodies: Sequence[Body], rows: Integers) -> Columns:
-    """Expand template bodies to columns.
-
-    Parameters
-    ----------
-    first : int
-        Index in the system of the first body of the columns.
-    parent : int64 [n]
-        Index in the system of each body's parent.
-    bodies : sequence of Body
-        The templates.
-    rows : int64 [n]
-        Which template each body follows.
-    """
-    joints = [body.joint for body in bodies]
-    nq, nu = counts(bodies)
-    q_offset, u_offset = offsets(nq[rows]), offsets(nu[rows])
-    driven = [callable(joint.torque) for joint in joints]
-    constant = [(0.0,) * joint.kind.nu if callable(joint.torque) else joint.torque for joint in joints]
-
-    def column(values: Sequence[object], *shape: int) -> Floats:
-        return np.array(values, np.float64).reshape(len(bodies), *shape).take(rows, axis=0)
-
-    q_index, u_index = _block_index(nq, rows, q_offset), _block_index(nu, rows, u_offset)
-    return Columns(
-        first=first,
-        parent=parent,
-        joint_type=np.array([joint_index(joint.type) for joint in joints], np.int8)[rows],
-        axis=column([joint.axis for joint in joints], 3),
-        pitch=column([joint.pitch for joint in joints]),
-        position=column([joint.position for joint in joints], 3),
-        rotation=column([joint.rotation for joint in joints], 4),
-        mass=column([body.mass for body in bodies]),
-        center_of_mass=column([body.center_of_mass for body in bodies], 3),
-        inertia=column([body.inertia for body in bodies], 6),
-        q_offset=q_offset,
-        u_offset=u_offset,
-        q=_joined([joint.q for joint in joints])[q_index],
-        rest=_joined([joint.rest for joint in joints])[q_index],
-        u=_joined([joint.u for joint in joints])[u_index],
-        stiffness=_joined([joint.stiffness for joint in joints])[u_index],
-        damping=_joined([joint.damping for joint in joints])[u_index],
-        torque=_joined(constant)[u_index],
-        torque_functions=[(k, joints[rows[k]].torque) for k in _where(driven, rows)],
-        wrenches=[(k, w) for k in _where([bool(b.wrench) for b in bodies], rows) for w in bodies[rows[k]].wrench],
-    )
-
-
 def initial_state(bodies: Sequence[Body], rows: Integers) -> tuple[Floats, Floats]:
-    """Return the initial coordinates q and speeds u of expanded bodies; arguments as in `expand`."""
+    """Return the initial coordinates q and speeds u of expanded bodies; arguments as of `Columns`."""
     nq, nu = counts(bodies)
     joints = [body.joint for body in bodies]
     q_index, u_index = (_block_index(size, rows, offsets(size[rows])) for size in (nq, nu))
@@ -157,4 +218,6 @@ def _block_index(sizes: Integers, rows: Integers, offset: Integers) -> Integers:
 
 def _where(selected: Sequence[bool], rows: Integers) -> list[int]:
     """Return the bodies whose template is selected."""
+    if not any(selected):
+        return []
     return np.flatnonzero(np.array(selected, bool)[rows]).tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -161,21 +160,10 @@ class Contents:
     def columns(self, lo: int = 0, hi: int | None = None) -> Columns:
         """Expand the bodies lo to hi - 1 (to the last) to columns; IndexError if there are no such bodies."""
         hi = self.n_bodies if hi is None else hi
-        expanded = columns.expand(lo, *self.segments.expand(lo, hi))
-        driven = dict(expanded.torque_functions)
-        for k, torque in self.torques.items():
-            if lo <= k < hi:
-                driven.pop(k - lo, None)
-                if callable(torque):
-                    driven[k - lo] = torque
-                constant = 0.0 if callable(torque) else torque
-                expanded.torque[expanded.u_offset[k - lo] : expanded.u_offset[k - lo + 1]] = constant
+        bodies, rows = self.segments.rows(lo, hi)
+        torques = {k - lo: torque for k, torque in self.torques.items() if lo <= k < hi}
         wrenches = [(k - lo, wrench) for k, own in self.wrenches.items() if lo <= k < hi for wrench in own]
-        return replace(
-            expanded,
-            torque_functions=sorted(driven.items(), key=lambda item: item[0]),
-            wrenches=sorted(expanded.wrenches + wrenches, key=lambda item: item[0]),
-        )
+        return Columns(lo, lambda: self.segments.parents(lo, hi), bodies, rows, torques, wrenches)
 
     def sizes(self, lo: int, hi: int) -> tuple[int, int]:
         """Return the numbers of coordinates q and of speeds u of the bodies lo to hi - 1."""
@@ -188,12 +176,11 @@ class Contents:
 
     def has_wrenches(self, lo: int, hi: int) -> bool:
         """Return whether wrenches or body forces act on the bodies lo to hi - 1."""
-        pushed = [segment for segment in self.segments if any(body.wrench for body in segment.bodies)]
-        for segment in pushed:
-            begin, end = max(lo, segment.first), min(hi, segment.last + 1)
-            rows = np.unique(segment.rows(begin, end)) if begin < end else ()
-            if any(segment.bodies[row].wrench for row in rows):
-                return True
+        for segment in self.segments.within(lo, hi):
+            if any(body.wrench for body in segment.bodies):
+                rows = np.unique(segment.rows(max(lo, segment.first), min(hi, segment.last + 1)))
+                if any(segment.bodies[row].wrench for row in rows):
+                    return True
         if any(lo <= k < hi for k in self.wrenches):
             return True
         return any(len(force.on(lo, hi)) for force in self.body_forces)

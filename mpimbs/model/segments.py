@@ -259,7 +259,7 @@ class Segments:
         nq, nu = counts(segment.bodies)
         return q + segment.sum(nq, k - segment.first), u + segment.sum(nu, k - segment.first)
 
-    def _within(self, lo: int, hi: int) -> list[Segment]:
+    def within(self, lo: int, hi: int) -> list[Segment]:
         """Segments of the bodies lo to hi - 1; IndexError if there are no such bodies."""
         if not 0 <= lo <= hi <= self.n_bodies:
             raise IndexError(f"bodies {lo} to {hi} of a system of {self.n_bodies}")
@@ -273,7 +273,7 @@ class Segments:
         IndexError
             There are no such bodies.
         """
-        here = self._within(lo, hi)
+        here = self.within(lo, hi)
         firsts = np.array([segment.first for segment in here], np.int64)
         lengths = np.array([len(segment.bodies) for segment in here], np.int64)
         rows = np.repeat(np.cumsum(lengths) - lengths, np.diff(np.append(firsts, hi).clip(lo)))
@@ -285,7 +285,7 @@ class Segments:
 
     def parents(self, lo: int, hi: int) -> Integers:
         """Return the parents of the bodies lo to hi - 1: int64 [hi - lo]; raises IndexError as `rows`."""
-        here = self._within(lo, hi)
+        here = self.within(lo, hi)
         firsts = np.array([segment.first for segment in here], np.int64)
         # Every body lies on the one before, but for the first of a segment and branches.
         parents = np.arange(lo - 1, hi - 1)

@@ -16,6 +16,8 @@ from mpi4py import MPI
 
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, facts, system_of
+from mpimbs.model.facts import digest
+from mpimbs.sizes import PACKAGE, VARIABLE, tuned
 from mpimbs.spatial.compiler import many_objects
 
 T = TypeVar("T")
@@ -69,12 +71,17 @@ def alike(comm: MPI.Comm, describe: Callable[[], dict[str, Any]]) -> None:
     """
     if comm.size == 1:
         return
-    mine = together(comm, describe)
+    mine = together(comm, lambda: describe() | _sizes())
     number = int.from_bytes(hashlib.blake2b(marshal.dumps(mine, 2), digest_size=7).digest(), "big")
     most = np.array([number, -number])
     comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
     if most[0] != -most[1]:
         raise InputError(_difference(comm.allgather(mine)))
+
+
+def _sizes() -> dict[str, Any]:
+    used = tuned()
+    return {f"the sizes ({VARIABLE})": None if used == PACKAGE else digest(used.text())}
 
 
 def _difference(described: list[dict[str, Any]]) -> str:

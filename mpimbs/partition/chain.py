@@ -9,34 +9,27 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, System
+from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-# Measured (AVX-512, n = 1024): cost of a step and of each degree of freedom eliminated, in units of a step's 58 ns.
-STEP_COST = 1.0
-AXIS_COST = 0.3
-# Cost of a body inside a subchain with neighbours outboard, whose sweep carries handle 2, over that of one at the tip.
-TIP_RATIO = 1.2
-# In lanes all pieces carry two handles, and all but the tip's rank join them with both: so many bodies' time more.
-JOINS_IN_BODIES = 25
-# Cost of a body assembled as a leaf over that of one swept at the tip, and of that over one swept in lanes.
-TERMINAL_RATIO = 7.0
-SWEPT_IN_LANES = 4.0
 # Shares of more than so many bodies a lane are cut at multiples of the lanes.
 ALIGNED = 4
 
-_COST = np.array([STEP_COST * len(kind.steps) + AXIS_COST * kind.nu for kind in JOINT_TYPES])
+_STEPS = np.array([float(len(kind.steps)) for kind in JOINT_TYPES])
+_AXES = np.array([float(kind.nu) for kind in JOINT_TYPES])
 
 
 def tip_ratio_of(width: int, bodies: int) -> float:
     """How many times more bodies the tip's rank gets, for a number of lanes and of bodies of a rank."""
-    return TIP_RATIO if width == 1 else 1.0 + JOINS_IN_BODIES / max(bodies, 4 * JOINS_IN_BODIES)
+    joins = tuned().joins_in_bodies
+    return tuned().tip_ratio if width == 1 else 1.0 + joins / max(bodies, 4 * joins)
 
 
 def terminal_ratio(width: int) -> float:
     """How many times more bodies the last rank gets where it sweeps them and the others assemble them one by one."""
-    return TERMINAL_RATIO * (SWEPT_IN_LANES if width > 1 else 1.0)
+    return tuned().terminal_ratio * (tuned().swept_in_lanes if width > 1 else 1.0)
 
 
 def body_costs(joint_types: npt.NDArray[np.int8]) -> Floats:
@@ -47,7 +40,7 @@ def body_costs(joint_types: npt.NDArray[np.int8]) -> Floats:
     joint_types : array [n]
         Index of each body's joint type.
     """
-    return _COST[joint_types]
+    return (_STEPS + tuned().axis_cost * _AXES)[joint_types]
 
 
 class BodyCosts:
@@ -68,7 +61,7 @@ class BodyCosts:
             yield body_costs(self._system.joint_types(lo, min(lo + self._stretch, self._system.n_bodies)))
 
 
-def split_chain(costs: Iterable[Floats], size: int, tip_ratio: float = TIP_RATIO, width: int = 1) -> Integers:
+def split_chain(costs: Iterable[Floats], size: int, tip_ratio: float | None = None, width: int = 1) -> Integers:
     """Cut a chain into subchains of equal cost.
 
     Parameters
@@ -77,8 +70,9 @@ def split_chain(costs: Iterable[Floats], size: int, tip_ratio: float = TIP_RATIO
         Relative cost of each body, in stretches of any lengths; gone through twice.
     size : int
         Number of subchains, any number from 1 to n.
-    tip_ratio : float
-        How many times what a body costs at the tip it costs elsewhere: so many more bodies the last subchain gets.
+    tip_ratio : float, optional
+        How many times what a body costs at the tip it costs elsewhere: so many more bodies the last subchain gets;
+        by default what was measured without lanes.
     width : int
         Number of lanes: where subchains are long, all but the tip's are a multiple of it.
 
@@ -92,6 +86,7 @@ def split_chain(costs: Iterable[Floats], size: int, tip_ratio: float = TIP_RATIO
     InputError
         A ratio that is not positive.
     """
+    tip_ratio = tuned().tip_ratio if tip_ratio is None else tip_ratio
     if not tip_ratio > 0.0 or not np.isfinite(tip_ratio):
         raise InputError(f"tip ratio must be a positive number, got {tip_ratio:g}")
     n, total, least = 0, 0.0, np.inf

@@ -6,16 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
+from mpimbs.sizes import tuned
 from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.sweep.tiles import Tile
 
 Integers = npt.NDArray[np.int64]
 Patterns = npt.NDArray[np.integer]
-
-# Measured (AVX-512): bodies of a lane from which on lanes are faster than one piece, and of the tile that is fastest
-# per body: its arrays fit the second-level cache.
-LEAST = 4
-MOST = 128
 
 
 def chosen_width(bodies: int, wanted: int | None) -> int:
@@ -35,7 +31,7 @@ def chosen_width(bodies: int, wanted: int | None) -> int:
     if wanted is not None:
         return width_of(wanted)
     width = native_width()
-    return width if bodies >= width * LEAST else 1
+    return width if bodies >= width * tuned().least_lane else 1
 
 
 def width_of(wanted: int) -> int:
@@ -45,7 +41,7 @@ def width_of(wanted: int) -> int:
     return wanted
 
 
-def cut_tiles(patterns: Patterns, width: int, least: int = LEAST, most: int = MOST) -> list[Tile]:
+def cut_tiles(patterns: Patterns, width: int, least: int | None = None, most: int | None = None) -> list[Tile]:
     """Cut a subchain into tiles whose lanes agree in their joints; what does not fit is swept as one piece.
 
     Parameters
@@ -54,14 +50,16 @@ def cut_tiles(patterns: Patterns, width: int, least: int = LEAST, most: int = MO
         A number for each body's joint: equal where the sweeps take the same steps.
     width : int
         Number of lanes; 1 for none.
-    least, most : int
-        Bodies of a lane.
+    least, most : int, optional
+        Bodies of a lane; by default those of `Sizes`.
 
     Returns
     -------
     list of Tile
         In sequence, over all bodies: each tile begins at the first body at which one can.
     """
+    least = tuned().least_lane if least is None else least
+    most = tuned().most_lane if most is None else most
     n = len(patterns)
     tiles: list[Tile] = []
     longest = _longest_lanes(patterns, width, least, most) if width > 1 else np.zeros(0, np.int64)

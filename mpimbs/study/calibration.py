@@ -26,7 +26,7 @@ from mpimbs.study.trace import Sweeps
 
 SECONDS = 0.12  # wall time for each share
 _FEWEST = 5  # calls
-_ROUNDS = 4
+_ROUNDS, _MOST_ROUNDS = 4, 100
 _JOINS = 63
 
 
@@ -73,18 +73,20 @@ class Share(Dynamics):
             call()
             return self.laps - before
 
-        self.timed = False
         call()
-        trial = float(timed_calls(self.comm, call, 2).min())
-        count = int(np.clip(0.5 * seconds / _ROUNDS / max(trial, 1e-7), 1, 10_000))
-        whole, phases = [], []
-        for _ in range(_ROUNDS if count > 1 else _FEWEST):
+        shortest, spent, rounds, count = np.inf, 0.0, 0, _FEWEST
+        phases: list[npt.NDArray[np.float64]] = []
+        # The first times may be far too long where other work has the core: how many calls make a round is seen anew in
+        # each, and rounds go on until those without phases have had their half of the time.
+        while rounds < _ROUNDS or (spent < 0.5 * seconds and rounds < _MOST_ROUNDS):
             self.timed = False
-            whole.append(timed_calls(self.comm, call, count).min())
+            laps = timed_calls(self.comm, call, count)
+            shortest, spent, rounds = min(shortest, float(laps.min())), spent + float(laps.sum()), rounds + 1
             self.timed = True
             phases += [lap() for _ in range(min(count, 500))]
+            count = int(np.clip(0.5 * seconds / _ROUNDS / max(shortest, 1e-7), 1, 10_000))
         least = min(phases, key=lambda laps: float(laps.sum()))
-        rest = max(float(min(whole)) - float(least.sum()), 0.0)
+        rest = max(shortest - float(least.sum()), 0.0)
         return Sweeps(rest, *(float(part) for part in least))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import System
+from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
 from mpimbs.sweep.build import Build, build
@@ -80,12 +81,9 @@ class Plan(NamedTuple):
 KIND_OF_TILE = schema(TileKind)
 PLAN = schema(Plan)
 
-# What a subchain keeps from one pass to the next: all of its workspace while it is at most so large; the pivots while
-# they are; else nothing. What is not kept is made again, tile by tile (bytes; a second-level cache, and a core's share
-# of a third-level one: memory beyond is slower than the sweep, most of all when all cores of a processor read it).
+# What a subchain keeps from one pass to the next: all of its workspace, or the pivots, while they are not too large
+# (`Sizes`); else nothing. What is not kept is made again, tile by tile.
 ALL, PIVOTS_ONLY, NOTHING = range(3)
-ALL_BYTES = 1 << 20
-PIVOT_BYTES = 1 << 22
 
 
 class Tile(NamedTuple):
@@ -177,10 +175,10 @@ class Tiles:
             size[:] = (m * PLACE * w, m * BIAS * w, nu * PIVOT * w, nq * w, nu * w, m * 6 * w * wrenches)
             step, at_q, at_u = step + m * w, at_q + nq * w, at_u + nu * w
         ends, most = np.cumsum(sizes, axis=0), sizes.max(axis=0)
-        if not joined or len(chosen) == 1 or 8 * ends[-1, :3].sum() <= ALL_BYTES:
+        if not joined or len(chosen) == 1 or 8 * ends[-1, :3].sum() <= tuned().all_bytes:
             self.kept = ALL
         else:
-            self.kept = PIVOTS_ONLY if 8 * ends[-1, 2] <= PIVOT_BYTES else NOTHING
+            self.kept = PIVOTS_ONLY if 8 * ends[-1, 2] <= tuned().pivot_bytes else NOTHING
         shared = most.copy()
         for column, i in ((PLACE_ROOM, 0), (BIAS_ROOM, 1), (PIVOT_ROOM, 2)):
             if joined and (self.kept == ALL or (self.kept == PIVOTS_ONLY and i == 2)):

@@ -10,8 +10,10 @@ Numbers are of the widest type that numpy has and the solution is refined in it,
 rounding of a double, also for light and slender bodies, where one solution in doubles loses eight digits.
 """
 
+import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -299,8 +301,12 @@ class Snapshot:
 
 def widened(columns: Columns) -> Columns:
     """The same columns with their doubles as REAL."""
-    doubles = {k: v for k, v in vars(columns).items() if getattr(v, "dtype", None) == np.float64}
-    return replace(columns, **{name: values.astype(REAL) for name, values in doubles.items()})
+    wide = copy.copy(columns)
+    for name in (name for name, value in vars(Columns).items() if isinstance(value, cached_property)):
+        values = getattr(columns, name)
+        if getattr(values, "dtype", None) == np.float64:
+            setattr(wide, name, values.astype(REAL))
+    return wide
 
 
 def refined_solution(a: Array, b: Array) -> Array:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, system_from
-from mpimbs.partition.chain import ALIGNED, TIP_RATIO, body_costs, split_chain
+from mpimbs.partition.chain import ALIGNED, body_costs, split_chain
+from mpimbs.sizes import PACKAGE
 from mpimbs.spatial.lanes import WIDTHS
 from oracles.random_systems import SETTINGS
 
@@ -60,7 +61,7 @@ def test_equal_bodies(size: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
-@pytest.mark.parametrize("ratio", [1e-6, TIP_RATIO, 1e6])
+@pytest.mark.parametrize("ratio", [1e-6, PACKAGE.tip_ratio, 1e6])
 def test_as_many_ranks_as_bodies(n: int, ratio: float) -> None:
     assert np.array_equal(split_chain([np.ones(n)], n, ratio), np.arange(n + 1))
 

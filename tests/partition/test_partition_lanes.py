@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from cases import typed_chain
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
-from mpimbs.partition.lanes import LEAST, MOST, chosen_width, cut_tiles
+from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.sizes import PACKAGE
 from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.sweep.tiles import Tile
 from oracles.random_systems import ALL, SETTINGS
@@ -37,7 +38,9 @@ def alone(tiles: list[Tile]) -> int:
     return sum(tile.length for tile in tiles if tile.width == 1)
 
 
-def assert_tiles(tiles: list[Tile], found: Integers, width: int, least: int = LEAST, most: int = MOST) -> None:
+def assert_tiles(
+    tiles: list[Tile], found: Integers, width: int, least: int = PACKAGE.least_lane, most: int = PACKAGE.most_lane
+) -> None:
     """Every body is in exactly one tile, and the lanes of a tile agree at each place."""
     assert [0, *(tile.last for tile in tiles)] == [*(tile.first for tile in tiles), len(found)], "gap or overlap"
     assert all(tile.width in (1, width) and tile.length > 0 for tile in tiles)
@@ -74,7 +77,7 @@ def test_equal_joints(n: int, width: int, least: int, more: int) -> None:
 def test_a_million_bodies() -> None:
     n = 10**6
     tiles = cut_tiles(np.zeros(n, np.int64), 8)
-    assert len(tiles) == -(-n // (8 * MOST)) and not alone(tiles)
+    assert len(tiles) == -(-n // (8 * PACKAGE.most_lane)) and not alone(tiles)
     types = np.random.default_rng(0).integers(0, 9, n)
     assert cut_tiles(types, 8) == [Tile(0, n, 1)]
 
@@ -84,7 +87,7 @@ def test_a_million_bodies() -> None:
 def test_periods(period: list[int], n: int, width: int) -> None:
     """What a period does not fill is left, for every period that fits the lanes."""
     rest = alone(cut_tiles(np.resize(period, n), width))
-    assert rest < width * (len(period) + LEAST), f"{rest} of {n} alone"
+    assert rest < width * (len(period) + PACKAGE.least_lane), f"{rest} of {n} alone"
 
 
 @SETTINGS
@@ -95,7 +98,7 @@ def test_odd_joints(n: int, width: int, data: st.DataObject) -> None:
     odd = data.draw(st.lists(st.integers(0, n - 1), max_size=5, unique=True))
     found[odd] = 1 + np.arange(len(odd))
     rest = alone(cut_tiles(found, width))
-    assert rest <= len(odd) + (len(odd) + 1) * (width * LEAST - 1), f"{rest} of {n} alone"
+    assert rest <= len(odd) + (len(odd) + 1) * (width * PACKAGE.least_lane - 1), f"{rest} of {n} alone"
 
 
 def some_odd(n: int, share: float, period: int = 1) -> Integers:
@@ -114,10 +117,12 @@ def test_many_odd_joints(width: int, share: float) -> None:
     assert_tiles(tiles, found, width)
     odd = np.flatnonzero(found)
     between = np.diff(odd, prepend=-1, append=len(found)) - 1
-    shortest = width * LEAST
-    left = np.where(between < shortest, between, np.where(between <= width * MOST // 2, between % width, shortest - 1))
+    shortest = width * PACKAGE.least_lane
+    left = np.where(
+        between < shortest, between, np.where(between <= width * PACKAGE.most_lane // 2, between % width, shortest - 1)
+    )
     assert alone(tiles) <= left.sum() + len(odd), f"{alone(tiles)} of {len(found)} alone"
-    assert len(tiles) <= 2 * len(between) + 2 * (between // (width * MOST)).sum()
+    assert len(tiles) <= 2 * len(between) + 2 * (between // (width * PACKAGE.most_lane)).sum()
 
 
 class Counted(np.ndarray):
@@ -140,7 +145,7 @@ def test_work_of_cutting(width: int, period: int, share: float) -> None:
     Counted.comparisons = 0
     tiles = cut_tiles(found.view(Counted), width)
     assert tiles == cut_tiles(found, width)
-    assert len(found) < Counted.comparisons < 1.5 * MOST * len(found)
+    assert len(found) < Counted.comparisons < 1.5 * PACKAGE.most_lane * len(found)
 
 
 @pytest.mark.parametrize("n", [64, 300, 1024, 5000])
@@ -148,7 +153,7 @@ def test_work_of_cutting(width: int, period: int, share: float) -> None:
 def test_one_odd_joint(where: str, n: int) -> None:
     found = np.zeros(n, np.int64)
     found[{"base": 0, "middle": n // 2, "tip": -1}[where]] = 8
-    assert alone(cut_tiles(found, 4)) <= 2 * (4 * LEAST - 1) + 1
+    assert alone(cut_tiles(found, 4)) <= 2 * (4 * PACKAGE.least_lane - 1) + 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -182,8 +187,8 @@ def test_patterns_of_systems() -> None:
 
 def test_chosen_width() -> None:
     native = native_width()
-    assert chosen_width(native * LEAST, None) == native == chosen_width(10**6, None)
-    assert chosen_width(native * LEAST - 1, None) == chosen_width(0, None) == 1
+    assert chosen_width(native * PACKAGE.least_lane, None) == native == chosen_width(10**6, None)
+    assert chosen_width(native * PACKAGE.least_lane - 1, None) == chosen_width(0, None) == 1
     for width in (1, *WIDTHS):
         assert chosen_width(1, width) == width, "what the user asks for"
 

@@ -1,18 +1,20 @@
 """Tiles in lanes against one piece in doubles: the same subchain, cut and swept another way."""
 
 from contextlib import closing
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import mpimbs.partition.ownership
-import mpimbs.sweep.tiles
+import mpimbs.sizes
 from cases import GENERATORS, moving_state, typed_chain
 from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.extended import ExtendedSweeps
 from mpimbs.model import System, system_from
-from mpimbs.partition.lanes import LEAST, MOST, cut_tiles
+from mpimbs.partition.lanes import cut_tiles
+from mpimbs.sizes import PACKAGE
 from mpimbs.spatial.handles import matrices
 from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.sweep.structure import TURNING
@@ -50,7 +52,7 @@ class Cut(NamedTuple):
 
 
 CUTS = {
-    "default": Cut(LEAST, MOST, ALL),
+    "default": Cut(PACKAGE.least_lane, PACKAGE.most_lane, ALL),
     "several": Cut(1, 0, ALL),
     "pivots kept": Cut(1, 0, PIVOTS_ONLY),
     "nothing kept": Cut(1, 0, NOTHING),
@@ -65,8 +67,10 @@ def force(monkeypatch: pytest.MonkeyPatch, cut: Cut, period: str) -> Cut:
         return cut_tiles(patterns, width, cut.least, cut.most)
 
     monkeypatch.setattr(mpimbs.partition.ownership, "cut_tiles", cut_so)
-    monkeypatch.setattr(mpimbs.sweep.tiles, "ALL_BYTES", 1 << 30 if cut.kept == ALL else 0)
-    monkeypatch.setattr(mpimbs.sweep.tiles, "PIVOT_BYTES", -1 if cut.kept == NOTHING else 1 << 30)
+    sizes = replace(PACKAGE, all_bytes=1 << 30 if cut.kept == ALL else 1, pivot_bytes=1 << 30)
+    if cut.kept == NOTHING:  # less than a file may say: fixed joints have no pivots
+        object.__setattr__(sizes, "pivot_bytes", -1)
+    monkeypatch.setattr(mpimbs.sizes, "_used", sizes)
     return cut
 
 
@@ -122,7 +126,7 @@ def test_cases(cut: Cut) -> None:
 def test_lanes_are_one_piece(period: str, cut: Cut) -> None:
     """Chains of every length up to a few bodies a lane, with springs, dampers and rest positions."""
     count = len(PERIODS[period])
-    for n in sorted({1, 2, NATIVE - 1, NATIVE, NATIVE + 1, 2 * NATIVE + 3, NATIVE * count * LEAST + 3}):
+    for n in sorted({1, 2, NATIVE - 1, NATIVE, NATIVE + 1, 2 * NATIVE + 3, NATIVE * count * PACKAGE.least_lane + 3}):
         assert_as_one_piece(f"{period}:{n}", *chain_of(period, n, n))
 
 

@@ -1,0 +1,130 @@
+"""Sizes that were tuned on one machine: at which bodies a chain is cut, how long lanes are, how much a sweep keeps.
+
+They change how fast an evaluation is, and results by rounding only. `mpimbs tune` measures them on the machine at hand
+and writes a file, which is read where the environment variable MPIMBS_SIZES names it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpimbs.errors import InputError
+from mpimbs.filesystem.places import note_input
+
+VARIABLE = "MPIMBS_SIZES"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The tuned sizes; the defaults were measured on one core of an AMD EPYC with AVX-512, eight lanes.
+
+    Attributes
+    ----------
+    axis_cost : float
+        Time of the elimination of one degree of freedom over that of a step (58 ns), n = 1024, without lanes.
+    tip_ratio : float
+        Time of a body inside a subchain with neighbours outboard, whose sweep carries handle 2, over that of one at the
+        tip, without lanes.
+    joins_in_bodies : float
+        In lanes all pieces carry two handles, and all but the tip's rank join them with both: so many bodies' time
+        more.
+    terminal_ratio : float
+        Time of a body assembled as a leaf (dca) over that of one swept at the tip without lanes.
+    swept_in_lanes : float
+        Time of a body swept without lanes over that of one in lanes.
+    least_lane : int
+        Bodies of a lane from which on lanes are faster than one piece.
+    most_lane : int
+        Bodies of a lane of the tile that is the fastest per body: its arrays fit the second-level cache.
+    all_bytes : int
+        Workspace of a subchain up to which all of it is kept from one pass to the next, bytes: a second-level cache.
+    pivot_bytes : int
+        Pivots of a subchain up to which they are kept, bytes: a core's share of a third-level cache. Memory beyond is
+        slower than making them again, most of all when all cores of a processor read it.
+    """
+
+    axis_cost: float = 0.3
+    tip_ratio: float = 1.2
+    joins_in_bodies: float = 25.0
+    terminal_ratio: float = 7.0
+    swept_in_lanes: float = 4.0
+    least_lane: int = 4
+    most_lane: int = 128
+    all_bytes: int = 1 << 20
+    pivot_bytes: int = 1 << 22
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise InputError(f"{field.name} must be a whole number from 1 on, got {value!r}")
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value < 1e12:
+                raise InputError(f"{field.name} must be a positive number, got {value!r}")
+        if self.most_lane < self.least_lane:
+            raise InputError(f"most_lane {self.most_lane} is below least_lane {self.least_lane}; give as much or more")
+
+    def text(self) -> str:
+        """The sizes as a TOML file."""
+        return "".join(f"{name} = {value!r}\n" for name, value in dataclasses.asdict(self).items())
+
+
+PACKAGE = Sizes()
+_used: Sizes | None = None
+
+
+def tuned() -> Sizes:
+    """Give the sizes in use: of the file that MPIMBS_SIZES names when they are first asked for, or the package's.
+
+    Raises
+    ------
+    InputError
+        The file can't be read, or holds no sizes.
+    """
+    global _used
+    if _used is None:
+        named = os.environ.get(VARIABLE)
+        _used = read_sizes(Path(named)) if named else PACKAGE
+    return _used
+
+
+@contextmanager
+def using(others: Sizes | None) -> Iterator[None]:
+    """Use other sizes for what is made meanwhile; None: those that the environment names by then."""
+    global _used
+    before, _used = _used, others
+    try:
+        yield
+    finally:
+        _used = before
+
+
+def read_sizes(path: Path) -> Sizes:
+    """Read sizes from a TOML file; those that it leaves out are the package's.
+
+    Raises
+    ------
+    InputError
+        It can't be read, is no TOML, or says what is no size.
+    """
+    note_input(path)
+    where = f"{VARIABLE}: {path}: "
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{where}can't be read: {error.strerror}; name a file of `mpimbs tune`") from None
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
+        raise InputError(f"{where}is no TOML file: {error}; make one with `mpimbs tune`") from None
+    known = [field.name for field in dataclasses.fields(Sizes)]
+    for name in given:
+        if name not in known:
+            raise InputError(f"{where}unknown size '{name}'; known are {', '.join(known)}")
+    try:
+        return Sizes(**given)
+    except InputError as error:
+        raise InputError(f"{where}{error}") from None

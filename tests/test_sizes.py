@@ -1,0 +1,172 @@
+"""The tuned sizes: one place that all read, a file named by the environment, the same on all ranks, measured again."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpi_helpers import parallel_assert
+from mpimbs.cli import main
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError
+from mpimbs.model import system_from
+from mpimbs.partition.chain import body_costs, terminal_ratio, tip_ratio_of
+from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.sizes import PACKAGE, VARIABLE, read_sizes, tuned, using
+from mpimbs.study import tuning
+from mpimbs.sweep.tiles import ALL, NOTHING
+from tolerances import assert_close
+
+
+def test_every_size_is_read_where_it_is_used() -> None:
+    """None of them is kept from an import or an earlier call."""
+    chain = system_from("spatial_chain:4096")
+    for name, changed, use in (
+        ("axis_cost", 0.6, lambda: body_costs(np.array([1], np.int8)).tolist()),
+        ("tip_ratio", 3.0, lambda: tip_ratio_of(1, 1000)),
+        ("joins_in_bodies", 50.0, lambda: tip_ratio_of(8, 1000)),
+        ("terminal_ratio", 14.0, lambda: terminal_ratio(1)),
+        ("swept_in_lanes", 2.0, lambda: terminal_ratio(8)),
+        ("least_lane", 100, lambda: chosen_width(256, None)),
+        ("most_lane", 8, lambda: len(cut_tiles(chain.joint_patterns(0, 4096), 4))),
+        ("all_bytes", 1 << 30, lambda: kept(4096)),
+        ("pivot_bytes", 1, lambda: kept(4096)),
+    ):
+        before = use()
+        with using(replace(PACKAGE, **{name: changed})):
+            assert use() != before, name
+        assert use() == before, name
+
+
+def kept(bodies: int) -> int:
+    dynamics = Dynamics(system_from(f"spatial_chain:{bodies}"), lanes=8)
+    found = dynamics.subchain.tiles.kept
+    dynamics.close()
+    return found
+
+
+def test_what_is_kept() -> None:
+    with using(replace(PACKAGE, all_bytes=1 << 30)):
+        assert kept(4096) == ALL
+    with using(replace(PACKAGE, all_bytes=1, pivot_bytes=1)):
+        assert kept(4096) == NOTHING
+
+
+def test_other_sizes_change_results_by_rounding_only(comm: MPI.Comm) -> None:
+    system, found = system_from("spatial_chain:3000"), []
+    for sizes in (PACKAGE, replace(PACKAGE, axis_cost=1.0, tip_ratio=2.0, joins_in_bodies=200.0, most_lane=9)):
+        with using(sizes):
+            dynamics = Dynamics(system, comm)
+            udot = dynamics.gather_u(dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u))
+            found.append((dynamics.cuts.tolist(), comm.bcast(udot)))
+            dynamics.close()
+    assert comm.size == 1 or found[0][0] != found[1][0]
+    assert_close("accelerations", found[1][1], found[0][1], "ranks")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sizes.toml"
+
+
+def test_a_file_is_read_where_the_environment_names_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text("tip_ratio = 1.5\nleast_lane = 6\n")
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with using(None):
+        assert tuned() == PACKAGE
+    monkeypatch.setenv(VARIABLE, str(path))
+    with using(None):
+        assert tuned() == replace(PACKAGE, tip_ratio=1.5, least_lane=6)
+    path.write_text(tuning.file_text(replace(PACKAGE, swept_in_lanes=2.5)))
+    assert read_sizes(path) == replace(PACKAGE, swept_in_lanes=2.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "can't be read: No such file or directory; name a file of `mpimbs tune`"),
+        ("tip_ratio = ", "is no TOML file"),
+        ("tipratio = 1.5", "unknown size 'tipratio'; known are axis_cost, tip_ratio"),
+        ("tip_ratio = -1", "tip_ratio must be a positive number, got -1"),
+        ("tip_ratio = nan", "tip_ratio must be a positive number, got nan"),
+        ("tip_ratio = true", "tip_ratio must be a positive number, got True"),
+        ("tip_ratio = '1'", "tip_ratio must be a positive number, got '1'"),
+        ("least_lane = 4.5", "least_lane must be a whole number from 1 on, got 4.5"),
+        ("least_lane = 0", "least_lane must be a whole number from 1 on, got 0"),
+        ("least_lane = 200", "most_lane 128 is below least_lane 200"),
+    ],
+)
+def test_bad_files(path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str) -> None:
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setenv(VARIABLE, str(path))
+    with using(None), pytest.raises(InputError) as error:
+        Dynamics(system_from("chain16"))
+    assert str(error.value).startswith(f"{VARIABLE}: {path}: {message}")
+
+
+def test_ranks_with_other_sizes_are_refused(comm: MPI.Comm) -> None:
+    sizes = replace(PACKAGE, tip_ratio=1.5) if comm.rank else PACKAGE
+    message = ""
+    with using(sizes):
+        try:
+            Dynamics(system_from("chain16"), comm).close()
+        except InputError as error:
+            message = str(error)
+    expected = f"the ranks disagree on the sizes ({VARIABLE}): none on rank 0, one on rank" if comm.size > 1 else ""
+    parallel_assert(message.startswith(expected) and bool(message) == (comm.size > 1), message, comm)
+
+
+def test_a_file_that_one_rank_lacks_fails_on_all(
+    comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if comm.rank == comm.size - 1:
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "none.toml"))
+    message = ""
+    with using(None):
+        try:
+            Dynamics(system_from("chain16"), comm).close()
+        except InputError as error:
+            message = str(error)
+    parallel_assert("none.toml: can't be read" in message, message, comm)
+
+
+# --- measured again ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few shares of few bodies."""
+    for name, value in {
+        "BODIES": 256, "ASSEMBLED": 16, "TYPES": ("revolute", "spherical"), "SHORT": (1, 32), "LONG": (16, 64),
+        "KEPT": (1024, 2048),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(tuning, name, value)
+
+
+def test_tune(comm: MPI.Comm, few: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Writes what it says; on several ranks it is refused, for they would disturb one another."""
+    path = tmp_path / "sizes.toml"
+    with pytest.raises(SystemExit) as end:
+        main(["tune", "--seconds", "0.005", "-o", str(path)], comm)
+    said = capsys.readouterr()
+    if comm.size > 1:
+        parallel_assert(end.value.code == 2 and not path.exists(), said.err, comm)
+        return
+    assert end.value.code == 0, said.err
+    measured = read_sizes(path)
+    rows = {line.split()[0]: line.split()[1:] for line in said.out.splitlines()[1:10]}
+    assert list(rows) == list(asdict(PACKAGE))
+    for name, value in asdict(measured).items():
+        assert rows[name] == [f"{getattr(PACKAGE, name):g}", f"{value:g}"]
+    assert 1.0 < measured.terminal_ratio < 100.0 and 0.5 < measured.tip_ratio < 3.0
+    assert measured.least_lane in (1, 32) and measured.most_lane in (16, 64)
+    assert tuned() == PACKAGE
+
+
+def test_tune_refuses_a_name_that_is_no_toml_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["tune", "-o", "sizes.json"], MPI.COMM_SELF)
+    assert end.value.code == 2 and "give a name that ends with .toml" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from mpi_helpers import ROOT
 
 LAYERS = [
     *("errors", "arguments", "settings", "petsc", "filesystem", "sizes", "spatial", "model", "resources", "sweep"),
-    *("forces", "partition", "parallel", "coupling", "pipeline", "inverse", "dynamics", "batch"),
+    *("forces", "partition", "parallel", "coupling", "pipeline", "inverse", "evaluation", "dynamics", "batch"),
     *("simulation", "instruments", "study", "cli"),
 ]
 

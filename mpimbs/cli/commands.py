@@ -32,7 +32,7 @@ from mpimbs.cli.options import (
     read,
     setting_options,
 )
-from mpimbs.cli.streams import lasting_streams
+from mpimbs.cli.streams import lasting_streams, leave_no_escapes
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.tune import tune
 from mpimbs.cli.words import Command
@@ -251,6 +251,7 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
             code, message = code or 1, message or unwritten
         if comm.rank == 0 and message:
             print(message, file=sys.stderr, flush=True)
+        leave_no_escapes()
         comm.Barrier()  # the launcher ends the job at the first exit code: the message must be out by then
     sys.exit(code)
 

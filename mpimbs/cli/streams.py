@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -52,6 +53,13 @@ class Stream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def leave_no_escapes() -> None:
+    """Keep colorama, which numba wakes where it is installed, from writing an escape sequence when the process ends: in
+    the middle of other ranks' lines, or behind a table in JSON."""
+    if "colorama" in sys.modules:
+        atexit.unregister(sys.modules["colorama"].initialise.reset_all)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ class TileKind(NamedTuple):
     plain: int  # whether the rates of the coordinates are the speeds
 
 
-class Plan(NamedTuple):
+class TilePlan(NamedTuple):
     """What the compiled passes over the tiles of a subchain are given."""
 
     tiles: Integers  # [tiles * TILE]: the columns above
@@ -79,7 +79,7 @@ class Plan(NamedTuple):
 
 
 KIND_OF_TILE = schema(TileKind)
-PLAN = schema(Plan)
+PLAN = schema(TilePlan)
 
 # What a subchain keeps from one pass to the next: all of its workspace, or the pivots, while they are not too large
 # (`Sizes`); else nothing. What is not kept is made again, tile by tile.
@@ -192,7 +192,7 @@ class Tiles:
         self.wrenches = np.zeros(step * 6 * wrenches)
         self.loads = np.zeros(lanes * 12)
         self.eliminated = aligned_zeros(max(side_by_side) * ELIMINATED * may_lead)
-        plan = Plan(
+        plan = TilePlan(
             tiles=rows.ravel(),
             kinds=kinds.table(),
             tip=int(tip),

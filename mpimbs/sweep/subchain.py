@@ -17,7 +17,7 @@ from mpimbs.sweep.entries import joint_loads, move, prescribe, required_forces
 from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
-from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles
+from mpimbs.sweep.tiles import Tile, Tiles, boundary_frames, subchain_tiles
 from mpimbs.sweep.totals import totals
 
 Floats = npt.NDArray[np.float64]
@@ -117,13 +117,14 @@ class Subchain:
 
     @functools.cached_property
     def _whole(self) -> _Whole:
-        made = build(self.columns, boundary_frame(self._system, self.first))
+        made = build(self.columns, boundary_frames(self._system, self.columns))
         work = workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=self._has_wrenches)
         return _Whole(made, work)
 
     def joint(self) -> Build:
         """Make the first body ready alone, with its inboard joint."""
-        return build(self._system.columns(self.first, self.first + 1), boundary_frame(self._system, self.first))
+        columns = self._system.columns(self.first, self.first + 1)
+        return build(columns, boundary_frames(self._system, columns))
 
     @property
     def structure(self) -> Structure:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import System
+from mpimbs.model import Columns, System
 from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
-from mpimbs.sweep.build import Build, build
+from mpimbs.sweep.build import Build, build, inboard_bodies
 from mpimbs.sweep.side_by_side import in_lanes
 from mpimbs.sweep.structure import (
     BIAS,
@@ -246,7 +246,7 @@ def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool)
         key = (tile.length, tile.width, system.likeness(max(tile.first - 1, 0), tile.last))
         if key not in found:
             columns = system.columns(tile.first, tile.last)
-            made = build(columns, boundary_frame(system, tile.first))
+            made = build(columns, boundary_frames(system, columns))
             made = in_lanes(made, tile.width) if tile.width > 1 else made
             found[key] = kinds.add(made, len(columns.q) // tile.width, tile.width)
         chosen.append((found[key], tile.width, lane))
@@ -254,6 +254,7 @@ def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool)
     return Tiles(kinds, chosen, tip, wrenches)
 
 
-def boundary_frame(system: System, first: int) -> Floats | None:
-    """`body_frame` of the body that a stretch of a chain hangs on; None for the world."""
-    return build(system.columns(first - 1, first)).body_frame[0] if first > 0 else None
+def boundary_frames(system: System, columns: Columns) -> Floats:
+    """`body_frame` of each of the bodies outside that a range of bodies hangs on [k, 3, 3]; identity for the world."""
+    frames = [build(system.columns(k, k + 1)).body_frame[0] if k >= 0 else np.eye(3) for k in inboard_bodies(columns)]
+    return np.array(frames)

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numba.core.errors import NumbaError
 
 from mpimbs.arguments import check_array, doubles
-from mpimbs.coupling import LoadSolver, Part, Strategy, coupling_named
+from mpimbs.coupling import LoadSolver, Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.evaluation import Acted, Evaluation
@@ -94,7 +94,7 @@ class Dynamics:
         here = ranks_on_node(given)
 
         def prepare() -> tuple[Strategy, Division, Part]:
-            strategy = coupling_named(coupling, chosen.solver)
+            strategy = coupling_for(whole, given.size, coupling, chosen.solver)
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self.divide(strategy, whole, given, chosen)
             return strategy, division, strategy.own(whole, division, number)
@@ -112,7 +112,7 @@ class Dynamics:
         self._may_fail = system.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         own = self.subchains, self.coupling, self.subchain, self._external
-        self._evaluation = Evaluation(self.comm, coupling, *own, self._root, chosen.overlap)
+        self._evaluation = Evaluation(self.comm, strategy.evaluation, *own, self._root, chosen.overlap)
         q_offset, u_offset = system.offsets_of(self.cuts)
         self.gather_q = Gather(self.comm, np.diff(q_offset))
         self.gather_u = Gather(self.comm, np.diff(u_offset))
@@ -260,7 +260,7 @@ class Dynamics:
         q, u, tau = self._agreed(q, u, tau)
         _, acted = self._accelerations(q, u, tau, t)
         forces = acted.forces if tau is None or acted.forces.size else tau
-        return self.subchain.joint_loads(q, u, forces, self._evaluation.turn, self._evaluation.handle_loads)
+        return self.subchain.joint_loads(q, u, forces, self._evaluation.turns, *self.subchains.handle_loads())
 
     def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the

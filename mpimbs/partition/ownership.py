@@ -8,6 +8,7 @@ from mpimbs.model import System
 from mpimbs.partition.division import Division
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.sweep.halved_bodies import HalvedBodies
+from mpimbs.sweep.interval import Forest, Interval
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 
@@ -16,6 +17,14 @@ def own_subchains(system: System, division: Division, rank: int) -> Subchains:
     """Make the subchains of a rank, with their tiles."""
     mine = division.bounds[division.owners[rank] : division.owners[rank + 1] + 1].tolist()
     return Subchains([_subchain(system, first, last, division.width) for first, last in itertools.pairwise(mine)])
+
+
+def own_interval(system: System, division: Division, rank: int) -> Interval:
+    """Make the interval of a tree's bodies that is a rank's."""
+    first, last = division.cuts[rank : rank + 2].tolist()
+    forest = Forest(system.parents())
+    room = forest.room(division.cuts)
+    return Interval(system, first, last, forest.outside(first, last), forest.outside(0, first), room)
 
 
 def own_bodies(system: System, division: Division, rank: int) -> HalvedBodies:

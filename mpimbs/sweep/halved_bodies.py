@@ -174,6 +174,10 @@ class HalvedBodies:
     def __getitem__(self, number: int) -> Subchain:
         return (self._whole,)[number]
 
+    def handle_loads(self) -> tuple[Floats, Floats]:
+        """Acceleration A1 of handle 1 [1, 6] and load f2 on handle 2 [1, 6], as they stand."""
+        return self.loads[:, :6].copy(), self.loads[:, 6:].copy()
+
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
         if self._wrench.size:

@@ -241,6 +241,15 @@ def _articulated(zero, structure, step, state, given):
     return inertia_inward(r, p, inertia) + force
 
 
+@kernel(inline=True)
+def write_gathered(zero, state, block):
+    """Write [I | p] of what an inward sweep has handed to a body outside, 27 numbers, in handle equations."""
+    store_symmetric(zero, block, INERTIA, state[0:21])
+    force = state[21:27]
+    for i in range(6):
+        store(block, (INERTIA + i * ROW + EXTRA) * width(zero), force[i])
+
+
 @kernel
 def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
@@ -265,7 +274,6 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
     eliminated : array [m * ELIMINATED], optional
         Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
     """
-    n = width(zero)
     none = (zero, zero, zero, zero, zero, zero)
     state = none + none + none + (zero, zero, zero) + scale6(-1.0, load2)
     if eliminated is None:
@@ -274,9 +282,6 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
     else:
         given = (work, tau, keep, eliminated)
         state = walk_inward(zero, structure, work.junction, _articulated, state, given)
-    store_symmetric(zero, block, INERTIA, state[0:21])
-    force = state[21:27]
-    for i in range(6):
-        store(block, (INERTIA + i * ROW + EXTRA) * n, force[i])
+    write_gathered(zero, state, block)
     if two_handles:
         far_handle(zero, structure, work, block)

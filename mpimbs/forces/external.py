@@ -42,8 +42,8 @@ class ExternalLoads:
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
         self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
-        joint_forces = (ActingJointForce(force, subchain, system.name_of) for force in system.joint_forces)
-        body_forces = (ActingBodyForce(force, subchain, system.name_of) for force in system.body_forces)
+        joint_forces = (ActingJointForce(force, subchain, system) for force in system.joint_forces)
+        body_forces = (ActingBodyForce(force, subchain, system) for force in system.body_forces)
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
         self.moved = bool(system.body_forces)

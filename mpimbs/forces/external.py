@@ -9,7 +9,8 @@ import numpy.typing as npt
 from mpimbs.errors import SimulationError
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
-from mpimbs.model import System, Wrench
+from mpimbs.model import Wrench
+from mpimbs.model.contents import Contents
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -21,7 +22,7 @@ class ExternalLoads:
     Parameters
     ----------
     subchain : Subchain
-    system : System
+    system : Contents
         What it is a part of.
 
     Attributes
@@ -34,7 +35,7 @@ class ExternalLoads:
         Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
     """
 
-    def __init__(self, subchain: Subchain, system: System) -> None:
+    def __init__(self, subchain: Subchain, system: Contents) -> None:
         self._subchain = subchain
         self._name_of = system.name_of
         self._torques = subchain.columns.torque_functions

@@ -177,6 +177,10 @@ class Order:
         last[self.parents] = np.arange(self.n)  # of several the last that is written stays
         return last[: self.n]
 
+    def body(self, place: int) -> int:
+        """The model's number of the body at one place."""
+        return place if self.is_identity else int(self.bodies[place])
+
     def where(self, lo: int, hi: int) -> Where:
         """Where numbers of the bodies at the places lo to hi - 1 stand in an array with one row for each of the
         model's bodies."""

@@ -127,23 +127,14 @@ def _division(system: System, size: int, count: int, ratio: float, width: int) -
 
 def _subchains(system: System, size: int, cuts: int | None) -> int:
     """Number of subchains of a system that this version solves."""
-    system.validate()
-    if system.loops:
-        raise InputError(
-            f"system '{system.name}' closes a loop ('{system.loops[0].name}'): the couplings of this version solve "
-            "chains and trees; remove the [[loop]] tables"
-        )
+    check_solved(system)
     if size > 1 and not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: this version solves a tree on one rank and a chain on any number; "
             f"start 1 rank instead of {size}"
         )
     if cuts is None:
-        if size > system.n_bodies:
-            raise InputError(
-                f"{size} ranks for {system.n_bodies} bodies: every rank owns one body at least; start at most "
-                f"{system.n_bodies} ranks"
-            )
+        check_ranks(system, size)
         return size
     if not 0 <= cuts < system.n_bodies:
         raise InputError(
@@ -157,3 +148,22 @@ def _subchains(system: System, size: int, cuts: int | None) -> int:
             f"ranks, or give `cuts={size - 1}` or more"
         )
     return cuts + 1
+
+
+def check_solved(system: System) -> None:
+    """Check that the system is sound, and one that the couplings solve; else InputError."""
+    system.validate()
+    if system.loops:
+        raise InputError(
+            f"system '{system.name}' closes a loop ('{system.loops[0].name}'): the couplings of this version solve "
+            "chains and trees; remove the [[loop]] tables"
+        )
+
+
+def check_ranks(system: System, size: int) -> None:
+    """Check that there is a body for each of so many ranks; else InputError."""
+    if size > system.n_bodies:
+        raise InputError(
+            f"{size} ranks for {system.n_bodies} bodies: every rank owns one body at least; start at most "
+            f"{system.n_bodies} ranks"
+        )

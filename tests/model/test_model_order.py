@@ -148,6 +148,7 @@ def test_a_renumbered_system_is_one_made_in_that_order(data: st.DataObject, syst
     assert np.array_equal(_flat(view.offsets_of((lo, hi))), _flat(again.offsets_of((lo, hi))))
     for force, other in zip(view.force_functions, again.force_functions, strict=True):
         assert force.function is other.function and np.array_equal(force.on(lo, hi), other.on(lo, hi))
+    assert len(view.segments.rows(lo, hi)[0]) <= hi - lo, "every body has its own template: only those of these count"
     assert np.array_equal(view.numbers_in_model(np.arange(lo, hi)), order.bodies[lo:hi])
 
 

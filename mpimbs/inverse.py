@@ -53,19 +53,19 @@ def required_forces(
     if comm.size > 1:
         held = subchain.prescribe(q, u, udot, turns, np.zeros((len(inboard), 6)))[subchain.outer_steps]
         changes = [frame_change(motion[:PLACE]) for motion in subchain.relative_motions(q, u)]
-        parts = comm.allgather((inboard, outer, subchain.hangs_on, changes, held))
-        for theirs, bodies, on, moves, fars in parts[: comm.rank]:
-            before = known[theirs[on]]
+        parts = comm.allgather((inboard, outer, changes, held))
+        for theirs, bodies, moves, fars in parts[: comm.rank]:
+            before = known[theirs[0]]
             known |= {body: move @ before + far for body, move, far in zip(bodies, moves, fars, strict=True)}
     accelerations = subchain.prescribe(q, u, udot, turns, np.array([known[body] for body in inboard]))
     if comm.size > 1:
         _, received = subchain.required_forces(q, u, forces, accelerations.copy(), np.zeros((len(outer), 6)))
         all_received = comm.allgather(received)
         for rank in range(comm.size - 1, comm.rank, -1):
-            theirs, bodies, on, moves, _ = parts[rank]
+            theirs, bodies, moves, _ = parts[rank]
             passed = all_received[rank].copy()
             for body, move in zip(bodies, moves, strict=True):
-                passed[on] += move.T @ given.get(body, np.zeros(6))
+                passed[0] += move.T @ given.get(body, np.zeros(6))
             for body, load in zip(theirs, passed, strict=True):
                 given[body] = given.get(body, 0.0) + load
     behind = np.array([-given.get(body, np.zeros(6)) for body in outer]).reshape(-1, 6)

@@ -16,7 +16,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal, divide_tree
 from mpimbs.partition.ownership import own_bodies, own_bodies_and_terminal, own_interval, own_subchains
-from mpimbs.sweep.interval import Interval
+from mpimbs.sweep.interval import IntervalPart
 from mpimbs.sweep.part import Part
 
 
@@ -61,7 +61,7 @@ def _pcg(solver: LoadSolver | None) -> Strategy:
 
 
 def _intervals(comm: MPI.Comm, part: Part) -> IntervalDivideAndConquer:
-    assert isinstance(part, Interval)
+    assert isinstance(part, IntervalPart)
     return IntervalDivideAndConquer(comm, part.room)
 
 

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
+from mpimbs.model.order import Order
+from mpimbs.partition.chain import BodyCosts, body_costs, split_chain, terminal_ratio, tip_ratio_of
+from mpimbs.partition.intervals import cut_intervals
 from mpimbs.partition.lanes import chosen_width, cut_tiles
-from mpimbs.sweep.interval import Forest
 
 Integers = npt.NDArray[np.int64]
 
@@ -109,8 +110,7 @@ def divide_tree(
     Parameters and errors are those of `divide`; also refused are cuts, a ratio and lanes of one's own, and bodies that
     are not listed depth first.
     """
-    system.validate()
-    _refuse_loops(system)
+    check_solved(system)
     for name, value, plain in (("cuts", cuts, (None, size - 1)), ("tip_ratio", tip_ratio, (None, 1.0)),
                                ("lanes", lanes, (None, 1))):  # fmt: skip
         if value not in plain:
@@ -118,13 +118,15 @@ def divide_tree(
                 f"system '{system.name}' is a tree: on several ranks this version divides it into one interval of "
                 f"bodies a rank, swept one body after the other; leave `{name}={value}` out"
             )
-    _refuse_too_many(system, size)
-    if not Forest(system.parents()).is_depth_first:
+    check_ranks(system, size)
+    order = Order.as_listed(system)
+    if order is None:
         raise InputError(
             f"system '{system.name}': its bodies are not listed depth first, all that hangs on a body right behind it, "
             "as this version needs them on several ranks; list them so, or start 1 rank"
         )
-    return _division(system, size, size, 1.0, 1)
+    bounds = cut_intervals(order, body_costs(system.joint_types()), size)
+    return Division(1, 1.0, bounds, np.arange(size + 1))
 
 
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
@@ -154,15 +156,14 @@ def _division(system: System, size: int, count: int, ratio: float, width: int) -
 
 def _subchains(system: System, size: int, cuts: int | None) -> int:
     """Number of subchains of a system that this version solves."""
-    system.validate()
-    _refuse_loops(system)
+    check_solved(system)
     if size > 1 and not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: this version solves a tree on several ranks by `coupling='dcae'`; "
             f"choose it, or start 1 rank instead of {size}"
         )
     if cuts is None:
-        _refuse_too_many(system, size)
+        check_ranks(system, size)
         return size
     if not 0 <= cuts < system.n_bodies:
         raise InputError(
@@ -178,7 +179,9 @@ def _subchains(system: System, size: int, cuts: int | None) -> int:
     return cuts + 1
 
 
-def _refuse_loops(system: System) -> None:
+def check_solved(system: System) -> None:
+    """Check that the system is sound, and one that the couplings solve; else InputError."""
+    system.validate()
     if system.loops:
         raise InputError(
             f"system '{system.name}' closes a loop ('{system.loops[0].name}'): the couplings of this version solve "
@@ -186,7 +189,8 @@ def _refuse_loops(system: System) -> None:
         )
 
 
-def _refuse_too_many(system: System, size: int) -> None:
+def check_ranks(system: System, size: int) -> None:
+    """Check that there is a body for each of so many ranks; else InputError."""
     if size > system.n_bodies:
         raise InputError(
             f"{size} ranks for {system.n_bodies} bodies: every rank owns one body at least; start at most "

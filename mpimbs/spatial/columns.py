@@ -15,7 +15,7 @@ component of the right one on the open body of the left one that it belongs to. 
 A value is a flat array, sized for as many inboard bodies and open ones as any group of ranks has:
 
     [0] body after the last    [1] inboard bodies    [2] open bodies    [3] which inboard body these hang on
-    numbers of the inboard bodies (-1 the world); of the open ones; the body after the last of each one's subtree
+    numbers of the inboard bodies (-1 the world); of the open ones; of the bodies behind the last child of each of these
     [I | p] of each inboard body, 6 rows of 8; E_j of each open body; W_jk of each pair, with c_j beside W_jj
 """
 
@@ -76,7 +76,7 @@ def open_at(room, number):
 
 @kernel(inline=True)
 def end_at(room, number):
-    """Where the body after the last of an open body's subtree stands."""
+    """Where the body behind an open body's last child stands."""
     return _HEAD + room.inboard + room.open + number
 
 
@@ -187,22 +187,33 @@ def _hang(room, out, j, right, slot, open_count, response, scratch):
     out[OPEN] = h + open_count
 
 
+@kernel(inline=True)
+def _stays(room, out, k, of_left, last):
+    """Whether an open body of a join stays open: those of the left do that have a child at `last` or later."""
+    return k >= of_left or out[end_at(room, k)] > last
+
+
 @kernel
-def _forget(room, out, first, until):
-    """Forget the open bodies from one on to the one before another."""
+def _forget(room, out, of_left, last):
+    """Forget the open bodies that no longer are, among the first ones, `of_left`: the others move up."""
     h = int(out[OPEN])
-    gap = until - first
-    if gap > 0:
-        for k in range(until, h):
-            out[open_at(room, k - gap)] = out[open_at(room, k)]
-            out[end_at(room, k - gap)] = out[end_at(room, k)]
-            _copy_six(out, transfer_at(room, k), out, transfer_at(room, k - gap))
-            for m in range(first):
-                _copy_six(out, compliance_at(room, m, k), out, compliance_at(room, m, k - gap))
-                _copy_six(out, compliance_at(room, k, m), out, compliance_at(room, k - gap, m))
-            for m in range(until, h):
-                _copy_six(out, compliance_at(room, k, m), out, compliance_at(room, k - gap, m - gap))
-    out[OPEN] = h - gap
+    to = 0
+    for k in range(h):
+        if _stays(room, out, k, of_left, last):
+            across = 0
+            for m in range(h):
+                if _stays(room, out, m, of_left, last):
+                    _copy_six(out, compliance_at(room, k, m), out, compliance_at(room, to, across))
+                    across += 1
+            _copy_six(out, transfer_at(room, k), out, transfer_at(room, to))
+            to += 1
+    to = 0
+    for k in range(h):
+        if _stays(room, out, k, of_left, last):
+            out[open_at(room, to)] = out[open_at(room, k)]
+            out[end_at(room, to)] = out[end_at(room, k)]
+            to += 1
+    out[OPEN] = to
 
 
 @kernel(inline=True)
@@ -258,10 +269,7 @@ def join_columns(room, left, right, out, responses, scratch):
     responses[0] = hung
     responses[1] = int(out[OPEN])  # with those that are forgotten now
     out[LAST] = right[LAST]
-    kept = 0
-    while kept < open_left and out[end_at(room, kept)] > right[LAST]:
-        kept += 1
-    _forget(room, out, kept, open_left)
+    _forget(room, out, open_left, right[LAST])
     if right[OPEN] > 0 and not taken:  # they hang on none of the left
         out[OPEN] = right[OPEN]
         out[HANGS_ON] = _find(

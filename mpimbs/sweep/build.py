@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import JOINT_TYPES, Columns
+from mpimbs.model.order import depth_first
 from mpimbs.sweep.structure import (
     BODY,
     CARRIED,
@@ -106,43 +107,6 @@ def _numbered_as_they_come(values: npt.NDArray[Any]) -> Integers:
     number = np.empty(len(first), np.int64)
     number[np.argsort(first)] = np.arange(len(first))
     return number[which]
-
-
-def depth_first(parent: Integers) -> Integers:
-    """Depth-first order of the bodies of a tree: a body's first child in the list follows it at once.
-
-    Parameters
-    ----------
-    parent : array [n]
-        Local parent, -1 at the boundary; every parent before its children.
-    """
-    n = len(parent)
-    if np.array_equal(parent, np.arange(-1, n - 1)):
-        return np.arange(n)
-    by_parent = np.argsort(parent, kind="stable")
-    above = parent[by_parent]
-    siblings = above[1:] == above[:-1]
-    sibling = np.full(n, -1)  # the next one
-    sibling[by_parent[:-1][siblings]] = by_parent[1:][siblings]
-    begins = np.flatnonzero(np.concatenate(([True], ~siblings)) & (above >= 0))
-    child = np.full(n, -1)  # the first one
-    child[above[begins]] = by_parent[begins]
-
-    # After a branch comes the next sibling of the closest body above, or itself, that has one.
-    turn = np.where((sibling >= 0) | (parent < 0), np.arange(n), parent)
-    while not np.array_equal(further := turn[turn], turn):
-        turn = further
-    following = np.where(child >= 0, child, sibling[turn])
-
-    # How many bodies come from each one on: those counted so far, and those from the one on that comes behind them.
-    ahead = np.append(np.where(following < 0, n, following), n)
-    count = np.append(np.ones(n, np.int64), 0)
-    while (ahead < n).any():
-        count += count[ahead]
-        ahead = ahead[ahead]
-    order = np.empty(n, np.int64)
-    order[n - count[:n]] = np.arange(n)
-    return order
 
 
 class _Steps(NamedTuple):

@@ -23,110 +23,41 @@ Integers = npt.NDArray[np.int64]
 
 
 class Outside(NamedTuple):
-    """How an interval of bodies in depth-first order hangs together with what lies outside.
+    """What lies outside an interval of bodies in depth-first order, and what of it hangs together with that.
 
     Attributes
     ----------
     inboard : array [k]
         The bodies outside that its own hang on, ascending; -1 is the world.
+    before : array [k]
+        Which of the open bodies of all before the interval these are; -1 the world.
     open : array [h]
-        Its own bodies that have children behind it, from the root outward: they lie on one path.
+        Its own bodies that have children behind it, from the root outward: they lie on one path, in the component that
+        hangs on the first of `inboard`.
     ends : array [h]
-        The body after the last of the subtree of each of these.
-    hangs_on : int
-        Which inboard body their component hangs on; 0 where none is open.
+        The body behind the last child of each of these.
+    room : Room
+        That the values of all groups of ranks need.
     """
 
     inboard: Integers
+    before: Integers
     open: Integers
     ends: Integers
-    hangs_on: int
-
-
-class Forest:
-    """The bodies of a system in depth-first order: who is whose parent, and where subtrees end.
-
-    Parameters
-    ----------
-    parents : array [n]
-        -1: the world.
-    """
-
-    def __init__(self, parents: Integers) -> None:
-        self.parents = parents
-        self.n_bodies = n = len(parents)
-        sizes = np.ones(n, np.int64)
-        depth = _depths(parents)
-        for level in range(int(depth.max(initial=0)), 0, -1):
-            here = np.flatnonzero(depth == level)
-            np.add.at(sizes, parents[here], sizes[here])
-        self.ends = np.arange(n) + sizes
-
-    @property
-    def is_depth_first(self) -> bool:
-        """Whether every subtree's bodies follow one another."""
-        below = np.flatnonzero(self.parents >= 0)
-        above = self.parents[below]
-        return bool((above < below).all() and (self.ends[below] <= self.ends[above]).all())
-
-    def outside(self, first: int, last: int) -> Outside:
-        """How the bodies first..last-1 hang together with the others."""
-        parents = self.parents[first:last]
-        inboard = np.unique(parents[parents < first])
-        chain: list[int] = []
-        body = int(self.parents[last]) if last < self.n_bodies else -1
-        while body >= first:
-            chain.append(body)
-            body = int(self.parents[body])
-        opened = np.array(chain[::-1], np.int64)
-        hangs_on = int(np.searchsorted(inboard, body)) if len(opened) else 0
-        return Outside(inboard, opened, self.ends[opened], hangs_on)
-
-    def room(self, cuts: Integers) -> Room:
-        """Room that the values of all groups of ranks need, whose bodies begin at `cuts` [P + 1]."""
-        most = [1, 1]
-
-        def group(low: int, high: int) -> int:
-            found = self.outside(int(cuts[low]), int(cuts[high]))
-            count = len(found.open)
-            if high - low > 1:
-                middle = low + (high - low + 1) // 2
-                count = max(count, group(low, middle) + group(middle, high))
-            most[0], most[1] = max(most[0], len(found.inboard)), max(most[1], count)
-            return len(found.open)
-
-        group(0, len(cuts) - 1)
-        return Room(*most)
-
-
-def _depths(parents: Integers) -> Integers:
-    """Number of bodies between each body and the world [n]."""
-    depth = np.zeros(len(parents), np.int64)
-    above = parents.copy()
-    while (inner := above >= 0).any():
-        depth[inner] += 1
-        above[inner] = parents[above[inner]]
-    return depth
+    room: Room
 
 
 class _IntervalSubchain(Subchain):
     """The bodies of an interval as one piece, which knows what lies outside."""
 
-    def __init__(self, system: System, first: int, last: int, outside: Outside, before: Outside, most: int) -> None:
+    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
-        self._outside, self._most = outside, most
-        place = {int(body): k for k, body in enumerate(before.open)}
-        self.inboard_places = np.array([place[b] if b >= 0 else -1 for b in outside.inboard.tolist()], np.int64)
+        self._outside, self._most = outside, outside.room.open
 
     @property
     def outer(self) -> Integers:
         """The open bodies [h]."""
         return self._outside.open
-
-    @property
-    def hangs_on(self) -> int:
-        """Which of the bodies inboard those of `outer` hang on."""
-        return self._outside.hangs_on
 
     def nothing_before(self, numbers: int) -> Floats:
         """What a scan over ranks begins with: that nothing is open before."""
@@ -136,7 +67,7 @@ class _IntervalSubchain(Subchain):
         """Turns or motions of the bodies inboard [k, numbers], from those of the open bodies before."""
         found = scanned[HEAD:].reshape(-1, 2 + numbers)[:, 2:]
         world = AT_REST[:numbers]
-        return np.array([found[place] if place >= 0 else world for place in self.inboard_places])
+        return np.array([found[place] if place >= 0 else world for place in self._outside.before])
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """What a scan of motions is given: those of the open bodies while the bodies inboard are held."""
@@ -148,12 +79,12 @@ class _IntervalSubchain(Subchain):
         """A value of a scan, but for the turns or motions of the open bodies."""
         o = self._outside
         value = none_open(self.last, self._most, numbers)
-        value[[COUNT, OUTSIDE]] = len(o.open), o.inboard[o.hangs_on]
+        value[[COUNT, OUTSIDE]] = len(o.open), o.inboard[0]
         value[HEAD:].reshape(-1, 2 + numbers)[: len(o.open), :2] = np.stack((o.open, o.ends), axis=1)
         return value
 
 
-class Interval:
+class IntervalPart:
     """The bodies of a rank, an interval of a tree in depth-first order, swept as one piece in doubles: a `Part`.
 
     Parameters
@@ -164,8 +95,6 @@ class Interval:
         The bodies.
     outside : Outside
         Of these.
-    room : Room
-        Of the values of all ranks.
 
     Attributes
     ----------
@@ -177,9 +106,10 @@ class Interval:
 
     width = 1
 
-    def __init__(self, system: System, first: int, last: int, outside: Outside, before: Outside, room: Room) -> None:
-        self._whole = _IntervalSubchain(system, first, last, outside, before, room.open)
-        self.outside, self.room = outside, room
+    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
+        self._whole = _IntervalSubchain(system, first, last, outside)
+        self.outside, self.room = outside, outside.room
+        room = self.room
         made, work = self._whole.made, self._whole.work
         nu, h = self._whole.nu, len(outside.open)
         path, reach = _path(self._whole, outside)
@@ -194,7 +124,7 @@ class Interval:
             work,
             room_inboard=room.inboard,
             room_open=room.open,
-            inboard=self._whole.inboard_places,
+            inboard=outside.before,
             path=path,
             reach=reach,
             total=np.zeros(nu),
@@ -209,7 +139,7 @@ class Interval:
     def _describe(self) -> None:
         """Write what never changes of the equations."""
         o, room, value = self.outside, self.room, self.blocks[0]
-        value[[LAST, INBOARD, OPEN, HANGS_ON]] = self._whole.last, len(o.inboard), len(o.open), o.hangs_on
+        value[[LAST, INBOARD, OPEN, HANGS_ON]] = self._whole.last, len(o.inboard), len(o.open), 0
         for k, body in enumerate(o.inboard):
             value[inboard_at.py_func(room, k)] = body
         for k, (body, end) in enumerate(zip(o.open, o.ends, strict=True)):

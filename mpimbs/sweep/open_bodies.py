@@ -5,7 +5,7 @@ component, and what is kept of each is its turn or motion relative to the body o
 all bodies before a rank's own, which hang on the world, these are absolute: what the rank's bodies begin with.
 
 A value is a flat array: the body after the last, how many are open, the number of the body outside; then of each open
-one, from the root outward: its number, the body after the last of its subtree, and the numbers of its turn or motion.
+one, from the root outward: its number, that of the body behind its last child, and the numbers of its turn or motion.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def _join(zero, left, right, out, numbers, join):
     before, behind = int(left[COUNT]), int(right[COUNT])
     last, outside = right[LAST], right[OUTSIDE]
     on = -1
-    kept = 0
+    kept = 0  # of the left, those that have a child behind the right
     for k in range(before):
         if left[HEAD + k * each] == outside:
             on = k
         if left[HEAD + k * each + 1] > last:
-            kept += 1  # they are the first ones: what is open is on one path
+            kept += 1
     for k in range(behind - 1, -1, -1):  # backward, since `out` may be `right`
         source, target = HEAD + k * each, HEAD + (kept + k) * each
         own = right[source + _OWN : source + each]
@@ -63,8 +63,12 @@ def _join(zero, left, right, out, numbers, join):
         number, end = right[source], right[source + 1]
         out[target] = number
         out[target + 1] = end
-    for i in range(HEAD, HEAD + kept * each):
-        out[i] = left[i]
+    target = HEAD
+    for k in range(before):
+        source = HEAD + k * each
+        if left[source + 1] > last:
+            assign(out[target : target + each], left[source : source + each])
+            target += each
     out[LAST] = last
     out[COUNT] = kept + behind
     out[OUTSIDE] = left[OUTSIDE] if behind == 0 or on >= 0 else outside

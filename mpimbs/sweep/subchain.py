@@ -170,18 +170,13 @@ class Subchain:
 
     @property
     def outer(self) -> Integers:
-        """The bodies on which others hang, or may hang, from behind [h]."""
+        """The bodies on which others hang, or may hang, from behind [h]: outward of the first of `inboard`."""
         return np.array([self.last - 1])
 
     @functools.cached_property
     def outer_steps(self) -> Integers:
         """The steps that carry these [h]."""
         return np.ascontiguousarray(self._whole.made.body_step[self.outer - self.first])
-
-    @property
-    def hangs_on(self) -> int:
-        """Which of the bodies inboard those of `outer` hang on."""
-        return 0
 
     def nothing_before(self, numbers: int) -> Floats:
         """What a scan over ranks begins with: the turn [TURNING] or motion [BOUNDARY] of the world."""
@@ -289,7 +284,7 @@ class Subchain:
     def required_forces(
         self, q: Floats, u: Floats, forces: Floats, accelerations: Floats, outer_loads: Floats
     ) -> tuple[Floats, Floats]:
-        """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] that come from the bodies inboard.
+        """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
 
         After `prescribe` in the same state. External wrenches are those set last.
 

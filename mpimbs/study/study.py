@@ -80,16 +80,11 @@ def study(
     settings: Row = {**plan._asdict(), "rtol": RTOL, "collected": None if collected is None else str(collected)}
     if collected is None:
         plan, lacking = together(comm, plan.available)
-        left_out += lacking
-        rows, notes = measure_plan(system, plan, comm, _teller(comm, progress))
-        if not rows:
-            raise InputError(
-                "nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than `ranks` says"])
-            )
+        rows, notes = _measured(system, plan, comm, progress)
+        notes = left_out + lacking + notes
     else:
-        found = on_root(comm, lambda: _of_one_model(collect(collected), system))
-        rows, notes = comm.bcast(found), []
-    notes = left_out + notes
+        rows = comm.bcast(on_root(comm, lambda: _of_one_model(collect(collected), system)))
+        notes = left_out
     if predictor is not None:
         beyond, refused = predictor(system, plan.couplings, comm)
         rows, notes = rows + beyond, notes + refused
@@ -121,6 +116,16 @@ def study(
     }
     table["files"] = [str(path) for path in on_root(comm, lambda: write(folder, table)) or ()]
     return table
+
+
+def _measured(system: System, plan: Plan, comm: MPI.Comm, progress: bool) -> tuple[list[Row], list[str]]:
+    """Measure a plan that can be; gives rows, and notes of what was left out."""
+    rows, notes = measure_plan(system, plan, comm, _teller(comm, progress))
+    if not rows:
+        raise InputError(
+            "nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than `ranks` says"])
+        )
+    return rows, notes
 
 
 def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:

@@ -20,7 +20,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.dynamics import compile_kernels
+from mpimbs.compiling import compile_kernels
 from mpimbs.errors import InputError
 from mpimbs.instruments.limits import as_numbers, describe, limits, markdown, total
 from mpimbs.instruments.machine import Machine, measure_core, of_all_ranks

@@ -116,7 +116,7 @@ def _use_all_passes() -> None:
     import numpy as np
 
     from mpimbs.batch import Batch
-    from mpimbs.dynamics import compile_coupling, compile_kernels
+    from mpimbs.compiling import compile_coupling, compile_kernels
     from mpimbs.model import system_from
     from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, join
     from mpimbs.spatial.lanes import native_width

@@ -12,7 +12,18 @@ from mpi_helpers import ROOT
 
 LAYERS = [
     *("errors", "arguments", "settings", "petsc", "filesystem", "sizes", "spatial", "model", "resources", "sweep"),
-    *("forces", "partition", "parallel", "coupling", "pipeline", "inverse", "evaluation", "dynamics", "batch"),
+    *(
+        "forces",
+        "partition",
+        "parallel",
+        "coupling",
+        "pipeline",
+        "inverse",
+        "evaluation",
+        "dynamics",
+        "compiling",
+        "batch",
+    ),
     *("simulation", "instruments", "study", "cli"),
 ]
 

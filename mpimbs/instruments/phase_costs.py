@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.instruments.counting import Counted, CountedArray, Counts, UsefulCounts, counting
+from mpimbs.instruments.counting import Counted, CountedArray, counting
+from mpimbs.instruments.counts import Counts, UsefulCounts
 from mpimbs.instruments.phases import (
     JOINS,
     KERNELS,

@@ -10,6 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.batch import Batch
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import solver_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
@@ -111,7 +112,7 @@ class _Timed(NamedTuple):
 
 
 def _evaluation(dynamics: Dynamics) -> _Timed:
-    dynamics.compile()
+    compile_evaluations(dynamics)
     system, q = dynamics.system, dynamics.subchain.q
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
     udot, rates = np.empty(len(u)), np.empty(len(q))

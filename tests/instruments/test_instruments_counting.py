@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from cases import GENERATORS
-from mpimbs.instruments.counting import ARC_TANGENT, NEAR, SINE_COSINE, Counted, CountedArray, Counts, counting
+from mpimbs.instruments.counting import NEAR, Counted, CountedArray, counting
+from mpimbs.instruments.counts import ARC_TANGENT, SINE_COSINE, Counts
 from mpimbs.instruments.phase_costs import count, count_joins, count_phases, counts_of_tile, counts_per_body
 from mpimbs.instruments.phases import (
     KERNELS,

@@ -8,7 +8,8 @@ from mpi4py import MPI
 
 from mpi_helpers import measured
 from mpimbs.instruments import machine as loops
-from mpimbs.instruments.counting import Counted, CountedArray, Counts, counting
+from mpimbs.instruments.counting import Counted, CountedArray, counting
+from mpimbs.instruments.counts import Counts
 from mpimbs.instruments.limits import as_numbers, describe, limits, markdown, total
 from mpimbs.instruments.machine import (
     CHAINS,

@@ -25,7 +25,7 @@ from mpimbs.errors import InputError
 from mpimbs.instruments.limits import as_numbers, describe, limits, markdown, total
 from mpimbs.instruments.machine import Machine, measure_core, of_all_ranks
 from mpimbs.instruments.phase_costs import counts_of_tile, time_phases
-from mpimbs.instruments.phases import PHASES, TIP, arguments, flat
+from mpimbs.instruments.phases import TILE_PHASES, TIP, arguments, flat
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, first_on_node, together
 from mpimbs.spatial.lanes import native_width
@@ -59,7 +59,7 @@ def limits_of(spec: str, machine: Machine, seconds: float) -> dict[str, Any]:
     rows = limits(counts, machine, measured, system.n_bodies)
     sums = {
         name: sum(times[phase] for phase in phases)
-        for (name, times), phases in zip(measured.items(), (PHASES, TIP), strict=True)
+        for (name, times), phases in zip(measured.items(), (TILE_PHASES, TIP), strict=True)
     }
     users = {name: evaluation(system, count, seconds) for name, count in ((lanes, width), ("doubles", 1))}
     rows += [total("sum", rows, sums), total("evaluation", rows, users)]

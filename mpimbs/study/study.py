@@ -23,7 +23,7 @@ from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, cluster_named
 from mpimbs.study.predict import predict
 from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure_plan
-from mpimbs.study.speedup_report import FILES, write
+from mpimbs.study.speedup_report import STUDY_FILES, write
 from mpimbs.study.verdict import add_speedups, advice, fits, operations, trusted
 
 Row = dict[str, Any]
@@ -76,7 +76,7 @@ def study(
         On all ranks: the plan makes no sense for the system, the study is there already, nothing could be measured.
     """
     plan, left_out = together(comm, lambda: plan.checked(system))
-    on_root(comm, lambda: check_folder(folder, FILES, force))
+    on_root(comm, lambda: check_folder(folder, STUDY_FILES, force))
     settings: Row = {**plan._asdict(), "rtol": RTOL, "collected": None if collected is None else str(collected)}
     if collected is None:
         plan, lacking = together(comm, plan.available)

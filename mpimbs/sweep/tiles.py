@@ -51,7 +51,7 @@ class TilePlan(NamedTuple):
     tiles: Integers  # [tiles * TILE]: the columns above
     kinds: Integers  # the tables of all kinds, one after the other
     tip: int  # whether nothing hangs outboard
-    kept: int  # ALL, PIVOTS_ONLY or NOTHING
+    kept: int  # KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING
     place: Floats
     bias: Floats
     pivot: Floats
@@ -83,7 +83,7 @@ PLAN = schema(TilePlan)
 
 # What a subchain keeps from one pass to the next: all of its workspace, or the pivots, while they are not too large
 # (`Sizes`); else nothing. What is not kept is made again, tile by tile.
-ALL, PIVOTS_ONLY, NOTHING = range(3)
+KEEP_ALL, KEEP_PIVOTS, KEEP_NOTHING = range(3)
 
 
 class Tile(NamedTuple):
@@ -176,7 +176,7 @@ class Tiles:
     width : int
         Lanes of the widest tile.
     kept : int
-        ALL, PIVOTS_ONLY or NOTHING.
+        KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING.
     steps : int
         Steps of all tiles.
     leading : int
@@ -195,9 +195,9 @@ class Tiles:
         self.width = max(tile.width for tile in chosen)
         rows, self.steps = _in_sequence(kinds, chosen, joined)
         needs = _needs(kinds, chosen, wrenches)
-        self.kept = _kept(needs) if joined else ALL  # of a system at a time
-        place, bias, pivot = _rooms(rows, needs, self.kept if joined else NOTHING)
-        self.leading = _leading(kinds, chosen) if joined and self.kept == ALL else -1
+        self.kept = _kept(needs) if joined else KEEP_ALL  # of a system at a time
+        place, bias, pivot = _rooms(rows, needs, self.kept if joined else KEEP_NOTHING)
+        self.leading = _leading(kinds, chosen) if joined and self.kept == KEEP_ALL else -1
         lanes = chosen[-1].lane + chosen[-1].width if joined else self.width
         self.wrenches = np.zeros(self.steps * 6 * wrenches)
         self.loads = np.zeros(lanes * 12)
@@ -266,17 +266,17 @@ def _kept(needs: Needs) -> int:
     """Say what joined tiles keep; one alone keeps all, for no other writes to its room."""
     workspace = 8 * sum(int(need.sum()) for need in (needs.place, needs.bias, needs.pivot))
     if len(needs.place) == 1 or workspace <= tuned().all_bytes:
-        return ALL
-    return PIVOTS_ONLY if 8 * needs.pivot.sum() <= tuned().pivot_bytes else NOTHING
+        return KEEP_ALL
+    return KEEP_PIVOTS if 8 * needs.pivot.sum() <= tuned().pivot_bytes else KEEP_NOTHING
 
 
 def _rooms(rows: Integers, needs: Needs, kept: int) -> tuple[int, int, int]:
     """Write where the rooms of tiles begin, their own for what is kept, the same for all else; give the doubles."""
     doubles = []
     for column, need, own in (
-        (PLACE_ROOM, needs.place, kept == ALL),
-        (BIAS_ROOM, needs.bias, kept == ALL),
-        (PIVOT_ROOM, needs.pivot, kept != NOTHING),
+        (PLACE_ROOM, needs.place, kept == KEEP_ALL),
+        (BIAS_ROOM, needs.bias, kept == KEEP_ALL),
+        (PIVOT_ROOM, needs.pivot, kept != KEEP_NOTHING),
     ):
         if own:
             rows[:, column] = np.cumsum(need) - need

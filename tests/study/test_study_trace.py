@@ -14,7 +14,7 @@ from mpimbs.coupling.constraint_equations import OUTER, SEPARATED
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.parallel.butterfly import EXTRA, SOURCE, TARGET, Butterfly
+from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
 from mpimbs.parallel.halo import SWAP
 from mpimbs.parallel.native import PROC_NULL
 from mpimbs.spatial.rows import ROW
@@ -81,8 +81,8 @@ def planned(butterfly: Butterfly) -> list[tuple[int, int, float]]:
     """The same of a real plan."""
     size, found = butterfly.mine.itemsize * butterfly.mine.shape[1], []
     for row in butterfly.schedule.tolist():
-        found += [(SEND, int(row[k]), float(size)) for k in (TARGET, EXTRA) if row[k] != PROC_NULL]
-        found += [(RECEIVE, int(row[SOURCE]), float(size))] if row[SOURCE] != PROC_NULL else []
+        found += [(SEND, int(row[k]), float(size)) for k in (TO, ALSO_TO) if row[k] != PROC_NULL]
+        found += [(RECEIVE, int(row[FROM]), float(size))] if row[FROM] != PROC_NULL else []
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,24 +11,20 @@ from mpi4py import MPI
 from numba.core.errors import NumbaError
 
 from mpimbs.arguments import check_array, doubles
-from mpimbs.coupling import LoadSolver, Part, Strategy, coupling_for
+from mpimbs.coupling import Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.evaluation import Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
-from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import communicator, first_on_node, same_system, together
+from mpimbs.model import System
+from mpimbs.parallel.agreement import communicator, same_system, together
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.scan import Scan
 from mpimbs.partition.division import Division
-from mpimbs.pipeline import scan_motions
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.settings import takes
-from mpimbs.sizes import tuned
-from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY
-from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,6 +57,10 @@ class Dynamics:
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     coupling : Coupling
         What joins the subchains.
+    kernels : str
+        Those that evaluate (`pipeline.EVALUATE`).
+    external : ExternalLoads
+        The model's functions and wrenches on this rank's bodies.
     division : Division
         Which subchains there are, and who owns them.
     evaluations : int
@@ -94,7 +92,7 @@ class Dynamics:
         here = ranks_on_node(given)
 
         def prepare() -> tuple[Strategy, Division, Part]:
-            strategy = coupling_for(whole, given.size, coupling, chosen.solver)
+            strategy = self.strategy(whole, given.size, chosen)
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self.divide(strategy, whole, given, chosen)
             return strategy, division, strategy.own(whole, division, number)
@@ -107,11 +105,11 @@ class Dynamics:
         first, last = self.subchains[0].first, self.subchains[-1].last
         self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
         self.coupling = strategy.join(self.comm, self.subchains)
-        self._name = coupling
-        self._external = ExternalLoads(self.subchain, system)
+        self.kernels = strategy.evaluation
+        self.external = ExternalLoads(self.subchain, system)
         self._may_fail = system.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
-        own = self.subchains, self.coupling, self.subchain, self._external
+        own = self.subchains, self.coupling, self.subchain, self.external
         self._evaluation = Evaluation(self.comm, strategy.evaluation, *own, self._root, chosen.overlap)
         q_offset, u_offset = system.offsets_of(self.cuts)
         self.gather_q = Gather(self.comm, np.diff(q_offset))
@@ -119,6 +117,10 @@ class Dynamics:
         self.evaluations = 0
         nq, nu = self.subchain.nq, self.subchain.nu
         self._sizes = nq, nu, nu, nq
+
+    def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
+        """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
+        return coupling_for(system, ranks, settings.coupling, settings.solver)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
@@ -284,7 +286,7 @@ class Dynamics:
         q, u, udot = self._agreed(q, u, udot, "udot")
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
-            together(self.comm, lambda: self._external.apply(t, q, u, boundary, forces))
+            together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))
         return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self._root)
 
     def gather_bodies(self, numbers: int) -> Gather:
@@ -340,27 +342,6 @@ class Dynamics:
         """Number of pieces that this rank sweeps side by side at the most."""
         return self.subchains.width
 
-    def compile(self, loads: bool = False, sampled: bool = False) -> None:
-        """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call.
-
-        Parameters
-        ----------
-        loads : bool
-            `joint_loads` too.
-        sampled : bool
-            What a simulation takes samples by too.
-        """
-        kinds = sorted(set(self.comm.allgather((self.lanes, self.in_phases))))  # ranks of few bodies have other lanes
-
-        def action() -> None:
-            for lanes, staged in kinds:
-                compile_kernels(lanes, staged, loads, sampled)
-            if self.coupling.plan is None:
-                compile_coupling(self._name, kinds[-1][0])
-
-        first_on_node(self.comm, action)
-        self._external.compile()
-
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
         return self._evaluation.seconds()
@@ -374,42 +355,3 @@ class Dynamics:
         """Free the communicator; all ranks call."""
         self._evaluation.close()
         self.comm.Free()
-
-
-@functools.cache  # a second time in a process there is nothing to do
-def compile_kernels(lanes: int = 1, staged: bool = False, loads: bool = False, sampled: bool = False) -> None:
-    """Compile, or load from the cache, the kernels of evaluations with so many lanes; no communication.
-
-    Parameters
-    ----------
-    lanes : int
-        As `Dynamics.lanes` says.
-    staged : bool
-        Phase by phase, as for forces given as functions.
-    loads, sampled : bool
-        As for `Dynamics.compile`.
-    """
-    system = system_from(f"rope:{tuned().least_lane * lanes}")
-    if staged:
-        system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
-    with contextlib.closing(Dynamics(system, lanes=lanes)) as alone:
-        q, u = alone.subchain.q, alone.subchain.u
-        evaluate = alone.joint_loads if loads else alone.accelerations
-        evaluate(q, u)
-        if sampled:
-            alone.energy_and_momentum(q, u)
-            make_quaternions_unit(0.0, alone.subchain.structure, q)
-            with contextlib.closing(Scan(MPI.COMM_SELF, AT_REST, scan_motions)) as scan:
-                scan(alone.subchain.boundary_motion(q, u))
-
-
-@functools.cache
-def compile_coupling(name: str, lanes: int = 1) -> None:
-    """Compile, or load from the cache, what a coupling calls beside the rest; no communication."""
-    system = system_from(f"rope:{2 * tuned().least_lane * lanes}")
-    of_its_own: dict[str, Any] = {"cuts": 1, "solver": LoadSolver("dcae")} if name == "pcg" else {}
-    if name != "dca":
-        of_its_own["lanes"] = lanes
-    with contextlib.closing(Dynamics(system, coupling=name, **of_its_own)) as alone:
-        for t in (0.0, 1.0):
-            alone.accelerations(alone.subchain.q, alone.subchain.u, t=t)

@@ -16,7 +16,7 @@ from mpimbs.partition.chain import body_costs, terminal_ratio, tip_ratio_of
 from mpimbs.partition.lanes import chosen_width, cut_tiles
 from mpimbs.sizes import PACKAGE, VARIABLE, read_sizes, tuned, using
 from mpimbs.study import tuning
-from mpimbs.sweep.tiles import ALL, NOTHING
+from mpimbs.sweep.tiles import KEEP_ALL, KEEP_NOTHING
 from tolerances import assert_close
 
 
@@ -49,9 +49,9 @@ def kept(bodies: int) -> int:
 
 def test_what_is_kept() -> None:
     with using(replace(PACKAGE, all_bytes=1 << 30)):
-        assert kept(4096) == ALL
+        assert kept(4096) == KEEP_ALL
     with using(replace(PACKAGE, all_bytes=1, pivot_bytes=1)):
-        assert kept(4096) == NOTHING
+        assert kept(4096) == KEEP_NOTHING
 
 
 def test_other_sizes_change_results_by_rounding_only(comm: MPI.Comm) -> None:

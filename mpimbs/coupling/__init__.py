@@ -116,6 +116,7 @@ def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> Load
 
 __all__ = [
     "COUPLINGS",
+    "TREES",
     "Coupling",
     "Iterative",
     "LoadSolver",

@@ -20,7 +20,7 @@ PER_BODY = {"poses": 7, "loads": 6}  # numbers, where there are such datasets
 # Of each number of a quantity, over all steps; the magnitudes are those of the joint loads, for each body.
 EXTREMES = ("smallest", "time of the smallest", "largest", "time of the largest")
 KINETIC, MAGNITUDES = "kinetic_energy", ("tension", "moment")
-UNITS = {"q": "rad, m, or quaternion w x y z", "u": "rad/s or m/s", KINETIC: "J", "tension": "N", "moment": "N m"}
+UNIT_OF = {"q": "rad, m, or quaternion w x y z", "u": "rad/s or m/s", KINETIC: "J", "tension": "N", "moment": "N m"}
 # How a file is opened where ranks write: what is large begins on pages of its own. HDF5's own lock is left out: a
 # reader would hold it against the run's end, and some file systems have none; `filesystem.lock` keeps other runs away.
 PAGED: dict[str, Any] = {
@@ -83,7 +83,7 @@ def lay_out(
         sizes |= dict.fromkeys(MAGNITUDES, system.n_bodies) if loads else {}
         for name, size in sizes.items():
             data = file.create_dataset(f"extremes/{name}", (len(EXTREMES), size), "f8", fillvalue=np.nan)
-            data.attrs.update(units=f"{UNITS[name]}; of times s", rows=EXTREMES)
+            data.attrs.update(units=f"{UNIT_OF[name]}; of times s", rows=EXTREMES)
 
 
 def make_dataset(file: h5py.File, name: str, shape: tuple[int, ...], **options: Any) -> h5py.Dataset:

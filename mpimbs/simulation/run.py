@@ -16,6 +16,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.arguments import check_kinds
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
@@ -97,7 +98,7 @@ class Run:
             kinds = settings.poses, settings.loads, settings.extremes
             self._recorder = Recorder(dynamics, *kinds, self._constraints, partial(self._open, solver))
             ready = time.perf_counter()
-            dynamics.compile(settings.loads, sampled=True)
+            compile_evaluations(dynamics, settings.loads, sampled=True)
             compiled = time.perf_counter()
             after_error.pop_all()
         self.result = Result()

@@ -14,6 +14,7 @@ from mpi4py import MPI
 from cases import accelerations, moving_state
 from force_functions import as_constants, current, loaded, motor
 from mpi_helpers import parallel_assert
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
@@ -83,7 +84,7 @@ def test_a_long_rope_in_lanes(comm: MPI.Comm) -> None:
     alone = told.pop(600)
     with closing(Dynamics(system, comm)) as dynamics:
         mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
-        dynamics.compile()
+        compile_evaluations(dynamics)
         got = dynamics.accelerations(q[mine], u[ours], tau[ours])
         bodies = slice(dynamics.subchain.first, dynamics.subchain.last)
         seconds = dynamics.seconds()
@@ -186,7 +187,7 @@ def test_functions_are_compiled_before_the_first_evaluation() -> None:
     system.add_body_force(["link2", "link4"], wind)
     with closing(Dynamics(system)) as dynamics:
         assert not any(function.signatures for function in functions)
-        dynamics.compile()
+        compile_evaluations(dynamics)
         assert [len(function.signatures) for function in functions] == [1, 1, 1]
         loops = [len(loop.signatures) for loop in (_each_joint, _each_body)]
         dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u, t=TIME)

@@ -88,4 +88,4 @@ def _made(kernels: str, system: System, lanes: int) -> Dynamics:
         return _OfTrees(system)
     if kernels == "pcg":
         return Dynamics(system, coupling=kernels, lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
-    return Dynamics(system, coupling=kernels, **({} if kernels == "dca" else {"lanes": lanes}))
+    return Dynamics(system, coupling=kernels, lanes=None if kernels == "dca" else lanes)

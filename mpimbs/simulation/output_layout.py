@@ -11,6 +11,7 @@ import numpy as np
 
 from mpimbs.model import JOINT_TYPES, System, system_text
 from mpimbs.simulation.constraint_record import SeparatedLoads
+from mpimbs.sizes import tuned
 
 LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
@@ -56,7 +57,7 @@ def lay_out(
         Samples have the solution of the equations of these.
     """
     file.attrs.update(name=system.name, format="mpimbs 1", status="running")
-    file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()))
+    file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), sizes=tuned().told())
     _write_model(file, system)
     empty = {
         "time": ((), "s", "time of the sample"),

@@ -42,6 +42,7 @@ from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_speeds, check_system, checked_state
+from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 
@@ -233,6 +234,7 @@ class Run:
         if self._recorder.extremes is not None:
             result.peaks = self._recorder.extremes.told()
         result.restarts = self._memory.restarts()
+        result.sizes = tuned().told()
         if self._constraints is not None:
             result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
         if self._comm.rank == 0:

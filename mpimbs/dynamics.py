@@ -21,6 +21,7 @@ from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import communicator, first_on_node, same_system, together
+from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.scan import Scan
 from mpimbs.partition.division import Division
@@ -65,6 +66,8 @@ class Dynamics:
         What joins the subchains.
     division : Division
         Which subchains there are, and who owns them.
+    external : ExternalLoads
+        What acts on this rank's bodies from outside.
     evaluations : int
         Evaluations so far.
 
@@ -108,10 +111,11 @@ class Dynamics:
         self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
         self.coupling = strategy.join(self.comm, self.subchains)
         self._name = coupling
-        self._external = ExternalLoads(self.subchain, system)
+        make_exchange = functools.partial(Exchange, self.comm)
+        self.external = ExternalLoads(self.subchain, system, self.cuts, make_exchange)
         self._may_fail = system.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
-        own = self.subchains, self.coupling, self.subchain, self._external
+        own = self.subchains, self.coupling, self.subchain, self.external
         self._evaluation = Evaluation(self.comm, coupling, *own, self._root, chosen.overlap)
         q_offset, u_offset = system.offsets_of(self.cuts)
         self.gather_q = Gather(self.comm, np.diff(q_offset))
@@ -284,7 +288,7 @@ class Dynamics:
         q, u, udot = self._agreed(q, u, udot, "udot")
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
-            together(self.comm, lambda: self._external.apply(t, q, u, boundary, forces))
+            together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))
         return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self._root)
 
     def gather_bodies(self, numbers: int) -> Gather:
@@ -301,11 +305,13 @@ class Dynamics:
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].
 
-        The same on every rank; see `Subchain.energy_and_momentum`. Arguments and InputError as of `accelerations`.
+        The same on every rank; see `Subchain.energy_and_momentum`, to which springs between bodies are added. Arguments
+        and InputError as of `accelerations`.
         """
         q, u, _ = self._agreed(q, u)
         boundary = self._evaluation.boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
+        mine[1] += self.external.spring_energy()
         self.comm.Allreduce(MPI.IN_PLACE, mine)
         return mine
 
@@ -359,7 +365,7 @@ class Dynamics:
                 compile_coupling(self._name, kinds[-1][0])
 
         first_on_node(self.comm, action)
-        self._external.compile()
+        self.external.compile()
 
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
@@ -373,6 +379,7 @@ class Dynamics:
     def close(self) -> None:
         """Free the communicator; all ranks call."""
         self._evaluation.close()
+        self.external.close()
         self.comm.Free()
 
 
@@ -392,6 +399,7 @@ def compile_kernels(lanes: int = 1, staged: bool = False, loads: bool = False, s
     system = system_from(f"rope:{tuned().least_lane * lanes}")
     if staged:
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
+        system.add_spring(name="spring", bodies=("world", "link1"), positions=((0, 0, 0), (1, 1, 1)), damping=1.0)
     with contextlib.closing(Dynamics(system, lanes=lanes)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
         evaluate = alone.joint_loads if loads else alone.accelerations

@@ -86,8 +86,9 @@ class ExternalLoads:
     def apply(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> None:
         """Add the functions of joints to `tau` [nu] and set the wrenches, at time `t` (s).
 
-        Where there are springs, all ranks call. `boundary` [BOUNDARY] is the motion of handle 1; where no body forces or
-        springs act, its rotation will do. Of a state that is not finite no function is told: `tau` is not finite then.
+        Where there are springs, all ranks call. `boundary` [BOUNDARY] is the motion of handle 1; where neither springs
+        nor body forces act, its rotation will do. Of a state that is not finite no function is told: `tau` is not
+        finite then.
 
         Raises
         ------

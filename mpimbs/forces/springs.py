@@ -101,7 +101,7 @@ class ActingSprings:
 
         self._laws = np.array([_law(s) for s in self.springs], np.float64).ravel()
         self._given = _by_function(self.springs)
-        self._told = np.array([_has_length(s) for s in self.springs], bool)  # yet to be told of where it has none
+        self._told = np.array([s.has_force_at_zero for s in self.springs], bool)  # yet to be told of where it has none
         self._found = np.zeros((len(mine), FOUND))
         self._directions, self._force = np.zeros((len(mine), 3)), np.zeros((n_here, 3))
         self._no_moment = np.zeros(3 * n_here)
@@ -213,11 +213,6 @@ def _each_spring(function, lengths, rates, values):
 def _law(spring: Spring) -> tuple[float, ...]:
     """The numbers of a spring, in the columns of `sweep.stretch`."""
     return spring.stiffness, spring.damping, spring.rest or 0.0, float(spring.tension_only)
-
-
-def _has_length(spring: Spring) -> bool:
-    """Whether a spring has a force where its points coincide."""
-    return bool(spring.force or (spring.stiffness and spring.rest and not spring.tension_only))
 
 
 def _by_function(springs: list[Spring]) -> list[tuple[SpringFunction, Integers]]:

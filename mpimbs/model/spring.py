@@ -79,6 +79,11 @@ class Spring(CheckedTable):
         """Whether it has a power that is not in its potential energy."""
         return bool(self.damping or self.force)
 
+    @property
+    def has_force_at_zero(self) -> bool:
+        """Whether it has a force where its points coincide, and so no direction."""
+        return bool(self.force or (self.stiffness and self.rest and not self.tension_only))
+
     @field_validator("stiffness", "damping", mode="after")
     @classmethod
     def _check_sign(cls, value: float) -> float:

@@ -1,10 +1,10 @@
 """Forward dynamics the plainest way: one dense linear system in maximal coordinates in the world frame.
 
 Nothing of the package is used but its description of a model (`System.gravity`, `System.columns()`, the names
-of the joint types, the tables of springs between bodies). The unknowns are, of every body, its angular acceleration, the acceleration of its center
-of mass, its joint's generalized accelerations and the six components of its joint's wrench; the equations are
-Newton's and Euler's, the kinematic relation of every joint, and S^T wrench = generalized force. Trees with
-children in any order; no loops.
+of the joint types, springs between bodies). The unknowns are, of every body, its angular acceleration, the
+acceleration of its center of mass, its joint's generalized accelerations and the six components of its joint's
+wrench; the equations are Newton's and Euler's, the kinematic relation of every joint, and S^T wrench =
+generalized force. Trees with children in any order; no loops.
 
 Numbers are of the widest type that numpy has and the solution is refined in it, so results are exact to the
 rounding of a double, also for light and slender bodies, where one solution in doubles loses eight digits.
@@ -257,7 +257,7 @@ class Snapshot:
             length = np.linalg.norm(b - a)
             rate = (b - a) @ (vb - va) / length
             if spring.force is not None:
-                tension = spring.force(length, rate)
+                tension = getattr(spring.force, "py_func", spring.force)(length, rate)
             else:
                 tension = spring.damping * rate + spring.stiffness * (length - (spring.rest or 0.0))
                 if spring.tension_only and (length <= spring.rest or tension < 0):
@@ -273,7 +273,7 @@ class Snapshot:
         return float(total)
 
     def body_loads(self, t: float) -> Array:
-        """Gravity, the bodies' wrenches, springs between bodies: moment about the center of mass, force; world frame, [n, 6]."""
+        """Gravity, wrenches, springs between bodies: moment about the center of mass, force; world frame, [n, 6]."""
         loads = np.zeros((self.n, 6), dtype=REAL)
         loads[:, 3:] = self.columns.mass[:, None] * self.gravity
         for k, wrench in self.columns.wrenches:

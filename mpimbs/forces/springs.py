@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Exchange(Protocol):
+class Messages(Protocol):
     """Messages to and from other ranks: `parallel.exchange.Exchange`."""
 
     to_others: Floats
@@ -41,7 +41,7 @@ class Exchange(Protocol):
     def close(self) -> None: ...
 
 
-MakeExchange = Callable[[Mapping[int, int], Mapping[int, int]], Exchange]
+MakeExchange = Callable[[Mapping[int, int], Mapping[int, int]], Messages]
 
 
 class ActingSprings:
@@ -60,7 +60,7 @@ class ActingSprings:
     Attributes
     ----------
     springs : list of Spring
-    exchange : Exchange
+    exchange : Messages
     """
 
     def __init__(self, subchain: Subchain, system: System, cuts: Integers, make: MakeExchange) -> None:

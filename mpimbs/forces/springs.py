@@ -64,7 +64,7 @@ class ActingSprings:
     """
 
     def __init__(self, subchain: Subchain, system: System, cuts: Integers, make: MakeExchange) -> None:
-        bodies = np.array(system.spring_bodies, np.int64).reshape(-1, 2)
+        bodies = system.spring_ends
         here = (bodies >= subchain.first) & (bodies < subchain.last)
         mine = np.flatnonzero(here.any(axis=1))
         given = list(system.springs.values())

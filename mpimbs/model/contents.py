@@ -70,6 +70,7 @@ class Contents:
         self.loops: list[Loop] = []
         self.springs: dict[str, Spring] = {}
         self.spring_bodies: list[tuple[int, int]] = []
+        self._spring_ends = np.empty((0, 2), np.int64)
         self.torques: dict[int, TimeFunction | tuple[float, ...]] = {}
         self.wrenches: dict[int, list[Wrench]] = {}
         self.joint_forces: list[JointForce] = []
@@ -95,6 +96,13 @@ class Contents:
     def force_functions(self) -> list[ForceFunction]:
         """All force functions, in the order in which they act."""
         return [*self.joint_forces, *self.body_forces]
+
+    @property
+    def spring_ends(self) -> Integers:
+        """`spring_bodies` as an array [springs, 2]."""
+        if len(self._spring_ends) != len(self.spring_bodies):
+            self._spring_ends = np.array(self.spring_bodies, np.int64)
+        return self._spring_ends
 
     @property
     def n_bodies(self) -> int:
@@ -183,7 +191,7 @@ class Contents:
 
     def has_wrenches(self, lo: int, hi: int) -> bool:
         """Return whether wrenches, body forces or springs between bodies act on the bodies lo to hi - 1."""
-        ends = np.array(self.spring_bodies, np.int64)
+        ends = self.spring_ends
         return self.has_given_wrenches(lo, hi) or bool(np.any((lo <= ends) & (ends < hi)))
 
     def has_given_wrenches(self, lo: int, hi: int) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mpimbs.batch import Batch
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.model import Body, BodyMotion, Joint, Loop, System, Wrench, read_system, system_from, write_system
+from mpimbs.model import Body, BodyMotion, Joint, Loop, Spring, System, Wrench, read_system, system_from, write_system
 
 if TYPE_CHECKING:
     from mpimbs.simulation.reading import open_output
@@ -38,6 +38,7 @@ __all__ = [
     "Result",
     "SimulationError",
     "SimulationSettings",
+    "Spring",
     "System",
     "Wrench",
     "load",

@@ -57,8 +57,8 @@ class Batch:
     Raises
     ------
     InputError
-        On all ranks: systems that differ in joints or close loops, wrenches or functions of time or state in a model
-        (give `tau` and `wrench` instead), fewer copies than ranks, no such number of lanes.
+        On all ranks: systems that differ in joints or close loops, wrenches, springs between bodies or functions of
+        time or state in a model (give `tau` and `wrench` instead), fewer copies than ranks, no such number of lanes.
     """
 
     def __init__(
@@ -208,6 +208,11 @@ def _checked(systems: list[System], copies: int | None, number: int, ranks: int,
             )
         if system.loops:
             raise InputError(f"system {k} of the batch ('{system.name}') closes a loop: batches take chains and trees")
+        if system.springs:
+            raise InputError(
+                f"system {k} of the batch ('{system.name}') has springs between bodies, which batches don't evaluate: "
+                "leave them out, and give their forces to each evaluation as wrench"
+            )
         if system.has_loads_of_time():
             raise InputError(
                 f"system {k} of the batch ('{system.name}') has wrenches or functions of time or state: "

@@ -70,6 +70,8 @@ def compile_kernels(
     system = system_from("tree:2:2" if kernels == "intervals" else f"rope:{2 * tuned().least_lane * lanes}")
     if staged and kernels != "pcg":
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
+        ends = ("world", system.name_of(0))
+        system.add_spring(name="spring", bodies=ends, positions=((0, 0, 0), (1, 1, 1)), damping=1.0)
     with closing(_made(kernels, system, lanes)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
         for t in (0.0, 1.0) if kernels == "pcg" else (0.0,):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
 from mpimbs.model import System
 from mpimbs.parallel.agreement import communicator, same_system, together
+from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
 from mpimbs.partition.division import Division
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
@@ -59,10 +61,10 @@ class Dynamics:
         What joins the subchains.
     kernels : str
         Those that evaluate (`pipeline.EVALUATE`).
-    external : ExternalLoads
-        The model's functions and wrenches on this rank's bodies.
     division : Division
         Which subchains there are, and who owns them.
+    external : ExternalLoads
+        What acts on this rank's bodies from outside.
     evaluations : int
         Evaluations so far.
 
@@ -106,7 +108,8 @@ class Dynamics:
         self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
         self.coupling = strategy.join(self.comm, self.subchains)
         self.kernels = strategy.evaluation
-        self.external = ExternalLoads(self.subchain, system)
+        make_exchange = functools.partial(Exchange, self.comm)
+        self.external = ExternalLoads(self.subchain, system, self.cuts, make_exchange)
         self._may_fail = system.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         own = self.subchains, self.coupling, self.subchain, self.external
@@ -303,11 +306,13 @@ class Dynamics:
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].
 
-        The same on every rank; see `Subchain.energy_and_momentum`. Arguments and InputError as of `accelerations`.
+        The same on every rank; see `Subchain.energy_and_momentum`, to which springs between bodies are added. Arguments
+        and InputError as of `accelerations`.
         """
         q, u, _ = self._agreed(q, u)
         boundary = self._evaluation.boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
+        mine[1] += self.external.spring_energy()
         self.comm.Allreduce(MPI.IN_PLACE, mine)
         return mine
 
@@ -354,4 +359,5 @@ class Dynamics:
     def close(self) -> None:
         """Free the communicator; all ranks call."""
         self._evaluation.close()
+        self.external.close()
         self.comm.Free()

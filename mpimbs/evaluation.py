@@ -26,7 +26,7 @@ class Acted(NamedTuple):
     """What acted on a rank's bodies in an evaluation, beside springs, dampers and constant torques of the model."""
 
     forces: Floats  # [nu]: generalized forces of functions, and those that were given (N m, N); empty for none
-    boundary: Floats | None = None  # [k, BOUNDARY]: of what the bodies hang on, where body forces act anywhere
+    boundary: Floats | None = None  # [k, BOUNDARY]: of what the bodies hang on, where body forces or springs act
     motions: Floats | None = None  # [m * BOUNDARY]: of the steps, where they act here; used again by the next one
     failure: SimulationError | None = None  # of a user function of this rank
 
@@ -77,7 +77,7 @@ class Evaluation:
         self._part, self._coupling, self._subchain, self._external = part, coupling, subchain, external
         self._turns = Scan(comm, subchain.nothing_before(TURNING))
         self._motions = Scan(comm, subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[name])
-        self._motion_messages = 0.0  # s: of the scan of motions, in evaluations
+        self._motion_messages = 0.0  # s: of the scan of motions and of springs between ranks, in evaluations
         self._solve = coupling.solve
         self._root, self.laps = root, np.zeros(PHASES)
         rank = Rank(
@@ -136,11 +136,10 @@ class Evaluation:
         The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
         """
         external = self._external
+        before = self._motions.seconds + external.seconds
         forces = np.zeros(self._subchain.nu) if tau is None else tau.copy()
         if external.moved:
-            before = self._motions.seconds
             boundary = self.boundary_motion(q, u)
-            self._motion_messages += self._motions.seconds - before
         else:
             boundary = np.tile(AT_REST, (len(self._subchain.inboard), 1))
             boundary[:, :9] = self.turns[:, :9]
@@ -149,6 +148,8 @@ class Evaluation:
             external.apply(t, q, u, boundary, forces)
         except SimulationError as error:
             return Acted(np.full(self._subchain.nu, np.nan), given, failure=error)
+        finally:
+            self._motion_messages += self._motions.seconds + external.seconds - before
         if external.wrenches:
             self._part.set_wrenches(self._subchain.wrenches)
         motions = self._subchain.last_motions if external.keeps_motions else None

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose options `coupling_options` adds
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
+MOST_SPRINGS = 10  # that `check` tells of one by one
 _GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
 
 
@@ -214,6 +215,7 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     yield f"{found.name}: {found.topology} of {found.bodies} bodies, {freedoms}"
     yield f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg"
     yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
+    yield from _springs(system)
     if found.default_axes:
         yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
     evaluation, simulation, left = EVALUATION.of(system, ranks), SIMULATION.of(system, ranks), free_memory()
@@ -233,6 +235,27 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
         )
     for warning in (*found.warnings, *notes(system)):
         yield f"note: {warning}"
+
+
+def _springs(system: System) -> Iterator[str]:
+    """The springs between bodies of a system, as they begin."""
+    from mpimbs.forces.springs import initial_springs
+    from mpimbs.model.summary import listed
+
+    found = initial_springs(system) if system.springs else []
+    for spring, length, tension in found[:MOST_SPRINGS]:
+        between = " to ".join(map(repr, spring.bodies))
+        yield f"spring {spring.name!r}: {between}, length {length:.6g} m, tension {tension:.6g} N"
+    more = found[MOST_SPRINGS:]
+    if more:
+        (shortest, longest), (least, most) = ((min(v), max(v)) for v in list(zip(*more, strict=True))[1:])
+        yield f"{len(more)} more springs: length {shortest:.6g} to {longest:.6g} m, tension {least:.6g} to {most:.6g} N"
+    at_one = [repr(spring.name) for spring, length, _ in found if length == 0 and spring.has_force_at_zero]
+    if at_one:
+        yield (
+            f"note: the points of spring {listed(at_one)} coincide, where it has no direction and no force; begin with "
+            "them apart, or give rest = 0"
+        )
 
 
 def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> None:

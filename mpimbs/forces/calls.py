@@ -15,7 +15,9 @@ Floats = npt.NDArray[np.float64]
 _LONGEST = 300  # characters of the message of an error that a function raised
 
 
-def called(what: Callable[[], str], t: float, function: Callable[..., Any], *arguments: Any) -> Any:
+def called(
+    what: Callable[[], str], t: float, function: Callable[..., Any], *arguments: Any, of_time: bool = True
+) -> Any:
     """Call a function of time and of more arguments.
 
     Parameters
@@ -24,6 +26,8 @@ def called(what: Callable[[], str], t: float, function: Callable[..., Any], *arg
         Gives the subject of a message: the function, and on what it acts.
     t : float
         Time (s), its first argument.
+    of_time : bool
+        False: it is not told the time.
 
     Raises
     ------
@@ -31,7 +35,7 @@ def called(what: Callable[[], str], t: float, function: Callable[..., Any], *arg
         It failed; names the error with file and line.
     """
     try:
-        return function(t, *arguments)
+        return function(t, *arguments) if of_time else function(*arguments)
     except BaseException as error:  # sys.exit too: the other ranks know nothing of it, and would wait for this one
         raise SimulationError(f"{what()} failed at t = {t:g} s: {_short(error)}{_place(function, error)}") from error
 
@@ -60,6 +64,8 @@ def shaped(what: Callable[[], str], t: float, given: Any, shape: tuple[int, ...]
 
 
 def _needed(shape: tuple[int, ...]) -> str:
+    if not shape:
+        return "one number"
     return str(shape[0]) if len(shape) == 1 else f"an array of shape {list(shape)}, or one number for all"
 
 

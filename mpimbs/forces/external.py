@@ -1,5 +1,5 @@
-"""Loads from outside that change with time, pose or motion: torques and wrenches as functions of time, joint forces and
-body forces."""
+"""Loads from outside that change with time, pose or motion: torques and wrenches as functions of time, joint forces,
+body forces, springs between bodies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy.typing as npt
 from mpimbs.errors import SimulationError
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
+from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.model import Wrench
 from mpimbs.model.contents import Contents
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 class ExternalLoads:
@@ -24,18 +26,25 @@ class ExternalLoads:
     subchain : Subchain
     system : Contents
         What it is a part of.
+    cuts : array [P + 1]
+        Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
+    make_exchange : callable
+        Makes what springs between ranks need; see `ActingSprings`.
 
     Attributes
     ----------
     any, wrenches : bool
-        Whether there is anything to do at all, and whether wrenches or body forces act.
+        Whether there is anything to do at all, and whether wrenches, body forces or springs act.
     moved : bool
-        Whether body forces act on the system, on these bodies or others: `apply` needs the motion of handle 1.
+        Whether body forces or springs act on the system, on these bodies or others: `apply` needs the motion of
+        handle 1.
+    springs : ActingSprings, optional
+        The springs between bodies, where the system has any.
     keeps_motions : bool
         Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
     """
 
-    def __init__(self, subchain: Subchain, system: Contents) -> None:
+    def __init__(self, subchain: Subchain, system: Contents, cuts: Integers, make_exchange: MakeExchange) -> None:
         self._subchain = subchain
         self._name_of = system.name_of
         self._torques = subchain.columns.torque_functions
@@ -47,9 +56,10 @@ class ExternalLoads:
         body_forces = (ActingBodyForce(force, subchain, system) for force in system.body_forces)
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
-        self.moved = bool(system.body_forces)
-        self.keeps_motions = bool(self._body_forces)
-        self.wrenches = bool(self._wrenches or self._body_forces)
+        self.springs = ActingSprings(subchain, system, cuts, make_exchange) if system.springs else None
+        self.moved = bool(system.body_forces or system.springs)
+        self.keeps_motions = bool(self._body_forces or self.springs)
+        self.wrenches = bool(self._wrenches) or self.keeps_motions
         self.any = bool(self._torques or self._joint_forces) or self.wrenches or self.moved
 
     def compile(self) -> None:
@@ -57,19 +67,41 @@ class ExternalLoads:
         forces: list[ActingJointForce | ActingBodyForce] = [*self._joint_forces, *self._body_forces]
         for force in forces:
             force.compile()
+        if self.springs:
+            self.springs.compile()
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        if self.springs is not None:
+            self.springs.exchange.close()
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in messages so far (s)."""
+        return self.springs.exchange.seconds if self.springs is not None else 0.0
+
+    def spring_energy(self) -> float:
+        """Potential energy (J) of the springs that this rank counts, in the motions found last; all ranks call."""
+        return self.springs.energy(self._subchain.last_motions) if self.springs is not None else 0.0
 
     def apply(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> None:
         """Add the functions of joints to `tau` [nu] and set the wrenches, at time `t` (s).
 
-        `boundary` [BOUNDARY] is the motion of handle 1; where no body forces act, its rotation will do. Of a state that
-        is not finite no function is told: `tau` is not finite then.
+        Where there are springs, all ranks call. `boundary` [BOUNDARY] is the motion of handle 1; where neither springs
+        nor body forces act, its rotation will do. Of a state that is not finite no function is told: `tau` is not
+        finite then.
 
         Raises
         ------
         SimulationError
             A function failed or gave no finite numbers; names body and time.
         """
-        if (self._joint_forces or self._body_forces) and not all(np.isfinite(part).all() for part in (q, u, boundary)):
+        rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
+        motion = self._subchain.motions(q, u, boundary) if self.keeps_motions else np.zeros(0)
+        finite = self.springs is None or self.springs.find(motion)  # before anything fails here: others wait for it
+        if self._joint_forces or self.keeps_motions:
+            finite = finite and all(np.isfinite(part).all() for part in (q, u, boundary))
+        if not finite:
             tau[:] = np.nan
             return
         offset = self._subchain.columns.u_offset
@@ -78,8 +110,7 @@ class ExternalLoads:
             tau[offset[body] : offset[body + 1]] += self._value(function, t, body, "torque", count)
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
-        rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
-        if self._body_forces:
+        if self.keeps_motions:
             self._subchain.wrenches[:] = 0.0
         for body, group in self._wrenches.items():
             total = np.zeros(6)
@@ -91,10 +122,10 @@ class ExternalLoads:
                 total[:3] += moment + np.cross(wrench.point, force)
                 total[3:] += force
             self._subchain.set_wrench(body, total)
-        if self._body_forces:
-            motion = self._subchain.motions(q, u, boundary)
-            for body_force in self._body_forces:
-                body_force.add(t, motion, self._subchain.wrenches)
+        for body_force in self._body_forces:
+            body_force.add(t, motion, self._subchain.wrenches)
+        if self.springs:
+            self.springs.add(t, motion, self._subchain.wrenches)
 
     def _value(self, given: object, t: float, body: int, what: str, count: int) -> Floats:
         def subject() -> str:

@@ -53,7 +53,7 @@ def add_forces(system: System, given: str) -> None:
     if _loads(system) == before:
         raise InputError(
             f"{where}: has added nothing to the System that it was given; call its add_body_force, add_joint_force, "
-            "add_wrench or set_torque, or leave it out"
+            "add_spring, add_wrench or set_torque, or leave it out"
         )
 
 
@@ -61,7 +61,7 @@ def _loads(system: System) -> tuple[object, ...]:
     """What tells whether a function has changed a system."""
     wrenches = sum(map(len, system.wrenches.values()))
     forces = len(system.force_functions), wrenches, dict(system.torques)
-    return (*forces, system.gravity, system.n_bodies, len(system.loops))
+    return (*forces, system.gravity, system.n_bodies, len(system.loops), len(system.springs))
 
 
 def _found(given: str) -> Callable[..., Any]:

@@ -54,14 +54,16 @@ class ExtendedSweeps:
     Raises
     ------
     ValueError
-        The system has loops, wrenches or functions of time or state.
+        The system has loops, wrenches, springs between bodies or functions of time or state.
     """
 
     def __init__(self, system: System, q: Array, u: Array, digits: int = 40) -> None:
         mp.dps = digits
         c = system.columns()
-        if c.wrenches or c.torque_functions or system.force_functions or system.loops:
-            raise ValueError("the extended sweeps have no wrenches, no functions and no loops")
+        if c.wrenches or c.torque_functions or system.force_functions or system.springs or system.loops:
+            raise ValueError(
+                "the extended sweeps have no wrenches, no springs between bodies, no functions and no loops"
+            )
         made = build(c)
         s = made.structure
         self.structure = Structure(s.steps, s.axes, extended(s.fixed), extended(s.pitch))

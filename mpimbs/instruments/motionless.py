@@ -33,7 +33,7 @@ def motionless(system: System) -> list[str]:
 
     Begins with what moves at the start, gives that any speeds and places, and looks what has an acceleration then; this
     again until nothing is added. What is left stays where it is, however the others move. Repetitions are cut short.
-    Loads that are functions, and wrenches, are taken for any.
+    Loads that are functions, wrenches and springs between bodies are taken for any.
 
     Parameters
     ----------
@@ -77,6 +77,7 @@ class _Short:
             cut.append(segment.bodies, parent, min(segment.count, PERIODS))
         self.driven = {self._body(k) for k in system.torques}
         self.pushed = {self._body(k) for k in system.wrenches}
+        self.pushed |= {self._body(k) for pair in system.spring_bodies for k in pair if k >= 0}
         for k in range(cut.n_bodies):
             body = cut.template(k)
             self.driven |= {k} if callable(body.joint.torque) else set()

@@ -93,6 +93,8 @@ def check_model(system: System, types: set[str], program: str) -> Columns:
         raise UnavailableError("not comparable: the model closes loops")
     if columns.wrenches:
         raise UnavailableError("not comparable: the model's wrenches on bodies are not handed to peers")
+    if system.springs:
+        raise UnavailableError("not comparable: springs between bodies are not handed to peers")
     if system.force_functions:
         raise UnavailableError("not comparable: functions of the state are not handed to peers")
     unknown = sorted({JOINT_TYPES[k].name for k in np.unique(columns.joint_type)} - types)

@@ -32,6 +32,8 @@ class Arranged(Contents):
         bodies, rows = system.segments.rows(0, system.n_bodies)
         self.segments.append_branches(tuple(bodies), rows[order.bodies], order.parents)
         self.names, self.loops, self.changes = system.names, system.loops, system.changes
+        self.springs, places = system.springs, np.append(order.places, -1)
+        self.spring_bodies = [(int(places[a]), int(places[b])) for a, b in system.spring_bodies]
         self.force_modules, self.before_forces = system.force_modules, system.before_forces
         self.torques = {int(order.places[k]): torque for k, torque in system.torques.items()}
         self.wrenches = {int(order.places[k]): own for k, own in system.wrenches.items()}

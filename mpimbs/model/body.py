@@ -38,6 +38,8 @@ def _name(value: Any) -> str:
 
 
 Name = Annotated[str, PlainValidator(_name)]
+BodyPair = Annotated[tuple[str, str], PlainValidator(table.pair(_text))]
+PointPair = Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vector))]
 
 
 class _Jointed(CheckedTable):
@@ -308,12 +310,8 @@ class Loop(_Jointed):
     __init__ = CheckedTable.__init__
 
     name: Name = Field(description="a unique name of the loop")
-    bodies: Annotated[tuple[str, str], PlainValidator(table.pair(_text))] = Field(
-        description="the names of the two bodies"
-    )
-    positions: Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vector))] = Field(
-        description="the position of the joint in the frame of each of the two bodies, in m"
-    )
+    bodies: BodyPair = Field(description="the names of the two bodies")
+    positions: PointPair = Field(description="the position of the joint in the frame of each of the two bodies, in m")
     rotations: Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.unit_quaternion))] = (
         _IDENTITY,
         _IDENTITY,

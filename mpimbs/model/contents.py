@@ -18,6 +18,7 @@ from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce
 from mpimbs.model.joints import joint_index
 from mpimbs.model.names import WORLD, Names
 from mpimbs.model.segments import Integers, Segments, counts
+from mpimbs.model.spring import Spring
 from mpimbs.model.table import CheckedTable, TimeFunction, Vector
 
 
@@ -31,7 +32,7 @@ class Heading(CheckedTable):
 
 
 class Contents:
-    """The bodies, loops and loads of a `System`, which says how they are counted and what it is made with.
+    """The bodies, loops, springs and loads of a `System`, which says how they are counted and what it is made with.
 
     Attributes
     ----------
@@ -41,6 +42,10 @@ class Contents:
         Which body has which name.
     loops : list of Loop
         The joints that close loops.
+    springs : dict of str to Spring
+        The springs between points of bodies, by name.
+    spring_bodies : list of tuple of 2 ints
+        Numbers of the bodies of each spring; -1 the world.
     torques : dict of int to function or tuple of floats
         What drives the joints of single bodies, functions of time or constant, in place of what their templates say.
     wrenches : dict of int to list of Wrench
@@ -63,6 +68,9 @@ class Contents:
         self.gravity = gravity
         self.segments = Segments()
         self.loops: list[Loop] = []
+        self.springs: dict[str, Spring] = {}
+        self.spring_bodies: list[tuple[int, int]] = []
+        self._spring_ends = np.empty((0, 2), np.int64)
         self.torques: dict[int, TimeFunction | tuple[float, ...]] = {}
         self.wrenches: dict[int, list[Wrench]] = {}
         self.joint_forces: list[JointForce] = []
@@ -88,6 +96,13 @@ class Contents:
     def force_functions(self) -> list[ForceFunction]:
         """All force functions, in the order in which they act."""
         return [*self.joint_forces, *self.body_forces]
+
+    @property
+    def spring_ends(self) -> Integers:
+        """`spring_bodies` as an array [springs, 2]."""
+        if len(self._spring_ends) != len(self.spring_bodies):
+            self._spring_ends = np.array(self.spring_bodies, np.int64)
+        return self._spring_ends
 
     @property
     def n_bodies(self) -> int:
@@ -179,6 +194,11 @@ class Contents:
         return columns.initial_state(*self.segments.rows(lo, hi))
 
     def has_wrenches(self, lo: int, hi: int) -> bool:
+        """Return whether wrenches, body forces or springs between bodies act on the bodies lo to hi - 1."""
+        ends = self.spring_ends
+        return self.has_given_wrenches(lo, hi) or bool(np.any((lo <= ends) & (ends < hi)))
+
+    def has_given_wrenches(self, lo: int, hi: int) -> bool:
         """Return whether wrenches or body forces act on the bodies lo to hi - 1."""
         for segment in self.segments.within(lo, hi):
             if any(body.wrench for body in segment.bodies):
@@ -190,7 +210,7 @@ class Contents:
         return any(len(force.on(lo, hi)) for force in self.body_forces)
 
     def has_loads_of_time(self) -> bool:
-        """Return whether wrenches act on bodies, or functions of time or state on joints or bodies."""
+        """Return whether wrenches or springs act on bodies, or functions of time or state on joints or bodies."""
         joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
         driven = any(map(callable, chain(self.torques.values(), joints)))
         return bool(driven or self.force_functions) or self.has_wrenches(0, self.n_bodies)

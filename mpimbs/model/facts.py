@@ -49,6 +49,8 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
         yield f"body '{system.name_of(segment.first)}'", value
     for loop in system.loops:
         yield f"loop '{loop.name}'", digest(_plain(loop))
+    for name, spring in system.springs.items():
+        yield f"spring '{name}'", digest(_plain(spring))
     for k, torque in sorted(system.torques.items()):
         yield f"the torque of body '{system.name_of(k)}'", _name_or_value(torque)
     for k, wrenches in sorted(system.wrenches.items()):

@@ -20,6 +20,7 @@ from mpimbs.model.body import Body, Joint, Loop
 from mpimbs.model.contents import Heading
 from mpimbs.model.names import DIGITS
 from mpimbs.model.segments import Branches
+from mpimbs.model.spring import Spring
 from mpimbs.model.system import System
 from mpimbs.model.table import CheckedTable, suggest
 
@@ -40,6 +41,7 @@ class Model(Heading):
     body: Tables = Field(default=[])
     repeat: Tables = Field(default=[])
     loop: Tables = Field(default=[])
+    spring: Tables = Field(default=[])
 
 
 class Repeat(CheckedTable):
@@ -77,6 +79,7 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
     bodies = [_read(Body, fields, where) for fields, where in zip(model.body, places, strict=True)]
     repeats = [_read_repeat(fields, f"{path}: [[repeat]] {k}") for k, fields in enumerate(model.repeat, 1)]
     loops = [_read(Loop, fields, f"{path}: [[loop]] {k}") for k, fields in enumerate(model.loop, 1)]
+    springs = [_read(Spring, fields, f"{path}: [[spring]] {k}") for k, fields in enumerate(model.spring, 1)]
 
     system = System(model.name, model.gravity)
     repeated = {body.name for _, templates in repeats for body in templates}
@@ -92,6 +95,9 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
     for k, loop in enumerate(loops, 1):
         with at(f"{path}: [[loop]] {k}"):
             system.add_loop(loop)
+    for k, spring in enumerate(springs, 1):
+        with at(f"{path}: [[spring]] {k}"):
+            system.add_spring(spring)
     with at(f"{path}: "):
         system.validate()
     return system
@@ -149,7 +155,7 @@ def at(where: str) -> Iterator[None]:
         yield
     except InputError as error:
         message = str(error)
-        for kind in ("body", "repeat", "loop") if where.endswith(tuple(DIGITS)) else ():
+        for kind in ("body", "repeat", "loop", "spring") if where.endswith(tuple(DIGITS)) else ():
             message = message.removeprefix(kind)
         raise InputError(where + message) from None
 
@@ -242,6 +248,8 @@ def system_text(system: System, functions: bool = False) -> str:
             lines += ["", "[[body]]", *_table("body", body, functions)]
     for loop in system.loops:
         lines += ["", "[[loop]]", *_table("loop", loop, functions)]
+    for spring in system.springs.values():
+        lines += ["", "[[spring]]", *_table("spring", spring, functions)]
     return "\n".join(lines) + "\n"
 
 
@@ -250,6 +258,7 @@ def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
     fields = type(table).model_fields
     needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
     default = type(table)(**{k: v for k, v in table if fields[k].is_required() or (needs_pitch and k == "pitch")})
+    function = "a function of length and speed" if isinstance(table, Spring) else "a function of time"
     keys: list[str] = []
     subtables: list[str] = []
     for key, value in table:
@@ -259,20 +268,20 @@ def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
             for item in value:
                 subtables += ["", f"[[{header}.{key}]]", *_table(f"{header}.{key}", item, functions)]
         elif callable(value) and functions:
-            keys.append(f"# {key} is a function of time")
+            keys.append(f"# {key} is {function}")
         elif callable(value):
-            raise InputError(
-                f"[[{header}]]: {key} is a function of time, and a model file holds data only; leave it out"
-            )
+            raise InputError(f"[[{header}]]: {key} is {function}, and a model file holds data only; leave it out")
         elif fields[key].is_required() or (needs_pitch and key == "pitch") or value != getattr(default, key):
             keys.append(f"{key} = {_value(value)}")
     return keys + subtables
 
 
 def _value(value: Any) -> str:
-    """Return a text, a number or a tuple as TOML; a tuple of one number as the number."""
+    """Return a text, a truth value, a number or a tuple as TOML; a tuple of one number as the number."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return _value(value[0]) if len(value) == 1 else f"[{', '.join(map(_value, value))}]"
     return repr(value)

@@ -30,6 +30,7 @@ class Summary:
     joint_types: dict[str, int]
     topology: str
     loops: int
+    springs: int
     depth: int
     total_mass: float
     gravity: tuple[float, ...]
@@ -74,6 +75,7 @@ def summarise(system: Contents) -> Summary:
         joint_types={kind.name: types[kind.name] for kind in JOINT_TYPES if types[kind.name]},
         topology=("chain" if system.is_chain else "tree") + (" with loops" if system.loops else ""),
         loops=len(system.loops),
+        springs=len(system.springs),
         depth=max((segment.deepest for segment in system.segments), default=0),
         total_mass=mass,
         gravity=system.gravity,
@@ -107,7 +109,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
-    loaded = any(system.gravity) or system.torques or system.wrenches or system.force_functions
+    loaded = any(system.gravity) or system.torques or system.wrenches or system.springs or system.force_functions
     return not loaded and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 
 
@@ -121,7 +123,7 @@ def _warnings(system: Contents) -> Iterator[str]:
     if masses and max(masses) > _MASS_RATIO * min(masses):
         yield f"masses from {min(masses):g} to {max(masses):g} kg: expect fewer correct digits"
     trees = sum(segment.on_the_world for segment in system.segments)
-    if trees > 1 and not system.loops:
+    if trees > 1 and not system.loops and not system.springs:
         yield f"{trees} bodies lie on the world: {trees} separate systems that do not feel one another"
 
 

@@ -1,4 +1,4 @@
-"""`System`: a model as the user makes it, body by body, loop by loop, load by load."""
+"""`System`: a model as the user makes it, body by body, loop by loop, spring by spring, load by load."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.force_checks import body_force, joint_force
 from mpimbs.model.force_functions import Selection
 from mpimbs.model.names import DIGITS, WORLD
+from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary, summarise, validate
 from mpimbs.model.table import TimeFunction
 
@@ -130,12 +131,27 @@ class System(Contents):
         loop = loop or Loop(**fields)
         if any(other.name == loop.name for other in self.loops):
             raise InputError(f"loop {loop.name!r}: the name is taken by another loop; give each its own")
-        for name in loop.bodies:
-            if name != WORLD and self.names.find(name) is None:
-                raise InputError(f"loop {loop.name!r}: unknown body {name!r}{self.names.suggest(name)}")
+        self._bodies_of(f"loop {loop.name!r}", loop.bodies)
         self.loops.append(loop)
         self.changes += 1
         return loop
+
+    def add_spring(self, spring: Spring | None = None, **fields: Any) -> Spring:
+        """Add a spring between two points of two bodies, or of a body and the world: a `Spring` or the fields of one.
+
+        Raises
+        ------
+        InputError
+            A field is bad, the name is taken, or a body is not in the system.
+        """
+        spring = spring or Spring(**fields)
+        title = f"spring {spring.name!r}"
+        if spring.name in self.springs:
+            raise InputError(f"{title}: the name is taken by another spring; give each its own")
+        self.spring_bodies.append(self._bodies_of(title, spring.bodies))
+        self.springs[spring.name] = spring
+        self.changes += 1
+        return spring
 
     def set_torque(self, body_name: str, torque: TimeFunction | float | Sequence[float]) -> None:
         """Drive the joint of one body: by a number or nu (N m, N), or a function of time t (s) that returns as many.
@@ -234,6 +250,18 @@ class System(Contents):
     def summary(self) -> Summary:
         """Return what the system is in numbers, with warnings about what is allowed but rarely meant."""
         return summarise(self)
+
+    def _bodies_of(self, title: str, names: tuple[str, str]) -> tuple[int, int]:
+        """Return the numbers of the two bodies of what has that title; -1 is the world."""
+
+        def number(name: str) -> int:
+            index = -1 if name == WORLD else self.names.find(name)
+            if index is None:
+                raise InputError(f"{title}: unknown body {name!r}{self.names.suggest(name)}")
+            return index
+
+        first, second = names
+        return number(first), number(second)
 
     def _parent_index(self, name: str, parent: str | None) -> int:
         """Return the index of the body that body `name` lies on: `parent`, or if None the last body added."""

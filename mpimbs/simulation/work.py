@@ -40,9 +40,11 @@ class Power:
         self._damping = c.damping if c.damping.any() else None
         self._torque = c.torque if c.torque.any() else None
         self._room = np.empty(dynamics.subchain.nu)
-        functions = dynamics.system.force_functions or c.torque_functions
+        system, subchain = dynamics.system, dynamics.subchain
+        functions = system.force_functions or c.torque_functions
         mine = self._damping is not None or self._torque is not None or bool(functions)
-        facts = np.array([mine, dynamics.system.has_wrenches(dynamics.subchain.first, dynamics.subchain.last)])
+        dampers = any(spring.dissipates for spring in system.springs.values())
+        facts = np.array([mine, dampers or system.has_given_wrenches(subchain.first, subchain.last)])
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
         self._wrenched = bool(facts[1])
         self.any = bool(facts.any())
@@ -62,6 +64,8 @@ class Power:
             wrenches = self._dynamics.subchain.wrenches
             if wrenches.size:
                 power += float(np.vdot(wrenches.reshape(-1, 6), twists))
+            if self._dynamics.external.springs:
+                power += self._dynamics.external.springs.conservative_power
         return power
 
 

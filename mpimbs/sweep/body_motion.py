@@ -1,4 +1,5 @@
-"""Poses and velocities of bodies in the world frame, and loads given in it as wrenches on steps: for body forces."""
+"""Poses and velocities of bodies in the world frame, and loads given in it as wrenches on steps: for body forces and
+springs between bodies."""
 
 from __future__ import annotations
 
@@ -8,6 +9,28 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add3, add6, cross, multiply, rotate, rotate_back, transpose
 from mpimbs.sweep.structure import BOUNDARY
+
+
+@kernel(inline=True)
+def _point_motion(zero, motion, step, point):
+    """World to step frame components; angular velocity there; position and velocity of a point in the world frame."""
+    base = step * BOUNDARY
+    to_step = load9(zero, motion, base)
+    twist = load6(zero, motion, base + 12)
+    omega = twist[0:3]
+    position = add3(load3(zero, motion, base + 9), rotate_back(to_step, point))
+    return to_step, omega, position, rotate_back(to_step, add3(twist[3:6], cross(omega, point)))
+
+
+@kernel
+def ends_of_springs(zero, motion, steps, points, ends):
+    """Write positions and velocities [n * 6] of points of bodies, in the world frame (m, m/s).
+
+    `motion`, `steps` and `points` are as of `motions_of_points`.
+    """
+    for k in range(steps.size):
+        _to_step, _omega, position, velocity = _point_motion(zero, motion, steps[k], load3(zero, points, 3 * k))
+        store_numbers(zero, ends, 6 * k, position + velocity)
 
 
 @kernel
@@ -30,15 +53,11 @@ def motions_of_points(zero, motion, steps, frames, points, rotation, position, a
         Written, in world components: those of the points (m, rad/s, m/s).
     """
     for k in range(steps.size):
-        base = steps[k] * BOUNDARY
-        to_step = load9(zero, motion, base)
-        twist = load6(zero, motion, base + 12)
-        point = load3(zero, points, 3 * k)
-        omega = twist[0:3]
+        to_step, omega, place, speed = _point_motion(zero, motion, steps[k], load3(zero, points, 3 * k))
         store_numbers(zero, rotation, 9 * k, transpose(multiply(load9(zero, frames, 9 * k), to_step)))
-        store_numbers(zero, position, 3 * k, add3(load3(zero, motion, base + 9), rotate_back(to_step, point)))
+        store_numbers(zero, position, 3 * k, place)
         store_numbers(zero, angular_velocity, 3 * k, rotate_back(to_step, omega))
-        store_numbers(zero, velocity, 3 * k, rotate_back(to_step, add3(twist[3:6], cross(omega, point))))
+        store_numbers(zero, velocity, 3 * k, speed)
 
 
 @kernel

@@ -14,7 +14,7 @@ from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.interval_passes import IntervalPlan
-from mpimbs.sweep.open_bodies import COUNT, HEAD, OUTSIDE, none_open
+from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
@@ -79,7 +79,7 @@ class _IntervalSubchain(Subchain):
         """A value of a scan, but for the turns or motions of the open bodies."""
         o = self._outside
         value = none_open(self.last, self._most, numbers)
-        value[[COUNT, OUTSIDE]] = len(o.open), o.inboard[0]
+        value[[NUMBER, OUTSIDE]] = len(o.open), o.inboard[0]
         value[HEAD:].reshape(-1, 2 + numbers)[: len(o.open), :2] = np.stack((o.open, o.ends), axis=1)
         return value
 

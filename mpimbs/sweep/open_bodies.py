@@ -17,7 +17,7 @@ from mpimbs.spatial.memory import Floats, assign
 from mpimbs.sweep.motion import join_motion, join_turn
 from mpimbs.sweep.structure import BOUNDARY, TURNING
 
-LAST, COUNT, OUTSIDE = range(3)
+BEHIND, NUMBER, OUTSIDE = range(3)
 HEAD = 3
 _OWN = 2  # numbers of an open body before those of its turn or motion
 
@@ -30,7 +30,7 @@ def open_size(most: int, numbers: int) -> int:
 def none_open(first: int, most: int, numbers: int) -> Floats:
     """Value of no bodies at all, before body `first`."""
     value = np.zeros(open_size(most, numbers))
-    value[[LAST, OUTSIDE]] = first, -1
+    value[[BEHIND, OUTSIDE]] = first, -1
     return value
 
 
@@ -44,8 +44,8 @@ def open_body(value, k, numbers):
 @kernel(inline=True)
 def _join(zero, left, right, out, numbers, join):
     each = _OWN + numbers
-    before, behind = int(left[COUNT]), int(right[COUNT])
-    last, outside = right[LAST], right[OUTSIDE]
+    before, behind = int(left[NUMBER]), int(right[NUMBER])
+    last, outside = right[BEHIND], right[OUTSIDE]
     on = -1
     kept = 0  # of the left, those that have a child behind the right
     for k in range(before):
@@ -69,8 +69,8 @@ def _join(zero, left, right, out, numbers, join):
         if left[source + 1] > last:
             assign(out[target : target + each], left[source : source + each])
             target += each
-    out[LAST] = last
-    out[COUNT] = kept + behind
+    out[BEHIND] = last
+    out[NUMBER] = kept + behind
     out[OUTSIDE] = left[OUTSIDE] if behind == 0 or on >= 0 else outside
 
 

@@ -1,10 +1,10 @@
 """Forward dynamics the plainest way: one dense linear system in maximal coordinates in the world frame.
 
 Nothing of the package is used but its description of a model (`System.gravity`, `System.columns()`, the names
-of the joint types). The unknowns are, of every body, its angular acceleration, the acceleration of its center
-of mass, its joint's generalized accelerations and the six components of its joint's wrench; the equations are
-Newton's and Euler's, the kinematic relation of every joint, and S^T wrench = generalized force. Trees with
-children in any order; no loops.
+of the joint types, springs between bodies). The unknowns are, of every body, its angular acceleration, the
+acceleration of its center of mass, its joint's generalized accelerations and the six components of its joint's
+wrench; the equations are Newton's and Euler's, the kinematic relation of every joint, and S^T wrench =
+generalized force. Trees with children in any order; no loops.
 
 Numbers are of the widest type that numpy has and the solution is refined in it, so results are exact to the
 rounding of a double, also for light and slender bodies, where one solution in doubles loses eight digits.
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
 
-from mpimbs.model import JOINT_TYPES, Columns, System
+from mpimbs.model import JOINT_TYPES, Columns, Spring, System
 
 Array = NDArray[np.floating]
 REAL = np.longdouble
@@ -197,6 +197,10 @@ class Snapshot:
         if len(system.loops):
             raise ValueError("the dense oracle has no loops")
         self.gravity = np.asarray(system.gravity, dtype=REAL)
+        self.springs = [
+            (spring, [-1 if name == "world" else system.index_of(name) for name in spring.bodies])
+            for spring in system.springs.values()
+        ]
         self.columns = c = widened(system.columns())
         self.q, self.u = np.asarray(q, dtype=REAL), np.asarray(u, dtype=REAL)
         if self.q.shape != (c.q_offset[-1],) or self.u.shape != (c.u_offset[-1],):
@@ -238,8 +242,38 @@ class Snapshot:
         r = self.kinematics.rotation[k]
         return r @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ r.T
 
+    def point(self, k: int, position: tuple[float, ...]) -> tuple[Array, Array]:
+        """Place and velocity of a point of body k in the world frame; of the world for k = -1."""
+        m, here = self.kinematics, np.asarray(position, dtype=REAL)
+        if k < 0:
+            return here, O3
+        place = m.origin[k] + m.rotation[k] @ here
+        return place, m.com_velocity[k] + np.cross(m.omega[k], place - m.com[k])
+
+    def pulled(self) -> Iterator[tuple[Spring, list[int], list[Array], float, Array]]:
+        """Springs between bodies: the bodies, the places of their points, the length, the pull on the first [3]."""
+        for spring, bodies in self.springs:
+            (a, va), (b, vb) = (self.point(k, p) for k, p in zip(bodies, spring.positions, strict=True))
+            length = np.linalg.norm(b - a)
+            rate = (b - a) @ (vb - va) / length
+            if spring.force is not None:
+                tension = getattr(spring.force, "py_func", spring.force)(length, rate)
+            else:
+                tension = spring.damping * rate + spring.stiffness * (length - (spring.rest or 0.0))
+                if spring.tension_only and (length <= spring.rest or tension < 0):
+                    tension = 0.0
+            yield spring, bodies, [a, b], length, tension * (b - a) / length
+
+    def stretch_energy(self) -> float:
+        """Potential energy of springs between bodies, J."""
+        total = 0.0
+        for spring, _, _, length, _ in self.pulled():
+            if spring.stiffness and not (spring.tension_only and length < spring.rest):
+                total += 0.5 * spring.stiffness * (length - spring.rest) ** 2
+        return float(total)
+
     def body_loads(self, t: float) -> Array:
-        """Gravity and the bodies' wrenches: moment about the center of mass, force; world frame, [n, 6]."""
+        """Gravity, wrenches, springs between bodies: moment about the center of mass, force; world frame, [n, 6]."""
         loads = np.zeros((self.n, 6), dtype=REAL)
         loads[:, 3:] = self.columns.mass[:, None] * self.gravity
         for k, wrench in self.columns.wrenches:
@@ -247,6 +281,10 @@ class Snapshot:
             moment, force = (turned @ at_time(value, t) for value in (wrench.moment, wrench.force))
             arm = self.kinematics.rotation[k] @ (np.asarray(wrench.point) - self.columns.center_of_mass[k])
             loads[k] += np.concatenate((moment + np.cross(arm, force), force))
+        for _, bodies, places, _, pull in self.pulled():
+            for k, place, force in zip(bodies, places, (pull, -pull), strict=True):
+                if k >= 0:
+                    loads[k] += np.concatenate((np.cross(place - self.kinematics.com[k], force), force))
         return loads
 
     def solve(self, tau: Array | None, t: float) -> tuple[Array, Array]:
@@ -351,12 +389,12 @@ def kinematics(system: System, q: Array, u: Array) -> Kinematics:
 
 
 def energy(system: System, q: Array, u: Array) -> tuple[float, float]:
-    """Kinetic and potential energy (gravity, zero at the world's origin, and joint springs), J."""
+    """Kinetic and potential energy (gravity, zero at the world's origin, and springs), J."""
     state = Snapshot(system, q, u)
     c, m = state.columns, state.kinematics
     kinetic = 0.5 * c.mass @ np.sum(m.com_velocity**2, axis=1)
     kinetic += 0.5 * sum(m.omega[k] @ state.inertia(k) @ m.omega[k] for k in range(state.n))
-    potential = spring_energy(c, state.q) - c.mass @ (m.com @ state.gravity)
+    potential = spring_energy(c, state.q) + state.stretch_energy() - c.mass @ (m.com @ state.gravity)
     return float(kinetic), float(potential)
 
 

@@ -11,6 +11,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import system_from
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect
+from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.native import PROC_NULL, Channel, channel, send_only, start, wait
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
@@ -222,3 +223,21 @@ def test_two_dynamics_in_turns(comm: MPI.Comm) -> None:
                 found = dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
                 size = comm.allreduce(np.abs(expected).max(), MPI.MAX)
                 assert_close("accelerations", found, expected, tolerance, scale=size, comm=comm)
+
+
+def test_an_exchange_between_any_ranks(comm: MPI.Comm) -> None:
+    """Rank r tells each other rank s both numbers, r + s + 1 times; the first and the last nothing to one another."""
+
+    def numbers(a: int, b: int) -> Array:
+        return np.full(a + b + 1, 100.0 * a + b)
+
+    apart = {0, comm.size - 1} if comm.size > 2 else set()
+    others = [s for s in range(comm.size - 1, -1, -1) if s != comm.rank and {comm.rank, s} != apart]
+    sizes = {s: comm.rank + s + 1 for s in others}
+    with closing(Exchange(comm, sizes, sizes)) as exchange:
+        for factor in (1.0, -2.0):
+            exchange.to_others[:] = np.concatenate([np.zeros(0), *(factor * numbers(comm.rank, s) for s in others)])
+            exchange()
+            wanted = np.concatenate([np.zeros(0), *(factor * numbers(s, comm.rank) for s in others)])
+            parallel_assert(np.array_equal(exchange.from_others, wanted), f"{exchange.from_others}, not {wanted}", comm)
+        parallel_assert((exchange.seconds > 0) == bool(others), f"{exchange.seconds} s", comm)

@@ -156,6 +156,8 @@ def test_a_restart_on_other_ranks_gives_the_same_motion(
     """From all ranks to the first one, and from that to all."""
     system = system_from(CHAIN)
     system.add_wrench("z_link4", force=(0.0, 3.0, 0.5))
+    ends: dict[str, Any] = {"bodies": (system.name_of(1), system.name_of(7)), "positions": ((0, 0.1, 0), (0.2, 0, 0))}
+    system.add_spring(name="tie", stiffness=3.0, damping=0.5, rest=0.4, **ends)
     settings = settings | (PCG | {"solver": TIGHT} if coupling == "pcg" else {})
     simulate(system, T_END, comm, output=folder / "whole.h5", **settings)
     first = comm.Split(0 if comm.rank == 0 else MPI.UNDEFINED)

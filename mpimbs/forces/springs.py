@@ -1,0 +1,266 @@
+"""Springs between points of bodies: their tensions, and the forces that they put on the bodies of a rank.
+
+Both ranks of a spring whose bodies are on two of them find its tension, from the same numbers: what travels is where
+points are and how they move.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba.core.dispatcher import Dispatcher
+
+from mpimbs.errors import LoadNotFiniteError
+from mpimbs.forces.calls import called, shaped
+from mpimbs.model import Spring, System
+from mpimbs.model.contents import Contents
+from mpimbs.model.spring import SpringFunction
+from mpimbs.sweep.body_motion import add_loads, ends_of_springs
+from mpimbs.sweep.stretch import ELASTIC, FOUND, LAW, LENGTH, RATE, STIFFNESS, TENSION, pulls, stretch
+from mpimbs.sweep.subchain import AT_REST, Subchain
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Messages(Protocol):
+    """Messages to and from other ranks: `parallel.exchange.Exchange`."""
+
+    to_others: Floats
+    from_others: Floats
+    seconds: float
+
+    def __call__(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+MakeExchange = Callable[[Mapping[int, int], Mapping[int, int]], Messages]
+
+
+class ActingSprings:
+    """The springs between bodies that have an end on a subchain.
+
+    Parameters
+    ----------
+    subchain : Subchain
+    system : Contents
+        What it is a part of.
+    cuts : array [P + 1]
+        Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
+    make : callable
+        Makes an exchange of the doubles sent to, and received from, other ranks; all ranks call.
+
+    Attributes
+    ----------
+    springs : list of Spring
+    exchange : Messages
+    """
+
+    def __init__(self, subchain: Subchain, system: Contents, cuts: Integers, make: MakeExchange) -> None:
+        bodies = system.spring_ends
+        here = (bodies >= subchain.first) & (bodies < subchain.last)
+        mine = np.flatnonzero(here.any(axis=1))
+        given = list(system.springs.values())
+        self.springs = [given[k] for k in mine]
+        bodies, here = bodies[mine], here[mine]
+        owners = np.searchsorted(cuts, bodies, side="right") - 1  # of the world -1
+        positions = np.array([s.positions for s in self.springs], np.float64).reshape(-1, 2, 3)
+
+        self._of, side = np.nonzero(here)  # of each end here
+        self._signs = np.where(side == 0, 1.0, -1.0)
+        self._steps, frames = subchain.carriers(bodies[here] - subchain.first)
+        self._points = np.einsum("nji,nj->ni", frames, positions[here]).ravel()
+        n_here = len(self._of)
+
+        # The points: those of the bodies here, those of other ranks, those of the world.
+        pairs = np.zeros((len(mine), 2), np.int64)
+        pairs[here] = np.arange(n_here)
+        away = ~here & (bodies >= 0)
+        spring, side = np.nonzero(away)
+        order = np.argsort(owners[spring, side], kind="stable")
+        spring, side = spring[order], side[order]
+        pairs[spring, side] = n_here + np.arange(len(spring))
+        self._sent = pairs[spring, 1 - side]
+        world = bodies < 0
+        n_moving = n_here + len(spring)
+        pairs[world] = n_moving + np.arange(np.count_nonzero(world))
+        self._pairs = pairs.ravel()
+        self._ends = np.zeros((n_moving + np.count_nonzero(world), 6))
+        self._ends[n_moving:, :3] = positions[world]
+        self._here, self._away, self._moving = (slice(0, n_here), slice(n_here, n_moving), slice(0, n_moving))
+        others, counts = np.unique(owners[spring, side], return_counts=True)
+        sizes = dict(zip(others.tolist(), (6 * counts).tolist(), strict=True))
+        self.exchange = make(sizes, sizes)
+
+        self._laws = np.array([_law(s) for s in self.springs], np.float64).ravel()
+        self._given = _by_function(self.springs)
+        self._told = np.array([s.has_force_at_zero for s in self.springs], bool)  # yet to be told of where it has none
+        self._found = np.zeros((len(mine), FOUND))
+        self._directions, self._force = np.zeros((len(mine), 3)), np.zeros((n_here, 3))
+        self._no_moment = np.zeros(3 * n_here)
+        self._counted = here[:, 0] | (world[:, 0] & here[:, 1])  # by one of the ranks
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.springs)
+
+    @property
+    def lengths(self) -> Floats:
+        """Length (m) of each, as found last."""
+        return self._found[:, LENGTH]
+
+    @property
+    def tensions(self) -> Floats:
+        """Tension (N) of each, as found last by `add`."""
+        return self._found[:, TENSION]
+
+    @property
+    def conservative_power(self) -> float:
+        """Power (W) that goes into the potential energy, of those that this rank counts, as found last by `add`."""
+        return float(self._found[self._counted, ELASTIC] @ self._found[self._counted, RATE])
+
+    def compile(self) -> None:
+        """Compile those of the functions that are numba's to compile; none is called."""
+        for function, which in self._given:
+            if isinstance(function, Dispatcher):
+                values = np.empty(len(which))
+                with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
+                    function.compile((numba.float64, numba.float64))
+                    _each_spring.compile(tuple(map(numba.typeof, (function, values, values, values))))
+
+    def find(self, motion: Floats) -> bool:
+        """Find where the ends are, given the motions of the steps [m * BOUNDARY]; all ranks call.
+
+        Says whether all is finite, here and on the other ranks of these springs.
+        """
+        ends_of_springs(0.0, motion, self._steps, self._points, self._ends.reshape(-1))
+        self.exchange.to_others[:] = self._ends[self._sent].ravel()
+        self.exchange()
+        self._ends[self._away] = self.exchange.from_others.reshape(-1, 6)
+        return bool(np.isfinite(self._ends[self._moving]).all())
+
+    def energy(self, motion: Floats) -> float:
+        """Potential energy (J) of those that this rank counts, without functions; all ranks call."""
+        self.find(motion)
+        found = np.zeros_like(self._found)
+        stretch(0.0, self._ends.reshape(-1), self._pairs, self._laws, found.reshape(-1), self._directions.reshape(-1))
+        stiffness = self._laws.reshape(-1, LAW)[:, STIFFNESS]
+        stored = 0.5 * found[:, ELASTIC] ** 2 / np.where(stiffness > 0.0, stiffness, 1.0)
+        return float(stored[self._counted].sum())
+
+    def add(self, t: float, motion: Floats, wrench: Floats) -> None:
+        """Add the forces to the wrenches on the steps [m * 6], after `find` with the same motions.
+
+        Raises
+        ------
+        SimulationError
+            A function failed; `LoadNotFiniteError`: a tension is not finite.
+        """
+        found, directions, force = (a.reshape(-1) for a in (self._found, self._directions, self._force))
+        stretch(0.0, self._ends.reshape(-1), self._pairs, self._laws, found, directions)
+        for function, which in self._given:
+            self._found[which, TENSION] = self._values(t, function, which)
+        if self._told.any() and not self.lengths.all():
+            self._tell(t)
+        pulls(0.0, self._of, self._signs, found, directions, force)
+        bad = add_loads(0.0, motion, self._steps, self._points, self._no_moment, force, wrench)
+        if bad >= 0:
+            k = int(self._of[bad])
+            raise LoadNotFiniteError(f"{self._title(k)} has a tension of {self.tensions[k]:g} N at t = {t:g} s")
+
+    def _title(self, k: int) -> str:
+        return f"the spring '{self.springs[k].name}'"
+
+    def _values(self, t: float, function: SpringFunction, which: Integers) -> Floats:
+        """What a function gives of some springs."""
+        lengths, rates = self._found[which, LENGTH], self._found[which, RATE]
+        values = np.empty(len(which))
+        if isinstance(function, Dispatcher):
+            with contextlib.suppress(Exception):  # the loop below finds the same, and the spring
+                _each_spring(function, lengths, rates, values)
+                return values
+        for i, k in enumerate(which.tolist()):
+            what = functools.partial(self._title, k)
+            given = called(what, t, function, float(lengths[i]), float(rates[i]), of_time=False)
+            values[i] = shaped(what, t, given, ())
+        return values
+
+    def _tell(self, t: float) -> None:
+        """Warn once of each spring that has no direction, where it should push or pull."""
+        for k in np.flatnonzero(self._told & (self.lengths == 0.0)).tolist():
+            self._told[k] = False
+            warnings.warn(
+                f"{self._title(k)}: its points coincide at t = {t:g} s, where it has no direction, so that no force "
+                "acts; begin with them apart, or give rest = 0",
+                stacklevel=2,
+            )
+
+
+@numba.njit
+def _each_spring(function, lengths, rates, values):
+    """Call a function for one spring after the other."""
+    for k in range(lengths.size):
+        values[k] = function(lengths[k], rates[k])
+
+
+def _law(spring: Spring) -> tuple[float, ...]:
+    """The numbers of a spring, in the columns of `sweep.stretch`."""
+    return spring.stiffness, spring.damping, spring.rest or 0.0, float(spring.tension_only)
+
+
+def _by_function(springs: list[Spring]) -> list[tuple[SpringFunction, Integers]]:
+    """The functions, and the springs of each."""
+    found: dict[int, tuple[Any, list[int]]] = {}
+    for k, spring in enumerate(springs):
+        if spring.force is not None:
+            found.setdefault(id(spring.force), (spring.force, []))[1].append(k)
+    return [(function, np.array(which, np.int64)) for function, which in found.values()]
+
+
+class InitialSpring(NamedTuple):
+    """A spring as it begins: its length (m) and its tension (N)."""
+
+    spring: Spring
+    length: float
+    tension: float
+
+
+class _Alone:
+    """The exchange of one rank, which owns all."""
+
+    seconds = 0.0
+
+    def __init__(self, sent: Mapping[int, int], received: Mapping[int, int]) -> None:
+        self.to_others = self.from_others = np.zeros(0)
+
+    def __call__(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def initial_springs(system: System) -> list[InitialSpring]:
+    """Give the springs of a system in its initial state, on one process.
+
+    Raises
+    ------
+    SimulationError
+        A function of theirs failed.
+    """
+    subchain = Subchain(system)
+    acting = ActingSprings(subchain, system, np.array([0, system.n_bodies]), _Alone)
+    motion = subchain.motions(subchain.q, subchain.u, AT_REST)
+    acting.find(motion)
+    with warnings.catch_warnings(action="ignore"):
+        acting.add(0.0, motion, np.zeros(6 * len(subchain.structure.steps)))
+    found = zip(acting.springs, acting.lengths.tolist(), acting.tensions.tolist(), strict=True)
+    return [InitialSpring(*row) for row in found]

@@ -115,7 +115,7 @@ def test_the_work_has_no_part_in_the_steps(comm: MPI.Comm, monkeypatch: pytest.M
     system, end = (tumbler(), 0.5) if spec == "tumbler" else (system_from(spec), 0.05)
     whole = motion(system, end, comm, every=end)
     power = work_module.Power.__call__
-    monkeypatch.setattr(work_module.Power, "__call__", lambda self, q, u, acted: 1e6 * power(self, q, u, acted))
+    monkeypatch.setattr(work_module.Power, "__call__", lambda *given: 1e6 * power(*given))
     larger = motion(system, end, comm, every=end)
     assert np.array_equal(larger[0].q, whole[0].q)
     with monkeypatch.context() as patch:

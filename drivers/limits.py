@@ -20,12 +20,12 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.dynamics import compile_kernels
+from mpimbs.compiling import compile_kernels
 from mpimbs.errors import InputError
 from mpimbs.instruments.limits import as_numbers, describe, limits, markdown, total
 from mpimbs.instruments.machine import Machine, measure_core, of_all_ranks
 from mpimbs.instruments.phase_costs import counts_of_tile, time_phases
-from mpimbs.instruments.phases import PHASES, TIP, arguments, flat
+from mpimbs.instruments.phases import TILE_PHASES, TIP, arguments, flat
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, first_on_node, together
 from mpimbs.spatial.lanes import native_width
@@ -59,7 +59,7 @@ def limits_of(spec: str, machine: Machine, seconds: float) -> dict[str, Any]:
     rows = limits(counts, machine, measured, system.n_bodies)
     sums = {
         name: sum(times[phase] for phase in phases)
-        for (name, times), phases in zip(measured.items(), (PHASES, TIP), strict=True)
+        for (name, times), phases in zip(measured.items(), (TILE_PHASES, TIP), strict=True)
     }
     users = {name: evaluation(system, count, seconds) for name, count in ((lanes, width), ("doubles", 1))}
     rows += [total("sum", rows, sums), total("evaluation", rows, users)]
@@ -124,7 +124,7 @@ def _compile() -> None:
     measure_core(runs=1)
     for lanes in (1, native_width()):
         time_phases(chain_of(SYSTEMS[0], lanes), lanes, 0.0, 1)
-        compile_kernels(lanes, staged=False)
+        compile_kernels(lanes=lanes)
 
 
 @click.command(help=__doc__)

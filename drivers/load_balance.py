@@ -26,6 +26,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import coupling_named
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
@@ -183,7 +184,7 @@ def compose_balance(
         parts = []
         for number in (ranks // 2, ranks - 1):
             with closing(Share(chain, division, number, algorithm.coupling)) as part:
-                part.compile()
+                compile_evaluations(part)
                 parts.append(sum(part.time(seconds)))
         got = float(division.cuts[-1] - division.cuts[-2]) / chain.n_bodies
         us = 1e6 * (max(parts) + joins)
@@ -194,7 +195,7 @@ def compose_balance(
 def time_solves(chain: System, algorithm: Algorithm, comm: MPI.Comm, runs: int = 7) -> float:
     """Seconds of `SOLVES` consecutive evaluations, the least of some runs, of the slowest rank."""
     with closing(Dynamics(chain, comm, algorithm.coupling, lanes=algorithm.lanes)) as dynamics:
-        dynamics.compile()
+        compile_evaluations(dynamics)
         dynamics.timed = False
         q = dynamics.subchain.q
         u = 0.1 * np.sin(np.arange(chain.nu))[dynamics.gather_u.part]

@@ -24,7 +24,7 @@ import click
 from matplotlib.figure import Figure
 
 from mpimbs.errors import InputError
-from mpimbs.instruments.counting import Counts
+from mpimbs.instruments.counts import Counts
 from mpimbs.instruments.operation_models import PAPER, OperationModel, arithmetic, models
 from mpimbs.instruments.operations import OperationCounts, operations_of
 from mpimbs.model import Body, Joint, System, system_from

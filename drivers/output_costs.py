@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,22 +24,19 @@ from mpi4py import MPI
 from mpimbs import simulate
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error
-from mpimbs.simulation import checkpoint, sample_writer
+from mpimbs.simulation import checkpoint
+from mpimbs.sizes import tuned, using
 from mpimbs.study.tables import write_tables
 
-WAYS = {"all ranks": 0, "rank 0": 2**62}  # bytes from which on every rank writes its own
+WAYS = {"all ranks": 1, "rank 0": 2**39}  # bytes from which on every rank writes its own
 STEP = 1e-4  # s
 
 
 @contextmanager
 def written_by(way: str) -> Iterator[None]:
     """Have all ranks write, or rank 0 alone."""
-    before = checkpoint.LEAST, sample_writer.LEAST
-    checkpoint.LEAST = sample_writer.LEAST = WAYS[way]
-    try:
+    with using(replace(tuned(), sample_bytes=WAYS[way], checkpoint_bytes=WAYS[way])):
         yield
-    finally:
-        checkpoint.LEAST, sample_writer.LEAST = before
 
 
 def checkpoint_costs(comm: MPI.Comm, folder: Path, numbers: int, repeats: int) -> list[dict[str, object]]:

@@ -19,6 +19,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import solver_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
@@ -122,7 +123,7 @@ def measure(system: System, comm: MPI.Comm, coupling: str, seconds: float) -> fl
     if dynamics.coupling.plan is not None:
         dynamics.close()
         return float(bench(system, comm, coupling, seconds, solver=solver)["us_min"])
-    dynamics.compile()
+    compile_evaluations(dynamics)
     q, u = dynamics.subchain.q, 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
     udot, rates = np.empty(len(u)), np.empty(len(q))
     states = record(dynamics, q, u)

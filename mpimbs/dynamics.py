@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,25 +12,21 @@ from mpi4py import MPI
 from numba.core.errors import NumbaError
 
 from mpimbs.arguments import check_array, doubles
-from mpimbs.coupling import LoadSolver, Part, Strategy, coupling_named
+from mpimbs.coupling import Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.evaluation import Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
-from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import communicator, first_on_node, same_system, together
+from mpimbs.model import System
+from mpimbs.parallel.agreement import communicator, same_system, together
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.scan import Scan
 from mpimbs.partition.division import Division
-from mpimbs.pipeline import scan_motions
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.settings import takes
-from mpimbs.sizes import tuned
-from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY
-from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,6 +59,8 @@ class Dynamics:
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     coupling : Coupling
         What joins the subchains.
+    kernels : str
+        Those that evaluate (`pipeline.EVALUATE`).
     division : Division
         Which subchains there are, and who owns them.
     external : ExternalLoads
@@ -97,7 +94,7 @@ class Dynamics:
         here = ranks_on_node(given)
 
         def prepare() -> tuple[Strategy, Division, Part]:
-            strategy = coupling_named(coupling, chosen.solver)
+            strategy = self.strategy(whole, given.size, chosen)
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self.divide(strategy, whole, given, chosen)
             return strategy, division, strategy.own(whole, division, number)
@@ -110,19 +107,23 @@ class Dynamics:
         first, last = self.subchains[0].first, self.subchains[-1].last
         self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
         self.coupling = strategy.join(self.comm, self.subchains)
-        self._name = coupling
+        self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
         self.external = ExternalLoads(self.subchain, system, self.cuts, make_exchange)
         self._may_fail = system.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
         own = self.subchains, self.coupling, self.subchain, self.external
-        self._evaluation = Evaluation(self.comm, coupling, *own, self._root, chosen.overlap)
+        self._evaluation = Evaluation(self.comm, strategy.evaluation, *own, self._root, chosen.overlap)
         q_offset, u_offset = system.offsets_of(self.cuts)
         self.gather_q = Gather(self.comm, np.diff(q_offset))
         self.gather_u = Gather(self.comm, np.diff(u_offset))
         self.evaluations = 0
         nq, nu = self.subchain.nq, self.subchain.nu
         self._sizes = nq, nu, nu, nq
+
+    def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
+        """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
+        return coupling_for(system, ranks, settings.coupling, settings.solver)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
@@ -264,7 +265,7 @@ class Dynamics:
         q, u, tau = self._agreed(q, u, tau)
         _, acted = self._accelerations(q, u, tau, t)
         forces = acted.forces if tau is None or acted.forces.size else tau
-        return self.subchain.joint_loads(q, u, forces, self._evaluation.turn, self._evaluation.handle_loads)
+        return self.subchain.joint_loads(q, u, forces, self._evaluation.turns, *self.subchains.handle_loads())
 
     def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the
@@ -346,27 +347,6 @@ class Dynamics:
         """Number of pieces that this rank sweeps side by side at the most."""
         return self.subchains.width
 
-    def compile(self, loads: bool = False, sampled: bool = False) -> None:
-        """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call.
-
-        Parameters
-        ----------
-        loads : bool
-            `joint_loads` too.
-        sampled : bool
-            What a simulation takes samples by too.
-        """
-        kinds = sorted(set(self.comm.allgather((self.lanes, self.in_phases))))  # ranks of few bodies have other lanes
-
-        def action() -> None:
-            for lanes, staged in kinds:
-                compile_kernels(lanes, staged, loads, sampled)
-            if self.coupling.plan is None:
-                compile_coupling(self._name, kinds[-1][0])
-
-        first_on_node(self.comm, action)
-        self.external.compile()
-
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
         return self._evaluation.seconds()
@@ -381,43 +361,3 @@ class Dynamics:
         self._evaluation.close()
         self.external.close()
         self.comm.Free()
-
-
-@functools.cache  # a second time in a process there is nothing to do
-def compile_kernels(lanes: int = 1, staged: bool = False, loads: bool = False, sampled: bool = False) -> None:
-    """Compile, or load from the cache, the kernels of evaluations with so many lanes; no communication.
-
-    Parameters
-    ----------
-    lanes : int
-        As `Dynamics.lanes` says.
-    staged : bool
-        Phase by phase, as for forces given as functions.
-    loads, sampled : bool
-        As for `Dynamics.compile`.
-    """
-    system = system_from(f"rope:{tuned().least_lane * lanes}")
-    if staged:
-        system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
-        system.add_spring(name="spring", bodies=("world", "link1"), positions=((0, 0, 0), (1, 1, 1)), damping=1.0)
-    with contextlib.closing(Dynamics(system, lanes=lanes)) as alone:
-        q, u = alone.subchain.q, alone.subchain.u
-        evaluate = alone.joint_loads if loads else alone.accelerations
-        evaluate(q, u)
-        if sampled:
-            alone.energy_and_momentum(q, u)
-            make_quaternions_unit(0.0, alone.subchain.structure, q)
-            with contextlib.closing(Scan(MPI.COMM_SELF, AT_REST, scan_motions)) as scan:
-                scan(alone.subchain.boundary_motion(q, u))
-
-
-@functools.cache
-def compile_coupling(name: str, lanes: int = 1) -> None:
-    """Compile, or load from the cache, what a coupling calls beside the rest; no communication."""
-    system = system_from(f"rope:{2 * tuned().least_lane * lanes}")
-    of_its_own: dict[str, Any] = {"cuts": 1, "solver": LoadSolver("dcae")} if name == "pcg" else {}
-    if name != "dca":
-        of_its_own["lanes"] = lanes
-    with contextlib.closing(Dynamics(system, coupling=name, **of_its_own)) as alone:
-        for t in (0.0, 1.0):
-            alone.accelerations(alone.subchain.q, alone.subchain.u, t=t)

@@ -13,10 +13,10 @@ from mpimbs.coupling import Coupling
 from mpimbs.errors import SimulationError
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.parallel.scan import Scan
-from mpimbs.pipeline import COUPLING, EVALUATE, INWARD, MOTION, OUTWARD, PHASES, RUN_PHASES, Rank, scan_motions
+from mpimbs.pipeline import COUPLING, EVALUATE, INWARD, MOTION, OUTWARD, PHASES, RUN_PHASES, SCAN_MOTIONS, Rank
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.part import Part
-from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.structure import BOUNDARY, TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -26,7 +26,7 @@ class Acted(NamedTuple):
     """What acted on a rank's bodies in an evaluation, beside springs, dampers and constant torques of the model."""
 
     forces: Floats  # [nu]: generalized forces of functions, and those that were given (N m, N); empty for none
-    boundary: Floats | None = None  # [BOUNDARY]: motion of handle 1, where body forces or springs act anywhere
+    boundary: Floats | None = None  # [k, BOUNDARY]: of what the bodies hang on, where body forces or springs act
     motions: Floats | None = None  # [m * BOUNDARY]: of the steps, where they act here; used again by the next one
     failure: SimulationError | None = None  # of a user function of this rank
 
@@ -42,7 +42,7 @@ class Evaluation:
     comm : MPI.Comm
         The caller's own communicator; it must outlive this.
     name : str
-        Of the coupling.
+        Of the kernels that evaluate (`pipeline.EVALUATE`).
     part : Part
         What this rank sweeps.
     coupling : Coupling
@@ -75,8 +75,8 @@ class Evaluation:
     ) -> None:
         self._alone = comm.size == 1
         self._part, self._coupling, self._subchain, self._external = part, coupling, subchain, external
-        self._turns = Scan(comm, AT_REST[:TURNING])
-        self._motions = Scan(comm, AT_REST, scan_motions)
+        self._turns = Scan(comm, subchain.nothing_before(TURNING))
+        self._motions = Scan(comm, subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[name])
         self._motion_messages = 0.0  # s: of the scan of motions and of springs between ranks, in evaluations
         self._solve = coupling.solve
         self._root, self.laps = root, np.zeros(PHASES)
@@ -141,8 +141,8 @@ class Evaluation:
         if external.moved:
             boundary = self.boundary_motion(q, u)
         else:
-            boundary = AT_REST.copy()
-            boundary[:9] = self.turn[:9]
+            boundary = np.tile(AT_REST, (len(self._subchain.inboard), 1))
+            boundary[:, :9] = self.turns[:, :9]
         given = boundary.copy() if external.moved else None
         try:
             external.apply(t, q, u, boundary, forces)
@@ -156,19 +156,14 @@ class Evaluation:
         return Acted(forces, given, motions)
 
     @property
-    def turn(self) -> Floats:
-        """Boundary turn of this rank's handle 1 [TURNING], in the evaluation just made."""
-        return self._turns.result
-
-    @property
-    def handle_loads(self) -> Floats:
-        """Acceleration A1 of this rank's handle 1 and load f2 on its handle 2 [12], in the evaluation just made."""
-        loads = self._part.loads
-        return np.concatenate((loads[0, :6], loads[-1, 6:]))
+    def turns(self) -> Floats:
+        """Turns of the bodies that this rank's hang on [k, TURNING], in the evaluation just made."""
+        return self._subchain.boundaries(self._turns.result, TURNING)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """Motion of this rank's handle 1 [BOUNDARY]; all ranks call."""
-        return AT_REST if self._alone else self._motions(self._subchain.boundary_motion(q, u))
+        """Motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
+        scan, subchain = self._motions, self._subchain
+        return subchain.boundaries(scan.result if self._alone else scan(subchain.boundary_motion(q, u)), BOUNDARY)
 
     def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:
         """Motions of the steps [m * BOUNDARY] in the state of an evaluation that gave `acted`; all ranks call.

@@ -1,7 +1,8 @@
 """Inverse dynamics over ranks: the forces that given accelerations need.
 
 Each rank's part is the recursive Newton-Euler algorithm. Between ranks an acceleration goes outward by A2 = X A1 + c, a
-load inward by f1 = X^T f2 + f: every rank gets X, c and f of all, and goes through those before, or behind it.
+load inward by f1 = X^T f2 + f, for every body on which others hang: every rank gets X, c and f of all, and goes through
+those before, or behind it.
 """
 
 from __future__ import annotations
@@ -37,30 +38,38 @@ def required_forces(
     ----------
     comm : MPI.Comm
     subchain : Subchain
-        This rank's part of a chain, or on one rank a tree; its wrenches are set.
+        This rank's bodies; its wrenches are set.
     q, u, udot, forces : array
         This rank's parts.
-    boundary : array [BOUNDARY]
-        Motion of this rank's handle 1.
+    boundary : array [k, BOUNDARY]
+        Motions of the bodies that this rank's hang on.
     root : array [6]
         Acceleration of the root: -g.
     """
-    turn = np.concatenate((boundary[:9], boundary[PLACE : PLACE + TURNING - 9]))
-    acceleration, load2 = root, np.zeros(6)
+    turns = np.concatenate((boundary[:, :9], boundary[:, PLACE : PLACE + TURNING - 9]), axis=1)
+    inboard, outer = subchain.inboard.tolist(), subchain.outer.tolist()
+    known = {-1: root}  # accelerations of bodies
+    given: dict[int, Floats] = {}  # loads that bodies give to those behind
     if comm.size > 1:
-        _held, far = subchain.prescribe(q, u, udot, turn, np.zeros(6))
-        change = frame_change(subchain.boundary_motion(q, u)[:PLACE])
-        changes, fars = _of_all(comm, change), _of_all(comm, far)
-        for rank in range(comm.rank):
-            acceleration = changes[rank] @ acceleration + fars[rank]
-    accelerations, _ = subchain.prescribe(q, u, udot, turn, acceleration)
+        held = subchain.prescribe(q, u, udot, turns, np.zeros((len(inboard), 6)))[subchain.outer_steps]
+        changes = [frame_change(motion[:PLACE]) for motion in subchain.relative_motions(q, u)]
+        parts = comm.allgather((inboard, outer, changes, held))
+        for theirs, bodies, moves, fars in parts[: comm.rank]:
+            before = known[theirs[0]]
+            known |= {body: move @ before + far for body, move, far in zip(bodies, moves, fars, strict=True)}
+    accelerations = subchain.prescribe(q, u, udot, turns, np.array([known[body] for body in inboard]))
     if comm.size > 1:
-        _, load1 = subchain.required_forces(q, u, forces, accelerations.copy(), load2)
-        received = _of_all(comm, load1)
+        _, received = subchain.required_forces(q, u, forces, accelerations.copy(), np.zeros((len(outer), 6)))
+        all_received = comm.allgather(received)
         for rank in range(comm.size - 1, comm.rank, -1):
-            load2 = changes[rank].T @ load2 + received[rank]
-        load2 = -load2  # what the next rank receives, this one gives
-    return subchain.required_forces(q, u, forces, accelerations, load2)[0]
+            theirs, bodies, moves, _ = parts[rank]
+            passed = all_received[rank].copy()
+            for body, move in zip(bodies, moves, strict=True):
+                passed[0] += move.T @ given.get(body, np.zeros(6))
+            for body, load in zip(theirs, passed, strict=True):
+                given[body] = given.get(body, 0.0) + load
+    behind = np.array([-given.get(body, np.zeros(6)) for body in outer]).reshape(-1, 6)
+    return subchain.required_forces(q, u, forces, accelerations, behind)[0]
 
 
 @functools.cache
@@ -72,11 +81,4 @@ def compile_inverse() -> None:
     boundary = Scan(MPI.COMM_SELF, AT_REST, scan_motions)
     boundary(alone.boundary_motion(q, u))
     boundary.close()
-    required_forces(MPI.COMM_SELF, alone, q, u, np.zeros(1), np.zeros(1), AT_REST, np.zeros(6))
-
-
-def _of_all(comm: MPI.Comm, mine: Floats) -> Floats:
-    """The arrays of all ranks, one after the other."""
-    all_of_them = np.empty((comm.size, *mine.shape))
-    comm.Allgather(np.ascontiguousarray(mine), all_of_them)
-    return all_of_them
+    required_forces(MPI.COMM_SELF, alone, q, u, np.zeros(1), np.zeros(1), AT_REST[None], np.zeros(6))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mpimbs.coupling import dca, dcae
+from mpimbs.coupling import dca, dcae, intervals
 from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
 from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scanned
@@ -25,7 +25,9 @@ from mpimbs.sweep.halved_passes import (
     outward_of_bodies,
     outward_to_the_tip,
 )
+from mpimbs.sweep.interval_passes import inward_of_interval, motion_of_interval, outward_of_interval
 from mpimbs.sweep.motion import join_motion, join_turn
+from mpimbs.sweep.open_bodies import join_open_motions, join_open_turns
 from mpimbs.sweep.sequence import ahead_of_all, inward_of_all, motion_of_all, outward_of_all
 from mpimbs.sweep.structure import HANDLES
 
@@ -56,7 +58,7 @@ _BUTTERFLY = schema(Coupled).butterfly
 
 
 @kernel(inline=True)
-def _phases(zero, motion, ahead, inward, solve, outward, rank, first, last, q, u, tau, udot, rates):
+def _phases(zero, motion, join, ahead, inward, solve, outward, rank, first, last, q, u, tau, udot, rates):
     """Run the phases from `first` to the one before `last`.
 
     Parameters
@@ -64,6 +66,8 @@ def _phases(zero, motion, ahead, inward, solve, outward, rank, first, last, q, u
     motion, ahead, inward, outward : kernels
         The passes of the rank's part: from a state to its boundary turn; inertias that go ahead of it; the equations of
         its subchains; the accelerations.
+    join : kernel
+        Joins the turns of two parts.
     solve : kernel
         Finds the loads between the parts, from the equations.
     rank : int64 array
@@ -81,10 +85,10 @@ def _phases(zero, motion, ahead, inward, solve, outward, rank, first, last, q, u
                 expect(read(r.coupling, _BUTTERFLY))
         motion(zero, r.part, q, u)
         if r.alone == 0:
-            begin_scan(r.scan, join_turn, handles.turn)
+            begin_scan(r.scan, join, handles.turn)
             if went_ahead:
                 ahead(zero, r.part)
-            end_scan(r.scan, join_turn)
+            end_scan(r.scan, join)
         began = _lap(r, MOTION, began)
     if first <= INWARD < last:
         inward(zero, r.part, q, u, tau, scanned(r.scan), went_ahead)
@@ -117,6 +121,7 @@ def _chains(zero, rank, first, last, q, u, tau, udot, rates):
     _phases(
         zero,
         motion_of_all,
+        join_turn,
         ahead_of_all,
         inward_of_all,
         dcae.solve,
@@ -137,6 +142,7 @@ def _chains_to_solve(zero, rank, first, last, q, u, tau, udot, rates):
     _phases(
         zero,
         motion_of_all,
+        join_turn,
         ahead_of_all,
         inward_of_all,
         _unsolved,
@@ -157,6 +163,7 @@ def _bodies(zero, rank, first, last, q, u, tau, udot, rates):
     _phases(
         zero,
         motion_of_bodies,
+        join_turn,
         none_ahead,
         inward_of_bodies,
         dca.solve,
@@ -177,6 +184,7 @@ def _bodies_and_tip(zero, rank, first, last, q, u, tau, udot, rates):
     _phases(
         zero,
         motion_to_the_tip,
+        join_turn,
         none_ahead,
         inward_from_the_tip,
         dca.solve,
@@ -192,8 +200,35 @@ def _bodies_and_tip(zero, rank, first, last, q, u, tau, udot, rates):
     )
 
 
-# What a coupling evaluates by, by the number of lanes.
-_KERNELS = {"dcae": _chains, "pcg": _chains_to_solve, "dca": _bodies, "dca-terminal": _bodies_and_tip}
+@kernel
+def _intervals(zero, rank, first, last, q, u, tau, udot, rates):
+    _phases(
+        zero,
+        motion_of_interval,
+        join_open_turns,
+        none_ahead,
+        inward_of_interval,
+        intervals.solve,
+        outward_of_interval,
+        rank,
+        first,
+        last,
+        q,
+        u,
+        tau,
+        udot,
+        rates,
+    )
+
+
+# What couplings evaluate by, by the number of lanes.
+_KERNELS = {
+    "dcae": _chains,
+    "pcg": _chains_to_solve,
+    "dca": _bodies,
+    "dca-terminal": _bodies_and_tip,
+    "intervals": _intervals,
+}
 EVALUATE = {name: by_width(function, first=MOTION, last=PHASES) for name, function in _KERNELS.items()}
 RUN_PHASES = {name: by_width(function) for name, function in _KERNELS.items()}
 
@@ -204,3 +239,13 @@ def scan_motions(plan, motion):
     expect_scan(plan)
     begin_scan(plan, join_motion, motion)
     end_scan(plan, join_motion)
+
+
+@kernel
+def _scan_open_motions(plan, motions):
+    expect_scan(plan)
+    begin_scan(plan, join_open_motions, motions)
+    end_scan(plan, join_open_motions)
+
+
+SCAN_MOTIONS = {name: _scan_open_motions if name == "intervals" else scan_motions for name in _KERNELS}

@@ -1,12 +1,15 @@
-"""Sizes that were tuned on one machine: at which bodies a chain is cut, how long lanes are, how much a sweep keeps.
+"""Sizes that were tuned on one machine: at which bodies a chain is cut, how long lanes are, how much a sweep keeps, and
+who writes to a file.
 
-They change how fast an evaluation is, and results by rounding only. `mpimbs tune` measures them on the machine at hand
-and writes a file, which is read where the environment variable MPIMBS_SIZES names it, and nowhere else.
+They change how fast an evaluation or a file is written, and results by rounding only. `mpimbs tune` measures those of
+evaluations on the machine at hand and writes a file, which is read where the environment variable MPIMBS_SIZES names
+it, and nowhere else. Outputs and checkpoints say which sizes were in use.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import tomllib
 from collections.abc import Iterator
@@ -47,6 +50,14 @@ class Sizes:
     pivot_bytes : int
         Pivots of a subchain up to which they are kept, bytes: a core's share of a third-level cache. Memory beyond is
         slower than making them again, most of all when all cores of a processor read it.
+    sample_bytes : int
+        Bytes of a rank in a dataset's row of an output, on average, from which on each rank writes its own: fewer are
+        faster through rank 0. By `drivers/output_costs.py`, as is the next: 2 ranks of one node, a virtual disk.
+    checkpoint_bytes : int
+        The same of a vector of a checkpoint: of fewer, one flush to the disk is faster than one of every rank.
+    slice_numbers : int
+        Numbers that pass through rank 0 at once, of what it writes or reads for others: memory that it needs beside
+        its own. Chosen, not measured: 8 MB, against which the time until a message begins is nothing.
     """
 
     axis_cost: float = 0.3
@@ -58,6 +69,9 @@ class Sizes:
     most_lane: int = 128
     all_bytes: int = 1 << 20
     pivot_bytes: int = 1 << 22
+    sample_bytes: int = 1 << 15
+    checkpoint_bytes: int = 1 << 18
+    slice_numbers: int = 1 << 20
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -72,6 +86,10 @@ class Sizes:
     def text(self) -> str:
         """The sizes as a TOML file."""
         return "".join(f"{name} = {value!r}\n" for name, value in dataclasses.asdict(self).items())
+
+    def told(self) -> str:
+        """What tells them from others, for files and summaries: "package", or a digest of them."""
+        return "package" if self == PACKAGE else hashlib.sha256(self.text().encode()).hexdigest()[:12]
 
 
 PACKAGE = Sizes()

@@ -116,7 +116,7 @@ def _use_all_passes() -> None:
     import numpy as np
 
     from mpimbs.batch import Batch
-    from mpimbs.dynamics import compile_coupling, compile_kernels
+    from mpimbs.compiling import compile_kernels
     from mpimbs.model import system_from
     from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, join
     from mpimbs.spatial.lanes import native_width
@@ -131,9 +131,10 @@ def _use_all_passes() -> None:
 
     actions: list[Callable[[], None]] = [joined]
     for lanes in {1, native_width()}:
-        actions += [partial(compile_kernels, lanes, staged, True, True) for staged in (False, True)]
-        actions += [partial(compile_coupling, coupling, lanes) for coupling in ("pcg", "dca", "dca-terminal")]
+        actions += [partial(compile_kernels, "dcae", lanes, staged, True, True) for staged in (False, True)]
+        actions += [partial(compile_kernels, kernels, lanes) for kernels in ("pcg", "dca-terminal")]
         actions.append(partial(side_by_side, lanes))
+    actions += [partial(compile_kernels, "dca"), partial(compile_kernels, "intervals", 1, False, True, True)]
     # Two that begin at opposite ends meet in the middle: what one has compiled, the other loads.
     if os.environ.get("TEST_WARM_UP") == "backwards":
         actions.reverse()

@@ -14,6 +14,7 @@ from mpi4py import MPI
 
 from cases import GENERATORS, accelerations, mixed_chain, moving_state, typed_chain
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
+from mpimbs.compiling import compile_evaluations
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import Joint, System, system_from, system_from_text, system_text, write_system
@@ -128,7 +129,7 @@ def test_ranks_with_lanes_and_without(comm: MPI.Comm, ratio: float, staged: bool
         reference = alone.accelerations(q, u, tau, 0.5)
     with distributed(system, comm, lanes=NATIVE, tip_ratio=ratio) as (dynamics, mine, ours):
         widths = comm.allgather(dynamics.lanes)
-        dynamics.compile()
+        compile_evaluations(dynamics)
         got = dynamics.accelerations(q[mine], u[ours], tau[ours], 0.5)
     assert comm.size == 1 or set(widths) == {1, NATIVE}, f"{widths} lanes of {np.diff(dynamics.cuts)} bodies"
     assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)

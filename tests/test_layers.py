@@ -12,7 +12,18 @@ from mpi_helpers import ROOT
 
 LAYERS = [
     *("errors", "arguments", "settings", "petsc", "filesystem", "sizes", "spatial", "model", "resources", "sweep"),
-    *("forces", "partition", "parallel", "coupling", "pipeline", "inverse", "evaluation", "dynamics", "batch"),
+    *(
+        "forces",
+        "partition",
+        "parallel",
+        "coupling",
+        "pipeline",
+        "inverse",
+        "evaluation",
+        "dynamics",
+        "compiling",
+        "batch",
+    ),
     *("simulation", "instruments", "study", "cli"),
 ]
 
@@ -131,6 +142,55 @@ def test_no_two_classes_have_one_name() -> None:
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in modules(ROOT / "mpimbs").values())
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     assert not [name for name, times in names.items() if times > 1 and not private(name)]
+
+
+def shared_constants(package: Path) -> dict[str, set[str]]:
+    """Names of constants that are used outside of their modules, and the modules that define them."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules(package).items()}
+    defined = {
+        name: {
+            node.id
+            for statement in tree.body
+            for node in ast.walk(statement)
+            if isinstance(statement, ast.Assign | ast.AnnAssign)
+            and isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and node.id.isupper()
+        }
+        for name, tree in trees.items()
+    }
+    found: dict[str, set[str]] = {}
+    for tree in trees.values():
+        whole: dict[str, str] = {}  # modules that are imported whole, by their names here
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in trees:
+                for alias in node.names:
+                    if alias.name in defined[node.module]:
+                        found.setdefault(alias.name, set()).add(node.module)
+                    whole[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                module = whole.get(node.value.id, "")
+                if node.attr in defined.get(module, ()):
+                    found.setdefault(node.attr, set()).add(module)
+    return found
+
+
+def test_no_two_constants_have_one_name() -> None:
+    """Where other modules use them: in one module a name may be another's too."""
+    found = shared_constants(ROOT / "mpimbs")
+    assert len(found) > 100
+    assert not {name: where for name, where in found.items() if len(where) > 1}
+
+
+@pytest.mark.parametrize("use", ["from mpimbs.b import A", "from mpimbs import b\nprint(b.A)"])
+def test_a_second_constant_of_a_name_is_found(tmp_path: Path, use: str) -> None:
+    package = tmp_path / "mpimbs"
+    package.mkdir()
+    for name, text in {"__init__": "", "a": "A, B = range(2)", "b": "A: int = 3\nB = 1", "c": use}.items():
+        (package / f"{name}.py").write_text(text)
+    (package / "d.py").write_text("def f():\n    from mpimbs.a import A, B\n    return A, B\n")
+    assert shared_constants(package) == {"A": {"mpimbs.a", "mpimbs.b"}, "B": {"mpimbs.a"}}
 
 
 @pytest.mark.parametrize("use", ["from mpimbs.a import _b", "def f(a):\n    return a._b"])

@@ -1,6 +1,7 @@
 """Inward sweeps that go ahead of the velocities: the same accelerations as sweeps that wait."""
 
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from mpi4py import MPI
 import mpimbs.partition.ownership
 from cases import moving_state, typed_chain
 from mpi_helpers import parallel_assert
+from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.partition.lanes import cut_tiles
@@ -73,14 +75,51 @@ def test_overlap_and_waiting_agree(comm: MPI.Comm, spec: str, lanes: int) -> Non
     assert_close("accelerations", found[1], found[0], "lanes joined" if lanes > 1 else "exact", scale=size, comm=comm)
 
 
-def test_forces_that_are_functions_wait(comm: MPI.Comm) -> None:
+def test_forces_that_are_functions(comm: MPI.Comm) -> None:
+    """Python calls them once the inertias have gone ahead."""
     system = chain_of(("revolute",), NATIVE * PACKAGE.least_lane * comm.size)
     for k in range(0, system.n_bodies, 10):
         system.add_wrench(system.name_of(k), force=lambda t, k=k: (t, k, -1.0), frame="world")
     q, u, tau = moving_state(system)
     reference = dense.dense_accelerations(system, q, u, tau, 0.3)
-    with closing(Dynamics(system, comm, overlap=True)) as dynamics:
+    with closing(Dynamics(system, comm, lanes=NATIVE, tip_ratio=1.0, overlap=True)) as dynamics:
         got = of_another_state_first(dynamics, q, u, tau, 0.3)
-        parallel_assert(not gone_ahead(dynamics), "something went ahead", comm)
+        parallel_assert(gone_ahead(dynamics) == (comm.size > 1), "nothing went ahead, or on one rank", comm)
         ours = dynamics.gather_u.part
     assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
+
+
+@pytest.mark.parametrize("coupling", ["pcg", "dca", "dca-terminal"])
+def test_other_couplings(comm: MPI.Comm, coupling: str) -> None:
+    """Inertias go ahead of what Python solves for; bodies that are assembled one by one have none in lanes."""
+    system = system_from("spatial_chain:400")
+    own: dict[str, Any] = {"solver": LoadSolver("direct")} if coupling == "pcg" else {}
+    if coupling != "dca":
+        own["lanes"] = NATIVE
+    q, u, tau = moving_state(system)
+    found = []
+    for overlap in (False, True):
+        with closing(Dynamics(system, comm, coupling, overlap=overlap, **own)) as dynamics:
+            found.append(of_another_state_first(dynamics, q, u, tau))
+            if coupling == "pcg":
+                parallel_assert(gone_ahead(dynamics) == (overlap and comm.size > 1), f"overlap {overlap}", comm)
+    size = comm.allreduce(np.abs(found[0]).max(), MPI.MAX)
+    quantity = "lanes joined" if coupling == "pcg" else "exact"
+    assert_close("accelerations", found[1], found[0], quantity, scale=size, comm=comm)
+
+
+def test_nothing_of_the_evaluation_before_goes_ahead(comm: MPI.Comm) -> None:
+    """The sweep ahead runs over its loads, which mean nothing: were they not finite, no bit would change."""
+    system = chain_of(ALL, comm.size * NATIVE * PACKAGE.least_lane * len(ALL))
+    q, u, tau = moving_state(system)
+    with closing(Dynamics(system, comm, lanes=NATIVE, tip_ratio=1.0, overlap=True)) as dynamics:
+        mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
+        nothing = np.full(len(q), np.nan)[mine], np.full(len(u), np.nan)[ours]
+        found = []
+        for state in ((q[mine], u[ours]), nothing, (q[mine], u[ours])):
+            udot, rates = np.empty(len(state[1])), np.empty(len(state[0]))
+            dynamics.derivative(0.0, *state, udot, rates, tau[ours])
+            found.append(udot)
+        parallel_assert(gone_ahead(dynamics) == (comm.size > 1), "nothing went ahead, or on one rank", comm)
+    parallel_assert(bool(np.isnan(found[1]).all()), "the state that is not finite has accelerations", comm)
+    assert_close("accelerations", found[2], found[0], "exact", comm=comm)

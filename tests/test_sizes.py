@@ -1,8 +1,10 @@
 """The tuned sizes: one place that all read, a file named by the environment, the same on all ranks, measured again."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -14,9 +16,15 @@ from mpimbs.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.partition.chain import body_costs, terminal_ratio, tip_ratio_of
 from mpimbs.partition.lanes import chosen_width, cut_tiles
-from mpimbs.sizes import PACKAGE, VARIABLE, read_sizes, tuned, using
+from mpimbs.simulation.checkpoint import glance
+from mpimbs.simulation.result import load
+from mpimbs.simulation.run import simulate
+from mpimbs.simulation.settings import Checkpoints
+from mpimbs.simulation.shared_file import SharedFile
+from mpimbs.simulation.slices import Slices
+from mpimbs.sizes import PACKAGE, VARIABLE, Sizes, read_sizes, tuned, using
 from mpimbs.study import tuning
-from mpimbs.sweep.tiles import ALL, NOTHING
+from mpimbs.sweep.tiles import KEEP_ALL, KEEP_NOTHING
 from tolerances import assert_close
 
 
@@ -33,11 +41,57 @@ def test_every_size_is_read_where_it_is_used() -> None:
         ("most_lane", 8, lambda: len(cut_tiles(chain.joint_patterns(0, 4096), 4))),
         ("all_bytes", 1 << 30, lambda: kept(4096)),
         ("pivot_bytes", 1, lambda: kept(4096)),
+        ("slice_numbers", 7, lambda: slices_of(np.zeros(20))),
     ):
         before = use()
         with using(replace(PACKAGE, **{name: changed})):
             assert use() != before, name
         assert use() == before, name
+
+
+def slices_of(vector: np.ndarray) -> list[int]:
+    found: list[int] = []
+    Slices(MPI.COMM_SELF, len(vector)).collect([vector], lambda rows, columns, piece: found.append(piece.size))
+    return found
+
+
+def written_by_each(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, output: Path, sizes: Sizes) -> int:
+    """Numbers that all ranks write themselves in a run with checkpoints, with such sizes."""
+    count, original = 0, SharedFile.write
+
+    def write(self: SharedFile, pieces: Iterable[tuple[int, np.ndarray]]) -> None:
+        nonlocal count
+        given = list(pieces)
+        count += sum(piece.size for _, piece in given)
+        original(self, given)
+
+    with monkeypatch.context() as patch, using(sizes):
+        patch.setattr(SharedFile, "write", write)
+        simulate("chain:40", 0.02, comm, output=output, dt=0.01, every=0.01, checkpoints=Checkpoints(steps=1))
+    return comm.allreduce(count)
+
+
+def test_sizes_of_files_say_who_writes(comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are used for nothing else: files are the same. Output and checkpoint say which sizes were in use."""
+    folder = comm.bcast(tmp_path)
+    found = {}
+    for name, sizes in {
+        "package": PACKAGE,
+        "samples": replace(PACKAGE, sample_bytes=1),
+        "both": replace(PACKAGE, sample_bytes=1, checkpoint_bytes=1),
+    }.items():
+        output = folder / f"{name}.h5"
+        count = written_by_each(comm, monkeypatch, output, sizes)
+        result, header = load(output), glance(folder / f"{name}.checkpoint.h5")
+        with h5py.File(output) as file:
+            found[name] = count, file["q"][:], file.attrs["sizes"]
+        assert header is not None and header["sizes"] == result.sizes == found[name][2] == sizes.told()
+        assert (f"\nsizes: {sizes.told()}, by {VARIABLE}" in result.summary()) == (sizes != PACKAGE)
+    counts = [count for count, _, _ in found.values()]
+    assert counts[0] == 0 and (counts == [0, 0, 0] if comm.size == 1 else 0 < counts[1] < counts[2]), counts
+    for _, q, _ in found.values():
+        assert_close("q", q, found["package"][1], "exact", comm=comm)
+    assert len({told for _, _, told in found.values()}) == 3
 
 
 def kept(bodies: int) -> int:
@@ -49,9 +103,9 @@ def kept(bodies: int) -> int:
 
 def test_what_is_kept() -> None:
     with using(replace(PACKAGE, all_bytes=1 << 30)):
-        assert kept(4096) == ALL
+        assert kept(4096) == KEEP_ALL
     with using(replace(PACKAGE, all_bytes=1, pivot_bytes=1)):
-        assert kept(4096) == NOTHING
+        assert kept(4096) == KEEP_NOTHING
 
 
 def test_other_sizes_change_results_by_rounding_only(comm: MPI.Comm) -> None:
@@ -157,10 +211,12 @@ def test_tune(comm: MPI.Comm, few: None, tmp_path: Path, capsys: pytest.CaptureF
         return
     assert end.value.code == 0, said.err
     measured = read_sizes(path)
-    rows = {line.split()[0]: line.split()[1:] for line in said.out.splitlines()[1:10]}
+    rows = {line.split()[0]: line.split()[1:] for line in said.out.splitlines()[1:13]}
     assert list(rows) == list(asdict(PACKAGE))
     for name, value in asdict(measured).items():
-        assert rows[name] == [f"{getattr(PACKAGE, name):g}", f"{value:g}"]
+        alone = name not in tuning.NOT_MEASURED
+        assert rows[name] == [f"{getattr(PACKAGE, name):g}", f"{value:g}" if alone else "-"]
+        assert alone or value == getattr(PACKAGE, name)
     assert 1.0 < measured.terminal_ratio < 100.0 and 0.5 < measured.tip_ratio < 3.0
     assert measured.least_lane in (1, 32) and measured.most_lane in (16, 64)
     assert tuned() == PACKAGE

@@ -43,6 +43,7 @@ from mpimbs.filesystem.places import check_new, check_place, current_folder
 from mpimbs.model import GENERATORS, System
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
+from mpimbs.partition.shares import told as shares_told
 from mpimbs.resources import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
@@ -179,17 +180,19 @@ def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written:
 @click.option(
     "--accuracy", is_flag=True, help="Measure what the couplings lose to rounding, in three poses, on rank 0."
 )
+@click.option("--ranks", type=click.IntRange(min=1), help="Say which bodies each of so many ranks would own.")
 @click.pass_obj
-def check(comm: MPI.Comm, model: str, accuracy: bool) -> None:
+def check(comm: MPI.Comm, model: str, accuracy: bool, ranks: int | None) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
     from mpimbs.instruments.accuracy import fitness
 
     system = read(comm, model, need=None)
     together(comm, system.validate)
     here = ranks_on_node(comm)
+    owned = [] if ranks is None else on_root(comm, lambda: shares_told(system, ranks))
     measured = on_root(comm, lambda: fitness(system)) if accuracy else None
     if comm.rank == 0:
-        for line in _description(system, comm.size, here):
+        for line in (*_description(system, comm.size, here), *(owned or ())):
             click.echo(line)
         for row in measured or ():
             verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"

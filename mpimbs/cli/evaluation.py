@@ -20,6 +20,7 @@ from mpimbs.cli.options import (
     write_arrays,
 )
 from mpimbs.cli.words import Command
+from mpimbs.compiling import compile_evaluations
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.filesystem.places import check_new
@@ -61,7 +62,7 @@ def acceleration(
     dynamics = Dynamics(system, comm, **settings)
     together(comm, lambda: check_speeds(system, dynamics.subchain))
     on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("accelerations")))
-    dynamics.compile(loads)
+    compile_evaluations(dynamics, loads)
     mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
     if whole is not None:
         ours = dynamics.gather_u.part

@@ -137,7 +137,7 @@ def study(
 def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
     """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
     from mpimbs.study.cluster import cluster_named
-    from mpimbs.study.predict import FILES
+    from mpimbs.study.predict import PREDICTION_FILES
 
     system = read(comm, model, need=DIVISION)
     together(comm, system.validate)
@@ -145,7 +145,9 @@ def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json
     described = cluster_named(cluster, comm)
     force, folder = settings.pop("force"), settings["output"]
     if folder is not None:
-        on_root(comm, lambda: check_folder(folder, FILES, force, instead=", or leave `output` out to write none"))
+        on_root(
+            comm, lambda: check_folder(folder, PREDICTION_FILES, force, instead=", or leave `output` out to write none")
+        )
 
     def work() -> None:
         with first_ranks(comm, 1) as part:

@@ -10,11 +10,13 @@ from mpi4py import MPI
 from mpimbs.coupling.base import Coupling, Iterative
 from mpimbs.coupling.dca import DivideAndConquer
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
+from mpimbs.coupling.intervals import IntervalDivideAndConquer
 from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal
-from mpimbs.partition.ownership import own_bodies, own_bodies_and_terminal, own_subchains
+from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal, divide_tree
+from mpimbs.partition.ownership import own_bodies, own_bodies_and_terminal, own_interval, own_subchains
+from mpimbs.sweep.interval import IntervalPart
 from mpimbs.sweep.part import Part
 
 
@@ -29,31 +31,42 @@ class Strategy(NamedTuple):
         The part of a rank, by its number.
     join : callable
         The `Coupling`, from a communicator and what `own` gave: it knows what handle equations these have.
+    evaluation : str
+        The kernels that evaluate (`pipeline.EVALUATE`).
     """
 
     divide: Callable[..., Division]
     own: Callable[[System, Division, int], Part]
     join: Callable[[MPI.Comm, Part], Coupling]
+    evaluation: str
 
 
 def _dcae(solver: LoadSolver | None) -> Strategy:
-    return Strategy(divide, own_subchains, lambda comm, part: EfficientDivideAndConquer(comm, len(part)))
+    return Strategy(divide, own_subchains, lambda comm, part: EfficientDivideAndConquer(comm, len(part)), "dcae")
 
 
 def _dca(solver: LoadSolver | None) -> Strategy:
-    return Strategy(divide_bodies, own_bodies, lambda comm, _: DivideAndConquer(comm))
+    return Strategy(divide_bodies, own_bodies, lambda comm, _: DivideAndConquer(comm), "dca")
 
 
 def _dca_terminal(solver: LoadSolver | None) -> Strategy:
-    return Strategy(divide_terminal, own_bodies_and_terminal, lambda comm, _: DivideAndConquer(comm))
+    return Strategy(divide_terminal, own_bodies_and_terminal, lambda comm, _: DivideAndConquer(comm), "dca-terminal")
 
 
 def _pcg(solver: LoadSolver | None) -> Strategy:
     from mpimbs.coupling.pcg import ConstraintLoads  # needs petsc4py
 
     chosen = (solver or LoadSolver()).checked()
-    return Strategy(divide, own_subchains, lambda comm, part: ConstraintLoads(comm, part, chosen))
+    return Strategy(divide, own_subchains, lambda comm, part: ConstraintLoads(comm, part, chosen), "pcg")
 
+
+def _intervals(comm: MPI.Comm, part: Part) -> IntervalDivideAndConquer:
+    assert isinstance(part, IntervalPart)
+    return IntervalDivideAndConquer(comm, part.room)
+
+
+# What serves trees on several ranks, by the name of the coupling.
+TREES = {"dcae": Strategy(divide_tree, own_interval, _intervals, "intervals")}
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dcae": _dcae,
@@ -78,6 +91,12 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
     return COUPLINGS[name](solver)
 
 
+def coupling_for(system: System, ranks: int, name: str, solver: LoadSolver | None = None) -> Strategy:
+    """Find what a coupling needs for a system on so many ranks; errors as of `coupling_named`."""
+    strategy = coupling_named(name, solver)
+    return TREES.get(name, strategy) if ranks > 1 and not system.is_chain else strategy
+
+
 def unavailable(name: str) -> str:
     """Say why this installation can't have a coupling; nothing where it can."""
     try:
@@ -97,11 +116,13 @@ def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> Load
 
 __all__ = [
     "COUPLINGS",
+    "TREES",
     "Coupling",
     "Iterative",
     "LoadSolver",
     "Part",
     "Strategy",
+    "coupling_for",
     "coupling_named",
     "solver_for",
     "unavailable",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from mpi4py import MPI
 
@@ -43,6 +45,68 @@ def constraint_subspace(joint: Build) -> Floats:
     return np.asarray(basis[:, : 6 - len(s.axes)], np.float64)
 
 
+class SeparatedJoint(NamedTuple):
+    """The separated joint that a subchain begins with."""
+
+    slot: int  # number of the subchain on its rank, from 1 on
+    body: int
+    made: Build  # of the body alone with this joint
+    first_q: int  # of the rank's coordinates
+    first_u: int  # of the speeds of the rank's separated joints
+    subspace: Floats  # [6, size]: see `constraint_subspace`
+
+    @property
+    def size(self) -> int:
+        """Number of its constraint loads."""
+        return int(self.subspace.shape[1])
+
+    def padded_subspace(self) -> Floats:
+        """Its subspace as rows of 8 [6, 8], of which `size` are in use."""
+        padded = np.zeros((6, ROW))
+        padded[: self.size, :6] = self.subspace.T
+        return padded
+
+    def pad(self) -> Floats:
+        """What makes a matrix of `size` rows one of six that can be solved [6, 8]: ones in the other rows."""
+        pad = np.eye(6, ROW)
+        pad[: self.size] = 0.0
+        return pad
+
+    def of_the_body(self) -> Floats:
+        """Its subspace in body frame components [size, 6]; of a joint of several steps, of a frame between them."""
+        turn = self.made.body_frame[0] if len(self.made.structure.steps) == 1 else np.eye(3)
+        turned: Floats = (self.subspace.T.reshape(-1, 2, 3) @ turn.T).reshape(-1, 6)
+        return turned
+
+
+def _joints(part: Part) -> list[SeparatedJoint]:
+    """The separated joints of a rank's part, in its order."""
+    joints = []
+    at_q = at_u = 0
+    for slot, subchain in enumerate(part, 1):
+        if subchain.first > 0:
+            made = subchain.joint()
+            joints.append(SeparatedJoint(slot, subchain.first, made, at_q, at_u, constraint_subspace(made)))
+            at_u += len(made.structure.axes)
+        at_q += subchain.nq
+    return joints
+
+
+def _first_steps(joints: list[SeparatedJoint]) -> Structure:
+    """The first step of each joint, in whose frame its constraint subspace stays, as the steps of one structure."""
+    made = [joint.made.structure for joint in joints]
+    steps = np.zeros((len(joints), 8), np.int64)
+    fixed = np.zeros((len(joints), FIXED))
+    for number, (joint, structure) in enumerate(zip(joints, made, strict=True)):
+        steps[number] = structure.steps[0]
+        fixed[number] = structure.fixed.reshape(-1, FIXED)[structure.steps[0, BODY]]
+        steps[number, [FIRST_Q, FIRST_U, LAST_U]] += (joint.first_q, joint.first_u, joint.first_u)
+        steps[number, BODY] = number
+    axes = np.concatenate([np.zeros(0, np.int64), *(structure.axes for structure in made)])
+    pitch = np.concatenate([np.zeros(0), *(structure.pitch for structure in made)])
+    return Structure(steps, axes, fixed.ravel(), pitch)
+
+
 class SeparatedJoints:
     """The tables of a rank's constraint-load equations, and the pattern of its rows of their matrix.
 
@@ -68,62 +132,27 @@ class SeparatedJoints:
 
     def __init__(self, comm: MPI.Comm, part: Part) -> None:
         count = len(part)
-        slots = [slot for slot in range(1, count + 1) if part[slot - 1].first > 0]
-        sizes = np.zeros(count + 2, np.int64)
-        steps: list[Integers] = []
-        axes: list[Integers] = []
-        fixed: list[Floats] = []
-        pitch: list[Floats] = []
-        subspaces = np.zeros((len(slots), 6, ROW))
-        pads = np.zeros((len(slots), 6, ROW))
-        readable = [np.zeros((0, 6))]
-        bodies: list[int] = []
-        at_q = at_u = 0
-        for slot, subchain in enumerate(part, 1):
-            if slot in slots:
-                made = subchain.joint()
-                number = len(steps)
-                subspace = constraint_subspace(made)
-                sizes[slot] = subspace.shape[1]
-                subspaces[number, : sizes[slot], :6] = subspace.T
-                pads[number] = np.eye(6, ROW)
-                pads[number, : sizes[slot]] = 0.0
-                step = made.structure.steps[0].copy()
-                step[[FIRST_Q, FIRST_U, LAST_U]] += (at_q, at_u, at_u)
-                fixed.append(made.structure.fixed.reshape(-1, FIXED)[step[BODY]])
-                step[BODY] = number
-                steps.append(step)
-                turn = made.body_frame[0] if len(made.structure.steps) == 1 else np.eye(3)
-                readable.append((subspace.T.reshape(-1, 2, 3) @ turn.T).reshape(-1, 6))
-                bodies += [subchain.first] * int(sizes[slot])
-                axes.append(made.structure.axes)
-                pitch.append(made.structure.pitch)
-                at_u += len(made.structure.axes)
-            at_q += subchain.nq
-        sizes[0], sizes[-1] = _neighbours(comm, sizes[count], sizes[1])
-        self.sizes = sizes[slots]
+        joints = _joints(part)
+        self.sizes = np.array([joint.size for joint in joints], np.int64)
         self.rows = int(self.sizes.sum())
-        self.bodies, self.subspaces = np.array(bodies, np.int64), np.concatenate(readable)
-        self._all_sizes = sizes
-        self._slots = np.array(slots, np.int64)
+        self.bodies = np.repeat(np.array([joint.body for joint in joints], np.int64), self.sizes)
+        self.subspaces = np.concatenate([np.zeros((0, 6)), *(joint.of_the_body() for joint in joints)])
+        self._slots = np.array([joint.slot for joint in joints], np.int64)
+        self._all_sizes = np.zeros(count + 2, np.int64)
+        self._all_sizes[self._slots] = self.sizes
+        self._all_sizes[[0, -1]] = _neighbours(comm, self._all_sizes[count], self._all_sizes[1])
         self._halos = (Halo(comm, SEPARATED // 2, OUTER), Halo(comm, ROW, ROW))
         self.right, self.solution = np.zeros(self.rows), np.zeros(self.rows)
-        joint = Structure(
-            np.array(steps, np.int64).reshape(-1, 8),
-            np.concatenate([np.zeros(0, np.int64), *axes]),
-            np.concatenate([np.zeros(0), *fixed]),
-            np.concatenate([np.zeros(0), *pitch]),
-        )
         self._equations = Equations(
             halo=self._halos[0].plan,
             load_halo=self._halos[1].plan,
-            sizes=sizes,
+            sizes=self._all_sizes,
             joint_slots=self._slots,
             first=int(part[0].first == 0),
-            joint=joint,
-            subspaces=_aligned(subspaces),
-            pads=_aligned(pads),
-            place=np.zeros(PLACE * len(slots)),
+            joint=_first_steps(joints),
+            subspaces=_aligned([joint.padded_subspace() for joint in joints]),
+            pads=_aligned([joint.pad() for joint in joints]),
+            place=np.zeros(PLACE * len(joints)),
             joints=aligned_zeros((count + 2) * SEPARATED),
             outers=aligned_zeros((count + 2) * OUTER),
             owns=aligned_zeros((count + 2) * OWN),
@@ -179,7 +208,8 @@ def _neighbours(comm: MPI.Comm, last: int, first: int) -> tuple[int, int]:
     return left, right
 
 
-def _aligned(values: Floats) -> Floats:
-    room = aligned_zeros(values.size)
-    room[:] = values.ravel()
+def _aligned(matrices: list[Floats]) -> Floats:
+    """Matrices one after the other, at the begin of a cache line."""
+    room = aligned_zeros(sum(matrix.size for matrix in matrices))
+    room[:] = np.ravel(matrices)
     return room

@@ -16,13 +16,14 @@ from numba.core.dispatcher import Dispatcher
 from mpimbs.errors import LoadNotFiniteError, SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
+from mpimbs.model.columns import numbers_of
+from mpimbs.model.contents import Contents
 from mpimbs.model.force_functions import bodies_named
 from mpimbs.sweep.body_motion import add_loads, motions_of_points
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-NameOf = Callable[[int], str]
 
 
 class _Acting:
@@ -34,17 +35,17 @@ class _Acting:
     subchain : Subchain
     bodies : array [n]
         Numbers of the bodies in the subchain.
-    name_of : callable
-        Name of a body by its number in the system, for messages.
+    system : Contents
+        What the subchain is a part of.
     """
 
-    def __init__(self, force: ForceFunction, subchain: Subchain, bodies: Integers, name_of: NameOf) -> None:
+    def __init__(self, force: ForceFunction, subchain: Subchain, bodies: Integers, system: Contents) -> None:
         self._function = force.function
         self._vectorized = force.vectorized
         self._compiled = isinstance(force.function, Dispatcher)
         self._numbers = bodies + subchain.first
         self._title = f"the {force.kind} '{force.name}'"
-        self._name_of = name_of
+        self._name_of = system.name_of
 
     def _compile(self, loop: Dispatcher, together: tuple[Any, ...], looped: tuple[Any, ...]) -> None:
         """Have numba compile its function for what it is given at once, or in a loop; nothing is called."""
@@ -83,14 +84,15 @@ class _Acting:
 class ActingJointForce(_Acting):
     """A joint force on the joints of a subchain; see `System.add_joint_force`."""
 
-    def __init__(self, force: JointForce, subchain: Subchain, name_of: NameOf) -> None:
+    def __init__(self, force: JointForce, subchain: Subchain, system: Contents) -> None:
         c = subchain.columns
         bodies = force.on(subchain.first, subchain.last)
         bodies = bodies[np.diff(c.u_offset)[bodies] > 0]
-        super().__init__(force, subchain, bodies, name_of)
-        self._at_q, q_ends = _numbers(c.q_offset, bodies)
-        self._at_u, self._ends = _numbers(c.u_offset, bodies)
-        self._bounds = np.pad(np.stack((q_ends, self._ends), axis=1), ((1, 0), (0, 0)))
+        super().__init__(force, subchain, bodies, system)
+        self._at_q, q_begins = numbers_of(c.q_offset, bodies)
+        self._at_u, u_begins = numbers_of(c.u_offset, bodies)
+        self._ends = u_begins[1:]
+        self._bounds = np.stack((q_begins, u_begins), axis=1)
 
     def compile(self) -> None:
         """Compile the function, if that is numba's to do."""
@@ -151,26 +153,20 @@ def _each_body(function, t, motion, moment, force):
         force[k, :] = given[1]
 
 
-def _numbers(offset: Integers, bodies: Integers) -> tuple[Integers, Integers]:
-    """Where the numbers of bodies stand in a vector of all, one body after the other; and where each body's end."""
-    sizes = offset[bodies + 1] - offset[bodies]
-    ends = np.cumsum(sizes)
-    return np.arange(sizes.sum()) + np.repeat(offset[bodies] - ends + sizes, sizes), ends
-
-
 class ActingBodyForce(_Acting):
     """A body force on the bodies of a subchain; see `System.add_body_force`."""
 
-    def __init__(self, force: BodyForce, subchain: Subchain, name_of: NameOf) -> None:
+    def __init__(self, force: BodyForce, subchain: Subchain, system: Contents) -> None:
         bodies = force.on(subchain.first, subchain.last)
-        super().__init__(force, subchain, bodies, name_of)
+        super().__init__(force, subchain, bodies, system)
         n = len(bodies)
         self._steps, frames = subchain.carriers(bodies)
         centered = isinstance(force.point, str)
         points = subchain.columns.center_of_mass[bodies] if centered else np.tile(force.point, (n, 1))
         self._points = np.einsum("nji,nj->ni", frames, points).ravel()
         self._frames = frames.ravel()
-        self._motion = BodyMotion(self._numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
+        numbers = system.numbers_in_model(self._numbers)
+        self._motion = BodyMotion(numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
         self._flat = [values.reshape(-1) for values in self._motion[1:]]
 
     def compile(self) -> None:

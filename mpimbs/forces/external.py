@@ -10,7 +10,8 @@ from mpimbs.errors import SimulationError
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.springs import ActingSprings, MakeExchange
-from mpimbs.model import System, Wrench
+from mpimbs.model import Wrench
+from mpimbs.model.contents import Contents
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -23,7 +24,7 @@ class ExternalLoads:
     Parameters
     ----------
     subchain : Subchain
-    system : System
+    system : Contents
         What it is a part of.
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
@@ -43,7 +44,7 @@ class ExternalLoads:
         Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
     """
 
-    def __init__(self, subchain: Subchain, system: System, cuts: Integers, make_exchange: MakeExchange) -> None:
+    def __init__(self, subchain: Subchain, system: Contents, cuts: Integers, make_exchange: MakeExchange) -> None:
         self._subchain = subchain
         self._name_of = system.name_of
         self._torques = subchain.columns.torque_functions
@@ -51,8 +52,8 @@ class ExternalLoads:
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
         self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
-        joint_forces = (ActingJointForce(force, subchain, system.name_of) for force in system.joint_forces)
-        body_forces = (ActingBodyForce(force, subchain, system.name_of) for force in system.body_forces)
+        joint_forces = (ActingJointForce(force, subchain, system) for force in system.joint_forces)
+        body_forces = (ActingBodyForce(force, subchain, system) for force in system.body_forces)
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
         self.springs = ActingSprings(subchain, system, cuts, make_exchange) if system.springs else None

@@ -20,6 +20,7 @@ from numba.core.dispatcher import Dispatcher
 from mpimbs.errors import LoadNotFiniteError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import Spring, System
+from mpimbs.model.contents import Contents
 from mpimbs.model.spring import SpringFunction
 from mpimbs.sweep.body_motion import add_loads, ends_of_springs
 from mpimbs.sweep.stretch import ELASTIC, FOUND, LAW, LENGTH, RATE, STIFFNESS, TENSION, pulls, stretch
@@ -50,7 +51,7 @@ class ActingSprings:
     Parameters
     ----------
     subchain : Subchain
-    system : System
+    system : Contents
         What it is a part of.
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
@@ -63,7 +64,7 @@ class ActingSprings:
     exchange : Messages
     """
 
-    def __init__(self, subchain: Subchain, system: System, cuts: Integers, make: MakeExchange) -> None:
+    def __init__(self, subchain: Subchain, system: Contents, cuts: Integers, make: MakeExchange) -> None:
         bodies = system.spring_ends
         here = (bodies >= subchain.first) & (bodies < subchain.last)
         mine = np.flatnonzero(here.any(axis=1))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpimbs.instruments.counting import ARC_TANGENT, SINE_COSINE, Counts
+from mpimbs.instruments.counts import ARC_TANGENT, SINE_COSINE, Counts
 from mpimbs.instruments.machine import Machine
 
 

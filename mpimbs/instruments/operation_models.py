@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mpimbs.instruments.counting import Counts
+from mpimbs.instruments.counts import Counts
 from mpimbs.instruments.operations import OperationCounts
 
 

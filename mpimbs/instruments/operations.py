@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.instruments.counting import Counts
+from mpimbs.instruments.counts import Counts
 from mpimbs.instruments.phase_costs import count, count_phases, counts_per_body
 from mpimbs.instruments.phases import PIECE, TIP, Arguments, arguments
 from mpimbs.model import System

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -105,44 +105,59 @@ def compare(
     dynamics.timed = False
     q, u = system.columns().q, 0.1 * np.sin(np.arange(system.nu))
     udot, rates = np.empty(system.nu), np.empty(system.nq)
-    calls: dict[tuple[str, str], Callable[[], Any]] = {
-        (OURS, "derivative"): partial(dynamics.derivative, 0.0, q, u, udot, rates)
-    }
-    calls[OURS, "derivative"]()
     rows: dict[str, dict[str, Any]] = {OURS: {"version": metadata.version(OURS)}}
-    differences = {(OURS, "derivative"): 0.0}
+    ways = {(OURS, "derivative"): _Way(partial(dynamics.derivative, 0.0, q, u, udot, rates), 0.0)}
+    ways[OURS, "derivative"].call()
     for name in wanted:
-        rows[name] = row = {}
-        try:
-            peer = PEERS[name](system, q, u, None, memory)
-            row["version"] = peer.version
-            found = {(name, way): _difference(peer.in_our_order(call()), udot) for way, call in peer.ways.items()}
-            if min(found.values()) > AGREEMENT:
-                raise UnavailableError(f"disagrees: accelerations differ by {min(found.values()):.1e} of the largest")
-        except UnavailableError as reason:
-            row["reason"] = str(reason)
-        except MemoryError:
-            row["reason"] = "out of memory: more than was estimated"
-        except Exception as error:  # whatever a peer raises: the others go on
-            row["reason"] = f"failed: {type(error).__name__} {error}".split("\n")[0].strip()
-        else:
-            agreeing = {key for key, difference in found.items() if difference <= AGREEMENT}
-            differences |= {key: found[key] for key in agreeing}
-            calls |= {key: peer.ways[key[1]] for key in agreeing}
-    for (name, way), laps in time_in_turns(calls, seconds).items():
+        rows[name], found = _agreeing(name, (system, q, u, None, memory), udot)
+        ways |= {(name, way): what for way, what in found.items()}
+    for (name, way), laps in time_in_turns({key: what.call for key, what in ways.items()}, seconds).items():
         times = summary(laps)
         if times["us_min"] < rows[name].get("us_min", np.inf):
-            rows[name] |= {
-                "way": way,
-                **times,
-                "ns_per_body_min": 1e3 * times["us_min"] / system.n_bodies,
-                "difference": differences[name, way],
-            }
+            each = {"ns_per_body_min": 1e3 * times["us_min"] / system.n_bodies}
+            rows[name] |= {"way": way, **times, **each, "difference": ways[name, way].difference}
     for row in rows.values():
         if "us_min" in row:
             row["ratio"] = row["us_min"] / rows[OURS]["us_min"]
     dynamics.close()
     return rows
+
+
+class _Way(NamedTuple):
+    """A way to call a program, and how far its accelerations are from ours."""
+
+    call: Callable[[], Any]
+    difference: float
+
+
+def _agreeing(name: str, given: tuple[Any, ...], udot: Floats) -> tuple[dict[str, Any], dict[str, _Way]]:
+    """Build a peer of what it is given; say its version, or why it gives no figure, and the ways that agree with ours.
+
+    Parameters
+    ----------
+    name : str
+    given : tuple
+        The arguments of a function of `PEERS`.
+    udot : array [nu]
+        Our accelerations (rad/s^2, m/s^2).
+    """
+    row: dict[str, Any] = {}
+    try:
+        peer = PEERS[name](*given)
+        row["version"] = peer.version
+        found = {way: _Way(call, _difference(peer.in_our_order(call()), udot)) for way, call in peer.ways.items()}
+        least = min(way.difference for way in found.values())
+        if least > AGREEMENT:
+            raise UnavailableError(f"disagrees: accelerations differ by {least:.1e} of the largest")
+    except UnavailableError as reason:
+        row["reason"] = str(reason)
+    except MemoryError:
+        row["reason"] = "out of memory: more than was estimated"
+    except Exception as error:  # whatever a peer raises: the others go on
+        row["reason"] = f"failed: {type(error).__name__} {error}".split("\n")[0].strip()
+    else:
+        return row, {name: way for name, way in found.items() if way.difference <= AGREEMENT}
+    return row, {}
 
 
 def _difference(theirs: Floats, ours: Floats) -> float:

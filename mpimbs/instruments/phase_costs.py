@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.instruments.counting import Counted, CountedArray, Counts, UsefulCounts, counting
+from mpimbs.instruments.counting import Counted, CountedArray, counting
+from mpimbs.instruments.counts import Counts, UsefulCounts
 from mpimbs.instruments.phases import (
     JOINS,
     KERNELS,
-    PHASES,
     RUN,
+    TILE_PHASES,
     Arguments,
     Pieces,
     arguments,
@@ -89,7 +90,7 @@ def counts_per_body(short: System, long: System, useful: bool = False) -> dict[s
 
 
 def counts_of_tile(short: System, long: System, bodies: int, lanes: int) -> dict[str, Counts]:
-    """Counts of each of `PHASES` per body of a tile, what it does once for all bodies among them.
+    """Counts of each of `TILE_PHASES` per body of a tile, what it does once for all bodies among them.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def counts_of_tile(short: System, long: System, bodies: int, lanes: int) -> dict
     per_body = counts_per_body(short, long)
     a = arguments(long)
     whole = count_phases(a)
-    found = {name: (whole[name] + per_body[name] * (bodies - long.n_bodies)) / bodies for name in PHASES[:-1]}
+    found = {name: (whole[name] + per_body[name] * (bodies - long.n_bodies)) / bodies for name in TILE_PHASES[:-1]}
     return found | {JOINS: count_joins(pieces(np.tile(a.block, (lanes, 1)))) / (bodies * lanes)}
 
 

@@ -178,7 +178,7 @@ KERNELS = {
 TIP = ("joint places", "velocity terms", "joint forces", "inward", "outward, one handle", "rates")
 PIECE = (*TIP[:1], "boundary turn", *TIP[1:4], "far handle", "outward", "rates")
 JOINS = "joins"
-PHASES = ("layout", *PIECE, JOINS)
+TILE_PHASES = ("layout", *PIECE, JOINS)
 
 
 @kernel

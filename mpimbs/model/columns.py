@@ -136,29 +136,29 @@ class Columns:
 
     @cached_property
     def q(self) -> Floats:
-        return _joined([joint.q for joint in self._joints])[self._q_index()]
+        return _joined([joint.q for joint in self._joints])[numbers_of(offsets(self._nq), self._rows)[0]]
 
     @cached_property
     def rest(self) -> Floats:
-        return _joined([joint.rest for joint in self._joints])[self._q_index()]
+        return _joined([joint.rest for joint in self._joints])[numbers_of(offsets(self._nq), self._rows)[0]]
 
     @cached_property
     def u(self) -> Floats:
-        return _joined([joint.u for joint in self._joints])[self._u_index()]
+        return _joined([joint.u for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
     @cached_property
     def stiffness(self) -> Floats:
-        return _joined([joint.stiffness for joint in self._joints])[self._u_index()]
+        return _joined([joint.stiffness for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
     @cached_property
     def damping(self) -> Floats:
-        return _joined([joint.damping for joint in self._joints])[self._u_index()]
+        return _joined([joint.damping for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
     @cached_property
     def torque(self) -> Floats:
         joints = self._joints
         constant = [(0.0,) * joint.kind.nu if callable(joint.torque) else joint.torque for joint in joints]
-        torque = _joined(constant)[self._u_index()]
+        torque = _joined(constant)[numbers_of(offsets(self._nu), self._rows)[0]]
         for k, own in self._torques.items():
             torque[self.u_offset[k] : self.u_offset[k + 1]] = 0.0 if callable(own) else own
         return torque
@@ -183,12 +183,6 @@ class Columns:
     def _nu(self) -> Integers:
         return counts(self._bodies)[1]
 
-    def _q_index(self) -> Integers:
-        return _block_index(self._nq, self._rows, self.q_offset)
-
-    def _u_index(self) -> Integers:
-        return _block_index(self._nu, self._rows, self.u_offset)
-
     def _column(self, values: Sequence[object], *shape: int) -> Floats:
         return np.array(values, np.float64).reshape(len(self._bodies), *shape).take(self._rows, axis=0)
 
@@ -200,9 +194,8 @@ def offsets(sizes: Integers) -> Integers:
 
 def initial_state(bodies: Sequence[Body], rows: Integers) -> tuple[Floats, Floats]:
     """Return the initial coordinates q and speeds u of expanded bodies; arguments as of `Columns`."""
-    nq, nu = counts(bodies)
+    q_index, u_index = (numbers_of(offsets(sizes), rows)[0] for sizes in counts(bodies))
     joints = [body.joint for body in bodies]
-    q_index, u_index = (_block_index(size, rows, offsets(size[rows])) for size in (nq, nu))
     return _joined([joint.q for joint in joints])[q_index], _joined([joint.u for joint in joints])[u_index]
 
 
@@ -210,10 +203,22 @@ def _joined(blocks: Sequence[tuple[float, ...]]) -> Floats:
     return np.array([value for block in blocks for value in block], np.float64)
 
 
-def _block_index(sizes: Integers, rows: Integers, offset: Integers) -> Integers:
-    """Return where, in the joined blocks of the templates, each number of the expanded blocks stands."""
-    shift = offsets(sizes)[rows] - offset[:-1]
-    return np.arange(offset[-1]) + np.repeat(shift, sizes[rows])
+def numbers_of(offset: Integers, chosen: Integers) -> tuple[Integers, Integers]:
+    """Return where the numbers of chosen blocks stand in the vector of all blocks, and where they go in one of these.
+
+    Parameters
+    ----------
+    offset : int64 [blocks + 1]
+        Where each block begins, as `offsets` gives it.
+    chosen : int64 [n]
+
+    Returns
+    -------
+    (int64 [numbers], int64 [n + 1])
+    """
+    sizes = np.diff(offset)[chosen]
+    begins = offsets(sizes)
+    return np.arange(begins[-1]) + np.repeat(offset[chosen] - begins[:-1], sizes), begins
 
 
 def _where(selected: Sequence[bool], rows: Integers) -> list[int]:

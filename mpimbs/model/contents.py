@@ -136,6 +136,10 @@ class Contents:
             raise InputError(f"unknown body {name!r}{self.names.suggest(name)}")
         return index
 
+    def numbers_in_model(self, bodies: Integers) -> Integers:
+        """Return the numbers that bodies, given by their numbers here, have in the model as the user made it."""
+        return bodies
+
     def body(self, k: int) -> Body:
         """Return body k alone: with its own name, its parent's name and its own loads."""
         body, parent = self.segments.template(k), self.segments.parent(k)

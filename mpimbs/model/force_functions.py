@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,9 @@ class ForceFunction:
             return np.arange(max(lo, self.bodies.start), max(lo, min(hi, self.bodies.stop))) - lo
         begin, end = np.searchsorted(self.bodies, (lo, hi))
         return self.bodies[begin:end] - lo
+
+
+ForceFunctionT = TypeVar("ForceFunctionT", bound=ForceFunction)
 
 
 class JointForce(ForceFunction):

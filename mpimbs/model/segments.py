@@ -265,8 +265,10 @@ class Segments:
             raise IndexError(f"bodies {lo} to {hi} of a system of {self.n_bodies}")
         return self._segments[max(bisect_right(self._firsts, lo) - 1, 0) : bisect_right(self._firsts, hi - 1)]
 
-    def rows(self, lo: int, hi: int) -> tuple[list[Body], Integers]:
+    def rows(self, lo: int, hi: int) -> tuple[Sequence[Body], Integers]:
         """Expand the bodies lo to hi - 1: the templates, and which of them each body follows [hi - lo].
+
+        Of more templates than bodies only those that these follow.
 
         Raises
         ------
@@ -281,7 +283,11 @@ class Segments:
             if len(segment.bodies) > 1:
                 begin, end = max(segment.first, lo), min(segment.last + 1, hi)
                 rows[begin - lo : end - lo] += segment.rows(begin, end)
-        return [body for segment in here for body in segment.bodies], rows
+        bodies = here[0].bodies if len(here) == 1 else [body for segment in here for body in segment.bodies]
+        if len(bodies) > hi - lo:
+            used, rows = np.unique(rows, return_inverse=True)
+            bodies = [bodies[row] for row in used.tolist()]
+        return bodies, rows
 
     def parents(self, lo: int, hi: int) -> Integers:
         """Return the parents of the bodies lo to hi - 1: int64 [hi - lo]; raises IndexError as `rows`."""
@@ -297,7 +303,7 @@ class Segments:
                 parents[begin - lo : end - lo] = segment.parents(begin, end)
         return parents
 
-    def expand(self, lo: int, hi: int) -> tuple[Integers, list[Body], Integers]:
+    def expand(self, lo: int, hi: int) -> tuple[Integers, Sequence[Body], Integers]:
         """Expand the bodies lo to hi - 1: each one's parent, the templates, and each one's template."""
         return self.parents(lo, hi), *self.rows(lo, hi)
 

@@ -17,7 +17,7 @@ from mpimbs.parallel.native import PROC_NULL, Channel, channel, own_tags, send_o
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers, Rows, Table, aligned_zeros, read, schema
 
-SOURCE, TARGET, EXTRA, TAG, IS_LEFT = range(5)  # columns of a schedule
+FROM, TO, ALSO_TO, TAG, IS_LEFT = range(5)  # columns of a schedule
 
 
 class Exchanges(NamedTuple):
@@ -56,8 +56,8 @@ def schedule(
     """
     if mirrored:
         table = schedule(size - 1 - rank, size, to_the_right, first_tag)
-        partners = table[:, [SOURCE, TARGET, EXTRA]]
-        table[:, [SOURCE, TARGET, EXTRA]] = np.where(partners == PROC_NULL, partners, size - 1 - partners)
+        partners = table[:, [FROM, TO, ALSO_TO]]
+        table[:, [FROM, TO, ALSO_TO]] = np.where(partners == PROC_NULL, partners, size - 1 - partners)
         return table
     rows: list[tuple[int, ...]] = []
     low, high = 0, size
@@ -75,7 +75,7 @@ def schedule(
         low, high = (low, middle) if is_left else (middle, high)
     table = np.array(rows[::-1], np.int64).reshape(-1, 5)
     if to_the_right and len(table):
-        table[-1, [SOURCE] if table[-1, IS_LEFT] else [TARGET, EXTRA]] = PROC_NULL
+        table[-1, [FROM] if table[-1, IS_LEFT] else [TO, ALSO_TO]] = PROC_NULL
     return table
 
 
@@ -102,7 +102,7 @@ def expect(plan):
 def send(plan, row, value):
     """Send the group's value of a level; `row` is that of the schedule."""
     channel = read(plan, EXCHANGES.channel)
-    for target in (row[TARGET], row[EXTRA]):
+    for target in (row[TO], row[ALSO_TO]):
         if target != PROC_NULL:
             send_only(channel, value, target, row[TAG])
 
@@ -110,7 +110,7 @@ def send(plan, row, value):
 @kernel(inline=True)
 def receive(plan, row, level):
     """Receive the sibling group's value of a level, where there is one; `row` is that of the schedule."""
-    if row[SOURCE] != PROC_NULL:
+    if row[FROM] != PROC_NULL:
         wait(read(plan, EXCHANGES.channel), read(plan, EXCHANGES.requests)[level])
 
 
@@ -151,7 +151,7 @@ class Butterfly:
         self.mine, self.theirs = (aligned_zeros(count * number).reshape(number, count) for _ in range(2))
         self._channel = channel(comm)
         self._requests = [
-            comm.Recv_init(theirs, int(row[SOURCE]), int(row[TAG]))
+            comm.Recv_init(theirs, int(row[FROM]), int(row[TAG]))
             for row, theirs in zip(self.schedule, self.theirs, strict=True)
         ]
         requests = np.array([MPI._addressof(request) for request in self._requests], np.int64)

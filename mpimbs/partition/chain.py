@@ -105,6 +105,18 @@ def split_chain(costs: Iterable[Floats], size: int, tip_ratio: float | None = No
     return cuts
 
 
+def costs_between(costs: Iterable[Floats], cuts: Integers) -> Floats:
+    """Sum of the costs of the bodies cuts[k] to cuts[k + 1] - 1 for each k: [len(cuts) - 1]."""
+    below = np.zeros(len(cuts))
+    begin = 0
+    for share in _shares(costs):
+        end = begin + len(share)
+        here = (cuts > begin) & (cuts <= end)
+        below[here] = share[cuts[here] - begin - 1]
+        begin = end
+    return np.diff(below)
+
+
 def _shares(costs: Iterable[Floats]) -> Iterator[Floats]:
     """Sum of the costs of all bodies up to each, stretch by stretch, added up in sequence as if they were one."""
     before = 0.0

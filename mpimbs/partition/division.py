@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
+from mpimbs.model.order import Order
+from mpimbs.partition.chain import BodyCosts, body_costs, split_chain, terminal_ratio, tip_ratio_of
+from mpimbs.partition.intervals import cut_intervals
 from mpimbs.partition.lanes import chosen_width, cut_tiles
 
 Integers = npt.NDArray[np.int64]
@@ -100,11 +102,38 @@ def divide_terminal(
     return _division(system, size, count, ratio, width)
 
 
+def divide_tree(
+    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+) -> Division:
+    """Divide a tree among ranks: intervals of its bodies in depth-first order, of equal cost.
+
+    Parameters and errors are those of `divide`; also refused are cuts, a ratio and lanes of one's own, and bodies that
+    are not listed depth first.
+    """
+    check_solved(system)
+    for name, value, plain in (("cuts", cuts, (None, size - 1)), ("tip_ratio", tip_ratio, (None, 1.0)),
+                               ("lanes", lanes, (None, 1))):  # fmt: skip
+        if value not in plain:
+            raise InputError(
+                f"system '{system.name}' is a tree: on several ranks this version divides it into one interval of "
+                f"bodies a rank, swept one body after the other; leave `{name}={value}` out"
+            )
+    check_ranks(system, size)
+    order = Order.as_listed(system)
+    if order is None:
+        raise InputError(
+            f"system '{system.name}': its bodies are not listed depth first, all that hangs on a body right behind it, "
+            "as this version needs them on several ranks; list them so, or start 1 rank"
+        )
+    bounds = cut_intervals(order, body_costs(system.joint_types()), size)
+    return Division(1, 1.0, bounds, np.arange(size + 1))
+
+
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
     if not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: the couplings dca and dca-terminal of this version solve chains; "
-            "choose `coupling='dcae'`, which solves a tree on one rank"
+            "choose `coupling='dcae'`, which solves trees"
         )
     if cuts is not None and cuts != size - 1:
         raise InputError(
@@ -127,23 +156,14 @@ def _division(system: System, size: int, count: int, ratio: float, width: int) -
 
 def _subchains(system: System, size: int, cuts: int | None) -> int:
     """Number of subchains of a system that this version solves."""
-    system.validate()
-    if system.loops:
-        raise InputError(
-            f"system '{system.name}' closes a loop ('{system.loops[0].name}'): the couplings of this version solve "
-            "chains and trees; remove the [[loop]] tables"
-        )
+    check_solved(system)
     if size > 1 and not system.is_chain:
         raise InputError(
-            f"system '{system.name}' is a tree: this version solves a tree on one rank and a chain on any number; "
-            f"start 1 rank instead of {size}"
+            f"system '{system.name}' is a tree: this version solves a tree on several ranks by `coupling='dcae'`; "
+            f"choose it, or start 1 rank instead of {size}"
         )
     if cuts is None:
-        if size > system.n_bodies:
-            raise InputError(
-                f"{size} ranks for {system.n_bodies} bodies: every rank owns one body at least; start at most "
-                f"{system.n_bodies} ranks"
-            )
+        check_ranks(system, size)
         return size
     if not 0 <= cuts < system.n_bodies:
         raise InputError(
@@ -157,3 +177,22 @@ def _subchains(system: System, size: int, cuts: int | None) -> int:
             f"ranks, or give `cuts={size - 1}` or more"
         )
     return cuts + 1
+
+
+def check_solved(system: System) -> None:
+    """Check that the system is sound, and one that the couplings solve; else InputError."""
+    system.validate()
+    if system.loops:
+        raise InputError(
+            f"system '{system.name}' closes a loop ('{system.loops[0].name}'): the couplings of this version solve "
+            "chains and trees; remove the [[loop]] tables"
+        )
+
+
+def check_ranks(system: System, size: int) -> None:
+    """Check that there is a body for each of so many ranks; else InputError."""
+    if size > system.n_bodies:
+        raise InputError(
+            f"{size} ranks for {system.n_bodies} bodies: every rank owns one body at least; start at most "
+            f"{system.n_bodies} ranks"
+        )

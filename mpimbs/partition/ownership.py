@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 
 from mpimbs.model import System
+from mpimbs.model.order import Order
 from mpimbs.partition.division import Division
+from mpimbs.partition.intervals import outside_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.sweep.halved_bodies import HalvedBodies
+from mpimbs.sweep.interval import IntervalPart
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 
@@ -16,6 +19,14 @@ def own_subchains(system: System, division: Division, rank: int) -> Subchains:
     """Make the subchains of a rank, with their tiles."""
     mine = division.bounds[division.owners[rank] : division.owners[rank + 1] + 1].tolist()
     return Subchains([_subchain(system, first, last, division.width) for first, last in itertools.pairwise(mine)])
+
+
+def own_interval(system: System, division: Division, rank: int) -> IntervalPart:
+    """Make the interval of a tree's bodies that is a rank's."""
+    order = Order.as_listed(system)
+    assert order is not None  # `divide_tree` has refused others
+    first, last = division.cuts[rank : rank + 2].tolist()
+    return IntervalPart(system, first, last, outside_of(order, first, last, division.cuts))
 
 
 def own_bodies(system: System, division: Division, rank: int) -> HalvedBodies:

@@ -30,12 +30,12 @@ from mpimbs.filesystem.places import note_input, part_of
 from mpimbs.simulation.output_layout import PAGED, make_dataset
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.shared_file import SharedFile
-from mpimbs.simulation.slices import SLICE, Slices
+from mpimbs.simulation.slices import Slices
+from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 FORMAT = "mpimbs checkpoint 3"
 _KIND = FORMAT.rsplit(" ", 1)[0]
-LEAST = 2**18  # bytes of a rank in a vector: of fewer, one flush to the disk is faster than one of every rank
 METADATA = 2**16  # bytes, at the most
 OUTPUT_FORMAT = "mpimbs 1"  # of files that may be taken for a checkpoint
 
@@ -91,7 +91,8 @@ def write_checkpoint(
     if comm.rank == 0:
         writer = _Writer(path, header | {"parts": {name: plan.counts for name, plan in plans.items()}})
     places: dict[str, int] = comm.bcast(None if writer is None else writer.places)
-    large = [name for name, plan in plans.items() if name in places and 8 * sum(plan.counts) >= LEAST * comm.size]
+    least = tuned().checkpoint_bytes * comm.size
+    large = [name for name, plan in plans.items() if name in places and 8 * sum(plan.counts) >= least]
     shared = SharedFile(comm, part_of(path)) if large else None
     direct = large if shared is not None and shared.usable else []
     for name, plan in plans.items():
@@ -300,11 +301,11 @@ def _checkpoint(path: Path) -> Iterator[h5py.File]:
 
 def _digests(data: h5py.Dataset, counts: list[int]) -> Iterator[bytes]:
     """Digest of every rank's part of a vector, read in slices."""
-    begin = 0
+    begin, most = 0, tuned().slice_numbers
     for count in counts:
         digest = hashlib.sha256()
-        for lo in range(begin, begin + count, SLICE):
-            digest.update(data[lo : min(lo + SLICE, begin + count)])
+        for lo in range(begin, begin + count, most):
+            digest.update(data[lo : min(lo + most, begin + count)])
         yield digest.digest()
         begin += count
     if begin != len(data):

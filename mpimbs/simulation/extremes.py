@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES
-from mpimbs.simulation.output_layout import KINETIC, MAGNITUDES, UNITS
+from mpimbs.simulation.output_layout import KINETIC, MAGNITUDES, UNIT_OF
 
 Floats = npt.NDArray[np.float64]
 
@@ -103,7 +103,7 @@ class Extremes:
             if name in self.found and c.n:
                 _, _, most, time = self.found[name]
                 k = int(np.argmax(most))
-                mine[name] = self._peak(most[k], name, UNITS[name], k, time[k])
+                mine[name] = self._peak(most[k], name, UNIT_OF[name], k, time[k])
         of_ranks = self._dynamics.comm.allgather(mine)
         keys = [key for key in (*_KINDS, *MAGNITUDES) if any(key in peaks for peaks in of_ranks)]
         return [max(peaks[key] for peaks in of_ranks if key in peaks) for key in keys]

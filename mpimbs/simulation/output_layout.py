@@ -11,6 +11,7 @@ import numpy as np
 
 from mpimbs.model import JOINT_TYPES, System, system_text
 from mpimbs.simulation.constraint_record import SeparatedLoads
+from mpimbs.sizes import tuned
 
 LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
@@ -20,7 +21,7 @@ PER_BODY = {"poses": 7, "loads": 6}  # numbers, where there are such datasets
 # Of each number of a quantity, over all steps; the magnitudes are those of the joint loads, for each body.
 EXTREMES = ("smallest", "time of the smallest", "largest", "time of the largest")
 KINETIC, MAGNITUDES = "kinetic_energy", ("tension", "moment")
-UNITS = {"q": "rad, m, or quaternion w x y z", "u": "rad/s or m/s", KINETIC: "J", "tension": "N", "moment": "N m"}
+UNIT_OF = {"q": "rad, m, or quaternion w x y z", "u": "rad/s or m/s", KINETIC: "J", "tension": "N", "moment": "N m"}
 # How a file is opened where ranks write: what is large begins on pages of its own. HDF5's own lock is left out: a
 # reader would hold it against the run's end, and some file systems have none; `filesystem.lock` keeps other runs away.
 PAGED: dict[str, Any] = {
@@ -56,7 +57,7 @@ def lay_out(
         Samples have the solution of the equations of these.
     """
     file.attrs.update(name=system.name, format="mpimbs 1", status="running")
-    file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()))
+    file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), sizes=tuned().told())
     _write_model(file, system)
     empty = {
         "time": ((), "s", "time of the sample"),
@@ -83,7 +84,7 @@ def lay_out(
         sizes |= dict.fromkeys(MAGNITUDES, system.n_bodies) if loads else {}
         for name, size in sizes.items():
             data = file.create_dataset(f"extremes/{name}", (len(EXTREMES), size), "f8", fillvalue=np.nan)
-            data.attrs.update(units=f"{UNITS[name]}; of times s", rows=EXTREMES)
+            data.attrs.update(units=f"{UNIT_OF[name]}; of times s", rows=EXTREMES)
 
 
 def make_dataset(file: h5py.File, name: str, shape: tuple[int, ...], **options: Any) -> h5py.Dataset:

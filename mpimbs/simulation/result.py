@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mpimbs.errors import InputError
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, motion_in_file, open_run
 from mpimbs.simulation.step_sizes import told
+from mpimbs.sizes import VARIABLE
 
 if TYPE_CHECKING:
     from mpimbs.simulation.samples import Sample
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 # Of a result, what the output file keeps.
 _TOLD = (
     "time", "steps", "rejected", "evaluations", "step_sizes", "seconds", "energy_error", "energy_change",
-    "solutions", "restarts",
+    "solutions", "restarts", "sizes",
 )  # fmt: skip
 
 
@@ -59,6 +60,8 @@ class Result:
         On rank 0, where no output file was asked for: one after the other.
     restarts : list of dict
         Simulated time (s) and number of ranks of every restart from a checkpoint.
+    sizes : str
+        The tuned sizes in use (`mpimbs.sizes`): "package", or a digest of others.
     """
 
     status: str = "complete"
@@ -75,6 +78,7 @@ class Result:
     extremes: dict[str, Floats] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     restarts: list[dict[str, float]] = field(default_factory=list)
+    sizes: str = "package"
     motion: KeptMotion | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
@@ -135,6 +139,8 @@ class Result:
             + f"seconds: {phases}\n"
             f"energy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
         )
+        if self.sizes != "package":
+            text += f"\nsizes: {self.sizes}, by {VARIABLE}"
         if self.peaks:
             text += f"\n{self.peaks}"
         if self.solutions:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.arguments import check_kinds
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import LoadSolver, solver_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
@@ -41,6 +42,7 @@ from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_speeds, check_system, checked_state
+from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,7 +99,7 @@ class Run:
             kinds = settings.poses, settings.loads, settings.extremes
             self._recorder = Recorder(dynamics, *kinds, self._constraints, partial(self._open, solver))
             ready = time.perf_counter()
-            dynamics.compile(settings.loads, sampled=True)
+            compile_evaluations(dynamics, settings.loads, sampled=True)
             compiled = time.perf_counter()
             after_error.pop_all()
         self.result = Result()
@@ -232,6 +234,7 @@ class Run:
         if self._recorder.extremes is not None:
             result.peaks = self._recorder.extremes.told()
         result.restarts = self._memory.restarts()
+        result.sizes = tuned().told()
         if self._constraints is not None:
             result.solutions = {**dynamics.coupling.statistics(), **self._constraints.largest()}
         if self._comm.rank == 0:

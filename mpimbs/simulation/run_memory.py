@@ -18,6 +18,7 @@ from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.recorder import Recorder
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.settings import SimulationSettings
+from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 
@@ -104,7 +105,7 @@ class RunMemory:
         return {
             "name": system.name, "run": files.run, "model": system_text(system, functions=True),
             "has_functions": self._has_functions(), "base": base, "forces": [] if base is None else list(modules),
-            "settings": self._settings.data(), "versions": versions(),
+            "settings": self._settings.data(), "versions": versions(), "sizes": tuned().told(),
             "output": os.path.relpath(files.output, files.place.parent), "place": files.place.name,
             "checkpoints": files.checkpoints.data() | {"path": None}, "partition": self._partition(),
             "restarts": self.restarts(),

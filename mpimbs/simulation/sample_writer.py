@@ -18,9 +18,9 @@ from mpimbs.simulation.output import OutputError, OutputFile, Rows, part_of
 from mpimbs.simulation.output_layout import PER_BODY
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
+from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
-LEAST = 2**15  # bytes of a rank in a dataset's row: fewer are faster through rank 0
 FLUSH_SECONDS = 1.0
 FLUSH_BYTES = 2**24  # of a rank
 
@@ -53,7 +53,8 @@ class SampleWriter:
         self._part = part_of(path)
         self._slices = {name: Slices(comm, width, PER_BODY.get(name, 1)) for name, width in widths.items()}
         self._shared = SharedFile(comm, self._part)
-        large = [name for name, plan in self._slices.items() if 8 * sum(plan.counts) >= LEAST * comm.size]
+        least = tuned().sample_bytes * comm.size
+        large = [name for name, plan in self._slices.items() if 8 * sum(plan.counts) >= least]
         self._direct = large if self._shared.usable else []
         self._own: dict[str, list[Floats]] = {name: [] for name in widths}
         self._common: dict[str, list[Any]] = {}

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.sizes import tuned
+
 Floats = npt.NDArray[np.float64]
-SLICE = 2**20  # numbers
 
 
 class Slices:
@@ -34,7 +35,7 @@ class Slices:
 
     def __init__(self, comm: MPI.Comm, count: int, unit: int = 1) -> None:
         self._comm = comm
-        self._most = max(1, SLICE // unit) * unit  # columns of a slice
+        self._most = max(1, tuned().slice_numbers // unit) * unit  # columns of a slice
         self.counts: list[int] = comm.allgather(count)
         self._starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.columns = slice(int(self._starts[comm.rank]), int(self._starts[comm.rank + 1]))

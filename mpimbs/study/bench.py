@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 from mpimbs.batch import Batch
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import solver_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
@@ -65,16 +66,14 @@ def bench(
     check_seconds(seconds)
     solver = solver_for(coupling, settings.get("solver"), RTOL)
     settings |= {"solver": solver}
-    rows = {"used": Dynamics(system, comm, coupling, **settings)}
-    used = rows["used"]
-    if used.comm.allreduce(used.lanes, MPI.MAX) > 1:
-        rows["scalar"] = Dynamics(system, comm, coupling, **settings | {"lanes": 1, "overlap": False})
-    calls, begin, accelerations = {}, {}, {}
-    for name, dynamics in rows.items():
-        dynamics.compile()
-        calls[name], begin[name], accelerations[name] = _evaluation(system, dynamics)
+    rows = {"used": _evaluation(Dynamics(system, comm, coupling, **settings))}
+    used = rows["used"].dynamics
+    width = used.comm.allreduce(used.lanes, MPI.MAX)
+    if width > 1:
+        rows["scalar"] = _evaluation(Dynamics(system, comm, coupling, **settings | {"lanes": 1, "overlap": False}))
     solved = used.coupling.statistics()
-    phases = PhaseLaps(used, calls["used"])
+    phases = PhaseLaps(used, rows["used"].call)
+    calls = {name: row.call for name, row in rows.items()}
     laps, switches = take_turns(used.comm, calls, seconds, lambda count: phases.add(max(1, round(_BY_PHASE * count))))
     figures = {
         "system": system.name,
@@ -82,7 +81,7 @@ def bench(
         "ranks": comm.size,
         "overlap": settings.get("overlap", EvaluationSettings.overlap),
         "cuts": len(used.division.bounds) - 2,
-        "lanes": used.comm.allreduce(used.lanes, MPI.MAX),
+        "lanes": width,
         "n": system.n_bodies,
         "dof": system.nu,
         "repetitions": len(laps["used"]),
@@ -95,21 +94,47 @@ def bench(
         figures["solver"] = solver.data() if solver else None
         figures["solutions"] = _per_solution(solved, used.coupling.statistics())
     if "scalar" in rows:
-        for name, call in calls.items():
-            begin[name]()
-            call()
-        apart = used.gather_u(accelerations["used"])
-        apart = None if apart is None else apart.copy()
-        together = rows["scalar"].gather_u(accelerations["scalar"])
         scalar = summary(laps["scalar"])
-        figures["scalar"] = {**scalar, "ratio": scalar["us_min"] / figures["us_min"]}
-        difference = None
-        if apart is not None and together is not None:
-            difference = relative_error(apart, together)
-        figures["scalar"]["difference"] = used.comm.bcast(difference)
-    for dynamics in rows.values():
-        dynamics.close()
+        ratio, difference = scalar["us_min"] / figures["us_min"], _difference(*rows.values())
+        figures["scalar"] = {**scalar, "ratio": ratio, "difference": difference}
+    for row in rows.values():
+        row.dynamics.close()
     return figures
+
+
+class _Timed(NamedTuple):
+    """What is timed: an evaluation, not by its phases."""
+
+    dynamics: Dynamics
+    call: Callable[[], object]
+    begin: Callable[[], object]  # so that the next call is the first one again
+    udot: np.ndarray  # the accelerations that a call has found
+
+
+def _evaluation(dynamics: Dynamics) -> _Timed:
+    compile_evaluations(dynamics)
+    system, q = dynamics.system, dynamics.subchain.q
+    u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
+    udot, rates = np.empty(len(u)), np.empty(len(q))
+    dynamics.timed = False
+    if system.has_loads_of_time():
+        dynamics.accelerations(q, u)  # a function that fails does so on all ranks here
+    if dynamics.coupling.statistics():  # what a solution takes depends on those before
+        return _Timed(dynamics, *player(dynamics, q, u, udot), udot)
+    return _Timed(dynamics, lambda: dynamics.evaluate(0.0, q, u, udot, rates), lambda: None, udot)
+
+
+def _difference(one: _Timed, other: _Timed) -> float:
+    """Difference of the accelerations of two, relative to the largest; all ranks call."""
+    found = []
+    for timed in (one, other):
+        timed.begin()
+        timed.call()
+        udot = timed.dynamics.gather_u(timed.udot)
+        found.append(None if udot is None else udot.copy())
+    first, second = found
+    difference = None if first is None or second is None else relative_error(first, second)
+    return float(one.dynamics.comm.bcast(difference))
 
 
 def bench_batch(
@@ -186,19 +211,6 @@ def _per_solution(before: dict[str, int], after: dict[str, int]) -> dict[str, fl
         "most_iterations": after["most_iterations"],
         "factorizations": each["factorizations"],
     }
-
-
-def _evaluation(system: System, dynamics: Dynamics) -> tuple[Callable[[], object], Callable[[], object], np.ndarray]:
-    """An evaluation, not timed by phases, how it begins anew, and where it writes the accelerations."""
-    q = dynamics.subchain.q
-    u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
-    udot, rates = np.empty(len(u)), np.empty(len(q))
-    dynamics.timed = False
-    if system.has_loads_of_time():
-        dynamics.accelerations(q, u)  # a function that fails does so on all ranks here
-    if dynamics.coupling.statistics():  # what a solution takes depends on those before
-        return *player(dynamics, q, u, udot), udot
-    return lambda: dynamics.evaluate(0.0, q, u, udot, rates), lambda: None, udot
 
 
 def report(figures: dict[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import Strategy, coupling_named
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
@@ -154,7 +155,7 @@ class Calibration:
         known = self.shares.setdefault(key, {})
         if bodies not in known:
             share = Share(self.system, division, number, key.coupling, key.staged)
-            share.compile()
+            compile_evaluations(share)
             known[bodies] = share.time(self.seconds)
             share.close()
 
@@ -167,7 +168,7 @@ class Calibration:
             for cuts in (0, _JOINS):
                 chain = system_from(f"chain:{_JOINS + 1}")
                 dynamics = Dynamics(chain, coupling=coupling, lanes=1, cuts=cuts)
-                dynamics.compile()
+                compile_evaluations(dynamics)
                 share = dynamics.subchain
                 times = np.empty(400)
                 for k in range(len(times)):

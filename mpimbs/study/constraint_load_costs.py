@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System
@@ -128,7 +129,7 @@ def _along_motion(
 ) -> tuple[float, float, float, Any]:
     """Mean seconds, iterations and factorizations of a solution along a motion; and what `then` finds afterwards."""
     with contextlib.closing(Dynamics(system, MPI.COMM_SELF, "pcg", cuts=cuts, solver=solver)) as dynamics:
-        dynamics.compile()
+        compile_evaluations(dynamics)
         share = dynamics.subchain
         u = 0.1 * np.sin(np.arange(share.nu))
         states = record(dynamics, share.q, u)

@@ -29,7 +29,7 @@ from mpimbs.study.trace import Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TracedCoupling, write_traces
 
 MOST_RANKS = 4096  # by default
-FILES = ("prediction.json", "prediction.tsv", "prediction.png")
+PREDICTION_FILES = ("prediction.json", "prediction.tsv", "prediction.png")
 
 METHODS: dict[str, Callable[[Sequence[Trace], Cluster], float]] = {
     "loggp": loggp.evaluate,
@@ -274,4 +274,4 @@ def write(found: dict[str, Any], folder: Path) -> list[Path]:
         The folder can't be written to.
     """
     paths = write_tables(folder, "prediction", found, found["rows"], Prediction._fields)
-    return [*paths, save(draw(found), folder / FILES[-1])]
+    return [*paths, save(draw(found), folder / PREDICTION_FILES[-1])]

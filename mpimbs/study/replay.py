@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.dynamics import Dynamics
+from mpimbs.evaluation import Acted
 
 Floats = npt.NDArray[np.float64]
 MOST = 200  # evaluations
@@ -26,9 +27,9 @@ class _Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dynamics, name)
 
-    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats) -> None:
-        self._dynamics.evaluate(t, q, u, udot, rates)
+    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats) -> Acted:
         self.asked.append((t, q.copy(), u.copy()))
+        return self._dynamics.evaluate(t, q, u, udot, rates)
 
 
 def record(dynamics: Dynamics, q: Floats, u: Floats) -> list[tuple[float, Floats, Floats]]:

@@ -21,7 +21,7 @@ COLUMNS = (
 )
 _SIZE = (9.0, 5.0)
 PICTURES = ("strong", "speedup", "weak", "size")
-FILES = ("study.json", "study.tsv", *(f"study_{name}.png" for name in PICTURES))
+STUDY_FILES = ("study.json", "study.tsv", *(f"study_{name}.png" for name in PICTURES))
 
 
 def write(folder: Path, table: dict[str, Any]) -> list[Path]:

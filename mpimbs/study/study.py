@@ -23,7 +23,7 @@ from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, cluster_named
 from mpimbs.study.predict import predict
 from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure_plan
-from mpimbs.study.speedup_report import FILES, write
+from mpimbs.study.speedup_report import STUDY_FILES, write
 from mpimbs.study.verdict import add_speedups, advice, fits, operations, trusted
 
 Row = dict[str, Any]
@@ -76,20 +76,15 @@ def study(
         On all ranks: the plan makes no sense for the system, the study is there already, nothing could be measured.
     """
     plan, left_out = together(comm, lambda: plan.checked(system))
-    on_root(comm, lambda: check_folder(folder, FILES, force))
+    on_root(comm, lambda: check_folder(folder, STUDY_FILES, force))
     settings: Row = {**plan._asdict(), "rtol": RTOL, "collected": None if collected is None else str(collected)}
     if collected is None:
         plan, lacking = together(comm, plan.available)
-        left_out += lacking
-        rows, notes = measure_plan(system, plan, comm, _teller(comm, progress))
-        if not rows:
-            raise InputError(
-                "nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than `ranks` says"])
-            )
+        rows, notes = _measured(system, plan, comm, progress)
+        notes = left_out + lacking + notes
     else:
-        found = on_root(comm, lambda: _of_one_model(collect(collected), system))
-        rows, notes = comm.bcast(found), []
-    notes = left_out + notes
+        rows = comm.bcast(on_root(comm, lambda: _of_one_model(collect(collected), system)))
+        notes = left_out
     if predictor is not None:
         beyond, refused = predictor(system, plan.couplings, comm)
         rows, notes = rows + beyond, notes + refused
@@ -121,6 +116,16 @@ def study(
     }
     table["files"] = [str(path) for path in on_root(comm, lambda: write(folder, table)) or ()]
     return table
+
+
+def _measured(system: System, plan: Plan, comm: MPI.Comm, progress: bool) -> tuple[list[Row], list[str]]:
+    """Measure a plan that can be; gives rows, and notes of what was left out."""
+    rows, notes = measure_plan(system, plan, comm, _teller(comm, progress))
+    if not rows:
+        raise InputError(
+            "nothing could be measured: " + "; ".join(notes or ["there are fewer ranks than `ranks` says"])
+        )
+    return rows, notes
 
 
 def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:

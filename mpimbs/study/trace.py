@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from mpimbs.parallel.butterfly import EXTRA, SOURCE, TAG, TARGET, schedule
+from mpimbs.parallel.butterfly import ALSO_TO, FROM, TAG, TO, schedule
 from mpimbs.parallel.native import PROC_NULL
 from mpimbs.sweep.structure import TURNING
 
@@ -85,13 +85,13 @@ class Trace:
             self.events.append(Event(COMPUTE, seconds))
 
     def _send(self, row: list[int], size: int, base: int) -> None:
-        for target in (row[TARGET], row[EXTRA]):
+        for target in (row[TO], row[ALSO_TO]):
             if target != PROC_NULL:
                 self.events.append(Event(SEND, size, target, base + row[TAG]))
 
     def _receive(self, row: list[int], size: int, base: int) -> None:
-        if row[SOURCE] != PROC_NULL:
-            self.events.append(Event(RECEIVE, size, row[SOURCE], base + row[TAG]))
+        if row[FROM] != PROC_NULL:
+            self.events.append(Event(RECEIVE, size, row[FROM], base + row[TAG]))
 
     def scan(self, doubles: int = TURNING) -> None:
         """Scan over the ranks, as `parallel.scan` does: a level's message is waited for when the next is due."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpimbs.compiling import compile_evaluations
 from mpimbs.model import JOINT_TYPES, Body, Joint, System, system_from
 from mpimbs.partition.division import Division
 from mpimbs.sizes import Sizes, tuned, using
@@ -24,10 +25,11 @@ SHORT = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)  # bodies of a lane, tried aga
 LONG = (16, 32, 64, 128, 256, 512)  # bodies of a lane, tried against one another
 KEPT = tuple(2**k for k in range(10, 18))  # bodies of a subchain that keeps all, the pivots, or nothing
 _ALWAYS = 1 << 38  # bytes
+NOT_MEASURED = ("sample_bytes", "checkpoint_bytes", "slice_numbers")  # which take several ranks and their file system
 
 
 def tune(seconds: float = SECONDS) -> Sizes:
-    """Measure the sizes on this core.
+    """Measure the sizes on this core; those of `NOT_MEASURED` stay as they are in use.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ def tune(seconds: float = SECONDS) -> Sizes:
         A time that makes no sense.
     """
     check_seconds(seconds)
-    width, chain = native_width(), system_from(f"spatial_chain:{3 * BODIES}")
+    used, width, chain = tuned(), native_width(), system_from(f"spatial_chain:{3 * BODIES}")
     # Every share is cut as the package is by default, whatever sizes are in use.
     with using(Sizes()):
         inner, tip = (_share(chain, number, BODIES, 1, seconds) for number in (1, 2))
@@ -48,7 +50,8 @@ def tune(seconds: float = SECONDS) -> Sizes:
         few = system_from(f"spatial_chain:{3 * ASSEMBLED}")
         leaves = _share(few, 1, ASSEMBLED, 1, seconds, "dca")
         all_bytes, pivot_bytes = _kept(width, seconds)
-        return Sizes(
+        return replace(
+            used,
             axis_cost=_rounded(_axis_cost(seconds)),
             tip_ratio=_rounded(inner / tip),
             joins_in_bodies=_rounded(max(BODIES * (inner_lanes / tip_lanes - 1.0), 1.0)),
@@ -67,7 +70,7 @@ def _share(
     """Time an evaluation of one of some equal shares of a chain, alone (s)."""
     division = Division(width, 1.0, bodies * np.arange(ranks + 1), np.arange(ranks + 1))
     with closing(Share(system, division, number, coupling)) as share:
-        share.compile()
+        compile_evaluations(share)
         return sum(share.time(seconds))
 
 
@@ -127,10 +130,10 @@ def _rounded(value: float) -> float:
 
 def report(measured: Sizes) -> Sequence[str]:
     """Say the sizes in use beside those measured."""
-    used = vars(tuned())
+    found = {name: "-" if name in NOT_MEASURED else f"{value:g}" for name, value in vars(measured).items()}
     return [
         f"{'size':16s} {'in use':>12s} {'measured':>12s}",
-        *(f"{name:16s} {used[name]:12g} {value:12g}" for name, value in vars(measured).items()),
+        *(f"{name:16s} {value:12g} {found[name]:>12s}" for name, value in vars(tuned()).items()),
     ]
 
 

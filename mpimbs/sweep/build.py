@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import JOINT_TYPES, Columns
+from mpimbs.model.order import depth_first
 from mpimbs.sweep.structure import (
     BODY,
     CARRIED,
@@ -50,7 +51,7 @@ class Build(NamedTuple):
 
     structure: Structure
     springs: Springs
-    junctions: int
+    junctions: int  # of which the first are those of the bodies outside
     body_step: Integers  # [n]: the step that carries each body
     body_frame: Floats  # [n, 3, 3]: step frame components to body frame components
 
@@ -108,47 +109,10 @@ def _numbered_as_they_come(values: npt.NDArray[Any]) -> Integers:
     return number[which]
 
 
-def depth_first(parent: Integers) -> Integers:
-    """Depth-first order of the bodies of a tree: a body's first child in the list follows it at once.
-
-    Parameters
-    ----------
-    parent : array [n]
-        Local parent, -1 at the boundary; every parent before its children.
-    """
-    n = len(parent)
-    if np.array_equal(parent, np.arange(-1, n - 1)):
-        return np.arange(n)
-    by_parent = np.argsort(parent, kind="stable")
-    above = parent[by_parent]
-    siblings = above[1:] == above[:-1]
-    sibling = np.full(n, -1)  # the next one
-    sibling[by_parent[:-1][siblings]] = by_parent[1:][siblings]
-    begins = np.flatnonzero(np.concatenate(([True], ~siblings)) & (above >= 0))
-    child = np.full(n, -1)  # the first one
-    child[above[begins]] = by_parent[begins]
-
-    # After a branch comes the next sibling of the closest body above, or itself, that has one.
-    turn = np.where((sibling >= 0) | (parent < 0), np.arange(n), parent)
-    while not np.array_equal(further := turn[turn], turn):
-        turn = further
-    following = np.where(child >= 0, child, sibling[turn])
-
-    # How many bodies come from each one on: those counted so far, and those from the one on that comes behind them.
-    ahead = np.append(np.where(following < 0, n, following), n)
-    count = np.append(np.ones(n, np.int64), 0)
-    while (ahead < n).any():
-        count += count[ahead]
-        ahead = ahead[ahead]
-    order = np.empty(n, np.int64)
-    order[n - count[:n]] = np.arange(n)
-    return order
-
-
 class _Steps(NamedTuple):
     """The steps of the joints of n bodies, in depth-first order."""
 
-    parent: Integers  # [n]: local, -1 the boundary
+    parent: Integers  # [n]: local, -1 - k of inboard body k
     order: Integers  # [n]: the bodies, depth first
     first: Integers  # [n]: first step of each body's joint
     last: Integers  # [n]: last step of it, which carries the body
@@ -157,11 +121,12 @@ class _Steps(NamedTuple):
     slot: Integers  # [m]: ... and its number within its joint, the column
 
 
-def _steps(columns: Columns) -> _Steps:
+def _steps(columns: Columns, inboard: Integers) -> _Steps:
     """Put the joints of the bodies in depth-first order, step by step."""
     kind = columns.joint_type.astype(np.int64)
-    parent = np.where(columns.parent >= columns.first, columns.parent - columns.first, -1)
-    order = depth_first(parent)
+    outside = -1 - np.searchsorted(inboard, columns.parent)
+    parent = np.where(columns.parent >= columns.first, columns.parent - columns.first, outside)
+    order = depth_first(np.maximum(parent, -1))
     count = _COUNT[kind[order]]
     end = np.cumsum(count)
     body = np.repeat(order, count)
@@ -171,35 +136,44 @@ def _steps(columns: Columns) -> _Steps:
     return _Steps(parent, order, last - _COUNT[kind] + 1, last, body, kind[body], slot)
 
 
-def build(columns: Columns, boundary_frame: Floats | None = None) -> Build:
+def inboard_bodies(columns: Columns) -> Integers:
+    """Bodies outside that these hang on [k], ascending; -1 is the world."""
+    return np.unique(columns.parent[columns.parent < columns.first])
+
+
+def build(columns: Columns, boundary_frames: Floats | None = None) -> Build:
     """Make the arrays of the sweeps from a model's columns.
 
     Parameters
     ----------
     columns : Columns
-        The bodies of the subchain or tree; parents outside of it are the boundary.
-    boundary_frame : array [3, 3], optional
-        `body_frame` of the body that the subchain hangs on, which another process owns; identity for the world.
+        The bodies of the subchain or tree.
+    boundary_frames : array [k, 3, 3], optional
+        The `body_frame` of each of the bodies outside that they hang on, as `inboard_bodies` gives them; identity by
+        default, as of the world.
     """
-    made = _steps(columns)
+    inboard = inboard_bodies(columns)
+    if boundary_frames is None:
+        boundary_frames = np.broadcast_to(np.eye(3), (len(inboard), 3, 3))
+    made = _steps(columns, inboard)
     align = _ALIGN[made.kind, made.slot]
     axis = np.where(np.isnan(align), columns.axis[made.body], align)
     frame = turned_to(axis)  # every step's z, or its only frame, is turned to the joint's axis
     body_frame = frame[made.last]
     fixed = np.zeros((len(made.body), FIXED))
-    _place(fixed, columns, made, frame, np.eye(3) if boundary_frame is None else boundary_frame)
+    _place(fixed, columns, made, frame, boundary_frames)
     fixed[made.last, 12:] = _bodies(columns, body_frame)
     steps = np.empty((len(made.body), 8), np.int64)
     axes, pitch = _freedoms(steps, columns, made)
-    junctions = _join(steps, made)
+    junctions = _join(steps, made, len(inboard))
     different, steps[:, BODY] = different_rows(fixed)
     structure = Structure(steps, axes, different.ravel(), pitch)
     return Build(structure, _springs(columns), junctions, made.last, body_frame)
 
 
-def _place(fixed: Floats, columns: Columns, made: _Steps, frame: Floats, boundary_frame: Floats) -> None:
+def _place(fixed: Floats, columns: Columns, made: _Steps, frame: Floats, boundary_frames: Floats) -> None:
     """Write the frame of each step in that of its parent: rotation and position."""
-    above = np.concatenate([frame[made.last], boundary_frame[None]])[made.parent]
+    above = np.concatenate([frame[made.last], boundary_frames[::-1]])[made.parent]
     previous = np.concatenate([np.eye(3)[None], frame[:-1]])
     rotation = np.swapaxes(frame, 1, 2) @ previous
     first = made.first
@@ -241,10 +215,10 @@ def _freedoms(steps: Integers, columns: Columns, made: _Steps) -> tuple[Integers
     return axes, pitch
 
 
-def _join(steps: Integers, made: _Steps) -> int:
+def _join(steps: Integers, made: _Steps, boundaries: int) -> int:
     """Write from which junction each step takes its motion and into which it gathers loads; how many there are.
 
-    Junctions are the boundary, and bodies with a child that does not follow at once.
+    Junctions are the bodies outside, and those with a child that does not follow at once.
     """
     parent, order, n = made.parent, made.order, len(made.parent)
     steps[:, SOURCE] = CARRIED
@@ -252,11 +226,12 @@ def _join(steps: Integers, made: _Steps) -> int:
     carried = np.zeros(n, bool)
     carried[order[1:]] = parent[order[1:]] == order[:-1]
     branching = np.unique(parent[~carried & (parent >= 0)])
-    junction = np.zeros(n + 1, np.int64)
-    junction[branching] = np.arange(1, len(branching) + 1)
+    junction = np.zeros(n + boundaries, np.int64)
+    junction[branching] = np.arange(boundaries, boundaries + len(branching))
+    junction[n:] = np.arange(boundaries)[::-1]
     steps[made.first[~carried], SOURCE] = junction[parent[~carried]]
     steps[made.last[branching], SINK] = junction[branching]
-    return len(branching) + 1
+    return boundaries + len(branching)
 
 
 def _springs(columns: Columns) -> Springs:

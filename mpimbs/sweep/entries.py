@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import borrowed
-from mpimbs.spatial.tuples import load3, load6, store_numbers
+from mpimbs.spatial.tuples import load3, load6, load18
 from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.inverse import newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward
@@ -12,50 +12,75 @@ from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import joint_places, motions, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.passes import systems_alone
+from mpimbs.sweep.structure import BIAS, BOUNDARY, TURNING
+from mpimbs.sweep.walk import place_boundary
 
 
 @kernel
 def move(structure, work, q, u, boundary, motion):
-    """Write the motions of the steps of one piece [m * BOUNDARY], given that of handle 1 [BOUNDARY]."""
+    """Write the motions of the steps of one piece [m * BOUNDARY], given those of what it hangs on [k * BOUNDARY]."""
     joint_places(0.0, structure, q, work.place)
+    for slot in range(1, boundary.size // BOUNDARY):
+        place_boundary(0.0, work.junction, slot, load18(0.0, boundary, slot * BOUNDARY))
     motions(0.0, structure, work, u, boundary, motion)
 
 
+@kernel(inline=True)
+def _velocities(structure, work, q, u, turns):
+    joint_places(0.0, structure, q, work.place)
+    for slot in range(1, turns.size // TURNING):
+        place_boundary(0.0, work.junction, slot, load3(0.0, turns, slot * TURNING + 9))
+    velocity_terms(0.0, structure, work, u, load3(0.0, turns, 9))
+
+
+@kernel(inline=True)
+def _put_loads(work, steps, given):
+    """Add loads from behind [h * 6] to those on steps that the velocity terms have."""
+    for k in range(steps.size):
+        for i in range(6):
+            work.bias[steps[k] * BIAS + 6 + i] -= given[6 * k + i]
+
+
 @kernel
-def joint_loads(structure, springs, work, q, u, tau, turn, handle_loads, loads, total, udot, block):
+def joint_loads(structure, springs, work, q, u, tau, turns, given, outer, outer_loads, loads, total, udot, block):
     """Write the load [m * 6] that each step of one piece receives through its joint, at its origin, in its frame.
 
-    Accelerations are solved for once more, as one piece between handles whose A1 and f2 are known; see `sweep.inverse`.
-    `total`, `udot` [nu] and `block` [SIZE] are room.
+    Accelerations are solved for once more, as one piece, of which are known turns [k * TURNING] and accelerations
+    `given` [k * 6] of the bodies that it hangs on, and what acts from behind [h * 6] on the steps `outer`; see
+    `sweep.inverse`. `total`, `udot` [nu] and `block` [SIZE] are room.
     """
-    load2 = load6(0.0, handle_loads, 6)
-    joint_places(0.0, structure, q, work.place)
-    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
+    o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    _velocities(structure, work, q, u, turns)
+    _put_loads(work, outer, outer_loads)
     joint_forces(0.0, structure, springs, q, u, tau, total)
-    inward(0.0, structure, work, total, load2, block, False)
-    outward(0.0, structure, work, load6(0.0, handle_loads, 0), load2, False, udot, loads)
-    newton_euler(0.0, structure, work, load2, loads, total)
+    inward(0.0, structure, work, total, o, block, False)
+    for slot in range(1, turns.size // TURNING):
+        place_boundary(0.0, work.junction, slot, load6(0.0, given, 6 * slot))
+    outward(0.0, structure, work, load6(0.0, given, 0), o, False, udot, loads)
+    newton_euler(0.0, structure, work, o, loads, total)
 
 
 @kernel
-def prescribe(structure, work, q, u, udot, turn, acceleration, accelerations, far):
-    """Write the acceleration of every step [m * 6] of one piece that moves by `udot`, and of handle 2, `far` [6].
+def prescribe(structure, work, q, u, udot, turns, given, accelerations):
+    """Write the acceleration of every step [m * 6] of one piece that moves by `udot`.
 
-    Given the turn [TURNING] and the acceleration [6] of handle 1.
+    Known are turns [k * TURNING] and accelerations `given` [k * 6] of the bodies that it hangs on.
     """
-    joint_places(0.0, structure, q, work.place)
-    velocity_terms(0.0, structure, work, u, load3(0.0, turn, 9))
-    a = prescribed_accelerations(0.0, structure, work, udot, load6(0.0, acceleration, 0), accelerations)
-    store_numbers(0.0, far, 0, a)
+    _velocities(structure, work, q, u, turns)
+    for slot in range(1, turns.size // TURNING):
+        place_boundary(0.0, work.junction, slot, load6(0.0, given, 6 * slot))
+    prescribed_accelerations(0.0, structure, work, udot, load6(0.0, given, 0), accelerations)
 
 
 @kernel
-def required_forces(structure, springs, work, q, u, forces, load2, loads, total, tau):
+def required_forces(structure, springs, work, q, u, forces, outer, outer_loads, loads, total, tau):
     """Write the generalized forces [nu] beside `forces`, springs, dampers and torques that given accelerations need.
 
-    `loads` [m * 6] are the accelerations, and become the joints' loads; `total` [nu] is room.
+    `loads` [m * 6] are the accelerations, and become the joints' loads; `outer` are the steps on which something acts
+    from behind, `outer_loads` [h * 6]; `total` [nu] is room.
     """
-    newton_euler(0.0, structure, work, load6(0.0, load2, 0), loads, tau)
+    _put_loads(work, outer, outer_loads)
+    newton_euler(0.0, structure, work, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), loads, tau)
     joint_forces(0.0, structure, springs, q, u, forces, total)
     for d in range(tau.size):
         tau[d] -= total[d]

@@ -21,7 +21,7 @@ from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving
 from mpimbs.sweep.structure import BODY, FIXED, TURNING, Handles, Structure, workspace
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
-from mpimbs.sweep.tiles import boundary_frame
+from mpimbs.sweep.tiles import boundary_frames
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -129,7 +129,8 @@ class HalvedBodies:
         self._terminal = None if terminal is None else Subchains([terminal])
         self.width = 1 if self._terminal is None else self._terminal.width
         nq, nu = system.sizes(first, leaves)
-        made = build(system.columns(first, leaves), boundary_frame(system, first))
+        columns = system.columns(first, leaves)
+        made = build(columns, boundary_frames(system, columns))
         self._steps = len(made.structure.steps)
         wrenches = system.has_wrenches(first, leaves)
         work = workspace(self._steps, nu, made.junctions, wrenches=wrenches)
@@ -172,6 +173,10 @@ class HalvedBodies:
 
     def __getitem__(self, number: int) -> Subchain:
         return (self._whole,)[number]
+
+    def handle_loads(self) -> tuple[Floats, Floats]:
+        """Acceleration A1 of handle 1 [1, 6] and load f2 on handle 2 [1, 6], as they stand."""
+        return self.loads[:, :6].copy(), self.loads[:, 6:].copy()
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""

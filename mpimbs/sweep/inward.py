@@ -113,7 +113,7 @@ def _add_outer_rows_of_hinge(e, u, z):
 
 @kernel(inline=True)
 def _transferred(zero, structure, step, state, given):
-    work, first = given
+    work, first, room, stride, offset = given
     c = state[0]
     e = state[1:7]
     n = width(zero)
@@ -124,7 +124,7 @@ def _transferred(zero, structure, step, state, given):
     if _is_hinge(structure, step):
         # as below; row 2 of E - U s^T / D vanishes, and so does the turn of its c
         base = first_u * PIVOT
-        store_row(zero, work.pivot, base + 8 + first, e[2])
+        store_row(zero, room, first_u * stride + offset + first, e[2])
         z = scale_row(load(zero, work.pivot, (base + 6) * n), e[2])
         c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
         e = _add_outer_rows_of_hinge(e, load6(zero, work.pivot, base), z)
@@ -138,7 +138,7 @@ def _transferred(zero, structure, step, state, given):
         s = component(e, axis)
         if axis < 3 and structure.steps[step, SLIDES]:
             s = add_row(s, scale_row(load(zero, structure.pitch, d * n), component(e, axis + 3)))
-        store_row(zero, work.pivot, base + 8 + first, s)
+        store_row(zero, room, d * stride + offset + first, s)
         # E <- E - U s^T / D,  c <- c + s u / D  [design, section 3]
         z = scale_row(load(zero, work.pivot, (base + 6) * n), s)
         e = _add_outer_rows(e, scale6(-1.0, load6(zero, work.pivot, base)), z)
@@ -150,10 +150,14 @@ def _transferred(zero, structure, step, state, given):
 
 
 @kernel
-def _transfer(zero, structure, work, block, first):
-    """Sweep inward over a chain once more, over what `inward` left: columns of E, of s and of c from `first` on."""
+def transfer(zero, structure, work, path, room, stride, offset, block, first):
+    """Sweep inward over a path once more, over what `inward` left: columns of E, of s and of c from `first` on.
+
+    `path` is as of `walk_path_inward`; s of degree of freedom d is written at `d * stride + offset` of `room`.
+    """
     state = (zero_row(zero),) + unit_rows(zero, first)
-    state = walk_path_inward(zero, structure, _transferred, state, (work, first))
+    given = (work, first, room, stride, offset)
+    state = walk_path_inward(zero, structure, path, _transferred, state, given)
     e = state[1:7]
     store_row(zero, block, TRANSFER + first, e[0])
     store_row(zero, block, TRANSFER + ROW + first, e[1])
@@ -178,7 +182,7 @@ def _compliance(zero, structure, work, block):
 def far_handle(zero, structure, work, block):
     """Add what handle 2 takes to the handle equations, E, W and c, and keep s: over what `inward` left."""
     for first in range(0, 6, columns(zero)):
-        _transfer(zero, structure, work, block, first)
+        transfer(zero, structure, work, None, work.pivot, PIVOT, 8, block, first)
     _compliance(zero, structure, work, block)
 
 
@@ -237,6 +241,15 @@ def _articulated(zero, structure, step, state, given):
     return inertia_inward(r, p, inertia) + force
 
 
+@kernel(inline=True)
+def write_gathered(zero, state, block):
+    """Write [I | p] of what an inward sweep has handed to a body outside, 27 numbers, in handle equations."""
+    store_symmetric(zero, block, INERTIA, state[0:21])
+    force = state[21:27]
+    for i in range(6):
+        store(block, (INERTIA + i * ROW + EXTRA) * width(zero), force[i])
+
+
 @kernel
 def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
@@ -261,7 +274,6 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
     eliminated : array [m * ELIMINATED], optional
         Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
     """
-    n = width(zero)
     none = (zero, zero, zero, zero, zero, zero)
     state = none + none + none + (zero, zero, zero) + scale6(-1.0, load2)
     if eliminated is None:
@@ -270,9 +282,6 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
     else:
         given = (work, tau, keep, eliminated)
         state = walk_inward(zero, structure, work.junction, _articulated, state, given)
-    store_symmetric(zero, block, INERTIA, state[0:21])
-    force = state[21:27]
-    for i in range(6):
-        store(block, (INERTIA + i * ROW + EXTRA) * n, force[i])
+    write_gathered(zero, state, block)
     if two_handles:
         far_handle(zero, structure, work, block)

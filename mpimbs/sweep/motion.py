@@ -7,7 +7,7 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.inertia import symmetric_times
 from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.trigonometry import sincos
-from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
+from mpimbs.spatial.tuples import load3, load6, load9, load12, store_numbers
 from mpimbs.spatial.vectors import (
     add3,
     add6,
@@ -34,7 +34,7 @@ from mpimbs.sweep.structure import (
     SLIDES,
     TURN,
 )
-from mpimbs.sweep.walk import walk_outward
+from mpimbs.sweep.walk import walk_outward, walk_path_outward
 
 
 @kernel(inline=True)
@@ -128,6 +128,13 @@ def relative_turn(zero, structure, work, u, out):
     turn = walk_outward(zero, structure, work.junction, _turned, held, (work, u))
     store_numbers(zero, out, 0, turn[0:9])
     store_numbers(zero, out, 9, turn[9:12])
+
+
+@kernel
+def turn_along(zero, structure, work, u, path, before, out):
+    """Write the turn of the last of a path's steps, given that of what the first hangs on; TURNING numbers both."""
+    turn = walk_path_outward(zero, structure, path, _turned, load12(zero, before, 0), (work, u))
+    store_numbers(zero, out, 0, turn)
 
 
 @kernel

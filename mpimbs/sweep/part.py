@@ -38,7 +38,8 @@ class Part(Protocol):
 
     @property
     def loads(self) -> Floats:
-        """A1 and f2 of each subchain [count, 12] (rad/s^2, m/s^2; N m, N): what the pass outward takes."""
+        """A1 and f2 of each subchain [count, 12] (rad/s^2, m/s^2; N m, N), or accelerations and loads of an interval:
+        what the pass outward takes."""
         ...
 
     def __len__(self) -> int: ...
@@ -46,6 +47,11 @@ class Part(Protocol):
     def __iter__(self) -> Iterator[Subchain]: ...
 
     def __getitem__(self, number: int) -> Subchain: ...
+
+    def handle_loads(self) -> tuple[Floats, Floats]:
+        """Accelerations of the bodies that these hang on [k, 6], and loads on those on which others hang [h, 6], of
+        `loads` as they stand: as `Subchain.inboard` and `Subchain.outer` name them."""
+        ...
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches`."""

@@ -19,12 +19,12 @@ from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relat
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE, TURNING, Workspace
 from mpimbs.sweep.tiles import (
-    ALL,
     BIAS_ROOM,
     FIRST_LANE,
+    KEEP_ALL,
+    KEEP_NOTHING,
     KIND,
     KIND_OF_TILE,
-    NOTHING,
     PIVOT_ROOM,
     PLACE_ROOM,
     PLAN,
@@ -122,7 +122,7 @@ def _speeds(zero, plan, tile, structure, u):
 @kernel(inline=True)
 def _fetch_state(plan, number, q, u):
     """Ask for the state of a tile whose turn comes next, if nothing is kept: then the state comes from memory."""
-    if read(plan, PLAN.kept) == NOTHING and 0 <= number < _count(plan):
+    if read(plan, PLAN.kept) == KEEP_NOTHING and 0 <= number < _count(plan):
         tile = _tile(plan, number)
         kind = _kind(plan, tile)
         fetch_ahead(q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates) * tile[WIDTH])
@@ -216,7 +216,7 @@ def _loaded(zero, plan, tile, q, u, tau):
     work = _work(zero, plan, tile, structure)
     q = _coordinates(zero, plan, tile, kind, q)
     u = _speeds(zero, plan, tile, structure, u)
-    if read(plan, PLAN.kept) != ALL:
+    if read(plan, PLAN.kept) != KEEP_ALL:
         joint_places(zero, structure, q, work.place)
     if tau.size > 0:
         tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau))
@@ -298,7 +298,7 @@ def _again(zero, plan, tile, q, u, tau, load):
     joint_places(zero, structure, q, work.place)
     omega = _side_by_side(zero, read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room))
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
-    if read(plan, PLAN.kept) == NOTHING:
+    if read(plan, PLAN.kept) == KEEP_NOTHING:
         if tau.size > 0:
             tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau))
         total = read(plan, PLAN.total)
@@ -316,10 +316,10 @@ def _tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
     loads = _side_by_side(zero, read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, read(plan, PLAN.lane_room))
     acceleration = load6(zero, loads, 0)
     load = load6(zero, loads, 6)
-    if read(plan, PLAN.kept) != ALL:
+    if read(plan, PLAN.kept) != KEEP_ALL:
         _again(zero, plan, tile, q, u, tau, load)
     room = _room(zero, udot, tile[U_AT], nu, read(plan, PLAN.udot))
-    outward(zero, structure, work, acceleration, load, two_handles and read(plan, PLAN.kept) != NOTHING, room)
+    outward(zero, structure, work, acceleration, load, two_handles and read(plan, PLAN.kept) != KEEP_NOTHING, room)
     _put(zero, room, udot, tile[U_AT], nu)
     if read(kind, KIND_OF_TILE.plain):
         for k in range(nu * width(zero)):
@@ -358,7 +358,7 @@ def outward_sweep(zero, plan, q, u, tau, udot, rates):
     for number in range(count):
         tile = _tile(plan, number)
         _fetch_state(plan, number + 1, q, u)
-        if read(plan, PLAN.kept) == NOTHING and number + 1 < count:
+        if read(plan, PLAN.kept) == KEEP_NOTHING and number + 1 < count:
             following = _tile(plan, number + 1)
             fetch_ahead(udot, following[U_AT], following[U_AT] - tile[U_AT])
             fetch_ahead(rates, following[Q_AT], following[Q_AT] - tile[Q_AT])

@@ -12,12 +12,12 @@ from mpimbs.arguments import doubles
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns, System
 from mpimbs.spatial.handles import SIZE
-from mpimbs.sweep.build import Build, build
+from mpimbs.sweep.build import Build, build, inboard_bodies
 from mpimbs.sweep.entries import joint_loads, move, prescribe, required_forces
 from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.quaternions import broken_quaternion
-from mpimbs.sweep.structure import BOUNDARY, PLACE, Springs, Structure, Workspace, workspace
-from mpimbs.sweep.tiles import Tile, Tiles, boundary_frame, subchain_tiles
+from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
+from mpimbs.sweep.tiles import Tile, Tiles, boundary_frames, subchain_tiles
 from mpimbs.sweep.totals import totals
 
 Floats = npt.NDArray[np.float64]
@@ -117,13 +117,14 @@ class Subchain:
 
     @functools.cached_property
     def _whole(self) -> _Whole:
-        made = build(self.columns, boundary_frame(self._system, self.first))
+        made = build(self.columns, boundary_frames(self._system, self.columns))
         work = workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=self._has_wrenches)
         return _Whole(made, work)
 
     def joint(self) -> Build:
         """Make the first body ready alone, with its inboard joint."""
-        return build(self._system.columns(self.first, self.first + 1), boundary_frame(self._system, self.first))
+        columns = self._system.columns(self.first, self.first + 1)
+        return build(columns, boundary_frames(self._system, columns))
 
     @property
     def structure(self) -> Structure:
@@ -152,10 +153,48 @@ class Subchain:
         made = self._whole.made
         return made.body_step[bodies], made.body_frame[bodies]
 
+    @property
+    def made(self) -> Build:
+        """The bodies as one piece, made ready."""
+        return self._whole.made
+
+    @property
+    def work(self) -> Workspace:
+        """What sweeps over them as one piece write."""
+        return self._whole.work
+
+    @functools.cached_property
+    def inboard(self) -> Integers:
+        """The bodies outside that these hang on [k]; -1 is the world."""
+        return inboard_bodies(self.columns)
+
+    @property
+    def outer(self) -> Integers:
+        """The bodies on which others hang, or may hang, from behind [h]: outward of the first of `inboard`."""
+        return np.array([self.last - 1])
+
+    @functools.cached_property
+    def outer_steps(self) -> Integers:
+        """The steps that carry these [h]."""
+        return np.ascontiguousarray(self._whole.made.body_step[self.outer - self.first])
+
+    def nothing_before(self, numbers: int) -> Floats:
+        """What a scan over ranks begins with: the turn [TURNING] or motion [BOUNDARY] of the world."""
+        return AT_REST[:numbers].copy()
+
+    def boundaries(self, scanned: Floats, numbers: int) -> Floats:
+        """Turns or motions of the bodies inboard [k, numbers], from what a scan gave of those before."""
+        return scanned.reshape(1, numbers)
+
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """Give the boundary motion [BOUNDARY], for output: rotation 9 and position 3 (m) from handle 1 to handle 2, and
-        the twist 6 of handle 2, in its frame, while handle 1 is held."""
-        return self.motions(q, u)[-BOUNDARY:].copy()
+        """What a scan of motions is given: of a chain [BOUNDARY], rotation 9 and position 3 (m) from handle 1 to handle
+        2, and the twist 6 of handle 2, in its frame, while handle 1 is held."""
+        return self.relative_motions(q, u)[-1].copy()
+
+    def relative_motions(self, q: Floats, u: Floats) -> Floats:
+        """Motions of the bodies of `outer` [h, BOUNDARY] while those inboard are held."""
+        motions = self.motions(q, u, np.tile(AT_REST, len(self.inboard)))
+        return motions.reshape(-1, BOUNDARY)[self.outer_steps]
 
     def body_poses(self, q: Floats, boundary: Floats = AT_REST) -> tuple[Floats, Floats]:
         """Poses of the bodies.
@@ -163,8 +202,8 @@ class Subchain:
         Parameters
         ----------
         q : array [nq]
-        boundary : array [BOUNDARY]
-            Motion of handle 1.
+        boundary : array [k * BOUNDARY]
+            Motions of the bodies inboard.
 
         Returns
         -------
@@ -180,8 +219,8 @@ class Subchain:
         return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._whole.made.body_frame, 1, 2), motion[:, 9:PLACE].copy()
 
     def motions(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
-        """Motions of the steps [m * BOUNDARY], given that of handle 1; see `sweep.body_motion`. Used again."""
-        move(self.structure, self._whole.work, q, u, boundary, self.last_motions)
+        """Motions of the steps [m * BOUNDARY], given those of the bodies inboard [k * BOUNDARY]. Used again."""
+        move(self.structure, self._whole.work, q, u, boundary.reshape(-1), self.last_motions)
         return self.last_motions
 
     @functools.cached_property
@@ -201,17 +240,20 @@ class Subchain:
         potential += spring_energy(0.0, self.structure, self.springs, q)
         return np.array([kinetic, potential, *linear, *angular])
 
-    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turn: Floats, handle_loads: Floats) -> Floats:
+    def joint_loads(
+        self, q: Floats, u: Floats, tau: Floats, turns: Floats, accelerations: Floats, outer_loads: Floats
+    ) -> Floats:
         """Give the loads that the bodies receive through their inboard joints; see `Dynamics.joint_loads`.
 
         External wrenches are those set last.
 
         Parameters
         ----------
-        q, u, tau, turn
-            As for `inward`.
-        handle_loads : array [12]
-            Acceleration A1 of handle 1 and load f2 on handle 2.
+        q, u, tau : array [nq], [nu], [nu]
+        turns, accelerations : array [k, TURNING], [k, 6]
+            Of the bodies inboard.
+        outer_loads : array [h, 6]
+            What acts from behind on the bodies of `outer`.
 
         Returns
         -------
@@ -220,31 +262,29 @@ class Subchain:
         """
         made, work = self._whole
         loads, room = np.empty((len(made.structure.steps), 2, 3)), np.empty((2, self.nu))
-        arrays = (turn, handle_loads, loads.ravel(), room[0], room[1], np.empty(SIZE))
-        joint_loads(made.structure, made.springs, work, q, u, tau, *arrays)
+        given = turns.reshape(-1), accelerations.reshape(-1), self.outer_steps, outer_loads.reshape(-1)
+        arrays = (loads.ravel(), room[0], room[1], np.empty(SIZE))
+        joint_loads(made.structure, made.springs, work, q, u, tau, *given, *arrays)
         return (loads[made.body_step] @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
 
-    def prescribe(
-        self, q: Floats, u: Floats, udot: Floats, turn: Floats, acceleration: Floats
-    ) -> tuple[Floats, Floats]:
-        """Give the accelerations [m * 6] of the steps that move by `udot` [nu], and that of handle 2 [6] of a chain.
+    def prescribe(self, q: Floats, u: Floats, udot: Floats, turns: Floats, accelerations: Floats) -> Floats:
+        """Give the accelerations [m, 6] of the steps that move by `udot` [nu].
 
         Parameters
         ----------
-        turn : array [TURNING]
-            Boundary turn of handle 1.
-        acceleration : array [6]
-            Of handle 1; of the world -g.
+        turns, accelerations : array [k, TURNING], [k, 6]
+            Of the bodies inboard; the world's acceleration is -g.
         """
         made, work = self._whole
-        accelerations, far = np.empty(len(made.structure.steps) * 6), np.empty(6)
-        prescribe(made.structure, work, q, u, udot, turn, acceleration, accelerations, far)
-        return accelerations, far
+        found = np.empty((len(made.structure.steps), 6))
+        given = turns.reshape(-1), accelerations.reshape(-1)
+        prescribe(made.structure, work, q, u, udot, *given, found.reshape(-1))
+        return found
 
     def required_forces(
-        self, q: Floats, u: Floats, forces: Floats, accelerations: Floats, load2: Floats
+        self, q: Floats, u: Floats, forces: Floats, accelerations: Floats, outer_loads: Floats
     ) -> tuple[Floats, Floats]:
-        """Give the generalized forces [nu] that accelerations need, and the load [6] received through handle 1, there.
+        """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
 
         After `prescribe` in the same state. External wrenches are those set last.
 
@@ -252,15 +292,16 @@ class Subchain:
         ----------
         forces : array [nu]
             What acts beside springs, dampers and torques of the model.
-        accelerations : array [m * 6]
+        accelerations : array [m, 6]
             As `prescribe` gave them; overwritten.
-        load2 : array [6]
-            Load on handle 2.
+        outer_loads : array [h, 6]
+            What acts from behind on the bodies of `outer`.
         """
         made, work = self._whole
         tau, room = np.empty(self.nu), np.empty(self.nu)
-        required_forces(made.structure, made.springs, work, q, u, forces, load2, accelerations, room, tau)
-        return tau, frame_change(work.place[:PLACE]).T @ accelerations[:6]
+        given = self.outer_steps, outer_loads.reshape(-1)
+        required_forces(made.structure, made.springs, work, q, u, forces, *given, accelerations.reshape(-1), room, tau)
+        return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
 
 
 def frame_change(place: Floats) -> Floats:

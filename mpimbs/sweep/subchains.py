@@ -63,6 +63,10 @@ class Subchains:
     def __getitem__(self, number: int) -> Subchain:
         return self._subchains[number]
 
+    def handle_loads(self) -> tuple[Floats, Floats]:
+        """Acceleration A1 of the first handle 1 [1, 6] and load f2 on the last handle 2 [1, 6], as they stand."""
+        return self.loads[:1, :6].copy(), self.loads[-1:, 6:].copy()
+
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps of all subchains in sequence [m * 6], as `Subchain.wrenches`."""
         at = 0

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import System
+from mpimbs.model import Columns, System
 from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
-from mpimbs.sweep.build import Build, build
+from mpimbs.sweep.build import Build, build, inboard_bodies
 from mpimbs.sweep.side_by_side import in_lanes
 from mpimbs.sweep.structure import (
     BIAS,
@@ -51,7 +51,7 @@ class TilePlan(NamedTuple):
     tiles: Integers  # [tiles * TILE]: the columns above
     kinds: Integers  # the tables of all kinds, one after the other
     tip: int  # whether nothing hangs outboard
-    kept: int  # ALL, PIVOTS_ONLY or NOTHING
+    kept: int  # KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING
     place: Floats
     bias: Floats
     pivot: Floats
@@ -83,7 +83,7 @@ PLAN = schema(TilePlan)
 
 # What a subchain keeps from one pass to the next: all of its workspace, or the pivots, while they are not too large
 # (`Sizes`); else nothing. What is not kept is made again, tile by tile.
-ALL, PIVOTS_ONLY, NOTHING = range(3)
+KEEP_ALL, KEEP_PIVOTS, KEEP_NOTHING = range(3)
 
 
 class Tile(NamedTuple):
@@ -99,12 +99,28 @@ class Tile(NamedTuple):
         return self.first + self.length * self.width
 
 
+class LaneSize(NamedTuple):
+    """What a lane of a tile has."""
+
+    steps: int
+    coordinates: int
+    speeds: int
+
+
+class Placed(NamedTuple):
+    """A tile of a kind: how many lanes it has, and how many are before it."""
+
+    kind: int
+    width: int
+    lane: int
+
+
 class Kinds:
     """The different kinds of tiles: what is made ready for the sweeps, in so many lanes."""
 
     def __init__(self) -> None:
         self._tables: list[Table] = []
-        self.sizes: list[tuple[int, int, int]] = []  # steps, speeds, coordinates of a lane
+        self._sizes: list[LaneSize] = []
         self.junctions = 0  # times lanes
 
     def add(self, made: Build, coordinates: int, width: int) -> int:
@@ -113,13 +129,29 @@ class Kinds:
         structure, springs = Structure(*map(_aligned, s)), Springs(*map(_aligned, made.springs))
         plain = not (s.steps[:, TURN] == 4).any()
         self._tables.append(Table(TileKind(structure, springs, coordinates, int(plain))))
-        self.sizes.append((len(s.steps), len(s.axes), coordinates))
+        self._sizes.append(LaneSize(len(s.steps), coordinates, len(s.axes)))
         self.junctions = max(self.junctions, made.junctions * width)
         return len(self._tables) - 1
+
+    def lane_of(self, tile: Placed) -> LaneSize:
+        """What a lane of a tile has."""
+        return self._sizes[tile.kind]
 
     def table(self) -> Integers:
         """The tables of all kinds, one after the other."""
         return np.concatenate([table.data for table in self._tables])
+
+
+class Needs(NamedTuple):
+    """Room that each of some tiles needs, in doubles [tiles]."""
+
+    place: Integers
+    bias: Integers
+    pivot: Integers
+    coordinates: Integers
+    speeds: Integers
+    wrenches: Integers
+    eliminated: Integers
 
 
 class Tiles:
@@ -128,9 +160,8 @@ class Tiles:
     Parameters
     ----------
     kinds : Kinds
-    chosen : list of (int, int, int)
-        Kind, number of lanes, and number of lanes before it of each tile; lanes of equal number take one place each
-        in the vectors, or of joined tiles, as many as they need.
+    chosen : list of Placed
+        The tiles; lanes of equal number take one place each in the vectors, or of joined tiles, as many as they need.
     tip : bool
         Nothing hangs outboard of the last tile.
     wrenches : bool
@@ -145,7 +176,7 @@ class Tiles:
     width : int
         Lanes of the widest tile.
     kept : int
-        ALL, PIVOTS_ONLY or NOTHING.
+        KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING.
     steps : int
         Steps of all tiles.
     leading : int
@@ -159,52 +190,31 @@ class Tiles:
         What the leading tile's sweep has left to that after it.
     """
 
-    def __init__(
-        self, kinds: Kinds, chosen: list[tuple[int, int, int]], tip: bool, wrenches: bool, joined: bool = True
-    ) -> None:
+    def __init__(self, kinds: Kinds, chosen: list[Placed], tip: bool, wrenches: bool, joined: bool = True) -> None:
         self._kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
-        self.width = max(width for _, width, _ in chosen)
-        rows = np.zeros((len(chosen), TILE), np.int64)
-        sizes = np.zeros((len(chosen), 6), np.int64)
-        step = at_q = at_u = 0
-        for row, size, (kind, w, lane) in zip(rows, sizes, chosen, strict=True):
-            m, nu, nq = kinds.sizes[kind]
-            if not joined:
-                step, at_q, at_u = lane * m, lane * nq, lane * nu
-            row[:PLACE_ROOM] = (kind, w, lane if joined else 0, step, at_q, at_u)
-            size[:] = (m * PLACE * w, m * BIAS * w, nu * PIVOT * w, nq * w, nu * w, m * 6 * w * wrenches)
-            step, at_q, at_u = step + m * w, at_q + nq * w, at_u + nu * w
-        ends, most = np.cumsum(sizes, axis=0), sizes.max(axis=0)
-        if not joined or len(chosen) == 1 or 8 * ends[-1, :3].sum() <= tuned().all_bytes:
-            self.kept = ALL
-        else:
-            self.kept = PIVOTS_ONLY if 8 * ends[-1, 2] <= tuned().pivot_bytes else NOTHING
-        shared = most.copy()
-        for column, i in ((PLACE_ROOM, 0), (BIAS_ROOM, 1), (PIVOT_ROOM, 2)):
-            if joined and (self.kept == ALL or (self.kept == PIVOTS_ONLY and i == 2)):
-                rows[:, column] = ends[:, i] - sizes[:, i]
-                shared[i] = ends[-1, i]
-        lanes = chosen[-1][2] + chosen[-1][1] if joined else self.width
-        side_by_side = [kinds.sizes[kind][0] * w if w > 1 else 0 for kind, w, _ in chosen]  # steps
-        may_lead = joined and self.kept == ALL and any(side_by_side)
-        self.leading = int(np.argmax(side_by_side)) if may_lead else -1
-        self.steps = step
-        self.wrenches = np.zeros(step * 6 * wrenches)
+        self.width = max(tile.width for tile in chosen)
+        rows, self.steps = _in_sequence(kinds, chosen, joined)
+        needs = _needs(kinds, chosen, wrenches)
+        self.kept = _kept(needs) if joined else KEEP_ALL  # of a system at a time
+        place, bias, pivot = _rooms(rows, needs, self.kept if joined else KEEP_NOTHING)
+        self.leading = _leading(kinds, chosen) if joined and self.kept == KEEP_ALL else -1
+        lanes = chosen[-1].lane + chosen[-1].width if joined else self.width
+        self.wrenches = np.zeros(self.steps * 6 * wrenches)
         self.loads = np.zeros(lanes * 12)
-        self.eliminated = aligned_zeros(max(side_by_side) * ELIMINATED * may_lead)
+        self.eliminated = aligned_zeros(int(needs.eliminated[self.leading]) if self.leading >= 0 else 0)
         plan = TilePlan(
             tiles=rows.ravel(),
             kinds=kinds.table(),
             tip=int(tip),
             kept=self.kept,
-            place=aligned_zeros(int(shared[0])),
-            bias=aligned_zeros(int(shared[1])),
-            pivot=aligned_zeros(int(shared[2])),
+            place=aligned_zeros(place),
+            bias=aligned_zeros(bias),
+            pivot=aligned_zeros(pivot),
             junction=aligned_zeros(kinds.junctions * JUNCTION),
-            wrench=aligned_zeros(int(most[5])),
+            wrench=aligned_zeros(int(needs.wrenches.max())),
             wrenches=self.wrenches,
-            **{name: aligned_zeros(int(most[3])) for name in ("q", "rates")},
-            **{name: aligned_zeros(int(most[4])) for name in ("u", "tau", "total", "udot")},
+            **{name: aligned_zeros(int(needs.coordinates.max())) for name in ("q", "rates")},
+            **{name: aligned_zeros(int(needs.speeds.max())) for name in ("u", "tau", "total", "udot")},
             turns=np.zeros(lanes * TURNING),
             omegas=np.zeros(lanes * 3),
             blocks=aligned_zeros(lanes * SIZE),
@@ -220,6 +230,65 @@ class Tiles:
         )
         self._table = Table(plan)
         self.plan = self._table.data
+
+
+def _in_sequence(kinds: Kinds, chosen: list[Placed], joined: bool) -> tuple[Integers, int]:
+    """Give the table of tiles [tiles, TILE], without their rooms, and the number of all steps.
+
+    Joined tiles follow one another; systems of their own are where their number says.
+    """
+    rows = np.zeros((len(chosen), TILE), np.int64)
+    begin = np.zeros(3, np.int64)  # step, coordinate, speed
+    for row, tile in zip(rows, chosen, strict=True):
+        lane = np.array(kinds.lane_of(tile))
+        begin = begin if joined else tile.lane * lane
+        row[:PLACE_ROOM] = (tile.kind, tile.width, tile.lane if joined else 0, *begin)
+        begin = begin + tile.width * lane
+    return rows, int(begin[0])
+
+
+def _needs(kinds: Kinds, chosen: list[Placed], wrenches: bool) -> Needs:
+    """Give the room that the tiles need if none shares any."""
+    sizes = np.array([kinds.lane_of(tile) for tile in chosen]) * [[tile.width] for tile in chosen]
+    steps, coordinates, speeds = sizes.T
+    return Needs(
+        place=steps * PLACE,
+        bias=steps * BIAS,
+        pivot=speeds * PIVOT,
+        coordinates=coordinates,
+        speeds=speeds,
+        wrenches=steps * 6 * wrenches,
+        eliminated=steps * ELIMINATED,
+    )
+
+
+def _kept(needs: Needs) -> int:
+    """Say what joined tiles keep; one alone keeps all, for no other writes to its room."""
+    workspace = 8 * sum(int(need.sum()) for need in (needs.place, needs.bias, needs.pivot))
+    if len(needs.place) == 1 or workspace <= tuned().all_bytes:
+        return KEEP_ALL
+    return KEEP_PIVOTS if 8 * needs.pivot.sum() <= tuned().pivot_bytes else KEEP_NOTHING
+
+
+def _rooms(rows: Integers, needs: Needs, kept: int) -> tuple[int, int, int]:
+    """Write where the rooms of tiles begin, their own for what is kept, the same for all else; give the doubles."""
+    doubles = []
+    for column, need, own in (
+        (PLACE_ROOM, needs.place, kept == KEEP_ALL),
+        (BIAS_ROOM, needs.bias, kept == KEEP_ALL),
+        (PIVOT_ROOM, needs.pivot, kept != KEEP_NOTHING),
+    ):
+        if own:
+            rows[:, column] = np.cumsum(need) - need
+        doubles.append(int(need.sum() if own else need.max()))
+    place, bias, pivot = doubles
+    return place, bias, pivot
+
+
+def _leading(kinds: Kinds, chosen: list[Placed]) -> int:
+    """Give the number of the tile with the most steps of those in lanes; -1: there is none."""
+    steps = [kinds.lane_of(tile).steps * tile.width if tile.width > 1 else 0 for tile in chosen]
+    return int(np.argmax(steps)) if any(steps) else -1
 
 
 def _aligned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -246,14 +315,15 @@ def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool)
         key = (tile.length, tile.width, system.likeness(max(tile.first - 1, 0), tile.last))
         if key not in found:
             columns = system.columns(tile.first, tile.last)
-            made = build(columns, boundary_frame(system, tile.first))
+            made = build(columns, boundary_frames(system, columns))
             made = in_lanes(made, tile.width) if tile.width > 1 else made
             found[key] = kinds.add(made, len(columns.q) // tile.width, tile.width)
-        chosen.append((found[key], tile.width, lane))
+        chosen.append(Placed(found[key], tile.width, lane))
         lane += tile.width
     return Tiles(kinds, chosen, tip, wrenches)
 
 
-def boundary_frame(system: System, first: int) -> Floats | None:
-    """`body_frame` of the body that a stretch of a chain hangs on; None for the world."""
-    return build(system.columns(first - 1, first)).body_frame[0] if first > 0 else None
+def boundary_frames(system: System, columns: Columns) -> Floats:
+    """`body_frame` of each of the bodies outside that a range of bodies hangs on [k, 3, 3]; identity for the world."""
+    frames = [build(system.columns(k, k + 1)).body_frame[0] if k >= 0 else np.eye(3) for k in inboard_bodies(columns)]
+    return np.array(frames)

@@ -1,7 +1,9 @@
 """The two walks over the steps of a subchain or tree, outward and inward: the only place that knows how one is walked.
 
 A walk carries a state, a tuple of numbers, from step to step, and keeps it in the slots of junctions where steps have
-several children. What happens at a step is a function that it is given:
+several children. The first slots are the boundary's: of the bodies outside that steps hang on, one in a chain. What
+outward walks find there, but for the first, stands there before (`place_boundary`). What happens at a step is a
+function that it is given:
 
     visit(zero, structure, step, state, given) -> state
 
@@ -13,6 +15,7 @@ loop written out would.
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.lanes import width
 from mpimbs.spatial.tuples import add_numbers, load_like, store_numbers, zeros_like
 from mpimbs.sweep.structure import JUNCTION, SINK, SOURCE
 
@@ -62,10 +65,8 @@ def walk_inward(zero, structure, junction, visit, state, given):
         For `visit`.
     """
     none = zeros_like(zero, state)
-    store_numbers(zero, junction, 0, none)
-    for step in range(structure.steps.shape[0]):
-        if structure.steps[step, SINK] >= 0:
-            store_numbers(zero, junction, structure.steps[step, SINK] * JUNCTION, none)
+    for slot in range(junction.size // (JUNCTION * width(zero))):
+        store_numbers(zero, junction, slot * JUNCTION, none)
     for step in range(structure.steps.shape[0] - 1, -1, -1):
         sink = structure.steps[step, SINK]
         if sink >= 0:
@@ -80,14 +81,42 @@ def walk_inward(zero, structure, junction, visit, state, given):
 
 
 @kernel(inline=True)
-def walk_path_inward(zero, structure, visit, state, given):
-    """Walk inward along a path, on which no step has other children: as `walk_inward`, without slots.
+def walk_path_inward(zero, structure, path, visit, state, given):
+    """Walk inward along a path, whatever else hangs on it: as `walk_inward`, without slots.
 
-    The state may be any tuple.
+    The state may be any tuple. `path` holds the steps from handle 1 outward; None: all steps, of a chain.
     """
-    for step in range(structure.steps.shape[0] - 1, -1, -1):
-        state = visit(zero, structure, step, state, given)
+    count = structure.steps.shape[0] if path is None else path.size
+    for number in range(count - 1, -1, -1):
+        state = visit(zero, structure, _step_of(path, number), state, given)
     return state
+
+
+@kernel(inline=True)
+def walk_path_outward(zero, structure, path, visit, state, given):
+    """Walk outward along a path of steps, each after its parent: as `walk_outward`, without slots."""
+    for number in range(path.size):
+        state = visit(zero, structure, path[number], state, given)
+    return state
+
+
+@kernel(inline=True)
+def _step_of(path, number):
+    if path is None:
+        return number
+    return path[number]
+
+
+@kernel(inline=True)
+def place_boundary(zero, junction, slot, state):
+    """Put the state of a body outside, on which steps hang, where an outward walk finds it."""
+    store_numbers(zero, junction, slot * JUNCTION + OUTWARD, state)
+
+
+@kernel(inline=True)
+def gathered(zero, junction, slot, like):
+    """What an inward walk has handed to a body outside: as many numbers as `like` has."""
+    return load_like(zero, junction, slot * JUNCTION, like)
 
 
 @kernel(inline=True)

@@ -224,6 +224,9 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "check tree:9:9:9": ("write tree:DEPTH:BRANCHING",),
     "walk chain:4": ("No such command 'walk'", "see mpimbs --help"),
     "check": ("Missing argument 'MODEL'; see mpimbs check --help",),
+    "check chain:4 --ranks 5": ("5 ranks for 4 bodies", "start at most 4",),
+    "check figure --ranks 16": ("16 ranks for 15 bodies", "start at most 15",),
+    "check figure --ranks 0": ("--ranks", "see mpimbs check --help",),
     "check chain:4 --colour": ("No such option", "--colour", "see mpimbs check --help"),
     "run chain:4 -o @/out.h5": ("Missing option '--t-end'",),
     "run chain:4 --t-end 1": ("Missing option '-o'",),
@@ -599,6 +602,26 @@ def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     ])  # fmt: skip
     put(comm, folder / "model.toml", MODEL.replace("mass = 0.25", "mass = 2.5e-10"))
     assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="no ranks are needed")
+def test_check_says_who_would_own_what(call: Callable[[str], Call]) -> None:
+    """A line for each rank, of a chain and of a tree; their bodies are all bodies."""
+    for model, bodies, first, last in (
+        ("chain:1024", 1024, "link1", "link1024"),
+        ("figure", 15, "pelvis", "left_hand"),
+    ):
+        plain, found = call(f"check {model}"), call(f"check {model} --ranks 4")
+        assert (found.code, found.err) == (0, "") and found.out.startswith(plain.out)
+        _, heading, *rows, _ = found.out.removeprefix(plain.out).splitlines()
+        table = [row.split() for row in rows]
+        assert heading.split() == ["rank", "bodies", "hangs", "on", "open", "cost", "from", "to"]
+        assert [row[0] for row in table] == list("0123") and sum(int(row[1]) for row in table) == bodies
+        assert (table[0][5], table[-1][-1]) == (first, last)
+        hung, opened = ([row[k] for row in table] for k in (2, 3))
+        assert hung[0] == "1" and opened[-1] == "0"
+        assert model == "figure" or (hung, opened) == (["1"] * 4, ["1", "1", "1", "0"])
+        assert sum(float(row[4]) for row in table) == pytest.approx(4.0, abs=0.03)
 
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="rank 0 alone measures")

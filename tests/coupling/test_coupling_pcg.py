@@ -10,6 +10,7 @@ from scipy.linalg import null_space
 
 from cases import accelerations, mixed_chain, moving_state, typed_chain
 from mpi_helpers import parallel_assert
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import LoadSolver, coupling_named
 from mpimbs.coupling.estimates import Hold
 from mpimbs.coupling.separated_joints import constraint_subspace
@@ -155,7 +156,7 @@ def test_evaluations_leave_nothing_behind(comm: MPI.Comm) -> None:
     with closing(separated(system, comm, 31, LoadSolver())) as dynamics:
         q, u = parts_of(dynamics, q, u)
         udot, rates = np.empty(len(u)), np.empty(len(q))
-        dynamics.compile()
+        compile_evaluations(dynamics)
         for k in range(5):
             dynamics.derivative(0.01 * k, q, u, udot, rates)
         tracemalloc.start()

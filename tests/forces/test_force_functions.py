@@ -14,12 +14,18 @@ from mpi4py import MPI
 from cases import accelerations, moving_state
 from force_functions import as_constants, current, loaded, motor
 from mpi_helpers import parallel_assert
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.forces.acting import _each_body, _each_joint
+from mpimbs.forces.external import ExternalLoads
 from mpimbs.model import BodyMotion, Joint, System, joint_type, system_from
+from mpimbs.model.arranged import arranged
+from mpimbs.model.contents import Contents
+from mpimbs.model.order import Order, coordinates_at
 from mpimbs.simulation.run import simulate
+from mpimbs.sweep.subchain import AT_REST, Subchain
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -78,7 +84,7 @@ def test_a_long_rope_in_lanes(comm: MPI.Comm) -> None:
     alone = told.pop(600)
     with closing(Dynamics(system, comm)) as dynamics:
         mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
-        dynamics.compile()
+        compile_evaluations(dynamics)
         got = dynamics.accelerations(q[mine], u[ours], tau[ours])
         bodies = slice(dynamics.subchain.first, dynamics.subchain.last)
         seconds = dynamics.seconds()
@@ -89,6 +95,27 @@ def test_a_long_rope_in_lanes(comm: MPI.Comm) -> None:
     for name in BodyMotion._fields[1:]:
         whole = getattr(alone, name)
         assert_close(name, getattr(motion, name), whole[bodies], "ranks", scale=np.abs(whole).max(), comm=comm)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_forces_on_a_renumbered_tree(seed: int) -> None:
+    """Depth first, the heaviest child last: functions are told the model's numbers, and act on the same bodies."""
+    system, q, u, *_ = case(False, seed)
+    order = Order.of(system)
+    assert not order.is_identity
+    at_q, at_u = coordinates_at(system, order, 0, N)
+
+    def applied(given: Contents, q: Array, u: Array) -> tuple[Array, Array]:
+        """Generalized forces, and the wrenches on the bodies."""
+        subchain, tau = Subchain(given), np.zeros(len(u))
+        steps, frames = subchain.carriers(np.arange(N))
+        ExternalLoads(subchain, given).apply(TIME, q, u, AT_REST, tau)
+        return tau, np.einsum("nij,naj->nai", frames, subchain.wrenches.reshape(-1, 2, 3)[steps])
+
+    forces, wrenches = applied(system, q, u)
+    found, found_wrenches = applied(arranged(system, order), q[at_q], u[at_u])
+    assert_close("generalized forces", found, forces[at_u], "dense")
+    assert_close("wrenches", found_wrenches, wrenches[order.bodies], "dense")
 
 
 def drag(t: float, motion: BodyMotion) -> tuple[Any, Any]:
@@ -160,7 +187,7 @@ def test_functions_are_compiled_before_the_first_evaluation() -> None:
     system.add_body_force(["link2", "link4"], wind)
     with closing(Dynamics(system)) as dynamics:
         assert not any(function.signatures for function in functions)
-        dynamics.compile()
+        compile_evaluations(dynamics)
         assert [len(function.signatures) for function in functions] == [1, 1, 1]
         loops = [len(loop.signatures) for loop in (_each_joint, _each_body)]
         dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u, t=TIME)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from cases import GENERATORS
-from mpimbs.instruments.counting import ARC_TANGENT, NEAR, SINE_COSINE, Counted, CountedArray, Counts, counting
+from mpimbs.instruments.counting import NEAR, Counted, CountedArray, counting
+from mpimbs.instruments.counts import ARC_TANGENT, SINE_COSINE, Counts
 from mpimbs.instruments.phase_costs import count, count_joins, count_phases, counts_of_tile, counts_per_body
 from mpimbs.instruments.phases import (
     KERNELS,
-    PHASES,
     PIECE,
     RUN,
+    TILE_PHASES,
     TIP,
     arguments,
     pieces,
@@ -315,7 +316,7 @@ def test_counts_are_the_same_every_time() -> None:
 def test_counts_per_body_do_not_depend_on_the_length(name: str) -> None:
     chains = [system_from(f"{name}:{n}") for n in (68, 72, 80)]
     first, second = (counts_per_body(*pair) for pair in ((chains[0], chains[1]), (chains[1], chains[2])))
-    assert set(first) == {*PHASES[:-1], *TIP}
+    assert set(first) == {*TILE_PHASES[:-1], *TIP}
     for phase, counts in first.items():
         assert 0 < counts.touched <= counts.fetched + counts.written
         np.testing.assert_allclose(astuple(counts), astuple(second[phase]), rtol=1e-12, err_msg=phase)
@@ -326,8 +327,8 @@ def test_counts_of_a_tile() -> None:
     short, long = (system_from(f"spatial_chain:{n}") for n in (68, 72))
     per_body, whole = counts_per_body(short, long), count_phases(arguments(long))
     same, longer = (counts_of_tile(short, long, bodies, 8) for bodies in (72, 10**9))
-    assert tuple(same) == PHASES
-    for phase in PHASES[:-1]:
+    assert tuple(same) == TILE_PHASES
+    for phase in TILE_PHASES[:-1]:
         np.testing.assert_allclose(astuple(same[phase]), astuple(whole[phase] / 72), rtol=1e-12)
         np.testing.assert_allclose(astuple(longer[phase]), astuple(per_body[phase]), rtol=1e-6, atol=1e-6)
     assert same["joins"].multiplications * 72 * 8 == pytest.approx(7 * JOIN_MULTIPLICATIONS, rel=FEW)

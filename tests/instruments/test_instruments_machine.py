@@ -8,7 +8,8 @@ from mpi4py import MPI
 
 from mpi_helpers import measured
 from mpimbs.instruments import machine as loops
-from mpimbs.instruments.counting import Counted, CountedArray, Counts, counting
+from mpimbs.instruments.counting import Counted, CountedArray, counting
+from mpimbs.instruments.counts import Counts
 from mpimbs.instruments.limits import as_numbers, describe, limits, markdown, total
 from mpimbs.instruments.machine import (
     CHAINS,
@@ -24,7 +25,7 @@ from mpimbs.instruments.machine import (
     working_sets,
 )
 from mpimbs.instruments.phase_costs import counts_of_tile, time_phases
-from mpimbs.instruments.phases import PHASES, TIP
+from mpimbs.instruments.phases import TILE_PHASES, TIP
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.spatial.lanes import native_width
@@ -182,7 +183,7 @@ def test_no_kernel_is_faster_than_the_machine(comm: MPI.Comm) -> None:
         return max(rates) < peak and sum(phases[w][name] for name in TIP) < sum(phases[1][name] for name in TIP)
 
     phases, _ = measured(comm, times, slower)
-    assert set(phases[w]) == {*PHASES, *TIP} and set(phases[1]) == {*TIP, *PHASES[1:-1]}
+    assert set(phases[w]) == {*TILE_PHASES, *TIP} and set(phases[1]) == {*TIP, *TILE_PHASES[1:-1]}
     assert all(us > 0 for each in phases.values() for us in each.values())
     with pytest.raises(ValueError, match="width 3"):
         time_phases(system, 3)

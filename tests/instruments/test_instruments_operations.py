@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mpimbs.instruments.counting import Counts
+from mpimbs.instruments.counts import Counts
 from mpimbs.instruments.operation_models import PAPER, arithmetic, models
 from mpimbs.instruments.operations import KINEMATICS, OperationCounts, operations_of
 from mpimbs.instruments.phase_costs import count, count_phases, counts_per_body

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from mpimbs.parallel.butterfly import EXTRA, SOURCE, TAG, TARGET, schedule
+from mpimbs.parallel.butterfly import ALSO_TO, FROM, TAG, TO, schedule
 from mpimbs.parallel.native import PROC_NULL
 
 Message = tuple[int, int, int]  # from, to, tag
@@ -76,8 +76,8 @@ def test_cost(size: int) -> None:
     assert max(len(table) for table in tables) == math.ceil(math.log2(size))
     assert min(len(table) for table in tables) >= math.floor(math.log2(size))
     for rank, table in enumerate(tables):
-        assert np.all(table[:, SOURCE] != PROC_NULL), f"rank {rank} receives nothing at a level"
-        assert np.all((table[:, EXTRA] == PROC_NULL) | (table[:, TARGET] != PROC_NULL))
+        assert np.all(table[:, FROM] != PROC_NULL), f"rank {rank} receives nothing at a level"
+        assert np.all((table[:, ALSO_TO] == PROC_NULL) | (table[:, TO] != PROC_NULL))
         assert len(set(table[:, TAG].tolist())) == len(table), f"rank {rank} uses a tag twice"
     if size & (size - 1) == 0:
-        assert all(np.all(table[:, EXTRA] == PROC_NULL) for table in tables), "an extra message among equal groups"
+        assert all(np.all(table[:, ALSO_TO] == PROC_NULL) for table in tables), "an extra message among equal groups"

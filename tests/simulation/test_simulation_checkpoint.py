@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,19 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+import mpimbs.sizes
 from mpimbs.cli import main
 from mpimbs.cli.options import with_forces
 from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, read_system, system_from, system_text
-from mpimbs.simulation import checkpoint as checkpoint_module
-from mpimbs.simulation import sample_writer, slices, stability
+from mpimbs.simulation import stability
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.restart import restart
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.signals import CHECKPOINT, ENDS, STOP, Signals
+from mpimbs.sizes import PACKAGE
 from simulation.motions import tumbler
 from tolerances import assert_close
 
@@ -129,12 +131,11 @@ def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
     comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """A run without any checkpoint, but for those of `FORGETFUL`."""
-    monkeypatch.setattr(slices, "SLICE", 3)
+    least = 1 if case in WRITTEN_BY_ALL else PACKAGE.checkpoint_bytes
+    sizes = replace(PACKAGE, slice_numbers=3, checkpoint_bytes=least, sample_bytes=min(least, PACKAGE.sample_bytes))
+    monkeypatch.setattr(mpimbs.sizes, "_used", sizes)
     monkeypatch.setattr(stability, "FIRST", 20)
     monkeypatch.setattr(stability, "FEWEST", 10)
-    if case in WRITTEN_BY_ALL:
-        for module in (checkpoint_module, sample_writer):
-            monkeypatch.setattr(module, "LEAST", 1)
     spec, settings = (CASES | FORGETFUL)[case]
     system, output, every = system_from(spec), folder / "out.h5", 6
     other = Checkpoints(steps=every) if case in FORGETFUL else None

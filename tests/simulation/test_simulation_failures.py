@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
+from mpimbs.evaluation import Acted
 from mpimbs.model import Joint, System, Wrench, system_from
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.run import simulate
@@ -128,11 +129,12 @@ def test_a_trial_step_that_overflows_is_repeated_with_a_smaller_one(comm: MPI.Co
     original = dynamics.evaluate
     broken = []
 
-    def once_not_finite(t: float, q: Any, u: Any, udot: Any, rates: Any, tau: Any = None) -> None:
-        original(t, q, u, udot, rates, tau)
+    def once_not_finite(t: float, q: Any, u: Any, udot: Any, rates: Any, tau: Any = None) -> Acted:
+        acted = original(t, q, u, udot, rates, tau)
         if t > 0.05 and not broken:
             broken.append(t)
             udot[:] = np.inf
+        return acted
 
     dynamics.evaluate = once_not_finite  # type: ignore[method-assign]
     stepper = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "5dp", Accuracy())

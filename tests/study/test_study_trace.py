@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from mpimbs.coupling.constraint_equations import OUTER, SEPARATED
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.parallel.butterfly import EXTRA, SOURCE, TARGET, Butterfly
+from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
+from mpimbs.parallel.halo import SWAP
 from mpimbs.parallel.native import PROC_NULL
 from mpimbs.spatial.rows import ROW
 from mpimbs.study import loggp, simgrid
@@ -79,8 +81,8 @@ def planned(butterfly: Butterfly) -> list[tuple[int, int, float]]:
     """The same of a real plan."""
     size, found = butterfly.mine.itemsize * butterfly.mine.shape[1], []
     for row in butterfly.schedule.tolist():
-        found += [(SEND, int(row[k]), float(size)) for k in (TARGET, EXTRA) if row[k] != PROC_NULL]
-        found += [(RECEIVE, int(row[SOURCE]), float(size))] if row[SOURCE] != PROC_NULL else []
+        found += [(SEND, int(row[k]), float(size)) for k in (TO, ALSO_TO) if row[k] != PROC_NULL]
+        found += [(RECEIVE, int(row[FROM]), float(size))] if row[FROM] != PROC_NULL else []
     return found
 
 
@@ -107,7 +109,8 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
             (joints._halos[1], max((e.tag for e in trace.events), default=0) - 1, (ROW, ROW)),
         ):
             found = messages(trace, base, 2) if comm.size > 1 else []
-            rooms = [int(halo.plan[2 * k + 1]) for k in range(halo.plan.size // 2)][-4:]  # to, to, from, from
+            places: tuple[Any, ...] = (SWAP.to_left, SWAP.to_right, SWAP.from_left, SWAP.from_right)
+            rooms = [int(halo.plan[place.at + 1]) for place in places]  # sizes
             expected = [(SEND, comm.rank - 1, size * rooms[0])] * left + [
                 (SEND, comm.rank + 1, size * rooms[1])
             ] * right

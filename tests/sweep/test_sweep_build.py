@@ -1,43 +1,13 @@
 """The arrays that the sweeps run over: frames, order, junctions."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mpimbs.model import system_from
-from mpimbs.sweep.build import Integers, _weights, build, depth_first, different_rows, turned_to
+from mpimbs.sweep.build import _weights, build, different_rows, turned_to
 from mpimbs.sweep.structure import CARRIED, SINK, SOURCE
-from oracles.random_systems import SETTINGS, random_system
+from oracles.random_systems import random_system
 from tolerances import assert_close
-
-
-def walk(parent: Integers, above: int) -> Iterator[int]:
-    """Go through the bodies on `above`, after each through those on it."""
-    for k in np.flatnonzero(parent == above):
-        yield int(k)
-        yield from walk(parent, int(k))
-
-
-@SETTINGS
-@given(st.lists(st.integers(0, 100), min_size=1, max_size=40))
-def test_depth_first(draws: list[int]) -> None:
-    """Every body once, each subtree in one stretch, and of several children the last added last."""
-    parent = np.array([draw % (k + 1) - 1 for k, draw in enumerate(draws)])
-    order = depth_first(parent)
-    assert order.tolist() == list(walk(parent, -1))
-    assert sorted(order) == list(range(len(parent)))
-    rank = np.argsort(order)
-    assert all(parent[k] < 0 or rank[parent[k]] < rank[k] for k in range(len(parent)))
-    size = np.ones(len(parent), int)
-    for k in range(len(parent) - 1, 0, -1):
-        if parent[k] >= 0:
-            size[parent[k]] += size[k]
-    for k in range(len(parent)):
-        stretch = order[rank[k] : rank[k] + size[k]]
-        assert all(j == k or parent[j] in stretch for j in stretch), f"subtree of body {k} is torn: {order}"
 
 
 def test_different_rows() -> None:

@@ -20,7 +20,7 @@ from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.sweep.structure import TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
 from mpimbs.sweep.subchains import Subchains
-from mpimbs.sweep.tiles import ALL, NOTHING, PIVOTS_ONLY, Tile
+from mpimbs.sweep.tiles import KEEP_ALL, KEEP_NOTHING, KEEP_PIVOTS, Tile
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL as ALL_TYPES
@@ -52,10 +52,10 @@ class Cut(NamedTuple):
 
 
 CUTS = {
-    "default": Cut(PACKAGE.least_lane, PACKAGE.most_lane, ALL),
-    "several": Cut(1, 0, ALL),
-    "pivots kept": Cut(1, 0, PIVOTS_ONLY),
-    "nothing kept": Cut(1, 0, NOTHING),
+    "default": Cut(PACKAGE.least_lane, PACKAGE.most_lane, KEEP_ALL),
+    "several": Cut(1, 0, KEEP_ALL),
+    "pivots kept": Cut(1, 0, KEEP_PIVOTS),
+    "nothing kept": Cut(1, 0, KEEP_NOTHING),
 }
 
 
@@ -67,8 +67,8 @@ def force(monkeypatch: pytest.MonkeyPatch, cut: Cut, period: str) -> Cut:
         return cut_tiles(patterns, width, cut.least, cut.most)
 
     monkeypatch.setattr(mpimbs.partition.ownership, "cut_tiles", cut_so)
-    sizes = replace(PACKAGE, all_bytes=1 << 30 if cut.kept == ALL else 1, pivot_bytes=1 << 30)
-    if cut.kept == NOTHING:  # less than a file may say: fixed joints have no pivots
+    sizes = replace(PACKAGE, all_bytes=1 << 30 if cut.kept == KEEP_ALL else 1, pivot_bytes=1 << 30)
+    if cut.kept == KEEP_NOTHING:  # less than a file may say: fixed joints have no pivots
         object.__setattr__(sizes, "pivot_bytes", -1)
     monkeypatch.setattr(mpimbs.sizes, "_used", sizes)
     return cut
@@ -221,7 +221,7 @@ def test_handle_equations_of_lanes(period: str, beyond: int, cut: Cut) -> None:
     for width in (1, NATIVE):
         tiles = cut_tiles(system.joint_patterns(first, last), width, cut.least, cut.most)
         part = Subchain(system, first, last, tiles)
-        assert part.tiles.kept == (ALL if len(tiles) == 1 else cut.kept)
+        assert part.tiles.kept == (KEEP_ALL if len(tiles) == 1 else cut.kept)
         assert part.tiles.width == width
         udot, rates = np.full(part.nu, np.nan), np.full(part.nq, np.nan)
         swept = Swept(Subchains([part]))

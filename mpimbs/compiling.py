@@ -1,0 +1,93 @@
+"""Kernels compiled, or loaded from the cache, before they are needed: what ranks do together waits for none of them."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import closing
+
+from mpi4py import MPI
+
+from mpimbs.coupling import TREES, LoadSolver, Strategy
+from mpimbs.coupling.settings import EvaluationSettings
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.parallel.agreement import first_on_node
+from mpimbs.parallel.scan import Scan
+from mpimbs.pipeline import SCAN_MOTIONS
+from mpimbs.sizes import tuned
+from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.structure import BOUNDARY
+
+
+def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool = False) -> None:
+    """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    loads : bool
+        `joint_loads` too.
+    sampled : bool
+        What a simulation takes samples by too.
+    """
+    comm = dynamics.comm
+    mine = (dynamics.kernels, dynamics.lanes, dynamics.in_phases)
+    kinds = sorted(set(comm.allgather(mine)))  # ranks of few bodies have other lanes
+
+    def action() -> None:
+        for kernels, lanes, staged in kinds:
+            compile_kernels(kernels, lanes, staged, loads, sampled)
+
+    first_on_node(comm, action)
+    dynamics.external.compile()
+
+
+class _OfTrees(Dynamics):
+    """What evaluates an interval of a tree, on one rank."""
+
+    def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
+        """That of trees on several ranks."""
+        return TREES["dcae"]
+
+
+@functools.cache  # a second time in a process there is nothing to do
+def compile_kernels(
+    kernels: str = "dcae", lanes: int = 1, staged: bool = False, loads: bool = False, sampled: bool = False
+) -> None:
+    """Compile, or load from the cache, the kernels of evaluations with so many lanes; no communication.
+
+    Parameters
+    ----------
+    kernels : str
+        As `Dynamics.kernels` says.
+    lanes : int
+        As `Dynamics.lanes` says.
+    staged : bool
+        Phase by phase, as for forces given as functions.
+    loads, sampled : bool
+        As for `compile_evaluations`.
+    """
+    system = system_from("tree:2:2" if kernels == "intervals" else f"rope:{2 * tuned().least_lane * lanes}")
+    if staged and kernels != "pcg":
+        system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
+        ends: dict[str, Any] = {"bodies": ("world", system.name_of(0)), "positions": ((0, 0, 0), (1, 1, 1))}
+        system.add_spring(name="spring", damping=1.0, **ends)
+    with closing(_made(kernels, system, lanes)) as alone:
+        q, u = alone.subchain.q, alone.subchain.u
+        for t in (0.0, 1.0) if kernels == "pcg" else (0.0,):
+            alone.accelerations(q, u, t=t)
+        if loads:
+            alone.joint_loads(q, u)
+        if sampled:
+            alone.energy_and_momentum(q, u)
+            make_quaternions_unit(0.0, alone.subchain.structure, q)
+            with closing(Scan(MPI.COMM_SELF, alone.subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[kernels])) as scan:
+                scan(alone.subchain.boundary_motion(q, u))
+
+
+def _made(kernels: str, system: System, lanes: int) -> Dynamics:
+    if kernels == "intervals":
+        return _OfTrees(system)
+    if kernels == "pcg":
+        return Dynamics(system, coupling=kernels, lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
+    return Dynamics(system, coupling=kernels, lanes=None if kernels == "dca" else lanes)

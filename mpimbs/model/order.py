@@ -1,0 +1,224 @@
+"""The order in which solvers number the bodies of a system: depth first, of several children the heaviest last.
+
+A subtree is contiguous there, its root first, and the longest path stays together; so an interval of the order hangs
+together by few bodies. A chain is its own order: no arrays are made of it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from mpimbs.model.columns import numbers_of
+from mpimbs.model.contents import Contents
+from mpimbs.model.segments import Integers
+
+Where = slice | Integers
+"""What picks numbers of the model's order out of an array: a slice where they stand one after the other."""
+
+
+class _Walk(NamedTuple):
+    """A way through all bodies of a tree, depth first."""
+
+    order: Integers  # [n]: the bodies
+    after: Integers  # [n]: the body that comes after all those of each one's subtree; -1 if there is none
+
+
+def depth_first(parent: Integers) -> Integers:
+    """Depth-first order of the bodies of a tree, siblings in the order in which they stand: int64 [n].
+
+    Parameters
+    ----------
+    parent : array [n]
+        -1 at the boundary; every parent before its children.
+    """
+    return _walk(parent).order
+
+
+def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
+    """Depth-first order in which of several siblings that with the most bodies in its subtree comes last.
+
+    Of equal ones the later comes last; so do the roots.
+
+    Parameters
+    ----------
+    parent : array [n]
+        -1 the world; every parent before its children.
+
+    Returns
+    -------
+    (bodies [n], sizes [n])
+        The bodies in that order, and how many the subtree of each of these has, itself among them.
+    """
+    n = len(parent)
+    order, after = _walk(parent)
+    place = _inverse(order)
+    end = np.append(place, n)[after]  # of each subtree, in the order of the walk
+    size = end - place
+    by_parent = np.lexsort((size, parent))
+    before = np.cumsum(size[by_parent]) - size[by_parent]
+    above = parent[by_parent]
+    begins = np.flatnonzero(np.concatenate(([True], above[1:] != above[:-1])))  # with the lightest of the siblings
+    before -= np.repeat(before[begins], np.diff(np.append(begins, n)))
+    ahead = np.empty(n, np.int64)  # how many places each body comes behind its parent
+    ahead[by_parent] = before + (above >= 0)
+    change = np.zeros(n + 1, np.int64)  # of the sum over a body and all above it, from one body of the walk to the next
+    change[place] = ahead
+    np.subtract.at(change, end, ahead)
+    bodies = np.empty(n, np.int64)
+    bodies[np.cumsum(change[:n])] = order
+    return bodies, size[bodies]
+
+
+def _walk(parent: Integers) -> _Walk:
+    n = len(parent)
+    if np.array_equal(parent, np.arange(-1, n - 1)):
+        return _Walk(np.arange(n), np.full(n, -1))
+    by_parent = np.argsort(parent, kind="stable")
+    above = parent[by_parent]
+    siblings = above[1:] == above[:-1]
+    sibling = np.full(n, -1)  # the next one
+    sibling[by_parent[:-1][siblings]] = by_parent[1:][siblings]
+    begins = np.flatnonzero(np.concatenate(([True], ~siblings)) & (above >= 0))
+    child = np.full(n, -1)  # the first one
+    child[above[begins]] = by_parent[begins]
+
+    # After a branch comes the next sibling of the closest body above, or itself, that has one.
+    turn = np.where((sibling >= 0) | (parent < 0), np.arange(n), parent)
+    while not np.array_equal(further := turn[turn], turn):
+        turn = further
+    after = sibling[turn]
+    following = np.where(child >= 0, child, after)
+
+    # How many bodies come from each one on: those counted so far, and those from the one on that comes behind them.
+    ahead = np.append(np.where(following < 0, n, following), n)
+    count = np.append(np.ones(n, np.int64), 0)
+    while (ahead < n).any():
+        count += count[ahead]
+        ahead = ahead[ahead]
+    order = np.empty(n, np.int64)
+    order[n - count[:n]] = np.arange(n)
+    return _Walk(order, after)
+
+
+def _inverse(order: Integers) -> Integers:
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
+class Order:
+    """The bodies of a system in depth-first order, the heaviest child last: each has a place there, 0 to n - 1.
+
+    Parameters
+    ----------
+    n : int
+        Number of bodies.
+    parent : array [n], optional
+        Parents in the model's order, -1 the world; by default those of a chain.
+
+    Attributes
+    ----------
+    n : int
+    is_chain : bool
+        Every body lies on the one before.
+    is_identity : bool
+        The model has this order: places are the model's numbers.
+    bodies : int64 [n]
+        The model's number of the body at each place.
+    places : int64 [n]
+        Place of each body of the model.
+    parents : int64 [n]
+        Place of the parent of the body at each place; -1 the world.
+    ends : int64 [n]
+        The subtree of the body at place k has the places k to ends[k] - 1.
+    last_children : int64 [n]
+        Place of the last, heaviest child; -1 where there is none.
+    """
+
+    def __init__(self, n: int, parent: Integers | None = None) -> None:
+        self.n = n
+        self.is_chain = parent is None or np.array_equal(parent, np.arange(-1, n - 1))
+        self.is_identity = self.is_chain
+        if parent is not None and not self.is_chain:
+            bodies, sizes = heaviest_last(parent)
+            self.is_identity = np.array_equal(bodies, np.arange(n))
+            if not self.is_identity:
+                self.bodies = bodies
+            self.parents = parent if self.is_identity else np.append(self.places, -1)[parent[bodies]]
+            self.ends = np.arange(n) + sizes
+
+    @classmethod
+    def of(cls, system: Contents) -> Order:
+        """Order the bodies of a system."""
+        return cls(system.n_bodies, None if system.is_chain else system.parents())
+
+    @classmethod
+    def as_listed(cls, system: Contents) -> Order | None:
+        """The order in which a system lists its bodies; None where that is not depth first."""
+        if system.is_chain:
+            return cls.of(system)
+        listed = cls(system.n_bodies)
+        parent = system.parents()
+        bodies, sizes = heaviest_last(parent)
+        listed.is_chain, listed.parents = False, parent
+        listed.ends = np.arange(1, listed.n + 1)
+        listed.ends[bodies] = bodies + sizes
+        below = np.flatnonzero(parent >= 0)
+        return listed if (listed.ends[below] <= listed.ends[parent[below]]).all() else None
+
+    @cached_property
+    def bodies(self) -> Integers:
+        return np.arange(self.n)
+
+    @cached_property
+    def places(self) -> Integers:
+        return np.arange(self.n) if self.is_identity else _inverse(self.bodies)
+
+    @cached_property
+    def parents(self) -> Integers:
+        return np.arange(-1, self.n - 1)
+
+    @cached_property
+    def ends(self) -> Integers:
+        return np.full(self.n, self.n)
+
+    @cached_property
+    def last_children(self) -> Integers:
+        last = np.full(self.n + 1, -1)
+        last[self.parents] = np.arange(self.n)  # of several the last that is written stays
+        return last[: self.n]
+
+    def body(self, place: int) -> int:
+        """The model's number of the body at one place."""
+        return place if self.is_identity else int(self.bodies[place])
+
+    def where(self, lo: int, hi: int) -> Where:
+        """Where numbers of the bodies at the places lo to hi - 1 stand in an array with one row for each of the
+        model's bodies."""
+        return slice(lo, hi) if self.is_identity else self.bodies[lo:hi]
+
+
+def coordinates_at(system: Contents, order: Order, lo: int, hi: int) -> tuple[Where, Where]:
+    """Where q and u of the joints of the bodies at the places lo to hi - 1 stand in the model's q and u.
+
+    Parameters
+    ----------
+    system : Contents
+        The model, in its own order.
+    order : Order
+        Its depth-first order.
+    lo, hi : int
+
+    Returns
+    -------
+    (slice or array [nq], slice or array [nu])
+        `q[found]` gives them, place by place; `q[found] = mine` puts them back.
+    """
+    if order.is_identity:
+        (q, q_end), (u, u_end) = (ends.tolist() for ends in system.offsets_of((lo, hi)))
+        return slice(q, q_end), slice(u, u_end)
+    q_index, u_index = (numbers_of(offset, order.bodies[lo:hi])[0] for offset in system.offsets())
+    return q_index, u_index

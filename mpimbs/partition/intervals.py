@@ -1,0 +1,222 @@
+"""Intervals of a depth-first order, one for each rank: where they are cut, what of them hangs where, and how two
+neighbours join.
+
+Bodies are numbered by their places in a `model.order.Order` everywhere here. In an interval, all that hangs on one body
+outside is one component. Bodies that have children behind the interval are open: they lie on one path, in the last
+component; all other components are closed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.model.order import Order
+from mpimbs.partition.chain import split_chain
+from mpimbs.sizes import tuned
+from mpimbs.spatial.columns import Room
+from mpimbs.sweep.interval import Outside
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+MOVE = 0.05  # of a share: how far a cut moves from where costs are balanced to where few handles are open
+ROUNDS = 3  # of balancing: what bodies cost depends on the handles that are open, and these on the cuts
+
+
+class Interval(NamedTuple):
+    """The bodies first to last - 1, and how they hang together and on others.
+
+    Attributes
+    ----------
+    first, last : int
+    hung_on : array [m]
+        The body before `first` that each component hangs on, the deepest first; -1 the world.
+    roots : array [r]
+        Bodies whose parent is not here, in order; each component has one or several.
+    component : array [r]
+        Which component each of these is in.
+    open : array [h]
+        Bodies with a child at `last` or later, in order: from the one next to the root on.
+    """
+
+    first: int
+    last: int
+    hung_on: Integers
+    roots: Integers
+    component: Integers
+    open: Integers
+
+    @property
+    def open_component(self) -> int:
+        """The component in which the open bodies are; -1 if none are open."""
+        return len(self.hung_on) - 1 if len(self.open) else -1
+
+
+class Join(NamedTuple):
+    """How the components of an interval and of the next one make those of both.
+
+    Attributes
+    ----------
+    whole : Interval
+        Both. It has the components of the left, and behind them those that only the right has.
+    hung : array [j]
+        Components of the right that hang on open bodies of the left ...
+    handle : array [j]
+        ... and on which of these: `left.open[handle]`.
+    passing : array [p]
+        Components of the right that hang on bodies before the left ...
+    into : array [p]
+        ... and of which components of the whole they become a part: of one of the left too, where both hang on one
+        body.
+    kept : array [k]
+        Which of `left.open` stay open; `whole.open` are these, then `right.open`.
+    """
+
+    whole: Interval
+    hung: Integers
+    handle: Integers
+    passing: Integers
+    into: Integers
+    kept: Integers
+
+
+def interval(order: Order, first: int, last: int) -> Interval:
+    """Say how the bodies first to last - 1, one at least, hang together and on others: O(last - first)."""
+    if order.is_chain:
+        tip = [last - 1] if last < order.n else []
+        return Interval(first, last, *(np.array(part, np.int64) for part in ([first - 1], [first], [0], tip)))
+    parents = order.parents[first:last]
+    roots = np.flatnonzero(parents < first)
+    above = parents[roots]  # falls: what hangs on a deeper body comes first
+    new = np.concatenate(([True], above[1:] != above[:-1]))
+    tips = np.flatnonzero(order.last_children[first:last] >= last)
+    return Interval(first, last, above[new], roots + first, np.cumsum(new) - 1, tips + first)
+
+
+def join(order: Order, left: Interval, right: Interval) -> Join:
+    """Join an interval with the next one; no body is looked at but roots and open ones."""
+    here = right.hung_on >= left.first
+    hung, passing = np.flatnonzero(here), np.flatnonzero(~here)
+    before = right.hung_on[passing]
+    same = len(left.hung_on) > 0 and len(before) > 0 and bool(before[0] == left.hung_on[-1])
+    into = np.arange(len(before)) + len(left.hung_on) - same
+    last_child = left.open + 1 if order.is_chain else order.last_children[left.open]
+    kept = np.flatnonzero(last_child >= right.last)
+    outside = np.flatnonzero(~here[right.component])
+    whole = Interval(
+        left.first,
+        right.last,
+        np.concatenate((left.hung_on, before[same:])),
+        np.concatenate((left.roots, right.roots[outside])),
+        np.concatenate((left.component, into[right.component[outside] - len(hung)])),
+        np.concatenate((left.open[kept], right.open)),
+    )
+    return Join(whole, hung, np.searchsorted(left.open, right.hung_on[hung]), passing, into, kept)
+
+
+def outside_of(order: Order, first: int, last: int, cuts: Integers) -> Outside:
+    """Say what a sweep over the bodies first to last - 1 needs of those outside, among ranks that begin at `cuts`."""
+    own = interval(order, first, last)
+    inboard = own.hung_on[::-1].copy()
+    before = interval(order, 0, first).open if first else np.zeros(0, np.int64)
+    place = np.where(inboard >= 0, np.searchsorted(before, inboard), -1)
+    return Outside(inboard, place, own.open, order.last_children[own.open] + 1, _room(order, cuts))
+
+
+def _room(order: Order, cuts: Integers) -> Room:
+    """Room that values need: of all groups of ranks, halved again and again as by the butterfly, and while two of them
+    are joined; and of all ranks before each one, which a scan is about."""
+    inboard = 1
+    opened = max(1, *(len(interval(order, 0, int(cut)).open) for cut in cuts[1:]))
+    groups = [(0, len(cuts) - 1)]
+    while groups:
+        low, high = groups.pop()
+        own = interval(order, int(cuts[low]), int(cuts[high]))
+        inboard = max(inboard, len(own.hung_on))
+        if high - low > 1:
+            middle = low + (high - low + 1) // 2
+            halves = ((low, middle), (middle, high))
+            opened = max(opened, sum(len(interval(order, *cuts[list(half)].tolist()).open) for half in halves))
+            groups += halves
+    return Room(inboard, opened)
+
+
+def open_handles(order: Order) -> Integers:
+    """Number of bodies before each place that have a child there or later, of all bodies: int64 [n + 1]."""
+    numbers = np.arange(order.n)
+    begin, end = numbers + 1, order.last_children + 1
+    carrying = end > 0
+    opened = np.bincount(begin[carrying], minlength=order.n + 2) - np.bincount(end[carrying], minlength=order.n + 2)
+    return np.cumsum(opened)[: order.n + 1]
+
+
+def swept_costs(order: Order, costs: Floats, cuts: Integers, ratio: float) -> Floats:
+    """Predicted cost of each body's sweep, given the cuts: bodies that open handles hang on carry these.
+
+    Parameters
+    ----------
+    order : Order
+    costs : array [n]
+        Cost of each body without handles, by place.
+    cuts : array [P + 1]
+    ratio : float
+        How many times more a body costs that carries one handle.
+
+    Returns
+    -------
+    array [n]
+    """
+    swept = costs.copy()
+    for first, last in itertools.pairwise(cuts.tolist()):
+        path = first + np.flatnonzero(order.ends[first:last] > last)
+        tips = path[order.last_children[path] >= last]
+        swept[path] *= 1.0 + (ratio - 1.0) * (len(tips) - np.searchsorted(tips, path))
+    return swept
+
+
+def cut_intervals(order: Order, costs: Floats, size: int, ratio: float | None = None) -> Integers:
+    """Cut a depth-first order into intervals of equal cost, at places near by where few handles are open.
+
+    Parameters
+    ----------
+    order : Order
+        Of a tree; chains are cut by `split_chain`.
+    costs : array [n]
+        Cost of each body without handles, by place.
+    size : int
+        Number of intervals P, from 1 to n.
+    ratio : float, optional
+        How many times more a body costs that carries one handle; by default what was measured.
+
+    Returns
+    -------
+    array [P + 1]
+        Interval k has the bodies cuts[k] to cuts[k + 1] - 1, at least one.
+    """
+    ratio = tuned().tip_ratio if ratio is None else ratio
+    handles = open_handles(order)
+    swept, best, least = costs, np.zeros(0, np.int64), np.inf
+    for _ in range(ROUNDS):
+        cuts = _to_few_handles(split_chain([swept], size, 1.0), swept, handles)
+        swept = swept_costs(order, costs, cuts, ratio)
+        largest = float(np.add.reduceat(swept, cuts[:-1]).max())
+        if largest < least:
+            best, least = cuts, largest
+    return best
+
+
+def _to_few_handles(cuts: Integers, costs: Floats, handles: Integers) -> Integers:
+    """Move each cut to where the fewest handles are open within MOVE of a share; of several to the nearest."""
+    before = np.concatenate(([0.0], np.cumsum(costs)))
+    reach = MOVE * before[-1] / (len(cuts) - 1)
+    moved = cuts.copy()
+    for k in range(1, len(cuts) - 1):
+        target = before[cuts[k]]
+        low, high = np.searchsorted(before, (target - reach, target + reach))
+        near = np.arange(max(low, moved[k - 1] + 1), min(max(high, cuts[k] + 1), cuts[k + 1]))
+        moved[k] = near[np.lexsort((np.abs(before[near] - target), handles[near]))[0]]
+    return moved

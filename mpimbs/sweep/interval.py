@@ -1,0 +1,185 @@
+"""An interval of a tree's bodies in depth-first order: what a rank sweeps of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.model import System
+from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, inboard_at, open_at
+from mpimbs.spatial.handles import SIZE
+from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.spatial.rows import ROW
+from mpimbs.sweep.interval_passes import IntervalPlan
+from mpimbs.sweep.open_bodies import COUNT, HEAD, OUTSIDE, none_open
+from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles
+from mpimbs.sweep.subchain import AT_REST, Subchain
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Outside(NamedTuple):
+    """What lies outside an interval of bodies in depth-first order, and what of it hangs together with that.
+
+    Attributes
+    ----------
+    inboard : array [k]
+        The bodies outside that its own hang on, ascending; -1 is the world.
+    before : array [k]
+        Which of the open bodies of all before the interval these are; -1 the world.
+    open : array [h]
+        Its own bodies that have children behind it, from the root outward: they lie on one path, in the component that
+        hangs on the first of `inboard`.
+    ends : array [h]
+        The body behind the last child of each of these.
+    room : Room
+        That the values of all groups of ranks need.
+    """
+
+    inboard: Integers
+    before: Integers
+    open: Integers
+    ends: Integers
+    room: Room
+
+
+class _IntervalSubchain(Subchain):
+    """The bodies of an interval as one piece, which knows what lies outside."""
+
+    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
+        super().__init__(system, first, last)
+        self._outside, self._most = outside, outside.room.open
+
+    @property
+    def outer(self) -> Integers:
+        """The open bodies [h]."""
+        return self._outside.open
+
+    def nothing_before(self, numbers: int) -> Floats:
+        """What a scan over ranks begins with: that nothing is open before."""
+        return none_open(self.first, self._most, numbers)
+
+    def boundaries(self, scanned: Floats, numbers: int) -> Floats:
+        """Turns or motions of the bodies inboard [k, numbers], from those of the open bodies before."""
+        found = scanned[HEAD:].reshape(-1, 2 + numbers)[:, 2:]
+        world = AT_REST[:numbers]
+        return np.array([found[place] if place >= 0 else world for place in self._outside.before])
+
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """What a scan of motions is given: those of the open bodies while the bodies inboard are held."""
+        value = self.described(BOUNDARY)
+        value[HEAD:].reshape(-1, 2 + BOUNDARY)[: len(self.outer), 2:] = self.relative_motions(q, u)
+        return value
+
+    def described(self, numbers: int) -> Floats:
+        """A value of a scan, but for the turns or motions of the open bodies."""
+        o = self._outside
+        value = none_open(self.last, self._most, numbers)
+        value[[COUNT, OUTSIDE]] = len(o.open), o.inboard[0]
+        value[HEAD:].reshape(-1, 2 + numbers)[: len(o.open), :2] = np.stack((o.open, o.ends), axis=1)
+        return value
+
+
+class IntervalPart:
+    """The bodies of a rank, an interval of a tree in depth-first order, swept as one piece in doubles: a `Part`.
+
+    Parameters
+    ----------
+    system : System
+        In depth-first order.
+    first, last : int
+        The bodies.
+    outside : Outside
+        Of these.
+
+    Attributes
+    ----------
+    blocks : array [1, room.size()]
+        Their equations, as in `spatial.columns`.
+    loads : array [1, (room.inboard + room.open) * 6]
+        Accelerations of the inboard bodies, loads on the open ones.
+    """
+
+    width = 1
+
+    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
+        self._whole = _IntervalSubchain(system, first, last, outside)
+        self.outside, self.room = outside, outside.room
+        room = self.room
+        made, work = self._whole.made, self._whole.work
+        nu, h = self._whole.nu, len(outside.open)
+        path, reach = _path(self._whole, outside)
+        self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
+        self.loads = np.zeros((1, 6 * (room.inboard + room.open)))
+        self.turn = self._whole.described(TURNING)
+        self._describe()
+        plan = IntervalPlan(
+            Handles(self.turn, self.blocks, self.loads),
+            made.structure,
+            made.springs,
+            work,
+            room_inboard=room.inboard,
+            room_open=room.open,
+            inboard=outside.before,
+            path=path,
+            reach=reach,
+            total=np.zeros(nu),
+            columns=aligned_zeros(h * nu * ROW),
+            block=aligned_zeros(SIZE),
+            held=AT_REST[:TURNING].copy(),
+            udot=np.zeros(nu),
+        )
+        self._table = Table(plan)
+        self.plan = self._table.data
+
+    def _describe(self) -> None:
+        """Write what never changes of the equations."""
+        o, room, value = self.outside, self.room, self.blocks[0]
+        value[[LAST, INBOARD, OPEN, HANGS_ON]] = self._whole.last, len(o.inboard), len(o.open), 0
+        for k, body in enumerate(o.inboard):
+            value[inboard_at.py_func(room, k)] = body
+        for k, (body, end) in enumerate(zip(o.open, o.ends, strict=True)):
+            value[open_at.py_func(room, k)], value[end_at.py_func(room, k)] = body, end
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Subchain]:
+        return iter((self._whole,))
+
+    def __getitem__(self, number: int) -> Subchain:
+        return (self._whole,)[number]
+
+    def handle_loads(self) -> tuple[Floats, Floats]:
+        """Accelerations of the bodies inboard [k, 6] and loads on the open ones [h, 6], as they stand."""
+        k, h = len(self.outside.inboard), len(self.outside.open)
+        numbers = self.loads[0].reshape(-1, 6)
+        return numbers[:k].copy(), numbers[self.room.inboard : self.room.inboard + h].copy()
+
+    def set_wrenches(self, wrenches: Floats) -> None:
+        """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
+        room = self._whole.work.wrench
+        if room.size and room is not wrenches:
+            room[:] = wrenches
+
+
+def _path(whole: Subchain, outside: Outside) -> tuple[Integers, Integers]:
+    """Steps from an inboard body to the last open one; how many of them carry the motion of each open body [h]."""
+    if not len(outside.open):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    parent = whole.columns.parent
+    bodies = [int(outside.open[-1])]
+    while (above := int(parent[bodies[-1] - whole.first])) >= whole.first:
+        bodies.append(above)
+    last = whole.made.body_step
+    path: list[int] = []
+    reach = {}
+    for body in bodies[::-1]:
+        k = body - whole.first
+        path += range(int(last[k - 1]) + 1 if k else 0, int(last[k]) + 1)
+        reach[body] = len(path)
+    return np.array(path, np.int64), np.array([reach[int(body)] for body in outside.open], np.int64)

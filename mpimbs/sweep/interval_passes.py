@@ -1,0 +1,153 @@
+"""The passes of an evaluation over an interval of a tree's bodies, in doubles: compiled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mpimbs.spatial.columns import (
+    Room,
+    block_at,
+    compliance_at,
+    transfer_at,
+)
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import COMPLIANCE, INERTIA, TRANSFER, item
+from mpimbs.spatial.memory import Floats, Integers, read, schema
+from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.six import EXTRA, six_rows, write_six
+from mpimbs.spatial.tuples import load3, load6
+from mpimbs.sweep.inward import inward, transfer, write_gathered
+from mpimbs.sweep.joint_forces import joint_forces
+from mpimbs.sweep.motion import coordinate_rates, joint_places, turn_along, velocity_terms
+from mpimbs.sweep.open_bodies import open_body
+from mpimbs.sweep.outward import outward
+from mpimbs.sweep.structure import (
+    FIRST_U,
+    LAST_U,
+    PIVOT,
+    TURNING,
+    Handles,
+    Springs,
+    Structure,
+    Workspace,
+)
+from mpimbs.sweep.walk import gathered, place_boundary
+
+
+class IntervalPlan(NamedTuple):
+    """What the passes over an interval are given."""
+
+    handles: Handles  # turn: value of the scan; blocks: value of the coupling; loads: A1 of inboard, x of open bodies
+    structure: Structure
+    springs: Springs
+    work: Workspace
+    room_inboard: int  # for which the value of the coupling has room
+    room_open: int
+    inboard: Integers  # [k]: which open body of the bodies before each inboard body is; -1 the world
+    path: Integers  # the steps from an inboard body to the last open body
+    reach: Integers  # [h]: how many of these carry the motion of each open body
+    total: Floats  # [nu]: joint forces
+    columns: Floats  # [h * nu * ROW]: s of each open body
+    block: Floats  # [SIZE]
+    held: Floats  # [TURNING]: turn of what is held
+    udot: Floats  # [nu]
+
+
+INTERVAL = schema(IntervalPlan)
+
+
+@kernel(merge=True)
+def motion_of_interval(zero, part, q, u):
+    """Pass 1: the joint frames, and the turns of the open bodies."""
+    p = read(part, INTERVAL)
+    joint_places(0.0, p.structure, q, p.work.place)
+    value = p.handles.turn
+    done = 0
+    before = p.held
+    for k in range(p.reach.size):
+        turn = open_body(value, k, TURNING)
+        turn_along(0.0, p.structure, p.work, u, p.path[done : p.reach[k]], before, turn)
+        before, done = turn, p.reach[k]
+
+
+@kernel
+def _columns(p, value):
+    """Write E, W and c of every open body, and keep s: over what `inward` has left."""
+    room = Room(p.room_inboard, p.room_open)
+    nu = p.structure.axes.size
+    h = p.reach.size
+    for k in range(h):
+        own = item(p.columns, k, nu * ROW)
+        transfer(0.0, p.structure, p.work, p.path[0 : p.reach[k]], own, ROW, 0, p.block, 0)
+        write_six(value, transfer_at(room, k), six_rows(p.block, TRANSFER))
+        for other in range(k + 1):
+            with_other = item(p.columns, other, nu * ROW)
+            at, across = compliance_at(room, k, other), compliance_at(room, other, k)
+            for i in range(6 * ROW):
+                value[at + i] = 0.0
+            for number in range(p.reach[other]):
+                step = p.path[number]
+                for d in range(p.structure.steps[step, FIRST_U], p.structure.steps[step, LAST_U]):
+                    reciprocal = p.work.pivot[d * PIVOT + 6]
+                    for i in range(6):
+                        s = reciprocal * own[d * ROW + i]
+                        for j in range(6):
+                            value[at + i * ROW + j] += s * with_other[d * ROW + j]
+            if k != other:
+                for i in range(6):
+                    for j in range(6):
+                        value[across + j * ROW + i] = value[at + i * ROW + j]
+        at = compliance_at(room, k, k)
+        for i in range(6):
+            value[at + i * ROW + EXTRA] = p.block[COMPLIANCE + i * ROW + EXTRA]
+
+
+@kernel(merge=True)
+def inward_of_interval(zero, part, q, u, tau, before, ahead):
+    """Pass 2: the equations of the interval, given the turns of the open bodies before it."""
+    p = read(part, INTERVAL)
+    o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    omega = (0.0, 0.0, 0.0)
+    for slot in range(p.inboard.size):
+        here = omega
+        if p.inboard[slot] >= 0:
+            here = load3(0.0, open_body(before, p.inboard[slot], TURNING), 9)
+        place_boundary(0.0, p.work.junction, slot, here)
+    first = omega
+    if p.inboard[0] >= 0:
+        first = load3(0.0, open_body(before, p.inboard[0], TURNING), 9)
+    velocity_terms(0.0, p.structure, p.work, u, first)
+    joint_forces(0.0, p.structure, p.springs, q, u, tau, p.total)
+    inward(0.0, p.structure, p.work, p.total, o, p.block, False)
+    value = p.handles.blocks
+    room = Room(p.room_inboard, p.room_open)
+    write_six(value, block_at(room, 0), six_rows(p.block, INERTIA))
+    inertia_and_force = o + o + o + o + omega  # 27 numbers
+    for slot in range(1, p.inboard.size):
+        write_gathered(0.0, gathered(0.0, p.work.junction, slot, inertia_and_force), p.block)
+        write_six(value, block_at(room, slot), six_rows(p.block, INERTIA))
+    _columns(p, value)
+
+
+@kernel(merge=True)
+def outward_of_interval(zero, part, q, u, tau, udot, rates):
+    """Pass 3: accelerations and rates of the coordinates, given A1 of the inboard bodies and x of the open ones."""
+    p = read(part, INTERVAL)
+    loads = p.handles.loads
+    nu = p.structure.axes.size
+    # u <- u + sum_j s_j^T x_j: what the loads on the open bodies do at the joints on their path
+    for k in range(p.reach.size):
+        own = item(p.columns, k, nu * ROW)
+        x = 6 * (p.room_inboard + k)
+        for number in range(p.reach[k]):
+            step = p.path[number]
+            for d in range(p.structure.steps[step, FIRST_U], p.structure.steps[step, LAST_U]):
+                s = 0.0
+                for i in range(6):
+                    s += own[d * ROW + i] * loads[x + i]
+                p.work.pivot[d * PIVOT + 7] += s
+    for slot in range(1, p.inboard.size):
+        place_boundary(0.0, p.work.junction, slot, load6(0.0, loads, 6 * slot))
+    o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    outward(0.0, p.structure, p.work, load6(0.0, loads, 0), o, False, udot)
+    coordinate_rates(0.0, p.structure, q, u, rates)

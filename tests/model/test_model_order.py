@@ -1,0 +1,193 @@
+"""Depth-first orders, the heaviest child last, and a system as it is renumbered by one."""
+
+import copy
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpimbs.errors import InputError
+from mpimbs.model import System, system_from
+from mpimbs.model.arranged import Arranged, arranged
+from mpimbs.model.order import Order, coordinates_at, depth_first, heaviest_last
+from mpimbs.model.segments import Integers
+from oracles.dense import dense_accelerations
+from oracles.random_systems import SETTINGS, random_system, systems
+from oracles.trees import SHAPES, parents
+from tolerances import assert_close
+
+DRAWN = parents()
+
+
+def sizes_of(parent: Integers) -> Integers:
+    """Bodies of each subtree, by the definition."""
+    size = np.ones(len(parent), int)
+    for k in range(len(parent) - 1, 0, -1):
+        if parent[k] >= 0:
+            size[parent[k]] += size[k]
+    return size
+
+
+def walk(parent: Integers, weight: Integers, above: int = -1) -> Iterator[int]:
+    """Go through the bodies on `above`, the lightest first, after each through those on it."""
+    for k in sorted(np.flatnonzero(parent == above), key=lambda k: weight[k]):
+        yield int(k)
+        yield from walk(parent, weight, int(k))
+
+
+@SETTINGS
+@given(DRAWN)
+def test_depth_first(parent: Integers) -> None:
+    """Every body once, each subtree in one stretch, and siblings in sequence; what is so already stays."""
+    order = depth_first(parent)
+    assert order.tolist() == list(walk(parent, np.zeros(len(parent))))
+    place = np.argsort(order)
+    assert np.array_equal(depth_first(np.append(place, -1)[parent[order]]), np.arange(len(parent)))
+
+
+@SETTINGS
+@given(DRAWN)
+def test_heaviest_last(parent: Integers) -> None:
+    bodies, sizes = heaviest_last(parent)
+    assert bodies.tolist() == list(walk(parent, sizes_of(parent)))
+    assert np.array_equal(sizes, sizes_of(parent)[bodies])
+
+
+@SETTINGS
+@given(DRAWN)
+def test_an_order_says_what_is_where(parent: Integers) -> None:
+    n, order = len(parent), Order(len(parent), parent)
+    assert np.array_equal(order.bodies[order.places], np.arange(n))
+    assert order.is_identity == np.array_equal(order.bodies, np.arange(n))
+    assert order.is_chain == np.array_equal(parent, np.arange(-1, n - 1))
+    for place, body in enumerate(order.bodies):
+        above = order.parents[place]
+        assert (order.bodies[above] if above >= 0 else -1) == parent[body]
+        assert order.last_children[place] == max(np.flatnonzero(order.parents == place), default=-1)
+    assert np.array_equal(order.ends - np.arange(n), sizes_of(order.parents))
+    lo, hi = n // 3, n - n // 4
+    assert np.array_equal(np.arange(n)[order.where(lo, hi)], order.bodies[lo:hi])
+
+
+def test_a_chain_takes_no_arrays() -> None:
+    system = system_from("spatial_chain:1000000000")
+    order = Order.of(system)
+    assert order.is_chain and order.is_identity and arranged(system, order) is system
+    assert order.where(10**8, 10**9) == slice(10**8, 10**9)
+    assert coordinates_at(system, order, 7, 10**9) == (slice(7, 10**9), slice(7, 10**9))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_million_bodies_are_ordered_in_a_second(shape: str) -> None:
+    parent = SHAPES[shape](10**6)
+    start = time.process_time()
+    order = Order(len(parent), parent)
+    assert len(order.parents) == len(order.ends) == len(order.last_children) == 10**6
+    assert time.process_time() - start < 3  # on a machine that others use too
+
+
+def test_the_library_makes_trees_in_this_order() -> None:
+    """Their children are equal, so that solvers number the bodies as the model does."""
+    system = system_from("tree:5:3")
+    assert arranged(system, Order.of(system)) is system
+
+
+def loaded(system: System) -> System:
+    """A system with all that refers to bodies by number: functions of joints, wrenches, force functions on some."""
+    moving = [k for k in range(system.n_bodies) if system.body(k).joint.kind.nu]
+    system.set_torque(system.name_of(moving[-1]), lambda t: np.full(system.body(moving[-1]).joint.kind.nu, t))
+    system.set_torque(system.name_of(moving[0]), np.arange(1.0, 1 + system.body(moving[0]).joint.kind.nu))
+    system.add_wrench(system.name_of(system.n_bodies // 2), force=(1.0, 2.0, 3.0))
+    system.add_joint_force([system.name_of(moving[0])], math.sin)
+    system.add_body_force([system.name_of(k) for k in range(0, system.n_bodies, 2)], math.cos)
+    system.add_body_force(None, math.tan)
+    return system
+
+
+def in_sequence(system: System, order: Order) -> System:
+    """The same system, its bodies added in depth-first order by the user."""
+    again = System(system.name, system.gravity)
+    for body in order.bodies.tolist():
+        again.add(system.body(body))
+    for name in ("joint_forces", "body_forces"):
+        for force in getattr(system, name):
+            on = sorted(again.index_of(system.name_of(int(k))) for k in force.bodies)
+            moved = copy.copy(force)
+            object.__setattr__(moved, "bodies", np.array(on))
+            getattr(again, name).append(moved)
+    return again
+
+
+@SETTINGS
+@given(st.data(), systems(max_bodies=7, chain=False, wrenches=True))
+def test_a_renumbered_system_is_one_made_in_that_order(data: st.DataObject, system: System) -> None:
+    """In all that solvers ask of it, for any interval."""
+    n, order = system.n_bodies, Order.of(loaded(system))
+    view, again = Arranged(system, order), in_sequence(system, order)
+    lo = data.draw(st.integers(0, n))
+    hi = data.draw(st.integers(lo, n))
+    assert (view.n_bodies, view.nq, view.nu, view.is_chain) == (n, again.nq, again.nu, again.is_chain)
+    assert (view.name, view.gravity) == (system.name, system.gravity)
+    assert [view.name_of(k) for k in range(n)] == [again.name_of(k) for k in range(n)]
+    assert [view.index_of(system.name_of(k)) for k in order.bodies] == list(range(n))
+    for k in range(n):
+        assert repr(view.body(k).model_dump()) == repr(again.body(k).model_dump())
+    mine, theirs = view.columns(lo, hi), again.columns(lo, hi)
+    assert (mine.first, mine.n) == (theirs.first, theirs.n)
+    for name in ("parent", "joint_type", "axis", "pitch", "position", "rotation", "mass", "center_of_mass", "inertia"):
+        assert np.array_equal(getattr(mine, name), getattr(theirs, name)), name
+    for name in ("q_offset", "u_offset", "q", "u", "rest", "stiffness", "damping", "torque"):
+        assert np.array_equal(getattr(mine, name), getattr(theirs, name)), name
+    assert mine.wrenches == theirs.wrenches and mine.torque_functions == theirs.torque_functions
+    for name in ("joint_types", "joint_patterns", "sizes", "initial_state", "has_wrenches"):
+        assert np.array_equal(_flat(getattr(view, name)(lo, hi)), _flat(getattr(again, name)(lo, hi))), name
+    assert np.array_equal(_flat(view.offsets_of((lo, hi))), _flat(again.offsets_of((lo, hi))))
+    for force, other in zip(view.force_functions, again.force_functions, strict=True):
+        assert force.function is other.function and np.array_equal(force.on(lo, hi), other.on(lo, hi))
+    assert len(view.segments.rows(lo, hi)[0]) <= hi - lo, "every body has its own template: only those of these count"
+    assert np.array_equal(view.numbers_in_model(np.arange(lo, hi)), order.bodies[lo:hi])
+
+
+def _flat(value: object) -> np.ndarray:
+    return np.concatenate([np.ravel(part) for part in value]) if isinstance(value, tuple) else np.asarray(value)
+
+
+@SETTINGS
+@given(st.data(), systems(max_bodies=7, chain=False))
+def test_coordinates_of_an_interval(data: st.DataObject, system: System) -> None:
+    """The initial state of the model, taken apart by intervals, is that of the renumbered system."""
+    n, order = system.n_bodies, Order.of(system)
+    lo = data.draw(st.integers(0, n))
+    hi = data.draw(st.integers(lo, n))
+    initial = system.initial_state(0, n)
+    for at, whole, mine in zip(
+        coordinates_at(system, order, lo, hi), initial, arranged(system, order).initial_state(lo, hi), strict=True
+    ):
+        assert np.array_equal(whole[at], mine)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_accelerations_do_not_depend_on_the_numbers(seed: int) -> None:
+    """The dense oracle solves the renumbered system in its coordinates; put back, it is the model's solution."""
+    system, q, u, tau = random_system(seed, 25, chain=False)
+    order = Order.of(system)
+    assert not order.is_identity
+    at_q, at_u = coordinates_at(system, order, 0, system.n_bodies)
+    found = np.empty(system.nu)
+    found[at_u] = dense_accelerations(arranged(system, order), q[at_q], u[at_u], tau[at_u])
+    assert_close("accelerations", found, dense_accelerations(system, q, u, tau), "dense")
+
+
+def test_names_of_a_renumbered_system() -> None:
+    system = System()
+    for name, parent in (("trunk", "world"), ("long", "trunk"), ("tip", "long"), ("short", "trunk")):
+        inertia = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+        system.add(name=name, parent=parent, mass=1.0, inertia=inertia, joint={"type": "spherical"})
+    view = arranged(system, Order.of(system))
+    assert [view.name_of(k) for k in range(4)] == ["trunk", "short", "long", "tip"]
+    with pytest.raises(InputError, match="unknown body 'shrt'; did you mean 'short'"):
+        view.index_of("shrt")

@@ -37,6 +37,9 @@ class Arranged(Contents):
         self.force_modules, self.before_forces = system.force_modules, system.before_forces
         self.torques = {int(order.places[k]): torque for k, torque in system.torques.items()}
         self.wrenches = {int(order.places[k]): own for k, own in system.wrenches.items()}
+        self.springs = system.springs
+        moved = np.append(order.places, -1)[system.spring_ends].tolist()  # of the world, -1, the last: -1 again
+        self.spring_bodies = [(first, second) for first, second in moved]
         self.joint_forces = [self._moved(force) for force in system.joint_forces]
         self.body_forces = [self._moved(force) for force in system.body_forces]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import accelerations, isolated, moving_state
+from cases import isolated, moving_state
 from mpi_helpers import parallel_assert
 from mpimbs import Batch
 from mpimbs.cli import main
@@ -105,9 +105,17 @@ def test_the_oracle(comm: MPI.Comm, coupling: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_trees(seed: int) -> None:
-    system, (q, u, tau), udot, _ = case(False, seed)
-    assert_close("accelerations", accelerations(system, q, u, tau, TIME), udot, "dense")
+def test_trees(comm: MPI.Comm, seed: int) -> None:
+    system, (q, u, tau), udot, loads = case(False, seed)
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
+        bodies = slice(dynamics.subchain.first, dynamics.subchain.last)
+        got = dynamics.accelerations(q[mine], u[ours], tau[ours], TIME)
+        got_loads = dynamics.joint_loads(q[mine], u[ours], tau[ours], TIME)
+        energy = dynamics.energy_and_momentum(q[mine], u[ours])[:2]
+    assert_close("accelerations", got, udot[ours], "dense", scale=np.abs(udot).max(), comm=comm)
+    assert_close("joint loads", got_loads, loads[bodies], "dense", scale=np.abs(loads).max(), comm=comm)
+    assert_close("energy", energy, dense.energy(system, q, u), "dense", comm=comm)
 
 
 @pytest.mark.parametrize("overlap", [False, True])

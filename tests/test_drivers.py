@@ -61,7 +61,7 @@ def test_versus_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_limits(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = comm.bcast(tmp_path) / "results"
     limits = driver("limits")
-    limits.SHORT, limits.LONG = 8, 12  # type: ignore[attr-defined]
+    limits.SHORT, limits.LONG = 2, 6  # type: ignore[attr-defined]
     found = limits.main(["spatial_chain:64", "rope:64"], folder, 0.002, comm)
     out, _ = capsys.readouterr()
     if comm.rank > 0:

@@ -485,7 +485,7 @@ def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Call], folde
         found = call(f"{command} --lanes 8")
         assert found.code == 0
         assert ("note: --lanes 8 has no effect: a rank" in found.err) == (comm.rank == 0)
-    assert call("bench chain:200 --lanes 4 --seconds 0").err == ""
+    assert call(f"bench chain:200 --lanes {native_width()} --seconds 0").err == ""
 
 
 def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
@@ -684,7 +684,8 @@ def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str]
             assert file["udot"].shape == (0,)
             assert_close("weights", file["loads"][:, 5], 9.81 * np.arange(8, 0, -1), "dense")
     put(comm, folder / "many.toml", STANDING.replace("revolute", "fixed").replace("count = 7", "count = 199"))
-    for command in ("check @/model.toml", "check @/model.toml --accuracy", "bench @/many.toml --seconds 0.01 --lanes 2",
+    wide = f"bench @/many.toml --seconds 0.01 --lanes {native_width()}"
+    for command in ("check @/model.toml", "check @/model.toml --accuracy", wide,
                     "bench @/many.toml --seconds 0.01 --batch 8", "predict @/model.toml --ranks 1,2 --seconds 0.01",
                     "study @/model.toml --studies strong --couplings dcae --seconds 0.01 -o @/study"):  # fmt: skip
         found = call(command)

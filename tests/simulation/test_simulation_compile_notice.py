@@ -9,8 +9,9 @@ from mpi4py import MPI
 
 import mpimbs.spatial.compiler
 from mpimbs.cli import commands
-from mpimbs.dynamics import Dynamics
+from mpimbs.compiling import compile_evaluations
 from mpimbs.model import system_from
+from mpimbs.simulation import run
 from mpimbs.simulation.compile_notice import LISTENER, compilation_told
 from mpimbs.simulation.run import simulate
 
@@ -61,9 +62,8 @@ def test_a_simulation_tells(
     progress: bool,
 ) -> None:
     """With progress only, and on rank 0 only."""
-    compile_all = Dynamics.compile
     monkeypatch.setattr(
-        Dynamics, "compile", lambda self, *what, **kinds: (compile_all(self, *what, **kinds), compiled("mpimbs.run"))[0]
+        run, "compile_evaluations", lambda *what, **kinds: (compile_evaluations(*what, **kinds), compiled("mpimbs.run"))
     )
     capsys.readouterr()
     simulate(system_from("chain:4"), 1e-3, comm, progress=progress)

@@ -74,7 +74,7 @@ def shares(system: System, order: Order, size: int) -> list[Owned]:
 
 def told(system: System, size: int) -> list[str]:
     """Say who owns what, in a table: a line for each rank, and one of their balance; errors as of `shares`."""
-    order = Order.of(system)
+    order = Order.as_listed(system) or Order.of(system)
     rows: list[tuple[str, ...]] = [("rank", "bodies", "hangs on", "open", "cost", "from", "to")]
     found = shares(system, order, size)
     for rank, share in enumerate(found):
@@ -89,7 +89,8 @@ def told(system: System, size: int) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-    numbered = "in the model's order" if order.is_identity else "depth first, the heaviest branch last"
+    listed = "depth first, the heaviest branch last; this version needs them listed depth first on several ranks"
+    numbered = "in the model's order" if order.is_identity else listed
     largest = max(share.cost for share in found)
     return [
         f"{size} rank{'s' if size > 1 else ''}, bodies {numbered}; predicted balance: the dearest part costs "

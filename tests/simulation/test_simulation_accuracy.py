@@ -81,8 +81,6 @@ def test_steps_commute_with_a_scaling_of_the_quaternions(comm: MPI.Comm, scheme:
 
 @pytest.mark.parametrize("spec", [*SPECS, "driven"])
 def test_adaptive_steps_follow_the_tolerance(comm: MPI.Comm, spec: str) -> None:
-    if spec.startswith("tree"):
-        comm = MPI.COMM_SELF  # the version solves trees on one rank
     system = tumbler() if spec == "driven" else system_from(spec)
     end = 0.05 if spec.startswith("rope") else 0.5 if spec.startswith("chain") else 1.0
     times = np.array([0.0, 0.5, 1.0]) * end

@@ -233,8 +233,8 @@ class InitialSpring(NamedTuple):
     tension: float
 
 
-class _Alone:
-    """The exchange of one rank, which owns all."""
+class NoMessages:
+    """Stands in for an exchange on one rank, which owns all."""
 
     seconds = 0.0
 
@@ -257,7 +257,7 @@ def initial_springs(system: System) -> list[InitialSpring]:
         A function of theirs failed.
     """
     subchain = Subchain(system)
-    acting = ActingSprings(subchain, system, np.array([0, system.n_bodies]), _Alone)
+    acting = ActingSprings(subchain, system, np.array([0, system.n_bodies]), NoMessages)
     motion = subchain.motions(subchain.q, subchain.u, AT_REST)
     acting.find(motion)
     with warnings.catch_warnings(action="ignore"):

@@ -1,5 +1,6 @@
 """Functions of time and state as forces, over ranks: against loads by hand, on all couplings, and what goes wrong."""
 
+import copy
 import functools
 import re
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.forces.acting import _each_body, _each_joint
 from mpimbs.forces.external import ExternalLoads
+from mpimbs.forces.springs import NoMessages
 from mpimbs.model import BodyMotion, Joint, System, joint_type, system_from
 from mpimbs.model.arranged import arranged
 from mpimbs.model.contents import Contents
@@ -99,8 +101,13 @@ def test_a_long_rope_in_lanes(comm: MPI.Comm) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_forces_on_a_renumbered_tree(seed: int) -> None:
-    """Depth first, the heaviest child last: functions are told the model's numbers, and act on the same bodies."""
+    """Depth first, the heaviest child last: functions are told the model's numbers, and act on the same bodies; so do
+    springs between bodies."""
     system, q, u, *_ = case(False, seed)
+    system = copy.deepcopy(system)
+    for k, bodies in enumerate(((0, N - 1), (-1, N - 2), (3, 8))):
+        names = [system.name_of(body) if body >= 0 else "world" for body in bodies]
+        system.add_spring(name=f"s{k}", bodies=names, positions=((1, 0, 0), (0, 2, 0)), stiffness=2.0 + k, rest=0.5)
     order = Order.of(system)
     assert not order.is_identity
     at_q, at_u = coordinates_at(system, order, 0, N)
@@ -109,7 +116,7 @@ def test_forces_on_a_renumbered_tree(seed: int) -> None:
         """Generalized forces, and the wrenches on the bodies."""
         subchain, tau = Subchain(given), np.zeros(len(u))
         steps, frames = subchain.carriers(np.arange(N))
-        ExternalLoads(subchain, given).apply(TIME, q, u, AT_REST, tau)
+        ExternalLoads(subchain, given, np.array([0, N]), NoMessages).apply(TIME, q, u, AT_REST, tau)
         return tau, np.einsum("nij,naj->nai", frames, subchain.wrenches.reshape(-1, 2, 3)[steps])
 
     forces, wrenches = applied(system, q, u)

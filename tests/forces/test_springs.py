@@ -17,6 +17,7 @@ from cases import isolated, moving_state
 from mpi_helpers import parallel_assert
 from mpimbs import Batch
 from mpimbs.cli import main
+from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
@@ -65,16 +66,22 @@ def sprung(system: System, laws: tuple[dict[str, Any], ...], count: int, seed: i
     return system
 
 
+def by_the_oracle(system: System, state: State) -> tuple[Array, Array]:
+    """Accelerations, and joint loads in the frames of the bodies."""
+    q, u, tau = state
+    snapshot = dense.Snapshot(system, q, u)
+    udot, loads = snapshot.solve(tau, TIME)
+    rotation = snapshot.kinematics.rotation.astype(float)
+    return udot, np.einsum("nij,nai->naj", rotation, loads.reshape(-1, 2, 3)).reshape(-1, 6)
+
+
 @functools.cache
 def case(chain: bool = True, seed: int = 4) -> tuple[System, State, Array, Array]:
     """A random system with springs between its bodies, a state, its accelerations and joint loads by the oracle."""
     system, *state = random_system(seed, N, chain, springs=True, wrenches=True)
     sprung(system, LAWS + FUNCTIONS, 24)
     q, u, tau = state
-    snapshot = dense.Snapshot(system, q, u)
-    udot, loads = snapshot.solve(tau, TIME)
-    rotation = snapshot.kinematics.rotation.astype(float)
-    return system, (q, u, tau), udot, np.einsum("nij,nai->naj", rotation, loads.reshape(-1, 2, 3)).reshape(-1, 6)
+    return system, (q, u, tau), *by_the_oracle(system, (q, u, tau))
 
 
 def without_springs(system: System) -> System:
@@ -104,9 +111,9 @@ def test_the_oracle(comm: MPI.Comm, coupling: str) -> None:
     assert_close("generalized forces", back, tau[ours], "round trip", scale=size, comm=comm)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_trees(comm: MPI.Comm, seed: int) -> None:
-    system, (q, u, tau), udot, loads = case(False, seed)
+def agrees(comm: MPI.Comm, system: System, state: State, udot: Array, loads: Array) -> None:
+    """Accelerations, joint loads and energy are those of the oracle."""
+    q, u, tau = state
     with closing(Dynamics(system, comm)) as dynamics:
         mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
         bodies = slice(dynamics.subchain.first, dynamics.subchain.last)
@@ -118,6 +125,18 @@ def test_trees(comm: MPI.Comm, seed: int) -> None:
     assert_close("energy", energy, dense.energy(system, q, u), "dense", comm=comm)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_trees(seed: int) -> None:
+    system, state, udot, loads = case(False, seed)
+    agrees(MPI.COMM_SELF, system, state, udot, loads)
+
+
+def test_a_tree_over_ranks(comm: MPI.Comm) -> None:
+    system = sprung(system_from("tree:3:2"), LAWS + FUNCTIONS, 20)
+    state = moving_state(system)
+    agrees(comm, system, state, *by_the_oracle(system, state))
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 def test_in_lanes(comm: MPI.Comm, overlap: bool) -> None:
     """A long rope, many springs between far bodies: ranks that sweep in lanes agree with one that does not."""
@@ -127,7 +146,7 @@ def test_in_lanes(comm: MPI.Comm, overlap: bool) -> None:
         reference, energy = alone.accelerations(q, u, tau), alone.energy_and_momentum(q, u)
     with closing(Dynamics(system, comm, overlap=overlap)) as dynamics:
         mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
-        dynamics.compile()
+        compile_evaluations(dynamics)
         got, again = (dynamics.accelerations(q[mine], u[ours], tau[ours]) for _ in range(2))
         totals, seconds = dynamics.energy_and_momentum(q[mine], u[ours]), dynamics.seconds()
     parallel_assert(np.array_equal(got, again), "not the same bits again", comm)
@@ -255,7 +274,7 @@ def test_a_function_in_every_form(comm: MPI.Comm) -> None:
         system = sprung(random_system(2, 9, True)[0], ({"force": function},), 12)
         _, q, u, tau = random_system(2, 9, True)
         with closing(Dynamics(system, comm)) as dynamics:
-            dynamics.compile()
+            compile_evaluations(dynamics)
             mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
             found.append(dynamics.accelerations(q[mine], u[ours], tau[ours]))
     for udot in found[1:]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from contextlib import closing
-from typing import Any
 
 from mpi4py import MPI
 

@@ -3,9 +3,7 @@
 import functools
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -16,8 +14,6 @@ from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
 from mpimbs.model.order import depth_first
 from mpimbs.partition.intervals import interval
-from mpimbs.simulation.restart import restart
-from mpimbs.simulation.run import simulate
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -89,7 +85,7 @@ def test_equal_to_one_rank(comm: MPI.Comm) -> None:
     with closing(Dynamics(system, comm)) as dynamics:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
     size = float(np.abs(reference).max())
-    assert_close("accelerations", found, reference[own], "couplings", scale=size, comm=comm)
+    assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
 
 
 def forced(spec: str) -> System:
@@ -109,31 +105,7 @@ def test_functions_act_on_trees(comm: MPI.Comm) -> None:
     with closing(Dynamics(forced("tree:4:3"), comm)) as dynamics:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
     size = float(np.abs(reference).max())
-    assert_close("accelerations", found, reference[own], "couplings", scale=size, comm=comm)
-
-
-def shared(comm: MPI.Comm, tmp_path: Path) -> Path:
-    return comm.bcast(tmp_path if comm.rank == 0 else None)
-
-
-def test_a_run_and_its_restart_on_other_ranks(comm: MPI.Comm, tmp_path: Path) -> None:
-    """A run of all ranks that one rank goes on with, and one of one rank that all go on with, end alike."""
-    folder = shared(comm, tmp_path)
-    ends = []
-    for name, first, then in (("a", comm, MPI.COMM_SELF), ("b", MPI.COMM_SELF, comm)):
-        checkpoint = folder / f"{name}.chk"
-        if first.size > 1 or comm.rank == 0 or comm.size == 1:
-            simulate("tree:4:2", t_end=0.2, comm=first, every=0.05, checkpoint=checkpoint, output=folder / f"{name}.h5")
-        comm.Barrier()
-        if then.size > 1 or comm.rank == 0:
-            ends.append(restart(checkpoint, then, t_end=0.4))
-        comm.Barrier()
-    whole = simulate("tree:4:2", t_end=0.4, every=0.05)
-    if comm.rank == 0:
-        for name in ("a", "b"):
-            with h5py.File(folder / f"{name}.h5") as file:
-                assert file["q"].shape[0] == 9
-                assert_close(f"{name}: coordinates", file["q"][-1], whole.q[-1], "unit", scale=1.0)
+    assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
 
 
 def test_bodies_that_are_not_listed_depth_first(comm: MPI.Comm) -> None:

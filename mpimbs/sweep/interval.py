@@ -131,7 +131,6 @@ class IntervalPart:
             columns=aligned_zeros(h * nu * ROW),
             block=aligned_zeros(SIZE),
             held=AT_REST[:TURNING].copy(),
-            udot=np.zeros(nu),
         )
         self._table = Table(plan)
         self.plan = self._table.data

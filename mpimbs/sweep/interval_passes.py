@@ -50,7 +50,6 @@ class IntervalPlan(NamedTuple):
     columns: Floats  # [h * nu * ROW]: s of each open body
     block: Floats  # [SIZE]
     held: Floats  # [TURNING]: turn of what is held
-    udot: Floats  # [nu]
 
 
 INTERVAL = schema(IntervalPlan)

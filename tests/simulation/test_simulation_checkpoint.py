@@ -90,17 +90,22 @@ def signalled(
     return disturbed(comm, monkeypatch, steps, lambda: signal.raise_signal(number))
 
 
-CHAIN, ROPE = "spatial_chain:9", "rope:7"
+CHAIN, ROPE, TREE = "spatial_chain:9", "rope:7", "tree:3:2"
 FIXED: dict[str, Any] = {"dt": 0.01, "every": 0.02}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "adaptive, first stage kept": (ROPE, ADAPTIVE),
     "adaptive, poses, loads": (CHAIN, ADAPTIVE | {"integrator": "8vr", "poses": True, "loads": True, "extremes": True}),
+    "a tree": (TREE, ADAPTIVE | {"poses": True, "loads": True}),
     "fixed": (CHAIN, FIXED | {"integrator": "rks3", "extremes": True}),
     "from a given state": (CHAIN, FIXED | {"state": (np.linspace(-1, 1, 9), np.linspace(2, -2, 9))}),
     "lagged, adaptive": (CHAIN, LOOSE | PCG),
     "second order, fixed": (CHAIN, FIXED | PCG | {"solver": LoadSolver("block-jacobi", "second"), "integrator": "3bs"}),
 }
-WRITTEN_BY_ALL = ("adaptive, poses, loads", "lagged, adaptive")  # each rank its own part of output and checkpoints
+WRITTEN_BY_ALL = (
+    "adaptive, poses, loads",
+    "lagged, adaptive",
+    "a tree",
+)  # each rank its own part of output and checkpoints
 # Where PETSc keeps what can't be read, it begins anew at every checkpoint, in the run that goes on too.
 FORGETFUL: dict[str, tuple[str, dict[str, Any]]] = {
     "glee": (CHAIN, FIXED | {"integrator": "glee-35"}),
@@ -148,14 +153,14 @@ def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
     assert result.restarts[0]["ranks"] == comm.size and 0 < result.restarts[0]["time"] < T_END
 
 
-@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
+@pytest.mark.parametrize("coupling", ["dcae", "pcg", "dcae of a tree"])
 @pytest.mark.parametrize("settings", [ADAPTIVE, FIXED], ids=["adaptive", "fixed"])
 def test_a_restart_on_other_ranks_gives_the_same_motion(
     comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], coupling: str
 ) -> None:
     """From all ranks to the first one, and from that to all."""
-    system = system_from(CHAIN)
-    system.add_wrench("z_link4", force=(0.0, 3.0, 0.5))
+    system = system_from(TREE if "tree" in coupling else CHAIN)
+    system.add_wrench(system.name_of(3), force=(0.0, 3.0, 0.5))
     ends: dict[str, Any] = {"bodies": (system.name_of(1), system.name_of(7)), "positions": ((0, 0.1, 0), (0.2, 0, 0))}
     system.add_spring(name="tie", stiffness=3.0, damping=0.5, rest=0.4, **ends)
     settings = settings | (PCG | {"solver": TIGHT} if coupling == "pcg" else {})

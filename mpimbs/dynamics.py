@@ -15,7 +15,7 @@ from mpimbs.arguments import check_array, doubles
 from mpimbs.coupling import Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
-from mpimbs.evaluation import Acted, Evaluation
+from mpimbs.evaluation import NOTHING, Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
 from mpimbs.model import System
@@ -199,7 +199,11 @@ class Dynamics:
         Gives what acted; among it the failure of a user function, which is not raised.
         """
         self.evaluations += 1
-        return self._evaluation(t, q, u, udot, rates, tau)
+        evaluation = self._evaluation
+        if evaluation.in_phases:
+            return evaluation.in_turn(t, q, u, udot, rates, tau)
+        evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
+        return NOTHING
 
     def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
         """Give the generalized accelerations [nu]; arguments as in `derivative`, or what numpy makes arrays of.

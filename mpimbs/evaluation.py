@@ -57,7 +57,8 @@ class Evaluation:
     Attributes
     ----------
     in_phases : bool
-        Whether Python has a say between the phases.
+        Whether Python has a say between the phases: `in_turn` evaluates then, else
+        `whole(rank, q, u, tau, udot, rates)`, where `no_tau` stands for none.
     laps : array [PHASES]
         Time spent in each so far (s).
     """
@@ -91,10 +92,10 @@ class Evaluation:
             overlap=int(overlap),
         )
         self._table = Table(rank)
-        self._rank = self._table.data
-        self._whole, self._phases = EVALUATE[name][part.width], RUN_PHASES[name][part.width]
+        self.rank = self._table.data
+        self.whole, self._phases = EVALUATE[name][part.width], RUN_PHASES[name][part.width]
         self.in_phases = external.any or self._solve is not None
-        self._no_tau = np.zeros(0)
+        self.no_tau = np.zeros(0)
 
     @property
     def timed(self) -> bool:
@@ -105,15 +106,12 @@ class Evaluation:
     def timed(self, wanted: bool) -> None:
         self._table.set_number("timed", int(wanted))
 
-    def __call__(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> Acted:
-        """Evaluate, as `Dynamics.derivative`, of arrays that were checked: they are read by address.
+    def in_turn(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> Acted:
+        """Evaluate phase by phase, as `Dynamics.evaluate`: of arrays that were checked, which are read by address.
 
         The `failure` of a user function is given, not raised: the other ranks know nothing of it.
         """
-        if not self.in_phases:
-            self._whole(self._rank, q, u, self._no_tau if tau is None else tau, udot, rates)
-            return NOTHING
-        run, rank = self._phases, self._rank
+        run, rank = self._phases, self.rank
         acted = NOTHING if tau is None else Acted(tau)
         run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
         if self._external.any:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mpimbs.coupling import dca, dcae, intervals
 from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
-from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scanned
+from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scan, scanned
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers, borrowed, read, schema
 from mpimbs.spatial.widths import by_width
@@ -58,7 +58,7 @@ _BUTTERFLY = schema(Coupled).butterfly
 
 
 @kernel(inline=True)
-def _phases(zero, motion, join, ahead, inward, solve, outward, rank, first, last, q, u, tau, udot, rates):
+def _phases(zero, motion, join, ahead, inward, solve, outward, given):
     """Run the phases from `first` to the one before `last`.
 
     Parameters
@@ -70,9 +70,10 @@ def _phases(zero, motion, join, ahead, inward, solve, outward, rank, first, last
         Joins the turns of two parts.
     solve : kernel
         Finds the loads between the parts, from the equations.
-    rank : int64 array
-        Table of `Rank`.
+    given : tuple
+        Table of `Rank`, the phases `first` and `last`, and the arrays of an evaluation.
     """
+    rank, first, last, q, u, tau, udot, rates = given
     q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
     r = read(rank, RANK)
     handles = read(r.part, HANDLES)
@@ -118,90 +119,31 @@ def _unsolved(coupling, blocks, root, loads):
 
 @kernel
 def _chains(zero, rank, first, last, q, u, tau, udot, rates):
-    _phases(
-        zero,
-        motion_of_all,
-        join_turn,
-        ahead_of_all,
-        inward_of_all,
-        dcae.solve,
-        outward_of_all,
-        rank,
-        first,
-        last,
-        q,
-        u,
-        tau,
-        udot,
-        rates,
-    )
+    given = rank, first, last, q, u, tau, udot, rates
+    _phases(zero, motion_of_all, join_turn, ahead_of_all, inward_of_all, dcae.solve, outward_of_all, given)
 
 
 @kernel
 def _chains_to_solve(zero, rank, first, last, q, u, tau, udot, rates):
-    _phases(
-        zero,
-        motion_of_all,
-        join_turn,
-        ahead_of_all,
-        inward_of_all,
-        _unsolved,
-        outward_of_all,
-        rank,
-        first,
-        last,
-        q,
-        u,
-        tau,
-        udot,
-        rates,
-    )
+    given = rank, first, last, q, u, tau, udot, rates
+    _phases(zero, motion_of_all, join_turn, ahead_of_all, inward_of_all, _unsolved, outward_of_all, given)
 
 
 @kernel
 def _bodies(zero, rank, first, last, q, u, tau, udot, rates):
-    _phases(
-        zero,
-        motion_of_bodies,
-        join_turn,
-        none_ahead,
-        inward_of_bodies,
-        dca.solve,
-        outward_of_bodies,
-        rank,
-        first,
-        last,
-        q,
-        u,
-        tau,
-        udot,
-        rates,
-    )
+    given = rank, first, last, q, u, tau, udot, rates
+    _phases(zero, motion_of_bodies, join_turn, none_ahead, inward_of_bodies, dca.solve, outward_of_bodies, given)
 
 
 @kernel
 def _bodies_and_tip(zero, rank, first, last, q, u, tau, udot, rates):
-    _phases(
-        zero,
-        motion_to_the_tip,
-        join_turn,
-        none_ahead,
-        inward_from_the_tip,
-        dca.solve,
-        outward_to_the_tip,
-        rank,
-        first,
-        last,
-        q,
-        u,
-        tau,
-        udot,
-        rates,
-    )
+    given = rank, first, last, q, u, tau, udot, rates
+    _phases(zero, motion_to_the_tip, join_turn, none_ahead, inward_from_the_tip, dca.solve, outward_to_the_tip, given)
 
 
 @kernel
 def _intervals(zero, rank, first, last, q, u, tau, udot, rates):
+    given = rank, first, last, q, u, tau, udot, rates
     _phases(
         zero,
         motion_of_interval,
@@ -210,14 +152,7 @@ def _intervals(zero, rank, first, last, q, u, tau, udot, rates):
         inward_of_interval,
         intervals.solve,
         outward_of_interval,
-        rank,
-        first,
-        last,
-        q,
-        u,
-        tau,
-        udot,
-        rates,
+        given,
     )
 
 
@@ -236,16 +171,12 @@ RUN_PHASES = {name: by_width(function) for name, function in _KERNELS.items()}
 @kernel
 def scan_motions(plan, motion):
     """Scan boundary motions [BOUNDARY] over the ranks: what `parallel.scan.Scan` is given."""
-    expect_scan(plan)
-    begin_scan(plan, join_motion, motion)
-    end_scan(plan, join_motion)
+    scan(plan, join_motion, motion)
 
 
 @kernel
 def _scan_open_motions(plan, motions):
-    expect_scan(plan)
-    begin_scan(plan, join_open_motions, motions)
-    end_scan(plan, join_open_motions)
+    scan(plan, join_open_motions, motions)
 
 
 SCAN_MOTIONS = {name: _scan_open_motions if name == "intervals" else scan_motions for name in _KERNELS}

@@ -92,6 +92,14 @@ def scanned(plan):
     return read(plan, SCANNED.result)
 
 
+@kernel(inline=True)
+def scan(plan, join, value):
+    """Scan this rank's value over the ranks, with nothing between."""
+    expect_scan(plan)
+    begin_scan(plan, join, value)
+    end_scan(plan, join)
+
+
 class Scan:
     """A scan over the ranks of a communicator, for values of a fixed number of doubles.
 

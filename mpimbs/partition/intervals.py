@@ -130,18 +130,21 @@ def outside_of(order: Order, first: int, last: int, cuts: Integers) -> Outside:
 def _room(order: Order, cuts: Integers) -> Room:
     """Room that values need: of all groups of ranks, halved again and again as by the butterfly, and while two of them
     are joined; and of all ranks before each one, which a scan is about."""
-    inboard = 1
-    opened = max(1, *(len(interval(order, 0, int(cut)).open) for cut in cuts[1:]))
-    groups = [(0, len(cuts) - 1)]
-    while groups:
-        low, high = groups.pop()
-        own = interval(order, int(cuts[low]), int(cuts[high]))
-        inboard = max(inboard, len(own.hung_on))
-        if high - low > 1:
+    inboard, opened = 1, max(1, int(open_handles(order)[cuts].max()))
+
+    def group(low: int, high: int) -> Interval:
+        nonlocal inboard, opened
+        if high - low == 1:
+            whole = interval(order, int(cuts[low]), int(cuts[high]))
+        else:
             middle = low + (high - low + 1) // 2
-            halves = ((low, middle), (middle, high))
-            opened = max(opened, sum(len(interval(order, *cuts[list(half)].tolist()).open) for half in halves))
-            groups += halves
+            left, right = group(low, middle), group(middle, high)
+            opened = max(opened, len(left.open) + len(right.open))
+            whole = join(order, left, right).whole
+        inboard = max(inboard, len(whole.hung_on))
+        return whole
+
+    group(0, len(cuts) - 1)
     return Room(inboard, opened)
 
 

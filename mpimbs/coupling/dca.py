@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import ButterflyCoupling
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, levels
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
 from mpimbs.spatial.assembly import (
     ASSEMBLY,
     BLOCK,
@@ -60,8 +60,7 @@ def solve(plan, assembly, root, outer):
         if level == 0:
             assign(mine[0], assembly)
         exchange(butterfly, level)
-        left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
-        right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
+        left, right = halves(schedule, mine, theirs, level)
         record = item(records, level, RECORD)
         joint = right[BLOCK : BLOCK + JOINT]
         release(left, right, joint, int(joint[EXTRA]), record)
@@ -79,8 +78,7 @@ def solve(plan, assembly, root, outer):
     spread(world, whole, joint, int(joint[EXTRA]), record, f1, f2, load, udot)
     assign(f1, load)
     for level in range(count - 1, -1, -1):
-        left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
-        right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
+        left, right = halves(schedule, mine, theirs, level)
         joint = right[BLOCK : BLOCK + JOINT]
         spread(left, right, joint, int(joint[EXTRA]), item(records, level, RECORD), f1, f2, load, udot)
         if schedule[level, IS_LEFT]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import ButterflyCoupling
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect, levels
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect, halves, levels
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import (
     RESPONSE,
@@ -58,8 +58,7 @@ def solve(plan, blocks, root, loads):
         if level == 0:
             assign(mine[0], blocks[0:SIZE])
         exchange(butterfly, level)
-        left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
-        right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
+        left, right = halves(schedule, mine, theirs, level)
         response = responses[level * RESPONSE : (level + 1) * RESPONSE]
         respond(left, right, response, scratch, True)
         if level + 1 < count:

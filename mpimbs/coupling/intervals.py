@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import ButterflyCoupling
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, levels
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
 from mpimbs.spatial.columns import SIX, Room, join_columns, spread_columns
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
@@ -52,8 +52,7 @@ def solve(plan, value, root, loads):
         else:
             assign(mine[level], joined[(level - 1) * size : level * size])
         exchange(butterfly, level)
-        left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
-        right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
+        left, right = halves(schedule, mine, theirs, level)
         responses = all_responses[level * kept : (level + 1) * kept]
         out = joined[level * size : (level + 1) * size]
         join_columns(room, left, right, out, responses, read(plan, HANGING.scratch))
@@ -63,8 +62,7 @@ def solve(plan, value, root, loads):
     numbers = 6 * (room.inboard + room.open)
     of_left, of_right = boundary[0:numbers], boundary[numbers : 2 * numbers]
     for level in range(count - 1, -1, -1):
-        left = mine[level] if schedule[level, IS_LEFT] else theirs[level]
-        right = theirs[level] if schedule[level, IS_LEFT] else mine[level]
+        left, right = halves(schedule, mine, theirs, level)
         responses = all_responses[level * kept : (level + 1) * kept]
         out = joined[level * size : (level + 1) * size]
         split = 6 * room.inboard

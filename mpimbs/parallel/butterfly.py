@@ -114,6 +114,14 @@ def receive(plan, row, level):
         wait(read(plan, EXCHANGES.channel), read(plan, EXCHANGES.requests)[level])
 
 
+@kernel(inline=True)
+def halves(schedule, mine, theirs, level):
+    """Give the values of the left and of the right group of a level, of which one is the rank's own."""
+    if schedule[level, IS_LEFT]:
+        return mine[level], theirs[level]
+    return theirs[level], mine[level]
+
+
 @kernel
 def exchange(plan, level):
     """Exchange at one level: send the group's value, receive the sibling group's."""

@@ -30,12 +30,15 @@ class Division(NamedTuple):
         Subchain k has the bodies bounds[k] to bounds[k + 1] - 1: it begins with a cut joint, but for the first.
     owners : array [P + 1]
         Rank r owns the subchains owners[r] to owners[r + 1] - 1.
+    order : Order, optional
+        Of the bodies of a tree that is divided into intervals.
     """
 
     width: int
     tip_ratio: float
     bounds: Integers
     owners: Integers
+    order: Order | None = None
 
     @property
     def cuts(self) -> Integers:
@@ -126,7 +129,7 @@ def divide_tree(
             "as this version needs them on several ranks; list them so, or start 1 rank"
         )
     bounds = cut_intervals(order, body_costs(system.joint_types()), size)
-    return Division(1, 1.0, bounds, np.arange(size + 1))
+    return Division(1, 1.0, bounds, np.arange(size + 1), order)
 
 
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 from mpimbs.model import System
-from mpimbs.model.order import Order
 from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import outside_of
 from mpimbs.partition.lanes import cut_tiles
@@ -23,10 +22,9 @@ def own_subchains(system: System, division: Division, rank: int) -> Subchains:
 
 def own_interval(system: System, division: Division, rank: int) -> IntervalPart:
     """Make the interval of a tree's bodies that is a rank's."""
-    order = Order.as_listed(system)
-    assert order is not None  # `divide_tree` has refused others
+    assert division.order is not None  # as `divide_tree` gives it
     first, last = division.cuts[rank : rank + 2].tolist()
-    return IntervalPart(system, first, last, outside_of(order, first, last, division.cuts))
+    return IntervalPart(system, first, last, outside_of(division.order, first, last, division.cuts))
 
 
 def own_bodies(system: System, division: Division, rank: int) -> HalvedBodies:

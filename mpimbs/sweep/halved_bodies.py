@@ -5,8 +5,6 @@ No MPI.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +16,7 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import build
 from mpimbs.sweep.halved_passes import Halved
 from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving
+from mpimbs.sweep.part import PartOfOne
 from mpimbs.sweep.structure import BODY, FIXED, TURNING, Handles, Structure, workspace
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
@@ -89,7 +88,7 @@ def inverse_inertias(system: System, first: int, structure: Structure, last_step
     return inverses.ravel()
 
 
-class HalvedBodies:
+class HalvedBodies(PartOfOne):
     """Consecutive bodies of a chain, halved down to single ones: the leaves.
 
     Where they end at the tip, the last may be swept instead.
@@ -125,7 +124,7 @@ class HalvedBodies:
 
     def __init__(self, system: System, first: int, last: int, terminal: Subchain | None = None) -> None:
         leaves = last if terminal is None else terminal.first
-        self._whole = Subchain(system, first, last)
+        super().__init__(Subchain(system, first, last))
         self._terminal = None if terminal is None else Subchains([terminal])
         self.width = 1 if self._terminal is None else self._terminal.width
         nq, nu = system.sizes(first, leaves)
@@ -164,15 +163,6 @@ class HalvedBodies:
         )
         self._table = Table(halved)
         self.plan = self._table.data
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[Subchain]:
-        return iter((self._whole,))
-
-    def __getitem__(self, number: int) -> Subchain:
-        return (self._whole,)[number]
 
     def handle_loads(self) -> tuple[Floats, Floats]:
         """Acceleration A1 of handle 1 [1, 6] and load f2 on handle 2 [1, 6], as they stand."""

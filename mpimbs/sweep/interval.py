@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.interval_passes import IntervalPlan
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
+from mpimbs.sweep.part import PartOfOne
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
@@ -84,7 +84,7 @@ class _IntervalSubchain(Subchain):
         return value
 
 
-class IntervalPart:
+class IntervalPart(PartOfOne):
     """The bodies of a rank, an interval of a tree in depth-first order, swept as one piece in doubles: a `Part`.
 
     Parameters
@@ -107,7 +107,8 @@ class IntervalPart:
     width = 1
 
     def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
-        self._whole = _IntervalSubchain(system, first, last, outside)
+        whole = _IntervalSubchain(system, first, last, outside)
+        super().__init__(whole)
         self.outside, self.room = outside, outside.room
         room = self.room
         made, work = self._whole.made, self._whole.work
@@ -115,7 +116,7 @@ class IntervalPart:
         path, reach = _path(self._whole, outside)
         self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
         self.loads = np.zeros((1, 6 * (room.inboard + room.open)))
-        self.turn = self._whole.described(TURNING)
+        self.turn = whole.described(TURNING)
         self._describe()
         plan = IntervalPlan(
             Handles(self.turn, self.blocks, self.loads),
@@ -143,15 +144,6 @@ class IntervalPart:
             value[inboard_at.py_func(room, k)] = body
         for k, (body, end) in enumerate(zip(o.open, o.ends, strict=True)):
             value[open_at.py_func(room, k)], value[end_at.py_func(room, k)] = body, end
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[Subchain]:
-        return iter((self._whole,))
-
-    def __getitem__(self, number: int) -> Subchain:
-        return (self._whole,)[number]
 
     def handle_loads(self) -> tuple[Floats, Floats]:
         """Accelerations of the bodies inboard [k, 6] and loads on the open ones [h, 6], as they stand."""

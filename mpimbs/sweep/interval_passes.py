@@ -101,27 +101,28 @@ def _columns(p, value):
             value[at + i * ROW + EXTRA] = p.block[COMPLIANCE + i * ROW + EXTRA]
 
 
+@kernel(inline=True)
+def _omega(p, before, slot):
+    """Angular velocity of an inboard body, given the turns of the open bodies before; the world's is zero."""
+    if p.inboard[slot] >= 0:
+        return load3(0.0, open_body(before, p.inboard[slot], TURNING), 9)
+    return (0.0, 0.0, 0.0)
+
+
 @kernel(merge=True)
 def inward_of_interval(zero, part, q, u, tau, before, ahead):
     """Pass 2: the equations of the interval, given the turns of the open bodies before it."""
     p = read(part, INTERVAL)
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    omega = (0.0, 0.0, 0.0)
-    for slot in range(p.inboard.size):
-        here = omega
-        if p.inboard[slot] >= 0:
-            here = load3(0.0, open_body(before, p.inboard[slot], TURNING), 9)
-        place_boundary(0.0, p.work.junction, slot, here)
-    first = omega
-    if p.inboard[0] >= 0:
-        first = load3(0.0, open_body(before, p.inboard[0], TURNING), 9)
-    velocity_terms(0.0, p.structure, p.work, u, first)
+    for slot in range(1, p.inboard.size):
+        place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
+    velocity_terms(0.0, p.structure, p.work, u, _omega(p, before, 0))
     joint_forces(0.0, p.structure, p.springs, q, u, tau, p.total)
     inward(0.0, p.structure, p.work, p.total, o, p.block, False)
     value = p.handles.blocks
     room = Room(p.room_inboard, p.room_open)
     write_six(value, block_at(room, 0), six_rows(p.block, INERTIA))
-    inertia_and_force = o + o + o + o + omega  # 27 numbers
+    inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # 27 numbers
     for slot in range(1, p.inboard.size):
         write_gathered(0.0, gathered(0.0, p.work.junction, slot, inertia_and_force), p.block)
         write_six(value, block_at(room, slot), six_rows(p.block, INERTIA))

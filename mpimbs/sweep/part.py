@@ -56,3 +56,25 @@ class Part(Protocol):
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches`."""
         ...
+
+
+class PartOfOne:
+    """What a part of one subchain is as a sequence.
+
+    Parameters
+    ----------
+    whole : Subchain
+        All bodies of the part.
+    """
+
+    def __init__(self, whole: Subchain) -> None:
+        self._whole = whole
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Subchain]:
+        return iter((self._whole,))
+
+    def __getitem__(self, number: int) -> Subchain:
+        return (self._whole,)[number]

@@ -25,10 +25,13 @@ TIME = 0.7
 
 
 @functools.cache
-def case(shape: str, seed: int = 2) -> tuple[System, Array, Array, Array]:
-    """A system of all joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a state."""
-    whole, q, u, tau = random_system(seed, N, True, springs=True, wrenches=True)
-    parents = SHAPES[shape](N)
+def case(
+    shape: str, seed: int = 2, n: int = N, types: tuple[str, ...] | None = None
+) -> tuple[System, Array, Array, Array]:
+    """A system of all or some joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a
+    state."""
+    whole, q, u, tau = random_system(seed, n, True, types, springs=True, wrenches=True)
+    parents = SHAPES[shape](n)
     order = depth_first(parents)
     place = np.append(np.argsort(order), -1)
     system = System(name=shape, gravity=whole.gravity)
@@ -86,6 +89,26 @@ def test_equal_to_one_rank(comm: MPI.Comm) -> None:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
     size = float(np.abs(reference).max())
     assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
+
+
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("shape", ["binary", "caterpillar", "brush", "forest", "star", "recursive forest"])
+def test_trees_in_lanes(comm: MPI.Comm, shape: str) -> None:
+    """What shapes of one joint type have in common is swept in lanes, on every rank: as on one rank in doubles."""
+    system, q, u, tau = case(shape, n=500, types=("universal",))
+    u = 0.1 * u
+    with closing(Dynamics(system, lanes=1)) as alone:
+        reference = alone.accelerations(q, u, tau)
+        loads = alone.joint_loads(q, u, tau)
+    with closing(Dynamics(system, comm, lanes=4)) as dynamics:
+        mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
+        assert comm.allreduce(dynamics.lanes, MPI.MAX) == 4
+        dynamics.accelerations(mine[0], -mine[1])  # leaves numbers of another state
+        found = dynamics.accelerations(*mine)
+        size = float(np.abs(reference).max())
+        assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
+        found, bodies = dynamics.joint_loads(*mine), slice(*dynamics.cuts[comm.rank : comm.rank + 2])
+        assert_close("joint loads", found, loads[bodies], "ranks", scale=float(np.abs(loads).max()), comm=comm)
 
 
 def forced(spec: str) -> System:

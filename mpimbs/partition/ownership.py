@@ -12,7 +12,7 @@ from mpimbs.partition.limbs import choose_limbs
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
 from mpimbs.sweep.interval import IntervalPart
-from mpimbs.sweep.limbs import Group
+from mpimbs.sweep.limbs import Chosen
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 
@@ -28,7 +28,7 @@ def own_interval(system: System, division: Division, rank: int) -> IntervalPart:
     first, last = division.cuts[rank : rank + 2].tolist()
     outside = NOTHING_OUTSIDE if division.order is None else outside_of(division.order, first, last, division.cuts)
 
-    def choose(made: Build) -> list[Group]:
+    def choose(made: Build) -> Chosen:
         return choose_limbs(made, system.joint_patterns(first, last), outside.open - first, division.width)
 
     return IntervalPart(system, first, last, outside, choose)

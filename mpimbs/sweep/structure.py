@@ -39,6 +39,7 @@ class Structure(NamedTuple):
     axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
     fixed: Floats  # [different bodies * FIXED]
     pitch: Floats  # [nu]: m/rad
+    path: Integers  # the steps from handle 1 to handle 2, of a chain all
 
 
 class Springs(NamedTuple):

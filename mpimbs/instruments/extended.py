@@ -66,7 +66,7 @@ class ExtendedSweeps:
             )
         made = build(c)
         s = made.structure
-        self.structure = Structure(s.steps, s.axes, extended(s.fixed), extended(s.pitch))
+        self.structure = Structure(s.steps, s.axes, *map(extended, (s.fixed, s.pitch, s.armature)))
         self.springs = Springs(*(extended(values) for values in made.springs))
         self.work = workspace(len(s.steps), system.nu, made.junctions, dtype=object)
         for array in self.work:

@@ -62,9 +62,10 @@ class Columns:
         Body k of these owns `q[q_offset[k]:q_offset[k + 1]]`, and u likewise; both start at 0.
     q, rest : float [nq]
         Initial coordinates, and those at which the springs carry no load; rad, m or quaternions.
-    u, stiffness, damping, torque : float [nu]
+    u, stiffness, damping, armature, torque : float [nu]
         Initial speeds (rad/s, m/s), and of each free axis the spring (N m/rad, N/m), the damper (N m s/rad, N
-        s/m) and the constant actuation (N m, N), which is 0 where a function of time stands in its place.
+        s/m), the rotor (kg m^2, kg) and the constant actuation (N m, N), which is 0 where a function of time stands in
+        its place.
     torque_functions : list of (int, function)
         Local body and the function of time that drives its joint.
     wrenches : list of (int, Wrench)
@@ -153,6 +154,10 @@ class Columns:
     @cached_property
     def damping(self) -> Floats:
         return _joined([joint.damping for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
+
+    @cached_property
+    def armature(self) -> Floats:
+        return _joined([joint.armature for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
     @cached_property
     def torque(self) -> Floats:

@@ -167,7 +167,7 @@ def build(columns: Columns, boundary_frames: Floats | None = None) -> Build:
     axes, pitch = _freedoms(steps, columns, made)
     junctions = _join(steps, made, len(inboard))
     different, steps[:, BODY] = different_rows(fixed)
-    structure = Structure(steps, axes, different.ravel(), pitch)
+    structure = Structure(steps, axes, different.ravel(), pitch, armature_of(columns))
     return Build(structure, _springs(columns), junctions, made.last, body_frame)
 
 
@@ -232,6 +232,11 @@ def _join(steps: Integers, made: _Steps, boundaries: int) -> int:
     steps[made.first[~carried], SOURCE] = junction[parent[~carried]]
     steps[made.last[branching], SINK] = junction[branching]
     return boundaries + len(branching)
+
+
+def armature_of(columns: Columns) -> Floats:
+    """Inertias of the rotors of all freedoms [nu], or none where there is none."""
+    return columns.armature[: None if columns.armature.any() else 0].copy()
 
 
 def _springs(columns: Columns) -> Springs:

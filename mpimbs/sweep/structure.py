@@ -38,6 +38,7 @@ class Structure(NamedTuple):
     axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
     fixed: Floats  # [different bodies * FIXED]
     pitch: Floats  # [nu]: m/rad
+    armature: Floats  # [nu]: kg m^2 or kg; empty where there is none at all
 
 
 class Springs(NamedTuple):

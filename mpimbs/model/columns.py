@@ -37,6 +37,8 @@ class Columns:
         What drives the joints of single local bodies in place of what their templates say.
     wrenches : iterable of (int, Wrench)
         What acts on single local bodies in addition.
+    shifts : (int64 [m], float [m, 3])
+        Local bodies whose joints lie elsewhere than their templates say, and by how much (m).
 
     Attributes
     ----------
@@ -80,10 +82,11 @@ class Columns:
         rows: Integers,
         torques: Mapping[int, TimeFunction | tuple[float, ...]],
         wrenches: Iterable[tuple[int, Wrench]],
+        shifts: tuple[Integers, Floats],
     ) -> None:
         self.first = first
         self._parents, self._bodies, self._rows = parents, bodies, rows
-        self._torques, self._wrenches = dict(torques), list(wrenches)
+        self._torques, self._wrenches, self._shifts = dict(torques), list(wrenches), shifts
         self._joints = [body.joint for body in bodies]
 
     @property
@@ -109,7 +112,10 @@ class Columns:
 
     @cached_property
     def position(self) -> Floats:
-        return self._column([joint.position for joint in self._joints], 3)
+        position = self._column([joint.position for joint in self._joints], 3)
+        shifted, shifts = self._shifts
+        position[shifted] += shifts
+        return position
 
     @cached_property
     def rotation(self) -> Floats:

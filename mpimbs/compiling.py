@@ -42,14 +42,6 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
     dynamics.external.compile()
 
 
-class _OfTrees(Dynamics):
-    """What evaluates an interval of a tree, on one rank."""
-
-    def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
-        """That of trees on several ranks."""
-        return TREES["dcae"]
-
-
 @functools.cache  # a second time in a process there is nothing to do
 def compile_kernels(
     kernels: str = "dcae", lanes: int = 1, staged: bool = False, loads: bool = False, sampled: bool = False
@@ -67,7 +59,8 @@ def compile_kernels(
     loads, sampled : bool
         As for `compile_evaluations`.
     """
-    system = system_from("tree:2:2" if kernels == "intervals" else f"rope:{2 * tuned().least_lane * lanes}")
+    in_lanes = f"rope:{2 * tuned().least_lane * lanes}"
+    system = system_from(f"tree:2:{lanes + 1}" if kernels == "intervals" else in_lanes)
     if staged and kernels != "pcg":
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
         ends = ("world", system.name_of(0))
@@ -87,7 +80,7 @@ def compile_kernels(
 
 def _made(kernels: str, system: System, lanes: int) -> Dynamics:
     if kernels == "intervals":
-        return _OfTrees(system)
+        return Dynamics(system, lanes=lanes)
     if kernels == "pcg":
         return Dynamics(system, coupling=kernels, lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
     return Dynamics(system, coupling=kernels, lanes=None if kernels == "dca" else lanes)

@@ -120,7 +120,7 @@ def test_bodies_that_are_not_listed_depth_first(comm: MPI.Comm) -> None:
             check()
 
 
-@pytest.mark.parametrize("settings", [{"cuts": 7}, {"lanes": 4}, {"tip_ratio": 2.0}], ids=str)
+@pytest.mark.parametrize("settings", [{"cuts": 7}, {"tip_ratio": 2.0}], ids=str)
 def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> None:
     if comm.size == 1:
         pytest.skip("one rank sweeps a tree whole")

@@ -65,7 +65,7 @@ def _intervals(comm: MPI.Comm, part: Part) -> IntervalDivideAndConquer:
     return IntervalDivideAndConquer(comm, part.room)
 
 
-# What serves trees on several ranks, by the name of the coupling.
+# What serves trees, by the name of the coupling.
 TREES = {"dcae": Strategy(divide_tree, own_interval, _intervals, "intervals")}
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
@@ -94,7 +94,7 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
 def coupling_for(system: System, ranks: int, name: str, solver: LoadSolver | None = None) -> Strategy:
     """Find what a coupling needs for a system on so many ranks; errors as of `coupling_named`."""
     strategy = coupling_named(name, solver)
-    return TREES.get(name, strategy) if ranks > 1 and not system.is_chain else strategy
+    return strategy if system.is_chain else TREES.get(name, strategy)
 
 
 def unavailable(name: str) -> str:

@@ -53,6 +53,8 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
         The bodies in that order, and how many the subtree of each of these has, itself among them.
     """
     n = len(parent)
+    if np.array_equal(parent, np.arange(-1, n - 1)):
+        return np.arange(n), np.arange(n, 0, -1)
     order, after = _walk(parent)
     place = _inverse(order)
     end = np.append(place, n)[after]  # of each subtree, in the order of the walk

@@ -12,7 +12,7 @@ from mpimbs.model import System
 from mpimbs.model.order import Order
 from mpimbs.partition.chain import BodyCosts, body_costs, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.intervals import cut_intervals
-from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.partition.lanes import chosen_width, cut_tiles, width_of
 
 Integers = npt.NDArray[np.int64]
 
@@ -23,7 +23,7 @@ class Division(NamedTuple):
     Attributes
     ----------
     width : int
-        Number of lanes at the most.
+        Number of lanes at the most; 0, of a tree: as many as are predicted to be the fastest.
     tip_ratio : float
         How many times more bodies the last subchain has.
     bounds : array [subchains + 1]
@@ -31,7 +31,7 @@ class Division(NamedTuple):
     owners : array [P + 1]
         Rank r owns the subchains owners[r] to owners[r + 1] - 1.
     order : Order, optional
-        Of the bodies of a tree that is divided into intervals.
+        Of the bodies of a tree that is divided into intervals; none is needed on one rank.
     """
 
     width: int
@@ -114,14 +114,16 @@ def divide_tree(
     are not listed depth first.
     """
     check_solved(system)
-    for name, value, plain in (("cuts", cuts, (None, size - 1)), ("tip_ratio", tip_ratio, (None, 1.0)),
-                               ("lanes", lanes, (None, 1))):  # fmt: skip
+    for name, value, plain in (("cuts", cuts, (None, size - 1)), ("tip_ratio", tip_ratio, (None, 1.0))):
         if value not in plain:
             raise InputError(
-                f"system '{system.name}' is a tree: on several ranks this version divides it into one interval of "
-                f"bodies a rank, swept one body after the other; leave `{name}={value}` out"
+                f"system '{system.name}' is a tree: this version divides it into one interval of bodies a rank; leave "
+                f"`{name}={value}` out"
             )
     check_ranks(system, size)
+    width = 0 if lanes is None else width_of(lanes)
+    if size == 1:
+        return Division(width, 1.0, np.array([0, system.n_bodies]), np.arange(2))
     order = Order.as_listed(system)
     if order is None:
         raise InputError(
@@ -129,7 +131,7 @@ def divide_tree(
             "as this version needs them on several ranks; list them so, or start 1 rank"
         )
     bounds = cut_intervals(order, body_costs(system.joint_types()), size)
-    return Division(1, 1.0, bounds, np.arange(size + 1), order)
+    return Division(width, 1.0, bounds, np.arange(size + 1), order)
 
 
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:

@@ -84,6 +84,10 @@ class Join(NamedTuple):
     kept: Integers
 
 
+_NONE = np.zeros(0, np.int64)
+NOTHING_OUTSIDE = Outside(np.array([-1]), np.array([-1]), _NONE, _NONE, Room(1, 1))  # but the world
+
+
 def interval(order: Order, first: int, last: int) -> Interval:
     """Say how the bodies first to last - 1, one at least, hang together and on others: O(last - first)."""
     if order.is_chain:

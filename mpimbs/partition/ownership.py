@@ -6,10 +6,13 @@ import itertools
 
 from mpimbs.model import System
 from mpimbs.partition.division import Division
-from mpimbs.partition.intervals import outside_of
+from mpimbs.partition.intervals import NOTHING_OUTSIDE, outside_of
 from mpimbs.partition.lanes import cut_tiles
+from mpimbs.partition.limbs import choose_limbs
+from mpimbs.sweep.build import Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
 from mpimbs.sweep.interval import IntervalPart
+from mpimbs.sweep.limbs import Group
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 
@@ -22,9 +25,13 @@ def own_subchains(system: System, division: Division, rank: int) -> Subchains:
 
 def own_interval(system: System, division: Division, rank: int) -> IntervalPart:
     """Make the interval of a tree's bodies that is a rank's."""
-    assert division.order is not None  # as `divide_tree` gives it
     first, last = division.cuts[rank : rank + 2].tolist()
-    return IntervalPart(system, first, last, outside_of(division.order, first, last, division.cuts))
+    outside = NOTHING_OUTSIDE if division.order is None else outside_of(division.order, first, last, division.cuts)
+
+    def choose(made: Build) -> list[Group]:
+        return choose_limbs(made, system.joint_patterns(first, last), outside.open - first, division.width)
+
+    return IntervalPart(system, first, last, outside, choose)
 
 
 def own_bodies(system: System, division: Division, rank: int) -> HalvedBodies:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import JOINT_TYPES, Columns
-from mpimbs.model.order import depth_first
+from mpimbs.model.order import heaviest_last
 from mpimbs.sweep.structure import (
     BODY,
     CARRIED,
@@ -27,6 +27,8 @@ from mpimbs.sweep.structure import (
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+NOTHING = np.zeros(0, np.int64)
 
 # The joint types as tables: [type, number of the step within the joint].
 _DEPTH = max(len(kind.steps) for kind in JOINT_TYPES)
@@ -47,13 +49,17 @@ for _i, _kind in enumerate(JOINT_TYPES):
 
 
 class Build(NamedTuple):
-    """A subchain made ready for the sweeps."""
+    """A subchain or tree made ready for the sweeps: its steps, depth first with the heaviest child last."""
 
     structure: Structure
     springs: Springs
     junctions: int  # of which the first are those of the bodies outside
     body_step: Integers  # [n]: the step that carries each body
     body_frame: Floats  # [n, 3, 3]: step frame components to body frame components
+    first_step: Integers  # [n]: the first step of each body's joint
+    parent: Integers  # [n]: -1 - k of the body k outside
+    order: Integers  # [n]: the bodies in the order of their steps
+    sizes: Integers  # [n]: bodies of the subtree of each of these
 
 
 def turned_to(axis: Floats) -> Floats:
@@ -114,6 +120,7 @@ class _Steps(NamedTuple):
 
     parent: Integers  # [n]: local, -1 - k of inboard body k
     order: Integers  # [n]: the bodies, depth first
+    sizes: Integers  # [n]: bodies of the subtree of each of these
     first: Integers  # [n]: first step of each body's joint
     last: Integers  # [n]: last step of it, which carries the body
     body: Integers  # [m]: of each step
@@ -126,14 +133,14 @@ def _steps(columns: Columns, inboard: Integers) -> _Steps:
     kind = columns.joint_type.astype(np.int64)
     outside = -1 - np.searchsorted(inboard, columns.parent)
     parent = np.where(columns.parent >= columns.first, columns.parent - columns.first, outside)
-    order = depth_first(np.maximum(parent, -1))
+    order, sizes = heaviest_last(np.maximum(parent, -1))
     count = _COUNT[kind[order]]
     end = np.cumsum(count)
     body = np.repeat(order, count)
     last = np.empty(len(kind), np.int64)
     last[order] = end - 1
     slot = np.arange(len(body)) - np.repeat(end - count, count)
-    return _Steps(parent, order, last - _COUNT[kind] + 1, last, body, kind[body], slot)
+    return _Steps(parent, order, sizes, last - _COUNT[kind] + 1, last, body, kind[body], slot)
 
 
 def inboard_bodies(columns: Columns) -> Integers:
@@ -165,10 +172,11 @@ def build(columns: Columns, boundary_frames: Floats | None = None) -> Build:
     fixed[made.last, 12:] = _bodies(columns, body_frame)
     steps = np.empty((len(made.body), 8), np.int64)
     axes, pitch = _freedoms(steps, columns, made)
-    junctions = _join(steps, made, len(inboard))
+    junctions = join_steps(steps, made.parent, made.first, made.last, len(inboard))
     different, steps[:, BODY] = different_rows(fixed)
     structure = Structure(steps, axes, different.ravel(), pitch, armature_of(columns))
-    return Build(structure, _springs(columns), junctions, made.last, body_frame)
+    tree = made.first, made.parent, made.order, made.sizes
+    return Build(structure, _springs(columns), junctions, made.last, body_frame, *tree)
 
 
 def _place(fixed: Floats, columns: Columns, made: _Steps, frame: Floats, boundary_frames: Floats) -> None:
@@ -215,22 +223,34 @@ def _freedoms(steps: Integers, columns: Columns, made: _Steps) -> tuple[Integers
     return axes, pitch
 
 
-def _join(steps: Integers, made: _Steps, boundaries: int) -> int:
+def join_steps(
+    steps: Integers, parent: Integers, first: Integers, last: Integers, boundaries: int, hung_on: Integers = NOTHING
+) -> int:
     """Write from which junction each step takes its motion and into which it gathers loads; how many there are.
 
     Junctions are the bodies outside, and those with a child that does not follow at once.
+
+    Parameters
+    ----------
+    steps : array [m, 8]
+    parent, first, last : array [n]
+        Of each body: -1 - k where it lies on the body k outside; its first step, and the one that carries it.
+    boundaries : int
+        Bodies outside.
+    hung_on : array, optional
+        Bodies on which others hang that are not among these: junctions, too.
     """
-    parent, order, n = made.parent, made.order, len(made.parent)
     steps[:, SOURCE] = CARRIED
     steps[:, SINK] = -1
-    carried = np.zeros(n, bool)
-    carried[order[1:]] = parent[order[1:]] == order[:-1]
-    branching = np.unique(parent[~carried & (parent >= 0)])
-    junction = np.zeros(n + boundaries, np.int64)
+    inside = parent >= 0
+    carried = np.zeros(len(parent), bool)
+    carried[inside] = first[inside] == last[parent[inside]] + 1
+    branching = np.unique(np.concatenate((parent[~carried & inside], hung_on)))
+    junction = np.zeros(len(parent) + boundaries, np.int64)
     junction[branching] = np.arange(boundaries, boundaries + len(branching))
-    junction[n:] = np.arange(boundaries)[::-1]
-    steps[made.first[~carried], SOURCE] = junction[parent[~carried]]
-    steps[made.last[branching], SINK] = junction[branching]
+    junction[len(parent) :] = np.arange(boundaries)[::-1]
+    steps[first[~carried], SOURCE] = junction[parent[~carried]]
+    steps[last[branching], SINK] = junction[branching]
     return boundaries + len(branching)
 
 

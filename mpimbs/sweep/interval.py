@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +13,12 @@ from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, 
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
+from mpimbs.sweep.build import NOTHING, Build
 from mpimbs.sweep.interval_passes import IntervalPlan
+from mpimbs.sweep.limbs import Group, Limbs
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
-from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles
+from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -85,7 +88,9 @@ class _IntervalSubchain(Subchain):
 
 
 class IntervalPart(PartOfOne):
-    """The bodies of a rank, an interval of a tree in depth-first order, swept as one piece in doubles: a `Part`.
+    """The bodies of a rank, an interval of a tree in depth-first order: a `Part`.
+
+    Swept as one piece in doubles, but for limbs that are swept side by side.
 
     Parameters
     ----------
@@ -95,6 +100,8 @@ class IntervalPart(PartOfOne):
         The bodies.
     outside : Outside
         Of these.
+    choose : callable
+        Gives the limbs, a list of `sweep.limbs.Group`, of the bodies made ready; see `partition.limbs`.
 
     Attributes
     ----------
@@ -104,16 +111,23 @@ class IntervalPart(PartOfOne):
         Accelerations of the inboard bodies, loads on the open ones.
     """
 
-    width = 1
-
-    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
+    def __init__(
+        self, system: System, first: int, last: int, outside: Outside, choose: Callable[[Build], list[Group]]
+    ) -> None:
         whole = _IntervalSubchain(system, first, last, outside)
         super().__init__(whole)
         self.outside, self.room = outside, outside.room
         room = self.room
-        made, work = self._whole.made, self._whole.work
-        nu, h = self._whole.nu, len(outside.open)
-        path, reach = _path(self._whole, outside)
+        groups = choose(whole.made)
+        wrenches = system.has_wrenches(first, last)
+        self._limbs = Limbs(whole.made, len(outside.inboard), groups, wrenches) if groups else None
+        self.width = self._limbs.width if self._limbs else 1
+        made = self._limbs.trunk if self._limbs else whole.made
+        s = made.structure
+        work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches) if self._limbs else whole.work
+        self._wrench = work.wrench
+        nu, h = len(s.axes), len(outside.open)
+        path, reach = _path(whole, made, outside)
         self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
         self.loads = np.zeros((1, 6 * (room.inboard + room.open)))
         self.turn = whole.described(TURNING)
@@ -131,6 +145,7 @@ class IntervalPart(PartOfOne):
             total=np.zeros(nu),
             columns=aligned_zeros(h * nu * ROW),
             block=aligned_zeros(SIZE),
+            limbs=self._limbs.plan if self._limbs else NOTHING,
             held=AT_REST[:TURNING].copy(),
         )
         self._table = Table(plan)
@@ -153,12 +168,13 @@ class IntervalPart(PartOfOne):
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
-        room = self._whole.work.wrench
-        if room.size and room is not wrenches:
-            room[:] = wrenches
+        if self._limbs and wrenches.size:
+            self._limbs.set_wrenches(wrenches, self._wrench)
+        elif self._wrench is not wrenches:
+            self._wrench[:] = wrenches
 
 
-def _path(whole: Subchain, outside: Outside) -> tuple[Integers, Integers]:
+def _path(whole: Subchain, made: Build, outside: Outside) -> tuple[Integers, Integers]:
     """Steps from an inboard body to the last open one; how many of them carry the motion of each open body [h]."""
     if not len(outside.open):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -166,11 +182,10 @@ def _path(whole: Subchain, outside: Outside) -> tuple[Integers, Integers]:
     bodies = [int(outside.open[-1])]
     while (above := int(parent[bodies[-1] - whole.first])) >= whole.first:
         bodies.append(above)
-    last = whole.made.body_step
     path: list[int] = []
     reach = {}
     for body in bodies[::-1]:
         k = body - whole.first
-        path += range(int(last[k - 1]) + 1 if k else 0, int(last[k]) + 1)
+        path += range(int(made.first_step[k]), int(made.body_step[k]) + 1)
         reach[body] = len(path)
     return np.array(path, np.int64), np.array([reach[int(body)] for body in outside.open], np.int64)

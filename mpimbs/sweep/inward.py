@@ -52,7 +52,7 @@ from mpimbs.sweep.structure import (
     SLIDES,
     TURN,
 )
-from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_path_inward
+from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_inward_onto, walk_path_inward
 
 
 @kernel(inline=True)
@@ -259,7 +259,7 @@ def write_gathered(zero, state, block):
 
 
 @kernel
-def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None):
+def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None, bare=None, hung=None):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 
     Leaves U, 1 / D, u and s of every degree of freedom in the workspace, for the outward sweep.
@@ -281,15 +281,25 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
         Written: the handle equations, as in `spatial.handles`; with one handle, I and p only.
     eliminated : array [m * ELIMINATED], optional
         Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
+    bare : array [GATHERED], optional
+        Written in place of `block`, with one handle: the 27 numbers of I and p.
+    hung : optional
+        Anything: the slots hold already what hangs on their bodies, and is not among the steps.
     """
     none = (zero, zero, zero, zero, zero, zero)
     state = none + none + none + (zero, zero, zero) + scale6(-1.0, load2)
-    if eliminated is None:
+    if hung is not None:
+        given = (work, tau, keep_nothing, tau)
+        state = walk_inward_onto(zero, structure, work.junction, _articulated, state, given)
+    elif eliminated is None:
         given = (work, tau, keep_nothing, tau)
         state = walk_inward(zero, structure, work.junction, _articulated, state, given)
     else:
         given = (work, tau, keep, eliminated)
         state = walk_inward(zero, structure, work.junction, _articulated, state, given)
-    write_gathered(zero, state, block)
+    if bare is None:
+        write_gathered(zero, state, block)
+    else:
+        store_numbers(zero, bare, 0, state)
     if two_handles:
         far_handle(zero, structure, work, block)

@@ -64,9 +64,22 @@ def walk_inward(zero, structure, junction, visit, state, given):
     given : tuple
         For `visit`.
     """
-    none = zeros_like(zero, state)
+    clear_gathered(zero, junction, state)
+    return walk_inward_onto(zero, structure, junction, visit, state, given)
+
+
+@kernel(inline=True)
+def clear_gathered(zero, junction, like):
+    """Clear what inward walks hand to all slots: as many numbers as `like` has."""
+    none = zeros_like(zero, like)
     for slot in range(junction.size // (JUNCTION * width(zero))):
         store_numbers(zero, junction, slot * JUNCTION, none)
+
+
+@kernel(inline=True)
+def walk_inward_onto(zero, structure, junction, visit, state, given):
+    """Walk inward as `walk_inward`, but onto what the slots have been handed already."""
+    none = zeros_like(zero, state)
     for step in range(structure.steps.shape[0] - 1, -1, -1):
         sink = structure.steps[step, SINK]
         if sink >= 0:

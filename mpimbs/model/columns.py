@@ -95,6 +95,24 @@ class Columns:
         return len(self._rows)
 
     @cached_property
+    def alike(self) -> Integers:
+        """A number for each body, the same only where joints and bodies are: int64 [n]."""
+        shifted, _ = self._shifts
+        if not len(shifted):
+            return self._rows
+        numbers = self._rows.copy()
+        numbers[shifted] = len(self._bodies) + np.arange(len(shifted))
+        return numbers
+
+    def some(self, chosen: Integers) -> Columns:
+        """The columns of some of these bodies, int64 [k], as they are by themselves: without loads of single bodies."""
+        shifted, shifts = self._shifts
+        place = np.searchsorted(shifted, chosen)
+        here = np.flatnonzero(place < np.searchsorted(shifted, chosen, "right"))
+        moved = here, shifts[place[here]]
+        return Columns(self.first, lambda: self.parent[chosen], self._bodies, self._rows[chosen], {}, (), moved)
+
+    @cached_property
     def parent(self) -> Integers:
         return self._parents()
 

@@ -15,7 +15,7 @@ from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.sweep.build import Build, join_steps
 from mpimbs.sweep.limb_passes import LimbsPlan
 from mpimbs.sweep.side_by_side import side_by_side
-from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, Springs
+from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, Springs, Structure
 from mpimbs.sweep.tiles import HUNG, Kinds, Placed, Tiles
 
 Floats = npt.NDArray[np.float64]
@@ -61,6 +61,13 @@ def _numbers(made: Build, steps: Integers) -> _Numbers:
     return _Numbers(first, *found)
 
 
+def _structure(made: Build, steps: Integers, speeds: Integers) -> Structure:
+    """The structure of some steps, whose numbers are those, and of their speeds; an empty armature stays so."""
+    s = made.structure
+    armature = s.armature[speeds] if s.armature.size else s.armature
+    return s._replace(steps=steps, axes=s.axes[speeds], pitch=s.pitch[speeds], armature=armature)
+
+
 def _chosen(springs: Springs, coordinates: Integers, speeds: Integers) -> Springs:
     """Joint forces of some coordinates and speeds; empty arrays stay so."""
     index = {"rest": coordinates}
@@ -92,9 +99,10 @@ class _Shape:
     def add_to(self, kinds: Kinds) -> Integers:
         """Add what the tiles are made of; gives the number of the kind of each [tiles]."""
         springs = _chosen(self._made.springs, self.numbers.coordinates, self.numbers.speeds)
-        pitch = self._made.structure.pitch[self.numbers.speeds]
+        pitch, armature = self._made.structure.pitch[self.numbers.speeds], self._made.structure.armature
         sliding = self._made.structure.steps[self.steps][..., (BODY, SLIDES)]
         differing = [sliding, pitch, *(a for a in springs if a.size)]
+        differing += [armature[self.numbers.speeds]] if armature.size else []
         rows = np.concatenate([a.reshape(self.tiles, -1).astype(np.float64) for a in differing], axis=1)
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         added = [kinds.add(self._side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
@@ -116,8 +124,7 @@ class _Shape:
             steps = base.copy()
             steps[:, (BODY, SLIDES)] = made.structure.steps[self.steps[tile, lane]][:, (BODY, SLIDES)]
             q, u = self.numbers.coordinates[tile, lane], self.numbers.speeds[tile, lane]
-            s = made.structure
-            structure = s._replace(steps=steps, axes=s.axes[u], pitch=s.pitch[u])
+            structure = _structure(made, steps, u)
             springs = _chosen(made.springs, q, u)
             pieces.append(made._replace(structure=structure, springs=springs, junctions=junctions))
         return side_by_side(pieces)
@@ -210,11 +217,11 @@ class Limbs:
         above = made.parent[bodies]
         parent = np.where(above >= 0, number[above], above)
         junctions = join_steps(numbers.steps, parent, first, last, boundaries, number[hung_on])
-        s, u = made.structure, numbers.speeds
+        u = numbers.speeds
         own = np.full((2, len(made.parent)), -1)
         own[:, bodies] = first, last
         self.trunk = made._replace(
-            structure=s._replace(steps=numbers.steps, axes=s.axes[u], pitch=s.pitch[u]),
+            structure=_structure(made, numbers.steps, u),
             springs=_chosen(made.springs, numbers.coordinates, u),
             junctions=junctions + 1,
             first_step=own[0],

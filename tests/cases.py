@@ -64,6 +64,17 @@ def isolated(system: System) -> System:
     return free
 
 
+def with_rotors(system: System, largest: float = 0.5) -> System:
+    """The same bodies, with rotors of all sizes up to one on the axes of most joints, and on some axes of others."""
+    driven = System(system.name, system.gravity)
+    for k, body in enumerate(system.bodies()):
+        nu = body.joint.kind.nu
+        armature = tuple(largest * abs(np.sin(k + d)) * ((k + d) % 3 > 0) for d in range(nu))
+        joint = body.joint.model_copy(update={"armature": armature})
+        driven.add(body.model_copy(update={"joint": joint}))
+    return driven
+
+
 def accelerations(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
     """Accelerations by the sweeps on this process alone."""
     with closing(Dynamics(system)) as dynamics:

@@ -66,7 +66,7 @@ class ExtendedSweeps:
             )
         made = build(c)
         s = made.structure
-        self.structure = s._replace(fixed=extended(s.fixed), pitch=extended(s.pitch))
+        self.structure = s._replace(fixed=extended(s.fixed), pitch=extended(s.pitch), armature=extended(s.armature))
         self.springs = Springs(*(extended(values) for values in made.springs))
         self.work = workspace(len(s.steps), system.nu, made.junctions, dtype=object)
         for array in self.work:

@@ -40,6 +40,9 @@ class Arranged(Contents):
         self.springs = system.springs
         moved = np.append(order.places, -1)[system.spring_ends].tolist()  # of the world, -1, the last: -1 again
         self.spring_bodies = [(first, second) for first, second in moved]
+        shifted = order.places[system.shifted]
+        by_place = np.argsort(shifted)
+        self.shifted, self.shifts = shifted[by_place], system.shifts[by_place]
         self.joint_forces = [self._moved(force) for force in system.joint_forces]
         self.body_forces = [self._moved(force) for force in system.body_forces]
 

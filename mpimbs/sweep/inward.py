@@ -201,8 +201,16 @@ def _eliminate(zero, work, d, column, diagonal, u, inertia, force):
 
 @kernel(inline=True)
 def _is_hinge(structure, step):
-    """Whether a step is a hinge, the commonest joint: its axis is z alone."""
-    return structure.steps[step, TURN] == 1 and structure.steps[step, SLIDES] == 0
+    """Whether a step is a hinge, the commonest joint: its axis is z alone, about which nothing is left behind it."""
+    return structure.steps[step, TURN] == 1 and structure.steps[step, SLIDES] == 0 and structure.armature.size == 0
+
+
+@kernel(inline=True)
+def _with_rotor(zero, structure, d, diagonal):
+    """D of a freedom: S^T U and the inertia of its rotor, for which something of I S is left behind."""
+    if structure.armature.size > 0:
+        return diagonal + load(zero, structure.armature, d * width(zero))
+    return diagonal
 
 
 @kernel(inline=True)
@@ -218,7 +226,7 @@ def _articulated(zero, structure, step, state, given):
     p = load3(zero, work.place, step * PLACE + 9)
     bias = load6(zero, work.bias, step * BIAS)
     first = structure.steps[step, FIRST_U]
-    # U = I S,  D = S^T U,  u = tau - S^T p;  then p <- p + I c, and I and p to the parent's frame
+    # U = I S,  D = S^T U + rotor,  u = tau - S^T p;  then p <- p + I c, and I and p to the parent's frame
     if _is_hinge(structure, step):
         column = row(inertia, 2)
         u = load(zero, tau, first * n) - force[2]
@@ -232,11 +240,11 @@ def _articulated(zero, structure, step, state, given):
         column = row(inertia, axis)
         if axis < 3:
             column = add6(column, scale6(pitch, row(inertia, axis + 3)))
-        diagonal = along(column, axis, pitch)
+        diagonal = _with_rotor(zero, structure, d, along(column, axis, pitch))
         u = load(zero, tau, d * n) - along(force, axis, pitch)
         inertia, force = _eliminate(zero, work, d, column, diagonal, u, inertia, force)
     kept(zero, room, step, inertia)
-    if structure.steps[step, TURN] == 4:
+    if structure.steps[step, TURN] == 4 and structure.armature.size == 0:
         force = force_inward(r, p, add_applied_from_ball(force, inertia, bias))
         return inertia_inward_from_ball(r, p, inertia) + force
     force = force_inward(r, p, add6(force, apply(inertia, bias)))

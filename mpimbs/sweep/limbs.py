@@ -18,7 +18,7 @@ from mpimbs.sweep.build import NOTHING, Build, join_steps, path_to
 from mpimbs.sweep.limb_passes import IS_OPEN, SLOT, LimbsPlan
 from mpimbs.sweep.sequence import PLAN_AT, PLAN_SIZE, Q_BEGIN, Q_COUNT, U_BEGIN, U_COUNT
 from mpimbs.sweep.side_by_side import side_by_side
-from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, TURNING, Springs
+from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, TURNING, Springs, Structure
 from mpimbs.sweep.tiles import HUNG, JOINED, Kinds, Placed, Tile, Tiles
 
 Floats = npt.NDArray[np.float64]
@@ -98,6 +98,13 @@ def _numbers(made: Build, steps: Integers) -> _Numbers:
     return _Numbers(first, *found)
 
 
+def _structure(made: Build, steps: Integers, speeds: Integers, path: Integers) -> Structure:
+    """The structure of some steps, whose numbers are those, and of their speeds; an empty armature stays so."""
+    s = made.structure
+    armature = s.armature[speeds] if s.armature.size else s.armature
+    return Structure(steps, s.axes[speeds], s.fixed, s.pitch[speeds], armature, path)
+
+
 def _chosen(springs: Springs, coordinates: Integers, speeds: Integers) -> Springs:
     """Joint forces of some coordinates and speeds; empty arrays stay so."""
     index = {"rest": coordinates}
@@ -134,9 +141,10 @@ class _Pieces:
     def add_to(self, kinds: Kinds) -> Integers:
         """Add what the tiles are made of; gives the number of the kind of each [tiles]."""
         springs = _chosen(self._made.springs, self.numbers.coordinates, self.numbers.speeds)
-        pitch = self._made.structure.pitch[self.numbers.speeds]
+        pitch, armature = self._made.structure.pitch[self.numbers.speeds], self._made.structure.armature
         sliding = self._made.structure.steps[self.steps][..., (BODY, SLIDES)]
         differing = [sliding, pitch, *(a for a in springs if a.size)]
+        differing += [armature[self.numbers.speeds]] if armature.size else []
         rows = np.concatenate([a.reshape(self.tiles, -1).astype(np.float64) for a in differing], axis=1)
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         added = [kinds.add(self._side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
@@ -159,8 +167,7 @@ class _Pieces:
             steps = base.copy()
             steps[:, (BODY, SLIDES)] = made.structure.steps[self.steps[tile, lane]][:, (BODY, SLIDES)]
             q, u = self.numbers.coordinates[tile, lane], self.numbers.speeds[tile, lane]
-            s = made.structure
-            structure = s._replace(steps=steps, axes=s.axes[u], pitch=s.pitch[u], path=path)
+            structure = _structure(made, steps, u, path)
             springs = _chosen(made.springs, q, u)
             pieces.append(made._replace(structure=structure, springs=springs, junctions=junctions))
         return side_by_side(pieces)
@@ -304,11 +311,11 @@ class Limbs:
         above = made.parent[bodies]
         parent = np.where(above >= 0, number[above], above)
         junctions = join_steps(numbers.steps, parent, first, last, boundaries, number[hung_on])
-        s, u = made.structure, numbers.speeds
+        u = numbers.speeds
         own = np.full((2, len(made.parent)), -1)
         own[:, bodies] = first, last
         self.trunk = made._replace(
-            structure=s._replace(steps=numbers.steps, axes=s.axes[u], pitch=s.pitch[u], path=NOTHING),
+            structure=_structure(made, numbers.steps, u, NOTHING),
             springs=_chosen(made.springs, numbers.coordinates, u),
             junctions=junctions + 1,
             first_step=own[0],

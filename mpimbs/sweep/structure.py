@@ -39,6 +39,7 @@ class Structure(NamedTuple):
     axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
     fixed: Floats  # [different bodies * FIXED]
     pitch: Floats  # [nu]: m/rad
+    armature: Floats  # [nu]: kg m^2 or kg; empty where there is none at all
     path: Integers  # the steps from handle 1 to handle 2, of a chain all
 
 

@@ -18,7 +18,7 @@ from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.tiles import Tile, Tiles, boundary_frames, subchain_tiles
-from mpimbs.sweep.totals import totals
+from mpimbs.sweep.totals import rotor_energy, totals
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -231,12 +231,14 @@ class Subchain:
     def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
 
-        Potential energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
+        Kinetic energy is that of the bodies and of the rotors of joints, which have no part in the momenta. Potential
+        energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
         inertial frame, the angular one about its origin.
         """
         q, u = self.state(q, u)
         motion = self.motions(q, u, boundary)
         kinetic, potential, linear, angular = totals(0.0, self.structure, tuple(gravity), motion)
+        kinetic += rotor_energy(0.0, self.structure, u)
         potential += spring_energy(0.0, self.structure, self.springs, q)
         return np.array([kinetic, potential, *linear, *angular])
 
@@ -282,7 +284,7 @@ class Subchain:
         return found
 
     def required_forces(
-        self, q: Floats, u: Floats, forces: Floats, accelerations: Floats, outer_loads: Floats
+        self, q: Floats, u: Floats, udot: Floats, forces: Floats, accelerations: Floats, outer_loads: Floats
     ) -> tuple[Floats, Floats]:
         """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
 
@@ -300,7 +302,8 @@ class Subchain:
         made, work = self._whole
         tau, room = np.empty(self.nu), np.empty(self.nu)
         given = self.outer_steps, outer_loads.reshape(-1)
-        required_forces(made.structure, made.springs, work, q, u, forces, *given, accelerations.reshape(-1), room, tau)
+        loads = accelerations.reshape(-1)
+        required_forces(made.structure, made.springs, work, q, u, udot, forces, *given, loads, room, tau)
         return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
 
 

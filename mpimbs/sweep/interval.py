@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, inboard_at, open_at
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
@@ -53,7 +53,7 @@ class Outside(NamedTuple):
 class _IntervalSubchain(Subchain):
     """The bodies of an interval as one piece, which knows what lies outside."""
 
-    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
+    def __init__(self, system: Contents, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
         self._outside, self._most = outside, outside.room.open
 
@@ -94,7 +94,7 @@ class IntervalPart(PartOfOne):
 
     Parameters
     ----------
-    system : System
+    system : Contents
         In depth-first order.
     first, last : int
         The bodies.
@@ -112,7 +112,7 @@ class IntervalPart(PartOfOne):
     """
 
     def __init__(
-        self, system: System, first: int, last: int, outside: Outside, choose: Callable[[Build], Chosen]
+        self, system: Contents, first: int, last: int, outside: Outside, choose: Callable[[Build], Chosen]
     ) -> None:
         whole = _IntervalSubchain(system, first, last, outside)
         super().__init__(whole)

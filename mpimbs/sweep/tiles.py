@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import Columns, System
+from mpimbs.model import Columns
+from mpimbs.model.contents import Contents
 from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
@@ -318,12 +319,12 @@ def _aligned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return aligned
 
 
-def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:
+def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:
     """Make the tiles of a subchain; those of the same bodies share what they are made of.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     tiles : list of Tile
         In sequence, over the bodies of the subchain.
     tip, wrenches : bool
@@ -344,7 +345,7 @@ def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool)
     return Tiles(kinds, chosen, tip, wrenches)
 
 
-def boundary_frames(system: System, columns: Columns) -> Floats:
+def boundary_frames(system: Contents, columns: Columns) -> Floats:
     """`body_frame` of each of the bodies outside that a range of bodies hangs on [k, 3, 3]; identity for the world."""
     frames = [build(system.columns(k, k + 1)).body_frame[0] if k >= 0 else np.eye(3) for k in inboard_bodies(columns)]
     return np.array(frames)

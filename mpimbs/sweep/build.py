@@ -28,7 +28,7 @@ from mpimbs.sweep.structure import (
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-NOTHING = np.zeros(0, np.int64)
+NO_BODIES = np.zeros(0, np.int64)
 
 # The joint types as tables: [type, number of the step within the joint].
 _DEPTH = max(len(kind.steps) for kind in JOINT_TYPES)
@@ -276,7 +276,7 @@ def path_to(body: int, parent: Integers, first: Integers, last: Integers) -> Int
 
 
 def join_steps(
-    steps: Integers, parent: Integers, first: Integers, last: Integers, boundaries: int, hung_on: Integers = NOTHING
+    steps: Integers, parent: Integers, first: Integers, last: Integers, boundaries: int, hung_on: Integers = NO_BODIES
 ) -> int:
     """Write from which junction each step takes its motion and into which it gathers loads; how many there are.
 

@@ -77,7 +77,7 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
 
 
 def _sizes_if_listed_so(parent: Integers) -> Integers | None:
-    """How many bodies each one's subtree has, itself among them [n]; None if they don't stand as `heaviest_last` has it.
+    """Sizes of the subtrees [n], as `heaviest_last` gives them, if the bodies stand in that order already; else None.
 
     A subtree that is contiguous ends where its last child's does.
     """

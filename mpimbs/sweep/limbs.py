@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.build import Build, join_steps
+from mpimbs.sweep.build import Build, different_rows, join_steps
 from mpimbs.sweep.limb_passes import LimbsPlan
 from mpimbs.sweep.side_by_side import side_by_side
 from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, Springs, Structure
@@ -104,10 +104,11 @@ class _Shape:
         differing = [sliding, pitch, *(a for a in springs if a.size)]
         differing += [armature[self.numbers.speeds]] if armature.size else []
         rows = np.concatenate([a.reshape(self.tiles, -1).astype(np.float64) for a in differing], axis=1)
-        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        which = different_rows(rows)[1]
+        first = np.unique(which, return_index=True)[1]
         added = [kinds.add(self._side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
                  for tile in first]  # fmt: skip
-        return np.array(added)[which.reshape(-1)]
+        return np.array(added)[which]
 
     def _side_by_side(self, tile: int) -> Build:
         """Put the lanes of a tile side by side."""

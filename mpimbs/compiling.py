@@ -7,8 +7,7 @@ from contextlib import closing
 
 from mpi4py import MPI
 
-from mpimbs.coupling import TREES, LoadSolver, Strategy
-from mpimbs.coupling.settings import EvaluationSettings
+from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node

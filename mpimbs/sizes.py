@@ -45,6 +45,8 @@ class Sizes:
         Time of a row of so many bodies side by side, of closed subtrees, over that of one swept in doubles.
     tile_start, limbs_start : float
         What a tile of such subtrees takes beside its rows, and what all together take, in bodies swept in doubles.
+    join_cost : float
+        Time of a join of two pieces of a path, in bodies swept in doubles.
     least_lane : int
         Bodies of a lane from which on lanes are faster than one piece.
     most_lane : int
@@ -74,6 +76,7 @@ class Sizes:
     row_of_8: float = 2.0
     tile_start: float = 1.5
     limbs_start: float = 3.0
+    join_cost: float = 2.0
     least_lane: int = 4
     most_lane: int = 128
     all_bytes: int = 1 << 20

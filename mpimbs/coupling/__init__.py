@@ -14,6 +14,7 @@ from mpimbs.coupling.intervals import IntervalDivideAndConquer
 from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal, divide_tree
 from mpimbs.partition.ownership import own_bodies, own_bodies_and_terminal, own_interval, own_subchains
 from mpimbs.sweep.interval import IntervalPart
@@ -28,7 +29,7 @@ class Strategy(NamedTuple):
     divide : callable
         As `partition.division.divide`.
     own : callable
-        The part of a rank, by its number.
+        The part of a rank, by its number, of the system in the order of the division.
     join : callable
         The `Coupling`, from a communicator and what `own` gave: it knows what handle equations these have.
     evaluation : str
@@ -36,7 +37,7 @@ class Strategy(NamedTuple):
     """
 
     divide: Callable[..., Division]
-    own: Callable[[System, Division, int], Part]
+    own: Callable[[Contents, Division, int], Part]
     join: Callable[[MPI.Comm, Part], Coupling]
     evaluation: str
 

@@ -77,7 +77,7 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
 
 
 def _sizes_if_listed_so(parent: Integers) -> Integers | None:
-    """Sizes of the subtrees [n], as `heaviest_last` gives them, if the bodies stand in that order already; else None.
+    """Bodies of the subtree of each [n], itself among them; None if they don't stand as `heaviest_last` has them.
 
     A subtree that is contiguous ends where its last child's does.
     """
@@ -180,19 +180,17 @@ class Order:
         """Order the bodies of a system."""
         return cls(system.n_bodies, None if system.is_chain else system.parents())
 
-    @classmethod
-    def as_listed(cls, system: Contents) -> Order | None:
-        """The order in which a system lists its bodies; None where that is not depth first."""
-        if system.is_chain:
-            return cls.of(system)
-        listed = cls(system.n_bodies)
-        parent = system.parents()
-        bodies, sizes = heaviest_last(parent)
-        listed.is_chain, listed.parents = False, parent
-        listed.ends = np.arange(1, listed.n + 1)
-        listed.ends[bodies] = bodies + sizes
+    def as_listed(self) -> Order | None:
+        """The order in which the model lists its bodies; None where that is not depth first."""
+        if self.is_identity:
+            return self
+        listed, bodies = Order(self.n), self.bodies
+        parent, end = np.empty(self.n, np.int64), np.empty(self.n, np.int64)
+        parent[bodies] = np.append(bodies, -1)[self.parents]
+        end[bodies] = bodies + self.ends - np.arange(self.n)
+        listed.is_chain, listed.parents, listed.ends = False, parent, end
         below = np.flatnonzero(parent >= 0)
-        return listed if (listed.ends[below] <= listed.ends[parent[below]]).all() else None
+        return listed if (end[below] <= end[parent[below]]).all() else None
 
     @cached_property
     def bodies(self) -> Integers:

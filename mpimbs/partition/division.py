@@ -10,8 +10,8 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.order import Order
-from mpimbs.partition.chain import BodyCosts, body_costs, split_chain, terminal_ratio, tip_ratio_of
-from mpimbs.partition.intervals import cut_intervals
+from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
+from mpimbs.partition.intervals import cut_tree
 from mpimbs.partition.lanes import chosen_width, cut_tiles, width_of
 
 Integers = npt.NDArray[np.int64]
@@ -31,7 +31,8 @@ class Division(NamedTuple):
     owners : array [P + 1]
         Rank r owns the subchains owners[r] to owners[r + 1] - 1.
     order : Order, optional
-        Of the bodies of a tree that is divided into intervals; none is needed on one rank.
+        Of the bodies of a tree that is divided into intervals: `bounds` count its places, all else the model's bodies.
+        None is needed on one rank.
     """
 
     width: int
@@ -110,8 +111,7 @@ def divide_tree(
 ) -> Division:
     """Divide a tree among ranks: intervals of its bodies in depth-first order, of equal cost.
 
-    Parameters and errors are those of `divide`; also refused are cuts, a ratio and lanes of one's own, and bodies that
-    are not listed depth first.
+    Parameters and errors are those of `divide`; also refused are cuts, a ratio and lanes of one's own.
     """
     check_solved(system)
     for name, value, plain in (("cuts", cuts, (None, size - 1)), ("tip_ratio", tip_ratio, (None, 1.0))):
@@ -124,13 +124,7 @@ def divide_tree(
     width = 0 if lanes is None else width_of(lanes)
     if size == 1:
         return Division(width, 1.0, np.array([0, system.n_bodies]), np.arange(2))
-    order = Order.as_listed(system)
-    if order is None:
-        raise InputError(
-            f"system '{system.name}': its bodies are not listed depth first, all that hangs on a body right behind it, "
-            "as this version needs them on several ranks; list them so, or start 1 rank"
-        )
-    bounds = cut_intervals(order, body_costs(system.joint_types()), size)
+    order, bounds = cut_tree(system, size)
     return Division(width, 1.0, bounds, np.arange(size + 1), order)
 
 

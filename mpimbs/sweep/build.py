@@ -167,7 +167,8 @@ def build(columns: Columns, boundary_frames: Floats | None = None) -> Build:
     axes, pitch = _freedoms(steps, columns, made)
     junctions = join_steps(steps, made.parent, made.first, made.last, len(inboard))
     different, steps[:, BODY], body_frame = _fixed(columns, made, boundary_frames)
-    structure = Structure(steps, axes, different.ravel(), pitch, armature_of(columns))
+    path = path_to(made.order[-1], made.parent, made.first, made.last)
+    structure = Structure(steps, axes, different.ravel(), pitch, armature_of(columns), path)
     tree = made.first, made.parent, made.order, made.sizes
     return Build(structure, _springs(columns), junctions, made.last, body_frame, *tree)
 
@@ -258,6 +259,20 @@ def _freedoms(steps: Integers, columns: Columns, made: _Steps) -> tuple[Integers
     axes[degree] = _AXES[made.kind[step], made.slot[step], number]
     pitch[degree] = columns.pitch[body[step]]
     return axes, pitch
+
+
+def path_to(body: int, parent: Integers, first: Integers, last: Integers) -> Integers:
+    """The steps from handle 1 to a body; arguments as of `join_steps`."""
+    if np.array_equal(parent, np.arange(-1, len(parent) - 1)):
+        return np.arange(int(last[body]) + 1)
+    bodies = []
+    while body >= 0:
+        bodies.append(body)
+        body = int(parent[body])
+    first, last = first[bodies[::-1]], last[bodies[::-1]]
+    counts = last - first + 1
+    end = np.cumsum(counts)
+    return np.arange(end[-1] if len(end) else 0) + np.repeat(first - (end - counts), counts)
 
 
 def join_steps(

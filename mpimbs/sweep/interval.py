@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, inboard_at, open_at
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NOTHING, Build
 from mpimbs.sweep.interval_passes import IntervalPlan
-from mpimbs.sweep.limbs import Group, Limbs
+from mpimbs.sweep.limbs import Chosen, Limbs
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace
@@ -53,7 +53,7 @@ class Outside(NamedTuple):
 class _IntervalSubchain(Subchain):
     """The bodies of an interval as one piece, which knows what lies outside."""
 
-    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
+    def __init__(self, system: Contents, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
         self._outside, self._most = outside, outside.room.open
 
@@ -94,14 +94,14 @@ class IntervalPart(PartOfOne):
 
     Parameters
     ----------
-    system : System
+    system : Contents
         In depth-first order.
     first, last : int
         The bodies.
     outside : Outside
         Of these.
     choose : callable
-        Gives the limbs, a list of `sweep.limbs.Group`, of the bodies made ready; see `partition.limbs`.
+        Gives the limbs of the bodies made ready; see `partition.limbs`.
 
     Attributes
     ----------
@@ -112,22 +112,24 @@ class IntervalPart(PartOfOne):
     """
 
     def __init__(
-        self, system: System, first: int, last: int, outside: Outside, choose: Callable[[Build], list[Group]]
+        self, system: Contents, first: int, last: int, outside: Outside, choose: Callable[[Build], Chosen]
     ) -> None:
         whole = _IntervalSubchain(system, first, last, outside)
         super().__init__(whole)
         self.outside, self.room = outside, outside.room
         room = self.room
-        groups = choose(whole.made)
+        chosen = choose(whole.made)
         wrenches = system.has_wrenches(first, last)
-        self._limbs = Limbs(whole.made, len(outside.inboard), groups, wrenches) if groups else None
+        self._limbs = Limbs(whole.made, len(outside.inboard), chosen, wrenches) if chosen.any else None
         self.width = self._limbs.width if self._limbs else 1
         made = self._limbs.trunk if self._limbs else whole.made
         s = made.structure
         work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches) if self._limbs else whole.work
         self._wrench = work.wrench
-        nu, h = len(s.axes), len(outside.open)
-        path, reach = _path(whole, made, outside)
+        if self._limbs and self._limbs.has_open:
+            path, reach = NOTHING, NOTHING
+        else:
+            path, reach = _path(whole, made, outside)
         self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
         self.loads = np.zeros((1, 6 * (room.inboard + room.open)))
         self.turn = whole.described(TURNING)
@@ -142,8 +144,8 @@ class IntervalPart(PartOfOne):
             inboard=outside.before,
             path=path,
             reach=reach,
-            total=np.zeros(nu),
-            columns=aligned_zeros(h * nu * ROW),
+            total=np.zeros(len(s.axes)),
+            columns=aligned_zeros(len(reach) * len(s.axes) * ROW),
             block=aligned_zeros(SIZE),
             limbs=self._limbs.plan if self._limbs else NOTHING,
             held=AT_REST[:TURNING].copy(),

@@ -61,7 +61,7 @@ INTERVAL = schema(IntervalPlan)
 def motion_of_interval(zero, part, q, u):
     """Pass 1: the joint frames, and the turns of the open bodies."""
     p = read(part, INTERVAL)
-    move_limbs(zero, p.limbs, q, u)
+    move_limbs(zero, p.limbs, q, u, p.handles.turn)
     q, u = of_trunk(zero, p.limbs, q, u, False)
     joint_places(0.0, p.structure, q, p.work.place)
     value = p.handles.turn
@@ -118,17 +118,17 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     """Pass 2: the equations of the interval, given the turns of the open bodies before it."""
     p = read(part, INTERVAL)
     q, u = of_trunk(zero, p.limbs, q, u, False)
+    value = p.handles.blocks
+    room = Room(p.room_inboard, p.room_open)
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # GATHERED
     for slot in range(1, p.inboard.size):
         place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
     velocity_terms(0.0, p.structure, p.work, u, _omega(p, before, 0))
     clear_gathered(0.0, p.work.junction, inertia_and_force)
-    gather_limbs(zero, p.limbs, p.work.junction, tau)
+    gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
     joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)
     inward(0.0, p.structure, p.work, p.total, o, p.block, False, hung=True)
-    value = p.handles.blocks
-    room = Room(p.room_inboard, p.room_open)
     write_six(value, block_at(room, 0), six_rows(p.block, INERTIA))
     for slot in range(1, p.inboard.size):
         write_gathered(0.0, gathered(0.0, p.work.junction, slot, inertia_and_force), p.block)
@@ -160,4 +160,5 @@ def outward_of_interval(zero, part, q, u, tau, udot, rates):
     changes, accelerations = of_trunk(zero, p.limbs, rates, udot, True)
     outward(0.0, p.structure, p.work, load6(0.0, loads, 0), o, False, accelerations)
     coordinate_rates(0.0, p.structure, q, u, changes)
-    accelerate_limbs(zero, p.limbs, p.work.junction, tau, udot, rates)
+    load = loads[6 * p.room_inboard : 6 * p.room_inboard + 6]  # on the first open body
+    accelerate_limbs(zero, p.limbs, p.work.junction, tau, load, udot, rates)

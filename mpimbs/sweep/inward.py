@@ -170,11 +170,13 @@ def transfer(zero, structure, work, path, room, stride, offset, block, first):
 
 @kernel
 def _compliance(zero, structure, work, block):
-    """Sum W = s s^T / D over the degrees of freedom of a chain."""
+    """Sum W = s s^T / D over the degrees of freedom of the path."""
     w = no_products(zero)
-    for d in range(structure.axes.shape[0]):
-        reciprocal = load(zero, work.pivot, (d * PIVOT + 6) * width(zero))
-        w = add_products(zero, w, reciprocal, work.pivot, d * PIVOT + 8)
+    for number in range(structure.path.size):
+        step = structure.path[number]
+        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+            reciprocal = load(zero, work.pivot, (d * PIVOT + 6) * width(zero))
+            w = add_products(zero, w, reciprocal, work.pivot, d * PIVOT + 8)
     store_products(zero, block, COMPLIANCE, w)
 
 
@@ -182,7 +184,7 @@ def _compliance(zero, structure, work, block):
 def far_handle(zero, structure, work, block):
     """Add what handle 2 takes to the handle equations, E, W and c, and keep s: over what `inward` left."""
     for first in range(0, 6, columns(zero)):
-        transfer(zero, structure, work, None, work.pivot, PIVOT, 8, block, first)
+        transfer(zero, structure, work, structure.path, work.pivot, PIVOT, 8, block, first)
     _compliance(zero, structure, work, block)
 
 

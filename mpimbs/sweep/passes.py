@@ -39,56 +39,56 @@ from mpimbs.sweep.tiles import (
 _KIND = size_of(TileKind)
 
 
-def _side_by_side(zero, plan, sequence, first, stride, room):
+def _side_by_side(zero, interleaved, sequence, first, stride, room):
     """Numbers of a tile's lanes, `stride` of each, interleaved: in `room`, or where they stand so already, as those of
     one lane do."""
 
 
 @kernel_overload(_side_by_side)
-def _overload_side_by_side(zero, plan, sequence, first, stride, room):
+def _overload_side_by_side(zero, interleaved, sequence, first, stride, room):
     if isinstance(zero, Lanes):
 
-        def lanes(zero, plan, sequence, first, stride, room):
-            if read(plan, PLAN.interleaved) != 0:
+        def lanes(zero, interleaved, sequence, first, stride, room):
+            if interleaved != 0:
                 return sequence[first : first + stride * width(zero)]
             interleave(zero, sequence, first, stride, stride, room)
             return room[0 : stride * width(zero)]
 
         return lanes
-    return lambda zero, plan, sequence, first, stride, room: sequence[first : first + stride]
+    return lambda zero, interleaved, sequence, first, stride, room: sequence[first : first + stride]
 
 
-def _room(zero, plan, sequence, first, stride, room):
+def _room(zero, interleaved, sequence, first, stride, room):
     """Where a tile's lanes write `stride` numbers each: in `room`, or where they are to stand."""
 
 
 @kernel_overload(_room)
-def _overload_room(zero, plan, sequence, first, stride, room):
+def _overload_room(zero, interleaved, sequence, first, stride, room):
     if isinstance(zero, Lanes):
 
-        def lanes(zero, plan, sequence, first, stride, room):
-            if read(plan, PLAN.interleaved) != 0:
+        def lanes(zero, interleaved, sequence, first, stride, room):
+            if interleaved != 0:
                 return sequence[first : first + stride * width(zero)]
             return room[0 : stride * width(zero)]
 
         return lanes
-    return lambda zero, plan, sequence, first, stride, room: sequence[first : first + stride]
+    return lambda zero, interleaved, sequence, first, stride, room: sequence[first : first + stride]
 
 
-def _put(zero, plan, room, sequence, first, stride):
+def _put(zero, interleaved, room, sequence, first, stride):
     """Bring what the lanes wrote in `_room` to where it is to stand."""
 
 
 @kernel_overload(_put)
-def _overload_put(zero, plan, room, sequence, first, stride):
+def _overload_put(zero, interleaved, room, sequence, first, stride):
     if isinstance(zero, Lanes):
 
-        def lanes(zero, plan, room, sequence, first, stride):
-            if read(plan, PLAN.interleaved) == 0:
+        def lanes(zero, interleaved, room, sequence, first, stride):
+            if interleaved == 0:
                 separate(zero, room, stride, sequence, first, stride)
 
         return lanes
-    return lambda zero, plan, room, sequence, first, stride: None
+    return lambda zero, interleaved, room, sequence, first, stride: None
 
 
 @kernel(inline=True)
@@ -103,7 +103,14 @@ def _work(zero, plan, tile, structure):
     m = structure.steps.shape[0] * w
     wrench = read(plan, PLAN.wrenches)
     if wrench.size > 0:
-        wrench = _side_by_side(zero, plan, wrench, tile[STEP_AT] * 6, structure.steps.shape[0] * 6, read(plan, PLAN.wrench))
+        wrench = _side_by_side(
+            zero,
+            read(plan, PLAN.interleaved),
+            wrench,
+            tile[STEP_AT] * 6,
+            structure.steps.shape[0] * 6,
+            read(plan, PLAN.wrench),
+        )
     return Workspace(
         read(plan, PLAN.place)[tile[PLACE_ROOM] : tile[PLACE_ROOM] + m * PLACE],
         read(plan, PLAN.bias)[tile[BIAS_ROOM] : tile[BIAS_ROOM] + m * BIAS],
@@ -127,12 +134,14 @@ def tiles_of(plan):
 
 @kernel(inline=True)
 def _coordinates(zero, plan, tile, kind, q):
-    return _side_by_side(zero, plan, q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates), read(plan, PLAN.q))
+    return _side_by_side(
+        zero, read(plan, PLAN.interleaved), q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates), read(plan, PLAN.q)
+    )
 
 
 @kernel(inline=True)
 def _speeds(zero, plan, tile, structure, u):
-    return _side_by_side(zero, plan, u, tile[U_AT], structure.axes.size, read(plan, PLAN.u))
+    return _side_by_side(zero, read(plan, PLAN.interleaved), u, tile[U_AT], structure.axes.size, read(plan, PLAN.u))
 
 
 @kernel(inline=True)
@@ -154,9 +163,11 @@ def tile_motion(zero, plan, tile, q, u, turning):
     joint_places(zero, structure, _coordinates(zero, plan, tile, kind, q), work.place)
     if turning:
         turns = read(plan, PLAN.turns)
-        room = _room(zero, plan, turns, tile[FIRST_LANE] * TURNING, TURNING, read(plan, PLAN.lane_room))
+        room = _room(
+            zero, read(plan, PLAN.hung), turns, tile[FIRST_LANE] * TURNING, TURNING, read(plan, PLAN.lane_room)
+        )
         relative_turn(zero, structure, work, _speeds(zero, plan, tile, structure, u), room)
-        _put(zero, plan, room, turns, tile[FIRST_LANE] * TURNING, TURNING)
+        _put(zero, read(plan, PLAN.hung), room, turns, tile[FIRST_LANE] * TURNING, TURNING)
 
 
 @kernel
@@ -236,8 +247,12 @@ def _loaded(zero, plan, tile, q, u, tau):
     if read(plan, PLAN.kept) != KEEP_ALL:
         joint_places(zero, structure, q, work.place)
     if tau.size > 0:
-        tau = _side_by_side(zero, plan, tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau))
-    omega = _side_by_side(zero, plan, read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room))
+        tau = _side_by_side(
+            zero, read(plan, PLAN.interleaved), tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau)
+        )
+    omega = _side_by_side(
+        zero, read(plan, PLAN.hung), read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room)
+    )
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
     total = read(plan, PLAN.total)
     joint_forces(zero, structure, read(kind, KIND_OF_TILE.springs), q, u, tau, total)
@@ -249,9 +264,9 @@ def tile_inward(zero, plan, tile, q, u, tau, two_handles):
     """Pass 2 of a tile: the handle equations of its lanes."""
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
     blocks = read(plan, PLAN.blocks)
-    block = _room(zero, plan, blocks, tile[FIRST_LANE] * SIZE, SIZE, read(plan, PLAN.lane_room))
+    block = _room(zero, read(plan, PLAN.hung), blocks, tile[FIRST_LANE] * SIZE, SIZE, read(plan, PLAN.lane_room))
     inward(zero, structure, work, total, _no_load(zero), block, two_handles)
-    _put(zero, plan, block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
+    _put(zero, read(plan, PLAN.hung), block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
 
 
 @kernel
@@ -268,7 +283,7 @@ def _tile_after(zero, plan, tile, q, u, tau):
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
     block = read(plan, PLAN.ahead_block)
     inward_after(zero, structure, work, total, read(plan, PLAN.eliminated), block, read(plan, PLAN.udot))
-    _put(zero, plan, block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
+    _put(zero, read(plan, PLAN.hung), block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
 
 
 def go_after(zero, plan, tile, q, u, tau):
@@ -322,11 +337,15 @@ def _again(zero, plan, tile, q, u, tau, load):
     q = _coordinates(zero, plan, tile, kind, q)
     u = _speeds(zero, plan, tile, structure, u)
     joint_places(zero, structure, q, work.place)
-    omega = _side_by_side(zero, plan, read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room))
+    omega = _side_by_side(
+        zero, read(plan, PLAN.hung), read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room)
+    )
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
     if read(plan, PLAN.kept) == KEEP_NOTHING:
         if tau.size > 0:
-            tau = _side_by_side(zero, plan, tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau))
+            tau = _side_by_side(
+                zero, read(plan, PLAN.interleaved), tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau)
+            )
         total = read(plan, PLAN.total)
         joint_forces(zero, structure, read(kind, KIND_OF_TILE.springs), q, u, tau, total)
         inward(zero, structure, work, total, load, read(plan, PLAN.lane_room), False)
@@ -340,23 +359,25 @@ def tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
     work = _work(zero, plan, tile, structure)
     nu = structure.axes.size
     nq = read(kind, KIND_OF_TILE.coordinates)
-    loads = _side_by_side(zero, plan, read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, read(plan, PLAN.lane_room))
+    loads = _side_by_side(
+        zero, read(plan, PLAN.hung), read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, read(plan, PLAN.lane_room)
+    )
     acceleration = load6(zero, loads, 0)
     load = load6(zero, loads, 6)
     if read(plan, PLAN.kept) != KEEP_ALL:
         _again(zero, plan, tile, q, u, tau, load)
-    room = _room(zero, plan, udot, tile[U_AT], nu, read(plan, PLAN.udot))
+    room = _room(zero, read(plan, PLAN.interleaved), udot, tile[U_AT], nu, read(plan, PLAN.udot))
     outward(zero, structure, work, acceleration, load, two_handles and read(plan, PLAN.kept) != KEEP_NOTHING, room)
-    _put(zero, plan, room, udot, tile[U_AT], nu)
+    _put(zero, read(plan, PLAN.interleaved), room, udot, tile[U_AT], nu)
     if read(kind, KIND_OF_TILE.plain):
         for k in range(nu * width(zero)):
             rates[tile[Q_AT] + k] = u[tile[U_AT] + k]
     else:
         q = _coordinates(zero, plan, tile, kind, q)
         here = _speeds(zero, plan, tile, structure, u)
-        room = _room(zero, plan, rates, tile[Q_AT], nq, read(plan, PLAN.rates))
+        room = _room(zero, read(plan, PLAN.interleaved), rates, tile[Q_AT], nq, read(plan, PLAN.rates))
         coordinate_rates(zero, structure, q, here, room)
-        _put(zero, plan, room, rates, tile[Q_AT], nq)
+        _put(zero, read(plan, PLAN.interleaved), room, rates, tile[Q_AT], nq)
 
 
 @kernel

@@ -25,16 +25,20 @@ class SequencePlan(NamedTuple):
 
 
 SEQUENCE = schema(SequencePlan)
-_SUBCHAIN_PLAN = IntegerItem(PLAN_AT)
+SUBCHAIN = IntegerItem(PLAN_AT)
 
 
 @kernel(inline=True)
-def _coordinates(row, q):
+def coordinates_of(row, q):
+    """A subchain's part of a vector of coordinates."""
     return q[row[Q_BEGIN] : row[Q_BEGIN] + row[Q_COUNT]]
 
 
 @kernel(inline=True)
-def _speeds(row, u):
+def speeds_of(row, u):
+    """A subchain's part of a vector of speeds, or of an empty one."""
+    if u.size == 0:
+        return u[0:0]
     return u[row[U_BEGIN] : row[U_BEGIN] + row[U_COUNT]]
 
 
@@ -45,8 +49,8 @@ def motion_of_all(zero, part, q, u):
     total = sequence.handles.turn
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        plan = read(row, _SUBCHAIN_PLAN)
-        motion(zero, plan, _coordinates(row, q), _speeds(row, u))
+        plan = read(row, SUBCHAIN)
+        motion(zero, plan, coordinates_of(row, q), speeds_of(row, u))
         turn = read(plan, PLAN.turn)
         if number == 0:
             assign(total, turn)
@@ -59,7 +63,7 @@ def ahead_of_all(zero, part):
     """Pass 2, while the turn is not known: the inertias of what may go ahead of the velocities."""
     rows = read(part, SEQUENCE.rows)
     for number in range(rows.shape[0]):
-        go_ahead(zero, read(rows[number], _SUBCHAIN_PLAN))
+        go_ahead(zero, read(rows[number], SUBCHAIN))
 
 
 @kernel(merge=True)
@@ -74,10 +78,10 @@ def inward_of_all(zero, part, q, u, tau, turn, ahead):
     count = sequence.rows.shape[0]
     for number in range(count):
         row = sequence.rows[number]
-        plan = read(row, _SUBCHAIN_PLAN)
+        plan = read(row, SUBCHAIN)
         here = item(turns, number, TURNING)
-        forces = _speeds(row, tau) if tau.size > 0 else tau
-        inward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, here, ahead)
+        forces = speeds_of(row, tau)
+        inward_sweep(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, here, ahead)
         block = read(plan, PLAN.blocks)
         assign(item(sequence.handles.blocks, number, SIZE), block[0:SIZE])
         if number + 1 < count:
@@ -90,8 +94,8 @@ def outward_of_all(zero, part, q, u, tau, udot, rates):
     sequence = read(part, SEQUENCE)
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        plan = read(row, _SUBCHAIN_PLAN)
+        plan = read(row, SUBCHAIN)
         assign(read(plan, PLAN.handle_loads), item(sequence.handles.loads, number, 12))
-        forces = _speeds(row, tau) if tau.size > 0 else tau
-        accelerations, changes = _speeds(row, udot), _coordinates(row, rates)
-        outward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, accelerations, changes)
+        forces = speeds_of(row, tau)
+        accelerations, changes = speeds_of(row, udot), coordinates_of(row, rates)
+        outward_sweep(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, accelerations, changes)

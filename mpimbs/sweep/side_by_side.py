@@ -50,6 +50,7 @@ def in_lanes(made: Build, width: int) -> Build:
         "steps": np.split(s.steps, width),
         "axes": np.split(s.axes, width),
         "pitch": np.split(s.pitch, width),
+        "path": [np.arange(len(s.steps) // width)] * width,
         "armature": np.split(s.armature, width),
     }
     springs = [Springs(*values) for values in zip(*(np.split(v, width) for v in made.springs), strict=True)]

@@ -40,6 +40,7 @@ class Structure(NamedTuple):
     fixed: Floats  # [different bodies * FIXED]
     pitch: Floats  # [nu]: m/rad
     armature: Floats  # [nu]: kg m^2 or kg; empty where there is none at all
+    path: Integers  # the steps from handle 1 to handle 2, of a chain all
 
 
 class Springs(NamedTuple):

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from mpimbs.arguments import doubles
 from mpimbs.errors import InputError
-from mpimbs.model import JOINT_TYPES, Columns, System
+from mpimbs.model import JOINT_TYPES, Columns
+from mpimbs.model.contents import Contents
 from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.build import Build, build, inboard_bodies
 from mpimbs.sweep.entries import joint_loads, move, prescribe, required_forces
@@ -36,13 +37,13 @@ class _Whole(NamedTuple):
 class Subchain:
     """The bodies first..last-1 of a system and the O(n) sweeps over them.
 
-    Vectors of coordinates and speeds are in the model's order. Evaluations are made by `Subchains`, over the tiles.
+    Vectors of coordinates and speeds are in the order of these. Evaluations are made by `Subchains`, over the tiles.
     `boundary_motion`, `motions`, `poses_at` and `joint_loads` are parts of evaluations: they read arrays by address, as
     `state` gives them.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     first, last : int
         The bodies to own; all by default. A part of a system must be a piece of a chain.
     tiles : list of Tile, optional
@@ -50,17 +51,19 @@ class Subchain:
 
     Attributes
     ----------
+    system : Contents
+        As it was given: on several ranks a tree in depth-first order (`model.arranged`).
     columns : Columns
-        The model's numbers for these bodies.
+        The system's numbers for these bodies.
     tip : bool
         Nothing hangs outboard of these bodies.
     """
 
     def __init__(
-        self, system: System, first: int = 0, last: int | None = None, tiles: list[Tile] | None = None
+        self, system: Contents, first: int = 0, last: int | None = None, tiles: list[Tile] | None = None
     ) -> None:
         last = system.n_bodies if last is None else last
-        self._system = system
+        self.system = system
         self.first, self.last = first, last
         self.tip = last == system.n_bodies
         self.nq, self.nu = system.sizes(first, last)
@@ -73,25 +76,29 @@ class Subchain:
         """Number of bodies owned."""
         return self.last - self.first
 
+    def name_of(self, k: int | np.integer) -> str:
+        """Name of body k of these."""
+        return self.system.name_of(self.first + int(k))
+
     @functools.cached_property
     def tiles(self) -> Tiles:
         """What the compiled passes work on."""
-        return subchain_tiles(self._system, self._cut, self.tip, self._has_wrenches)
+        return subchain_tiles(self.system, self._cut, self.tip, self._has_wrenches)
 
     @functools.cached_property
     def columns(self) -> Columns:
         """The model's numbers for these bodies."""
-        return self._system.columns(self.first, self.last)
+        return self.system.columns(self.first, self.last)
 
     @property
     def q(self) -> Floats:
         """The model's initial coordinates [nq] (rad, m, unit quaternions)."""
-        return self._system.initial_state(self.first, self.last)[0]
+        return self.system.initial_state(self.first, self.last)[0]
 
     @property
     def u(self) -> Floats:
         """The model's initial generalized speeds [nu] (rad/s, m/s)."""
-        return self._system.initial_state(self.first, self.last)[1]
+        return self.system.initial_state(self.first, self.last)[1]
 
     def state(self, q: npt.ArrayLike, u: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Give a state of these bodies as the sweeps read it, by address: contiguous doubles [nq], [nu].
@@ -104,7 +111,7 @@ class Subchain:
         coordinates, speeds = doubles("q", q, self.nq), doubles("u", u, self.nu)
         bodies, first = self._quaternions
         if len(first) and (bad := int(broken_quaternion(first, coordinates))) >= 0:
-            body = self._system.name_of(self.first + int(bodies[bad]))
+            body = self.name_of(bodies[bad])
             values = coordinates[first[bad] : first[bad] + 4]
             raise InputError(f"q: the quaternion of body '{body}' is {values.tolist()}; give unit quaternions w x y z")
         return coordinates, speeds
@@ -117,14 +124,14 @@ class Subchain:
 
     @functools.cached_property
     def _whole(self) -> _Whole:
-        made = build(self.columns, boundary_frames(self._system, self.columns))
+        made = build(self.columns, boundary_frames(self.system, self.columns))
         work = workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=self._has_wrenches)
         return _Whole(made, work)
 
     def joint(self) -> Build:
         """Make the first body ready alone, with its inboard joint."""
-        columns = self._system.columns(self.first, self.first + 1)
-        return build(columns, boundary_frames(self._system, columns))
+        columns = self.system.columns(self.first, self.first + 1)
+        return build(columns, boundary_frames(self.system, columns))
 
     @property
     def structure(self) -> Structure:

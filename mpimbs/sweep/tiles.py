@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import Columns, System
+from mpimbs.model import Columns
+from mpimbs.model.contents import Contents
 from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
@@ -53,7 +54,8 @@ class TilePlan(NamedTuple):
     kinds: Integers  # the tables of all kinds, one after the other
     tip: int  # whether nothing hangs outboard
     kept: int  # KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING
-    interleaved: int  # whether the numbers of lanes stand side by side in all vectors, as `HUNG` ones do
+    interleaved: int  # whether the numbers of lanes stand side by side in vectors of coordinates and speeds
+    hung: int  # whether they do in what is told of the lanes: `turns` to `loads`
     place: Floats
     bias: Floats
     pivot: Floats
@@ -88,7 +90,7 @@ PLAN = schema(TilePlan)
 KEEP_ALL, KEEP_PIVOTS, KEEP_NOTHING = range(3)
 
 # What the lanes of tiles are: pieces of one chain; systems of their own, evaluated tile by tile; or subtrees that hang
-# on bodies outside, whose numbers stand side by side in vectors that are made for the sweeps (`sweep.limbs`).
+# on bodies outside (`sweep.limbs`).
 JOINED, ALONE, HUNG = range(3)
 
 
@@ -174,6 +176,8 @@ class Tiles:
         Whether wrenches act on bodies.
     lanes_are : int
         JOINED, ALONE or HUNG.
+    interleaved : bool
+        Whether the numbers of a tile's lanes stand side by side in vectors, which are made for the sweeps then.
 
     Attributes
     ----------
@@ -196,7 +200,15 @@ class Tiles:
         What the leading tile's sweep has left to that after it.
     """
 
-    def __init__(self, kinds: Kinds, chosen: list[Placed], tip: bool, wrenches: bool, lanes_are: int = JOINED) -> None:
+    def __init__(
+        self,
+        kinds: Kinds,
+        chosen: list[Placed],
+        tip: bool,
+        wrenches: bool,
+        lanes_are: int = JOINED,
+        interleaved: bool = False,
+    ) -> None:
         self._kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
         self.width = max(tile.width for tile in chosen)
         alone = lanes_are == ALONE
@@ -204,7 +216,7 @@ class Tiles:
         needs = _needs(kinds, chosen, wrenches)
         self.kept = KEEP_ALL if alone else _kept(needs)  # of a system at a time
         place, bias, pivot = _rooms(rows, needs, KEEP_NOTHING if alone else self.kept)
-        self.leading = _leading(kinds, chosen) if lanes_are == JOINED and self.kept == KEEP_ALL else -1
+        self.leading = _leading(kinds, chosen) if not interleaved and self.kept == KEEP_ALL and not alone else -1
         lanes = self.width if alone else chosen[-1].lane + chosen[-1].width
         self.wrenches = np.zeros(self.steps * 6 * wrenches)
         self.loads, self.omegas = aligned_zeros(lanes * 12), aligned_zeros(lanes * 3)
@@ -215,7 +227,8 @@ class Tiles:
             kinds=kinds.table(),
             tip=int(tip),
             kept=self.kept,
-            interleaved=int(lanes_are == HUNG),
+            interleaved=int(interleaved),
+            hung=int(lanes_are == HUNG),
             place=aligned_zeros(place),
             bias=aligned_zeros(bias),
             pivot=aligned_zeros(pivot),
@@ -306,12 +319,12 @@ def _aligned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return aligned
 
 
-def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:
+def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:
     """Make the tiles of a subchain; those of the same bodies share what they are made of.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     tiles : list of Tile
         In sequence, over the bodies of the subchain.
     tip, wrenches : bool
@@ -332,7 +345,7 @@ def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool)
     return Tiles(kinds, chosen, tip, wrenches)
 
 
-def boundary_frames(system: System, columns: Columns) -> Floats:
+def boundary_frames(system: Contents, columns: Columns) -> Floats:
     """`body_frame` of each of the bodies outside that a range of bodies hangs on [k, 3, 3]; identity for the world."""
     frames = [build(system.columns(k, k + 1)).body_frame[0] if k >= 0 else np.eye(3) for k in inboard_bodies(columns)]
     return np.array(frames)

@@ -297,7 +297,9 @@ def join_steps(
     inside = parent >= 0
     carried = np.zeros(len(parent), bool)
     carried[inside] = first[inside] == last[parent[inside]] + 1
-    branching = np.unique(np.concatenate((parent[~carried & inside], hung_on)))
+    slotted = np.zeros(len(parent), bool)
+    slotted[parent[~carried & inside]] = slotted[hung_on] = True
+    branching = np.flatnonzero(slotted)
     junction = np.zeros(len(parent) + boundaries, np.int64)
     junction[branching] = np.arange(boundaries, boundaries + len(branching))
     junction[len(parent) :] = np.arange(boundaries)[::-1]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.build import NO_BODIES, Build, join_steps, path_to
+from mpimbs.sweep.build import NO_BODIES, Build, different_rows, join_steps, path_to
 from mpimbs.sweep.limb_passes import IS_OPEN, SLOT, LimbsPlan
 from mpimbs.sweep.sequence import PLAN_AT, PLAN_SIZE, Q_BEGIN, Q_COUNT, U_BEGIN, U_COUNT
 from mpimbs.sweep.side_by_side import side_by_side
@@ -146,10 +146,11 @@ class _Pieces:
         differing = [sliding, pitch, *(a for a in springs if a.size)]
         differing += [armature[self.numbers.speeds]] if armature.size else []
         rows = np.concatenate([a.reshape(self.tiles, -1).astype(np.float64) for a in differing], axis=1)
-        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        which = different_rows(rows)[1]
+        first = np.unique(which, return_index=True)[1]
         added = [kinds.add(self._side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
                  for tile in first]  # fmt: skip
-        return np.array(added)[which.reshape(-1)]
+        return np.array(added)[which]
 
     def _side_by_side(self, tile: int) -> Build:
         """Put the lanes of a tile side by side."""

@@ -9,6 +9,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from mpi4py import MPI
 
 import mpimbs.sizes
@@ -17,6 +19,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, System, system_from
 from mpimbs.model.order import Order, depth_first
+from mpimbs.model.segments import Integers
 from mpimbs.partition.intervals import cut_tree, interval, open_handles
 from mpimbs.simulation.kept_motion import BodyHistory
 from mpimbs.simulation.result import Result
@@ -24,14 +27,17 @@ from mpimbs.simulation.run import simulate
 from mpimbs.sizes import PACKAGE
 from oracles import dense
 from oracles.dense import Array
-from oracles.random_systems import random_system
+from oracles.random_systems import SETTINGS, random_system
 from oracles.trees import SHAPES, scrambled
+from oracles.trees import parents as drawn_parents
 from tolerances import assert_close
 
 N = 30
 TIME = 0.7
 
 
+PARENTS = drawn_parents(24)
+TWO = ("spherical", "universal")
 LISTINGS = {"depth first": depth_first, "scrambled": scrambled}
 
 
@@ -41,11 +47,17 @@ def case(
 ) -> tuple[System, Array, Array, Array]:
     """A system of all or some joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a
     state."""
-    whole, q, u, tau = random_system(seed, n, True, types, springs=True, wrenches=True)
-    parents = SHAPES[shape](n)
+    return made(SHAPES[shape](n), listing, seed, types)
+
+
+def made(
+    parents: Integers, listing: str, seed: int, types: tuple[str, ...] | None = None
+) -> tuple[System, Array, Array, Array]:
+    """A system whose bodies hang on one another as said, and a state."""
+    whole, q, u, tau = random_system(seed, len(parents), True, types, springs=True, wrenches=True)
     order = LISTINGS[listing](parents)
     place = np.append(np.argsort(order), -1)
-    system = System(name=shape, gravity=whole.gravity)
+    system = System(name="tree", gravity=whole.gravity)
     for k, body in enumerate(order.tolist()):
         above = int(place[parents[body]])
         template = whole.segments.template(k)
@@ -117,6 +129,21 @@ def test_equal_to_one_rank(comm: MPI.Comm) -> None:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
     size = float(np.abs(reference).max())
     assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
+
+
+@pytest.mark.time_limit(300)  # compiles
+@SETTINGS
+@given(PARENTS, st.sampled_from(sorted(LISTINGS)), st.integers(0, 99), st.sampled_from([None, ("revolute",), TWO]))
+def test_drawn_trees(comm: MPI.Comm, parents: Integers, listing: str, seed: int, types: tuple[str, ...] | None) -> None:
+    """By the dense oracle, with two lanes where there is something to put side by side."""
+    assume(len(parents) >= comm.size)
+    system, q, u, tau = made(parents, listing, seed, types)
+    expected, _ = dense.Snapshot(system, q, u).solve(tau, TIME)
+    with closing(Dynamics(system, comm, lanes=2)) as dynamics:
+        mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
+        found = dynamics.accelerations(*mine, t=TIME)
+        size = float(np.abs(expected).max(initial=1.0))
+        assert_close("accelerations", found, expected[own], "dense", scale=size, comm=comm)
 
 
 @pytest.mark.time_limit(300)  # compiles

@@ -47,7 +47,7 @@ class _OfTrees(Dynamics):
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """That of trees on several ranks."""
-        return TREES["dcae"]
+        return TREES["dcae"](None)
 
 
 @functools.cache  # a second time in a process there is nothing to do

@@ -26,7 +26,6 @@ from mpimbs.partition.division import Division
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.settings import takes
 from mpimbs.sweep.structure import BOUNDARY
-from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 
@@ -104,8 +103,7 @@ class Dynamics:
         self._changes = system.changes
         self.comm = given.Dup()
         self.cuts = self.division.cuts
-        first, last = self.subchains[0].first, self.subchains[-1].last
-        self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(system, first, last)
+        self.subchain = self.subchains.whole
         self.coupling = strategy.join(self.comm, self.subchains)
         self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
@@ -123,7 +121,7 @@ class Dynamics:
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
-        return coupling_for(system, ranks, settings.coupling, settings.solver)
+        return coupling_for(system, ranks, settings.coupling, settings.solver, settings.cuts)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings

@@ -114,22 +114,21 @@ def divide_tree(
     are not listed depth first.
     """
     check_solved(system)
-    for name, value, plain in (("cuts", cuts, (None, size - 1)), ("tip_ratio", tip_ratio, (None, 1.0)),
-                               ("lanes", lanes, (None, 1))):  # fmt: skip
+    for name, value, plain in (("tip_ratio", tip_ratio, (None, 1.0)), ("lanes", lanes, (None, 1))):
         if value not in plain:
             raise InputError(
-                f"system '{system.name}' is a tree: on several ranks this version divides it into one interval of "
-                f"bodies a rank, swept one body after the other; leave `{name}={value}` out"
+                f"system '{system.name}' is a tree: this version cuts it into intervals of bodies of equal cost, swept "
+                f"one body after the other; leave `{name}={value}` out"
             )
-    check_ranks(system, size)
+    count = _pieces(system, size, cuts)
     order = Order.as_listed(system)
     if order is None:
         raise InputError(
             f"system '{system.name}': its bodies are not listed depth first, all that hangs on a body right behind it, "
             "as this version needs them on several ranks; list them so, or start 1 rank"
         )
-    bounds = cut_intervals(order, body_costs(system.joint_types()), size)
-    return Division(1, 1.0, bounds, np.arange(size + 1), order)
+    bounds = cut_intervals(order, body_costs(system.joint_types()), count)
+    return Division(1, 1.0, bounds, _owners(count, size), order)
 
 
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
@@ -154,29 +153,35 @@ def _width(system: System, share: int, lanes: int | None) -> int:
 
 def _division(system: System, size: int, count: int, ratio: float, width: int) -> Division:
     bounds = split_chain(BodyCosts(system), count, ratio, width)
-    return Division(width, ratio, bounds, np.arange(size + 1) * count // size)
+    return Division(width, ratio, bounds, _owners(count, size))
+
+
+def _owners(count: int, size: int) -> Integers:
+    """Share so many subchains, or intervals, among the ranks."""
+    return np.arange(size + 1) * count // size
 
 
 def _subchains(system: System, size: int, cuts: int | None) -> int:
     """Number of subchains of a system that this version solves."""
     check_solved(system)
-    if size > 1 and not system.is_chain:
+    if (size > 1 or cuts) and not system.is_chain:
         raise InputError(
-            f"system '{system.name}' is a tree: this version solves a tree on several ranks by `coupling='dcae'`; "
-            f"choose it, or start 1 rank instead of {size}"
+            f"system '{system.name}' is a tree: on several ranks, or with cuts, it is divided into intervals, not "
+            "subchains; choose `coupling='dcae'` or 'pcg'"
         )
+    return _pieces(system, size, cuts)
+
+
+def _pieces(system: System, size: int, cuts: int | None) -> int:
+    """Number of subchains, or intervals, that so many cuts make for so many ranks."""
     if cuts is None:
         check_ranks(system, size)
         return size
     if not 0 <= cuts < system.n_bodies:
-        raise InputError(
-            f"{cuts} cuts in a chain of {system.n_bodies} bodies: give `cuts` from 0 to {system.n_bodies - 1}"
-        )
-    if cuts and not system.is_chain:
-        raise InputError(f"system '{system.name}' is a tree: this version cuts chains; leave `cuts` out")
+        raise InputError(f"{cuts} cuts of {system.n_bodies} bodies: give `cuts` from 0 to {system.n_bodies - 1}")
     if cuts + 1 < size:
         raise InputError(
-            f"{cuts} cuts make {cuts + 1} subchains for {size} ranks, one at least for each: start at most {cuts + 1} "
+            f"{cuts} cuts make {cuts + 1} pieces for {size} ranks, one at least for each: start at most {cuts + 1} "
             f"ranks, or give `cuts={size - 1}` or more"
         )
     return cuts + 1

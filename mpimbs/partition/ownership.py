@@ -6,10 +6,11 @@ import itertools
 
 from mpimbs.model import System
 from mpimbs.partition.division import Division
-from mpimbs.partition.intervals import outside_of
+from mpimbs.partition.intervals import outside_of, room_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.sweep.halved_bodies import HalvedBodies
-from mpimbs.sweep.interval import IntervalPart
+from mpimbs.sweep.interval import IntervalPart, IntervalSubchain
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 
@@ -20,11 +21,25 @@ def own_subchains(system: System, division: Division, rank: int) -> Subchains:
     return Subchains([_subchain(system, first, last, division.width) for first, last in itertools.pairwise(mine)])
 
 
-def own_interval(system: System, division: Division, rank: int) -> IntervalPart:
-    """Make the interval of a tree's bodies that is a rank's."""
-    assert division.order is not None  # as `divide_tree` gives it
+def own_intervals(system: System, division: Division, rank: int, apart: bool = False) -> Intervals:
+    """Make the intervals of a tree's bodies that are a rank's.
+
+    `apart`: all that hangs on one body has equations of its own, to be separated.
+    """
+    order, bounds, owners = division.order, division.bounds, division.owners
+    assert order is not None  # as `divide_tree` gives it
+    room = room_of(order, bounds, owners, apart)
+    mine = itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist())
+    parts = [IntervalPart(system, *piece, outside_of(order, *piece, room, apart)) for piece in mine]
+    if len(parts) == 1:
+        return Intervals(parts, parts[0].whole)
     first, last = division.cuts[rank : rank + 2].tolist()
-    return IntervalPart(system, first, last, outside_of(division.order, first, last, division.cuts))
+    return Intervals(parts, IntervalSubchain(system, first, last, outside_of(order, first, last, room)))
+
+
+def own_cut_intervals(system: System, division: Division, rank: int) -> Intervals:
+    """Make the intervals of a rank, whose joints are to be separated."""
+    return own_intervals(system, division, rank, apart=True)
 
 
 def own_bodies(system: System, division: Division, rank: int) -> HalvedBodies:

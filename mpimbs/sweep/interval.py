@@ -28,7 +28,8 @@ class Outside(NamedTuple):
     Attributes
     ----------
     inboard : array [k]
-        The bodies outside that its own hang on, ascending; -1 is the world.
+        The bodies outside that its own hang on, ascending; -1 is the world. A body is there as often as roots hang on
+        it where these are to be told apart: its first place is that of the last root.
     before : array [k]
         Which of the open bodies of all before the interval these are; -1 the world.
     open : array [h]
@@ -47,12 +48,13 @@ class Outside(NamedTuple):
     room: Room
 
 
-class _IntervalSubchain(Subchain):
+class IntervalSubchain(Subchain):
     """The bodies of an interval as one piece, which knows what lies outside."""
 
     def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
         self._outside, self._most = outside, outside.room.open
+        self.inboard = outside.inboard
 
     @property
     def outer(self) -> Integers:
@@ -107,7 +109,7 @@ class IntervalPart(PartOfOne):
     width = 1
 
     def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
-        whole = _IntervalSubchain(system, first, last, outside)
+        whole = IntervalSubchain(system, first, last, outside)
         super().__init__(whole)
         self.outside, self.room = outside, outside.room
         room = self.room

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE, item
-from mpimbs.spatial.memory import Floats, IntegerItem, Rows, assign, read, schema
+from mpimbs.spatial.memory import Floats, IntegerItem, Integers, Rows, assign, read, schema
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.passes import go_ahead, inward_sweep, motion, outward_sweep
 from mpimbs.sweep.structure import TURNING, Handles
 from mpimbs.sweep.tiles import PLAN
 
-# Columns of the rows of subchains: address and size of the table of its plan, where its q and u begin, nq and nu.
+# Columns of the rows of subchains, or of intervals: address and size of the plan, where q and u begin, nq and nu.
 PLAN_AT, PLAN_SIZE, Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT = range(6)
 
 
@@ -25,16 +28,29 @@ class SequencePlan(NamedTuple):
 
 
 SEQUENCE = schema(SequencePlan)
-_SUBCHAIN_PLAN = IntegerItem(PLAN_AT)
+PIECE_PLAN = IntegerItem(PLAN_AT)
+
+
+def sequence_rows(pieces: Sequence[tuple[Integers, int, int]]) -> Integers:
+    """Give the rows of pieces in sequence, from the plan, nq and nu of each."""
+    rows = np.zeros((len(pieces), 8), np.int64)
+    at_q = at_u = 0
+    for row, (plan, nq, nu) in zip(rows, pieces, strict=True):
+        row[[PLAN_AT, PLAN_SIZE]] = plan.ctypes.data, plan.size
+        row[[Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT]] = at_q, at_u, nq, nu
+        at_q, at_u = at_q + nq, at_u + nu
+    return rows
 
 
 @kernel(inline=True)
-def _coordinates(row, q):
+def own_coordinates(row, q):
+    """The coordinates of a row's bodies."""
     return q[row[Q_BEGIN] : row[Q_BEGIN] + row[Q_COUNT]]
 
 
 @kernel(inline=True)
-def _speeds(row, u):
+def own_speeds(row, u):
+    """The speeds of a row's bodies."""
     return u[row[U_BEGIN] : row[U_BEGIN] + row[U_COUNT]]
 
 
@@ -45,8 +61,8 @@ def motion_of_all(zero, part, q, u):
     total = sequence.handles.turn
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        plan = read(row, _SUBCHAIN_PLAN)
-        motion(zero, plan, _coordinates(row, q), _speeds(row, u))
+        plan = read(row, PIECE_PLAN)
+        motion(zero, plan, own_coordinates(row, q), own_speeds(row, u))
         turn = read(plan, PLAN.turn)
         if number == 0:
             assign(total, turn)
@@ -59,7 +75,7 @@ def ahead_of_all(zero, part):
     """Pass 2, while the turn is not known: the inertias of what may go ahead of the velocities."""
     rows = read(part, SEQUENCE.rows)
     for number in range(rows.shape[0]):
-        go_ahead(zero, read(rows[number], _SUBCHAIN_PLAN))
+        go_ahead(zero, read(rows[number], PIECE_PLAN))
 
 
 @kernel(merge=True)
@@ -74,10 +90,10 @@ def inward_of_all(zero, part, q, u, tau, turn, ahead):
     count = sequence.rows.shape[0]
     for number in range(count):
         row = sequence.rows[number]
-        plan = read(row, _SUBCHAIN_PLAN)
+        plan = read(row, PIECE_PLAN)
         here = item(turns, number, TURNING)
-        forces = _speeds(row, tau) if tau.size > 0 else tau
-        inward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, here, ahead)
+        forces = own_speeds(row, tau) if tau.size > 0 else tau
+        inward_sweep(zero, plan, own_coordinates(row, q), own_speeds(row, u), forces, here, ahead)
         block = read(plan, PLAN.blocks)
         assign(item(sequence.handles.blocks, number, SIZE), block[0:SIZE])
         if number + 1 < count:
@@ -90,8 +106,8 @@ def outward_of_all(zero, part, q, u, tau, udot, rates):
     sequence = read(part, SEQUENCE)
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        plan = read(row, _SUBCHAIN_PLAN)
+        plan = read(row, PIECE_PLAN)
         assign(read(plan, PLAN.handle_loads), item(sequence.handles.loads, number, 12))
-        forces = _speeds(row, tau) if tau.size > 0 else tau
-        accelerations, changes = _speeds(row, udot), _coordinates(row, rates)
-        outward_sweep(zero, plan, _coordinates(row, q), _speeds(row, u), forces, accelerations, changes)
+        forces = own_speeds(row, tau) if tau.size > 0 else tau
+        accelerations, changes = own_speeds(row, udot), own_coordinates(row, rates)
+        outward_sweep(zero, plan, own_coordinates(row, q), own_speeds(row, u), forces, accelerations, changes)

@@ -7,8 +7,7 @@ from contextlib import closing
 
 from mpi4py import MPI
 
-from mpimbs.coupling import TREES, LoadSolver, Strategy
-from mpimbs.coupling.settings import EvaluationSettings
+from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node
@@ -42,14 +41,6 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
     dynamics.external.compile()
 
 
-class _OfTrees(Dynamics):
-    """What evaluates an interval of a tree, on one rank."""
-
-    def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
-        """That of trees on several ranks."""
-        return TREES["dcae"](None)
-
-
 @functools.cache  # a second time in a process there is nothing to do
 def compile_kernels(
     kernels: str = "dcae", lanes: int = 1, staged: bool = False, loads: bool = False, sampled: bool = False
@@ -67,14 +58,15 @@ def compile_kernels(
     loads, sampled : bool
         As for `compile_evaluations`.
     """
-    system = system_from("tree:2:2" if kernels == "intervals" else f"rope:{2 * tuned().least_lane * lanes}")
-    if staged and kernels != "pcg":
+    system = system_from("tree:2:2" if "intervals" in kernels else f"rope:{2 * tuned().least_lane * lanes}")
+    iterated = kernels in ("pcg", "cut intervals")
+    if staged and not iterated:
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
         ends = ("world", system.name_of(0))
         system.add_spring(name="spring", bodies=ends, positions=((0, 0, 0), (1, 1, 1)), damping=1.0)
     with closing(_made(kernels, system, lanes)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
-        for t in (0.0, 1.0) if kernels == "pcg" else (0.0,):
+        for t in (0.0, 1.0) if iterated else (0.0,):
             alone.accelerations(q, u, t=t)
         if loads:
             alone.joint_loads(q, u)
@@ -87,7 +79,7 @@ def compile_kernels(
 
 def _made(kernels: str, system: System, lanes: int) -> Dynamics:
     if kernels == "intervals":
-        return _OfTrees(system)
-    if kernels == "pcg":
-        return Dynamics(system, coupling=kernels, lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
+        return Dynamics(system, lanes=lanes, cuts=1)
+    if kernels in ("pcg", "cut intervals"):
+        return Dynamics(system, coupling="pcg", lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
     return Dynamics(system, coupling=kernels, lanes=None if kernels == "dca" else lanes)

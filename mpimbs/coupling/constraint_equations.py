@@ -129,50 +129,47 @@ def _place_joint(place, subspace, size, joint, left_inverse):
 
 
 @kernel
-def _separate(blocks, inertia_at, transfer_at, count, pad, joint, own, scratch):
-    """Separate a joint that carries `count` open bodies: find its `own`, and g in `joint`; H is left in `scratch`."""
-    left = products(own, LEFT_INVERSE, six_rows(blocks, inertia_at))
+def _separate(blocks, shared, owns, pads, scratch, number, row, piece):
+    """Separate a joint, and find [P | b] and H of the open bodies of a piece, if it carries them; g in [B | g]."""
+    joint, own, inertia = number * SIX, row[OWN_AT], row[INERTIA_AT]
+    count = piece[OPEN] if row[CARRIES] >= 0 else 0
+    outer = piece[OUTER_AT]
+    response = outer + count * count * SIX
+    left = products(owns, own + LEFT_INVERSE, six_rows(blocks, inertia))
     write_six(scratch, 0, left)
-    across = transposed_rows(eight_rows(six_rows(own, LEFT_INVERSE)))
+    across = transposed_rows(eight_rows(six_rows(owns, own + LEFT_INVERSE)))
     near = symmetric(sums(products(scratch, 0, across), extras(left)))  # [L | d]
-    write_six(own, 0, near)
-    matrix = sums(near, six_rows(pad, 0))
+    write_six(owns, own, near)
+    beside = extra_differences(six_rows(blocks, inertia), products(shared, joint, near))  # g = p - B d
+    write_six(shared, joint, sums(six_rows(shared, joint), beside))
+    matrix = sums(near, six_rows(pads, joint))
     x = sums(six_rows(UNITS, 0), extras(near))
     far = x
     for j in range(count):  # G
-        far = products(own, LEFT_INVERSE, six_rows(blocks, transfer_at + j * SIX))
-        write_six(own, FAR + j * SIX, far)
+        far = products(owns, own + LEFT_INVERSE, six_rows(blocks, piece[TRANSFER_AT] + j * SIX))
+        write_six(owns, own + FAR + j * SIX, far)
     inverse, transfer, factor = eliminated(matrix, x, far, True)
-    write_six(scratch, 2 * SIX, transfer)
     if count > 1 or not factor <= LARGEST_FACTOR:
         write_six(scratch, 0, matrix)
         write_six(scratch, SIX, x)
         for j in range(count):
-            write_six(scratch, (2 + j) * SIX, six_rows(own, FAR + j * SIX))
+            write_six(scratch, (2 + j) * SIX, six_rows(owns, own + FAR + j * SIX))
         solve_with_exchanges(scratch[0:SIX], scratch[SIX : (2 + count) * SIX], 1 + count)
         inverse = six_rows(scratch, SIX)
-    write_six(own, INVERSE, inverse)
-    beside = extra_differences(six_rows(blocks, inertia_at), products(joint, 0, near))  # g = p - B d
-    write_six(joint, 0, sums(six_rows(joint, 0), beside))
-
-
-@kernel
-def _carry(blocks, transfer_at, compliance_at, apart, count, own, outer, scratch):
-    """Write [P | b] and H of the open bodies that a separated joint carries, of which `_separate` has left H."""
-    bodies = count * count
+        transfer = six_rows(scratch, 2 * SIX)
+    write_six(owns, own + INVERSE, inverse)
+    less = negatives(extras(inverse))
     for k in range(count):
-        write_six(outer, (bodies + k) * SIX, six_rows(scratch, (2 + k) * SIX))
-    for j in range(count):
-        for k in range(count):
-            # [W | c] + G^T [H | -L^-1 d]
-            moved = six_rows(scratch, (2 + k) * SIX)
-            across = six_rows(blocks, compliance_at + (j * apart + k) * SIX)
+        if k > 0:
+            transfer = six_rows(scratch, (2 + k) * SIX)
+        write_six(shared, response + k * SIX, transfer)
+        for j in range(count):  # [W | c] + G^T [H | -L^-1 d]
+            compliance, far = six_rows(blocks, piece[COMPLIANCE_AT] + (j * piece[APART] + k) * SIX), own + FAR + j * SIX
             if j == k:
-                moved = sums(moved, negatives(extras(six_rows(own, INVERSE))))
-                across = symmetric(sums(across, transposed_products(own, FAR + j * SIX, moved)))
+                rows = symmetric(sums(compliance, transposed_products(owns, far, sums(transfer, less))))
             else:
-                across = sums(across, transposed_products(own, FAR + j * SIX, moved))
-            write_six(outer, (j * count + k) * SIX, across)
+                rows = sums(compliance, transposed_products(owns, far, transfer))
+            write_six(shared, outer + (j * count + k) * SIX, rows)
 
 
 @kernel
@@ -220,14 +217,9 @@ def form(table, q, blocks, root):
     joint_places(0.0, read(table, EQUATIONS.joint), q, place)
     for number in range(joints.shape[0]):
         row = joints[number]
-        joint, own, subspace = item(shared, number, SIX), owns[row[OWN_AT] :], item(subspaces, number, SIX)
-        _place_joint(item(place, number, PLACE), subspace, row[LOADS], joint, own[LEFT_INVERSE:])
-        piece = pieces[max(row[CARRIES], 0)]
-        count = piece[OPEN] if row[CARRIES] >= 0 else 0
-        _separate(blocks, row[INERTIA_AT], piece[TRANSFER_AT], count, item(pads, number, SIX), joint, own, scratch)
-        if count > 0:
-            outer = shared[piece[OUTER_AT] :]
-            _carry(blocks, piece[TRANSFER_AT], piece[COMPLIANCE_AT], piece[APART], count, own, outer, scratch)
+        joint, left_inverse = item(shared, number, SIX), owns[row[OWN_AT] + LEFT_INVERSE :]
+        _place_joint(item(place, number, PLACE), item(subspaces, number, SIX), row[LOADS], joint, left_inverse)
+        _separate(blocks, shared, owns, pads, scratch, number, row, pieces[max(row[CARRIES], 0)])
     for number in range(read(table, EQUATIONS.own_pieces)):
         piece = pieces[number]
         if piece[CARRIER] < 0:
@@ -248,11 +240,15 @@ def _rows(table):
         block = blocks[number]
         kind, at, own, other = block[KIND], block[AT], block[JOINT] * SIX, block[OTHER] * SIX
         row = joints[block[JOINT]]
+        values = beside if block[BESIDE] else diagonal
+        if kind == INNER:  # -(H' B)^T
+            write_six(scratch, 0, products(shared, at, six_rows(shared, own)))
+            for i in range(row[LOADS]):
+                for k in range(block[COLUMNS]):
+                    values[block[VALUE] + i * block[STRIDE] + k] = -scratch[k * ROW + i]
+            continue
         sign = -1.0
-        if kind == INNER:  # (H' B)^T
-            inner = transposed_rows(eight_rows(products(shared, at, six_rows(shared, own))))
-            write_six(scratch, 0, inner)
-        elif kind == CARRIED:  # H [B" | g"]
+        if kind == CARRIED:  # H [B" | g"]
             write_six(scratch, 0, products(shared, at, six_rows(shared, other)))
         else:  # B^T P' [B | g]; and [L^-1 | -L^-1 d], -B^T b' of the joint itself
             sign = 1.0
@@ -265,7 +261,6 @@ def _rows(table):
                 less = negatives(extras(inverse))
                 mine = sums(transposed_products(shared, own, product), sums(less, less))
                 write_six(scratch, 0, symmetric(sums(mine, inverse)))
-        values = beside if block[BESIDE] else diagonal
         for i in range(row[LOADS]):
             value = block[VALUE] + i * block[STRIDE]
             for k in range(block[COLUMNS]):
@@ -309,8 +304,8 @@ def boundary_values(table, root, values):
             outer_loads[body * 6 + i] -= s
     for number in range(read(table, EQUATIONS.own_pieces)):
         piece = pieces[number]
-        first = 6 * piece[FIRST_OPEN]
-        assign(values[piece[LOAD_AT] :], outer_loads[first : first + 6 * piece[OPEN]])
+        for i in range(6 * piece[OPEN]):
+            values[piece[LOAD_AT] + i] = outer_loads[6 * piece[FIRST_OPEN] + i]
     worlds = read(table, EQUATIONS.worlds)
     for number in range(worlds.size):
         assign(values[worlds[number] :], root)
@@ -318,13 +313,14 @@ def boundary_values(table, root, values):
         joint = joints[number]
         piece = pieces[joint[ON]]
         count, at = piece[OPEN], joint[ACCELERATION_AT]
-        near = piece[OUTER_AT] + joint[HANDLE] * count * SIX
+        near = piece[OUTER_AT] + joint[HANDLE] * SIX
         for i in range(6):
-            s = shared[near + joint[HANDLE] * SIX + i * ROW + EXTRA]
-            for k in range(count):
-                for m in range(6):
-                    s += shared[near + k * SIX + i * ROW + m] * outer_loads[6 * (piece[FIRST_OPEN] + k) + m]
-            values[at + i] = s
+            values[at + i] = shared[near + joint[HANDLE] * count * SIX + i * ROW + EXTRA]
+        for k in range(6 * count):  # P_jk = P_kj^T
+            f = outer_loads[6 * piece[FIRST_OPEN] + k]
+            row = near + (k // 6) * count * SIX + (k % 6) * ROW
+            for i in range(6):
+                values[at + i] += shared[row + i] * f
         if piece[CARRIER] >= 0:
             far = piece[OUTER_AT] + (count * count + joint[HANDLE]) * SIX
             for k in range(6):

@@ -20,9 +20,9 @@ class Hanging(NamedTuple):
     """What `solve` is given."""
 
     butterfly: Integers
-    count: int  # of this rank's intervals
-    within: Floats  # [(count - 1) * room.size()]: values of the first intervals together
-    within_responses: Floats  # [(count - 1) * kept]
+    own: int  # number of this rank's intervals
+    within: Floats  # [(own - 1) * room.size()]: values of the first intervals together
+    within_responses: Floats  # [(own - 1) * kept]
     inboard: int  # for so many inboard and open bodies a value has room
     open: int
     kept: int  # room.responses()
@@ -47,7 +47,7 @@ def solve(plan, values, root, loads):
     all_responses, joined = read(plan, HANGING.responses), read(plan, HANGING.joined)
     boundary, work, scratch = read(plan, HANGING.boundary), read(plan, HANGING.work), read(plan, HANGING.scratch)
     within, within_responses = read(plan, HANGING.within), read(plan, HANGING.within_responses)
-    own_count = read(plan, HANGING.count)
+    own_count = read(plan, HANGING.own)
     size, each = values.size // own_count, read(plan, HANGING.kept)
     schedule, mine, theirs = levels(butterfly)
     count = schedule.shape[0]
@@ -111,7 +111,7 @@ class IntervalDivideAndConquer(ButterflyCoupling):
         levels_at_most = max(comm.size.bit_length(), 1)
         hanging = Hanging(
             self._butterfly.plan,
-            count=count,
+            own=count,
             within=aligned_zeros((count - 1) * room.size()),
             within_responses=aligned_zeros((count - 1) * room.responses()),
             inboard=room.inboard,

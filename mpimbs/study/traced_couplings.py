@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.constraint_equations import OUTER, SEPARATED
+from mpimbs.coupling.constraint_equations import SIX
 from mpimbs.coupling.estimates import ORDERS
 from mpimbs.spatial.assembly import ASSEMBLY
 from mpimbs.spatial.handles import SIZE
@@ -113,7 +113,7 @@ class ConstraintLoadTrace:
         loads, unknowns = round(costs.loads), costs.loads * (trace.size - 1)
         estimated = self._solver.estimate in ORDERS
         trace.compute(0.5 * costs.once)
-        trace.halo(SEPARATED // 2, OUTER)
+        trace.halo(SIX, 2 * SIX)
         trace.compute(0.5 * costs.once)
         if estimated and self._solver.preconditioner in ("jacobi", "block-jacobi"):  # is the estimate of any use?
             trace.halo(loads, loads, 1)

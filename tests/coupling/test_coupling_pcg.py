@@ -13,7 +13,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import LoadSolver, coupling_named
 from mpimbs.coupling.estimates import Hold
-from mpimbs.coupling.separated_joints import constraint_subspace
+from mpimbs.coupling.separated_joint import constraint_subspace
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError

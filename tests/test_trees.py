@@ -1,62 +1,45 @@
 """Trees over ranks: any number of ranks find what the oracle does, and runs go on as elsewhere."""
 
-import functools
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+from cases import parts, random_tree
 from mpi_helpers import parallel_assert
+from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
-from mpimbs.model.order import depth_first
 from mpimbs.partition.intervals import interval
 from oracles import dense
-from oracles.dense import Array
-from oracles.random_systems import random_system
 from oracles.trees import SHAPES
 from tolerances import assert_close
 
-N = 30
 TIME = 0.7
-
-
-@functools.cache
-def case(shape: str, seed: int = 2) -> tuple[System, Array, Array, Array]:
-    """A system of all joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a state."""
-    whole, q, u, tau = random_system(seed, N, True, springs=True, wrenches=True)
-    parents = SHAPES[shape](N)
-    order = depth_first(parents)
-    place = np.append(np.argsort(order), -1)
-    system = System(name=shape, gravity=whole.gravity)
-    for k, body in enumerate(order.tolist()):
-        above = int(place[parents[body]])
-        template = whole.segments.template(k)
-        system.add(template, parent=whole.segments.template(above).name if above >= 0 else "world")
-    return system, q, u, tau
-
-
-def parts(dynamics: Dynamics, q: Array, u: Array, *more: Array) -> list[Array]:
-    mine = dynamics.gather_u.part
-    return [q[dynamics.gather_q.part], u[mine], *(vector[mine] for vector in more)]
+DCAE: dict[str, Any] = {"coupling": "dcae"}
+EXACT: dict[str, Any] = {"coupling": "pcg", "solver": LoadSolver("direct")}
+BRANCHED = sorted(set(SHAPES) - {"chain"})
 
 
 @pytest.mark.time_limit(300)  # compiles
-@pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"chain"}))
-def test_trees_of_all_shapes(comm: MPI.Comm, shape: str) -> None:
+@pytest.mark.parametrize("coupling", [DCAE, EXACT], ids=["dcae", "pcg"])
+@pytest.mark.parametrize("cuts", [None, 7])
+@pytest.mark.parametrize("shape", BRANCHED)
+def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, cuts: int | None, coupling: dict[str, Any]) -> None:
     """Accelerations and joint loads by the dense oracle; energy, poses and inverse dynamics by one rank; the same bits
     again."""
-    system, q, u, tau = case(shape)
+    system, q, u, tau = random_tree(shape)
     udot, loads = dense.Snapshot(system, q, u).solve(tau, TIME)
     rotation = dense.kinematics(system, q, u).rotation
     loads = np.einsum("nij,nai->naj", rotation, loads.reshape(-1, 2, 3)).reshape(-1, 6)
     with closing(Dynamics(system)) as alone:
         energy, (turns, places) = alone.energy_and_momentum(q, u), alone.poses(q, u)
         forces = alone.inverse_dynamics(q, u, udot, t=TIME)
-    with closing(Dynamics(system, comm)) as dynamics:
+    with closing(Dynamics(system, comm, cuts=cuts, **coupling)) as dynamics:
         mine = parts(dynamics, q, u, tau)
         own, bodies = dynamics.gather_u.part, slice(*dynamics.cuts[comm.rank : comm.rank + 2])
         dynamics.accelerations(mine[0], -mine[1], t=TIME)  # leaves numbers of another state
@@ -96,13 +79,14 @@ def forced(spec: str) -> System:
     return system
 
 
-def test_functions_act_on_trees(comm: MPI.Comm) -> None:
+@pytest.mark.parametrize("coupling", [DCAE, DCAE | {"cuts": 11}, EXACT | {"cuts": 11}], ids=str)
+def test_functions_act_on_trees(comm: MPI.Comm, coupling: dict[str, Any]) -> None:
     system = forced("tree:4:3")
     rng = np.random.default_rng(5)
     q, u = 0.3 * rng.normal(size=system.nq), rng.normal(size=system.nu)
     with closing(Dynamics(system)) as alone:
         reference = alone.accelerations(q, u)
-    with closing(Dynamics(forced("tree:4:3"), comm)) as dynamics:
+    with closing(Dynamics(forced("tree:4:3"), comm, **coupling)) as dynamics:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
     size = float(np.abs(reference).max())
     assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
@@ -120,7 +104,7 @@ def test_bodies_that_are_not_listed_depth_first(comm: MPI.Comm) -> None:
             check()
 
 
-@pytest.mark.parametrize("settings", [{"cuts": 7}, {"lanes": 4}, {"tip_ratio": 2.0}], ids=str)
+@pytest.mark.parametrize("settings", [{"lanes": 4}, {"tip_ratio": 2.0}], ids=str)
 def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> None:
     if comm.size == 1:
         pytest.skip("one rank sweeps a tree whole")
@@ -130,10 +114,19 @@ def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> N
 
 
 def test_other_couplings_say_which_one_solves_trees(comm: MPI.Comm) -> None:
-    for coupling in ("pcg", "dca", "dca-terminal"):
-        if comm.size > 1:
-            with pytest.raises(InputError, match=r"is a tree.*`coupling='dcae'`"):
-                Dynamics("tree:4:2", comm, coupling)
+    for coupling in ("dca", "dca-terminal"):
+        with pytest.raises(InputError, match=r"is a tree.*`coupling='dcae'`"):
+            Dynamics("tree:4:2", comm, coupling)
+
+
+@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
+def test_cuts_that_cannot_be_made(comm: MPI.Comm, coupling: str) -> None:
+    for cuts in (-1, 31, 40):
+        with pytest.raises(InputError, match=rf"{cuts} cuts in a tree of 31 bodies: give `cuts` from 0 to 30"):
+            Dynamics("tree:5:2", comm, coupling, cuts=cuts)
+    if comm.size > 1:
+        with pytest.raises(InputError, match=rf"0 cuts make 1 intervals for {comm.size} ranks.*`cuts={comm.size - 1}`"):
+            Dynamics("tree:5:2", comm, coupling, cuts=0)
 
 
 def test_the_ranks_own_what_the_intervals_say(comm: MPI.Comm) -> None:

@@ -177,11 +177,14 @@ def _pieces(system: System, size: int, cuts: int | None) -> int:
     if cuts is None:
         check_ranks(system, size)
         return size
+    whole, pieces = ("chain", "subchains") if system.is_chain else ("tree", "intervals")
     if not 0 <= cuts < system.n_bodies:
-        raise InputError(f"{cuts} cuts of {system.n_bodies} bodies: give `cuts` from 0 to {system.n_bodies - 1}")
+        raise InputError(
+            f"{cuts} cuts in a {whole} of {system.n_bodies} bodies: give `cuts` from 0 to {system.n_bodies - 1}"
+        )
     if cuts + 1 < size:
         raise InputError(
-            f"{cuts} cuts make {cuts + 1} pieces for {size} ranks, one at least for each: start at most {cuts + 1} "
+            f"{cuts} cuts make {cuts + 1} {pieces} for {size} ranks, one at least for each: start at most {cuts + 1} "
             f"ranks, or give `cuts={size - 1}` or more"
         )
     return cuts + 1

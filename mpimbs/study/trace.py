@@ -112,7 +112,7 @@ class Trace:
             self.compute(join)
 
     def halo(self, leftward: int, rightward: int, first: int = 0) -> None:
-        """Swap messages of so many doubles with the neighbours, as an exchange of chains does; ranks from `first` on."""
+        """Swap messages of so many doubles with the neighbours, as chains exchange them; ranks from `first` on do."""
         to_left, to_right = (self._tags(1) for _ in range(2))
         left = self.rank - 1 if self.rank > first else PROC_NULL
         right = self.rank + 1 if first <= self.rank < self.size - 1 else PROC_NULL

@@ -123,10 +123,10 @@ def test_other_couplings_say_which_one_solves_trees(comm: MPI.Comm) -> None:
 def test_cuts_that_cannot_be_made(comm: MPI.Comm, coupling: str) -> None:
     for cuts in (-1, 31, 40):
         with pytest.raises(InputError, match=rf"{cuts} cuts in a tree of 31 bodies: give `cuts` from 0 to 30"):
-            Dynamics("tree:5:2", comm, coupling, cuts=cuts)
+            Dynamics("tree:4:2", comm, coupling, cuts=cuts)
     if comm.size > 1:
         with pytest.raises(InputError, match=rf"0 cuts make 1 intervals for {comm.size} ranks.*`cuts={comm.size - 1}`"):
-            Dynamics("tree:5:2", comm, coupling, cuts=0)
+            Dynamics("tree:4:2", comm, coupling, cuts=0)
 
 
 def test_the_ranks_own_what_the_intervals_say(comm: MPI.Comm) -> None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpimbs.parallel.exchange import SWAP, swap
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import item
 from mpimbs.spatial.memory import Floats, Integers, Rows, assign, read, schema
@@ -54,8 +55,6 @@ from mpimbs.spatial.vectors import add3, cross, rotate_back
 from mpimbs.sweep.motion import joint_places
 from mpimbs.sweep.structure import PLACE, Structure
 
-SIX = 6 * ROW  # a matrix
-
 # Columns of the rows of this rank's joints: where [I | p] is in the handle equations, the number of constraint loads,
 # where its own matrices begin, its first row of the equations; the piece that it hangs on and which of its open bodies;
 # the piece whose open bodies it carries (-1: none); where A1 is in the boundary values.
@@ -63,16 +62,14 @@ INERTIA_AT, LOADS, OWN_AT, FIRST_ROW, ON, HANDLE, CARRIES, ACCELERATION_AT = ran
 # Columns of the rows of pieces, this rank's and those that its joints hang on: how many open bodies, where [P | b] and
 # H of these begin, the joint that carries them (-1: none), number of the first of them; of this rank's, where E and
 # [W | c] begin, how many matrices apart the rows of W are, and where the loads begin in the boundary values.
-OPEN, OUTER_AT, CARRIER, FIRST_OPEN, TRANSFER_AT, COMPLIANCE_AT, APART, LOAD_AT = range(8)
+OPEN_BODIES, OUTER_AT, CARRIER, FIRST_OPEN, TRANSFER_AT, COMPLIANCE_AT, APART, LOAD_AT = range(8)
 # Columns of the rows of blocks of the matrix: the joint whose row it is, and the one whose column; what the block is,
 # and where P or H is; whether it stands beside the diagonal part; its first value, how many there are
 # in a row of the part, and in one of the block.
 JOINT, OTHER, KIND, AT, BESIDE, VALUE, STRIDE, COLUMNS = range(8)
-ITSELF, NEXT_TO, INNER, CARRIED = range(
-    4
-)  # kinds: the joint, one on the same piece, the one inboard, one that it carries
+ITSELF, NEXT_TO, INNER, BEHIND_IT = range(4)  # kinds: the joint, one next to it, the one inboard, one that it carries
 FROM, TO, COUNT = range(3)  # columns of the rows of numbers that are copied
-INVERSE, LEFT_INVERSE, FAR = SIX, 2 * SIX, 3 * SIX  # of a joint's own: [L | d], [L^-1 | L^-1 d], [B+], [G_j]
+INVERSE, LEFT_INVERSE, TRANSFERS = SIX, 2 * SIX, 3 * SIX  # of a joint's own: [L | d], [L^-1 | L^-1 d], [B+], [G_j]
 
 
 class Equations(NamedTuple):
@@ -132,7 +129,7 @@ def _place_joint(place, subspace, size, joint, left_inverse):
 def _separate(blocks, shared, owns, pads, scratch, number, row, piece):
     """Separate a joint, and find [P | b] and H of the open bodies of a piece, if it carries them; g in [B | g]."""
     joint, own, inertia = number * SIX, row[OWN_AT], row[INERTIA_AT]
-    count = piece[OPEN] if row[CARRIES] >= 0 else 0
+    count = piece[OPEN_BODIES] if row[CARRIES] >= 0 else 0
     outer = piece[OUTER_AT]
     response = outer + count * count * SIX
     left = products(owns, own + LEFT_INVERSE, six_rows(blocks, inertia))
@@ -147,13 +144,13 @@ def _separate(blocks, shared, owns, pads, scratch, number, row, piece):
     far = x
     for j in range(count):  # G
         far = products(owns, own + LEFT_INVERSE, six_rows(blocks, piece[TRANSFER_AT] + j * SIX))
-        write_six(owns, own + FAR + j * SIX, far)
+        write_six(owns, own + TRANSFERS + j * SIX, far)
     inverse, transfer, factor = eliminated(matrix, x, far, True)
     if count > 1 or not factor <= LARGEST_FACTOR:
         write_six(scratch, 0, matrix)
         write_six(scratch, SIX, x)
         for j in range(count):
-            write_six(scratch, (2 + j) * SIX, six_rows(owns, own + FAR + j * SIX))
+            write_six(scratch, (2 + j) * SIX, six_rows(owns, own + TRANSFERS + j * SIX))
         solve_with_exchanges(scratch[0:SIX], scratch[SIX : (2 + count) * SIX], 1 + count)
         inverse = six_rows(scratch, SIX)
         transfer = six_rows(scratch, 2 * SIX)
@@ -164,7 +161,10 @@ def _separate(blocks, shared, owns, pads, scratch, number, row, piece):
             transfer = six_rows(scratch, (2 + k) * SIX)
         write_six(shared, response + k * SIX, transfer)
         for j in range(count):  # [W | c] + G^T [H | -L^-1 d]
-            compliance, far = six_rows(blocks, piece[COMPLIANCE_AT] + (j * piece[APART] + k) * SIX), own + FAR + j * SIX
+            compliance, far = (
+                six_rows(blocks, piece[COMPLIANCE_AT] + (j * piece[APART] + k) * SIX),
+                own + TRANSFERS + j * SIX,
+            )
             if j == k:
                 rows = symmetric(sums(compliance, transposed_products(owns, far, sums(transfer, less))))
             else:
@@ -224,7 +224,7 @@ def form(table, q, blocks, root):
         piece = pieces[number]
         if piece[CARRIER] < 0:
             outer = shared[piece[OUTER_AT] :]
-            _base(blocks, piece[TRANSFER_AT], piece[COMPLIANCE_AT], piece[APART], piece[OPEN], root, outer)
+            _base(blocks, piece[TRANSFER_AT], piece[COMPLIANCE_AT], piece[APART], piece[OPEN_BODIES], root, outer)
     _swap(read(table, EQUATIONS.exchange), read(table, EQUATIONS.sent), read(table, EQUATIONS.received), shared)
     _rows(table)
 
@@ -248,7 +248,7 @@ def _rows(table):
                     values[block[VALUE] + i * block[STRIDE] + k] = -scratch[k * ROW + i]
             continue
         sign = -1.0
-        if kind == CARRIED:  # H [B" | g"]
+        if kind == BEHIND_IT:  # H [B" | g"]
             write_six(scratch, 0, products(shared, at, six_rows(shared, other)))
         else:  # B^T P' [B | g]; and [L^-1 | -L^-1 d], -B^T b' of the joint itself
             sign = 1.0
@@ -304,7 +304,7 @@ def boundary_values(table, root, values):
             outer_loads[body * 6 + i] -= s
     for number in range(read(table, EQUATIONS.own_pieces)):
         piece = pieces[number]
-        for i in range(6 * piece[OPEN]):
+        for i in range(6 * piece[OPEN_BODIES]):
             values[piece[LOAD_AT] + i] = outer_loads[6 * piece[FIRST_OPEN] + i]
     worlds = read(table, EQUATIONS.worlds)
     for number in range(worlds.size):
@@ -312,7 +312,7 @@ def boundary_values(table, root, values):
     for number in range(joints.shape[0]):  # A1 = sum_k P_jk' f_k' + H_j'^T x' + b_j'
         joint = joints[number]
         piece = pieces[joint[ON]]
-        count, at = piece[OPEN], joint[ACCELERATION_AT]
+        count, at = piece[OPEN_BODIES], joint[ACCELERATION_AT]
         near = piece[OUTER_AT] + joint[HANDLE] * SIX
         for i in range(6):
             values[at + i] = shared[near + joint[HANDLE] * count * SIX + i * ROW + EXTRA]
@@ -340,7 +340,7 @@ def forced_blocks(table, blocks, residual, forced):
     assign(forced, blocks)
     for number in range(read(table, EQUATIONS.own_pieces)):
         piece = pieces[number]
-        for j in range(piece[OPEN]):
+        for j in range(piece[OPEN_BODIES]):
             for i in range(6):
                 forced[piece[COMPLIANCE_AT] + j * (piece[APART] + 1) * SIX + i * ROW + EXTRA] = 0.0
     for number in range(joints.shape[0]):
@@ -356,8 +356,8 @@ def forced_blocks(table, blocks, residual, forced):
                 forced[inertia + i * ROW + EXTRA] += shared[number * SIX + i * ROW + k] * d
             if row[CARRIES] >= 0:
                 piece = pieces[row[CARRIES]]
-                for j in range(piece[OPEN]):
-                    compliance, far = piece[COMPLIANCE_AT] + j * (piece[APART] + 1) * SIX, own + FAR + j * SIX
+                for j in range(piece[OPEN_BODIES]):
+                    compliance, far = piece[COMPLIANCE_AT] + j * (piece[APART] + 1) * SIX, own + TRANSFERS + j * SIX
                     for i in range(6):
                         forced[compliance + i * ROW + EXTRA] += owns[far + k * ROW + i] * residual[at + k]
 
@@ -374,8 +374,8 @@ def constraint_loads(table, values, residual, solution):
             solution[at + k] = 0.0
             if row[CARRIES] >= 0:
                 piece = pieces[row[CARRIES]]
-                for j in range(piece[OPEN]):
-                    far, load = own + FAR + j * SIX + k * ROW, piece[LOAD_AT] + 6 * j
+                for j in range(piece[OPEN_BODIES]):
+                    far, load = own + TRANSFERS + j * SIX + k * ROW, piece[LOAD_AT] + 6 * j
                     for i in range(6):
                         solution[at + k] -= owns[far + i] * values[load + i]
         for i in range(row[LOADS]):

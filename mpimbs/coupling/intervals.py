@@ -21,7 +21,7 @@ class Hanging(NamedTuple):
 
     butterfly: Integers
     own: int  # number of this rank's intervals
-    within: Floats  # [(own - 1) * room.size()]: values of the first intervals together
+    within: Floats  # [(own - 1) * room.size()]: values of each interval and those behind it together
     within_responses: Floats  # [(own - 1) * kept]
     inboard: int  # for so many inboard and open bodies a value has room
     open: int
@@ -51,10 +51,10 @@ def solve(plan, values, root, loads):
     size, each = values.size // own_count, read(plan, HANGING.kept)
     schedule, mine, theirs = levels(butterfly)
     count = schedule.shape[0]
-    value = values[0:size]
-    for number in range(1, own_count):
-        responses, both = item(within_responses, number - 1, each), item(within, number - 1, size)
-        join_columns(room, value, item(values, number, size), both, responses, scratch)
+    value = item(values, own_count - 1, size)
+    for number in range(own_count - 2, -1, -1):
+        responses, both = item(within_responses, number, each), item(within, number, size)
+        join_columns(room, item(values, number, size), value, both, responses, scratch)
         value = both
     # Up: at each level the value of the rank's group and its sibling's.
     for level in range(count):
@@ -70,19 +70,22 @@ def solve(plan, values, root, loads):
     assign(loads[0:6], root)
     numbers, split = 6 * (room.inboard + room.open), 6 * room.inboard
     of_left, of_right = boundary[0:numbers], boundary[numbers : 2 * numbers]
-    here, outside = loads[0:split], loads[split:numbers]
     for level in range(count - 1, -1, -1):
         left, right = halves(schedule, mine, theirs, level)
         out, responses = item(joined, level, size), item(all_responses, level, each)
-        spread_columns(room, left, right, out, responses, here, outside, of_left, of_right, work)
+        spread_columns(room, left, right, out, responses, loads[0:split], loads[split:numbers], of_left, of_right, work)
         assign(loads, of_left if schedule[level, IS_LEFT] else of_right)
-    for number in range(own_count - 1, 0, -1):
-        left = values[0:size] if number == 1 else item(within, number - 2, size)
-        out, responses = item(within, number - 1, size), item(within_responses, number - 1, each)
-        right = item(values, number, size)
-        spread_columns(room, left, right, out, responses, here, outside, of_left, of_right, work)
-        assign(item(loads, number, numbers), of_right)
-        assign(loads, of_left)
+    for number in range(own_count - 1):
+        left, behind = item(values, number, size), number + 1
+        right = item(values if behind == own_count - 1 else within, behind, size)
+        out, responses, here = (
+            item(within, number, size),
+            item(within_responses, number, each),
+            loads[number * numbers :],
+        )
+        spread_columns(room, left, right, out, responses, here[0:split], here[split:numbers], of_left, of_right, work)
+        assign(here, of_left)
+        assign(item(loads, behind, numbers), of_right)
 
 
 class IntervalDivideAndConquer(ButterflyCoupling):

@@ -9,11 +9,10 @@ import numpy as np
 from mpimbs.coupling.constraint_equations import (
     ACCELERATION_AT,
     APART,
-    CARRIED,
+    BEHIND_IT,
     CARRIER,
     CARRIES,
     COMPLIANCE_AT,
-    FAR,
     FIRST_OPEN,
     FIRST_ROW,
     HANDLE,
@@ -24,14 +23,15 @@ from mpimbs.coupling.constraint_equations import (
     LOADS,
     NEXT_TO,
     ON,
-    OPEN,
+    OPEN_BODIES,
     OUTER_AT,
     OWN_AT,
-    SIX,
     TRANSFER_AT,
+    TRANSFERS,
 )
 from mpimbs.coupling.load_graph import LoadGraph, Needed
 from mpimbs.coupling.separated_joint import SeparatedJoint
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.memory import Integers
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.part import Ends
@@ -102,7 +102,7 @@ def joint_rows(places: Places, joints: list[SeparatedJoint], ends: list[Ends]) -
             graph.handle[whole],
             joint.piece if carries else -1,
         )
-        own += FAR + SIX * (len(end.open) if carries else 0)
+        own += TRANSFERS + SIX * (len(end.open) if carries else 0)
         first += joint.size
     return rows, own
 
@@ -112,7 +112,7 @@ def piece_rows(places: Places, ends: list[Ends]) -> Integers:
     graph, rows, first = places.graph, np.zeros((len(places.pieces), 8), np.int64), 0
     for row, piece in zip(rows, places.pieces.tolist(), strict=True):
         carrier = int(graph.roots[piece])
-        row[[OPEN, OUTER_AT, FIRST_OPEN]] = graph.counts[piece], places.outer(piece), first
+        row[[OPEN_BODIES, OUTER_AT, FIRST_OPEN]] = graph.counts[piece], places.outer(piece), first
         row[CARRIER] = -1 if carrier < 0 else places.joint(carrier)
         first += int(graph.counts[piece])
     for row, end in zip(rows, ends, strict=False):
@@ -140,7 +140,7 @@ def pattern(places: Places, rank: int) -> tuple[Integers, Integers, Integers]:
                 at = places.outer(on) + SIX * (count * handle + int(graph.handle[other]))
             else:
                 mine = int(graph.piece[joint])
-                kind, own = CARRIED, int(graph.counts[mine])
+                kind, own = BEHIND_IT, int(graph.counts[mine])
                 at = places.outer(mine) + SIX * (own * own + int(graph.handle[other]))
             beside, width = int(graph.ranks[other] != rank), int(graph.sizes[other])
             value = written[beside] + before[beside]

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.coupling.constraint_equations import OPEN, SIX, Equations
+from mpimbs.coupling.constraint_equations import OPEN_BODIES, Equations
 from mpimbs.coupling.load_graph import LoadGraph, Needed
 from mpimbs.coupling.load_tables import Places, hanging_rows, joint_rows, pattern, piece_rows
 from mpimbs.coupling.separated_joint import cut_joints, first_steps, joints_of
 from mpimbs.parallel.exchange import Exchange
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.part import SeparablePart
@@ -64,7 +65,7 @@ class SeparatedJoints:
         exchange, sent, received = _exchange(comm, graph, places.shared, needs, others)
         load_exchange, loads_sent, loads_received = _exchange(comm, graph, places.loads, needs, others)
         self._exchanges = exchange, load_exchange
-        most = int(pieces[:, OPEN].max(initial=1))
+        most = int(pieces[:, OPEN_BODIES].max(initial=1))
         self._equations = Equations(
             exchange.plan,
             load_exchange.plan,
@@ -90,7 +91,7 @@ class SeparatedJoints:
             right=self.right,
             solution=self.solution,
             loads=aligned_zeros(len(places.joints) * ROW),
-            outer_loads=np.zeros(6 * int(pieces[:, OPEN].sum())),
+            outer_loads=np.zeros(6 * int(pieces[:, OPEN_BODIES].sum())),
         )
 
     def table(self, diagonal: Floats, beside: Floats) -> Table:

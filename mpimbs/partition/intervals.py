@@ -119,13 +119,13 @@ def join(order: Order, left: Interval, right: Interval) -> Join:
     return Join(whole, hung, np.searchsorted(left.open, right.hung_on[hung]), passing, into, kept)
 
 
-def outside_of(order: Order, first: int, last: int, room: Room, apart: bool = False) -> Outside:
-    """Say what a sweep over the bodies first to last - 1 needs of those outside; `apart` as of `room_of`."""
+def outside_of(order: Order, first: int, last: int, room: Room, most: int, apart: bool = False) -> Outside:
+    """Say what a sweep over the bodies first to last - 1 needs of those outside; see `Outside`, and `room_of`."""
     own = interval(order, first, last)
     inboard = (_hung_apart(order, own) if apart else own.hung_on)[::-1].copy()
     before = interval(order, 0, first).open if first else np.zeros(0, np.int64)
     place = np.where(inboard >= 0, np.searchsorted(before, inboard), -1)
-    return Outside(inboard, place, own.open, order.last_children[own.open] + 1, room)
+    return Outside(inboard, place, own.open, order.last_children[own.open] + 1, room, most)
 
 
 def _hung_apart(order: Order, own: Interval) -> Integers:
@@ -138,7 +138,7 @@ def _hung_apart(order: Order, own: Interval) -> Integers:
 
 def room_of(order: Order, bounds: Integers, owners: Integers, apart: bool = False) -> Room:
     """Room that values need: of all groups of ranks, halved again and again as by the butterfly, and while two of them
-    are joined; of the intervals of a rank, joined in sequence; and of all before each one, which a scan is about.
+    are joined; and of the intervals of a rank, joined in sequence from the last one on.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def room_of(order: Order, bounds: Integers, owners: Integers, apart: bool = Fals
     apart : bool
         Whether all that hangs on one body has slots of its own.
     """
-    inboard, opened = 1, max(1, int(open_handles(order)[bounds].max()))
+    inboard = opened = 1
 
     def whole(left: _Slotted, right: _Slotted) -> _Slotted:
         nonlocal inboard, opened
@@ -159,15 +159,16 @@ def room_of(order: Order, bounds: Integers, owners: Integers, apart: bool = Fals
         return _Slotted(both, slots)
 
     def single(number: int) -> _Slotted:
-        nonlocal inboard
+        nonlocal inboard, opened
         own = interval(order, int(bounds[number]), int(bounds[number + 1]))
         slots = len(_hung_apart(order, own) if apart else own.hung_on)
-        inboard = max(inboard, slots)
+        inboard, opened = max(inboard, slots), max(opened, len(own.open))
         return _Slotted(own, slots)
 
     def group(low: int, high: int) -> _Slotted:
         if high - low == 1:
-            return functools.reduce(whole, map(single, range(owners[low], owners[high])))
+            behind = range(owners[high] - 1, owners[low] - 1, -1)
+            return functools.reduce(lambda right, left: whole(left, right), map(single, behind))
         middle = low + (high - low + 1) // 2
         return whole(group(low, middle), group(middle, high))
 

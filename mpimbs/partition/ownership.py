@@ -6,7 +6,7 @@ import itertools
 
 from mpimbs.model import System
 from mpimbs.partition.division import Division
-from mpimbs.partition.intervals import outside_of, room_of
+from mpimbs.partition.intervals import open_handles, outside_of, room_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.sweep.halved_bodies import HalvedBodies
 from mpimbs.sweep.interval import IntervalPart, IntervalSubchain
@@ -28,13 +28,13 @@ def own_intervals(system: System, division: Division, rank: int, apart: bool = F
     """
     order, bounds, owners = division.order, division.bounds, division.owners
     assert order is not None  # as `divide_tree` gives it
-    room = room_of(order, bounds, owners, apart)
+    room, most = room_of(order, bounds, owners, apart), max(1, int(open_handles(order)[bounds].max()))
     mine = itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist())
-    parts = [IntervalPart(system, *piece, outside_of(order, *piece, room, apart)) for piece in mine]
+    parts = [IntervalPart(system, *piece, outside_of(order, *piece, room, most, apart)) for piece in mine]
     if len(parts) == 1:
         return Intervals(parts, parts[0].whole)
     first, last = division.cuts[rank : rank + 2].tolist()
-    return Intervals(parts, IntervalSubchain(system, first, last, outside_of(order, first, last, room)))
+    return Intervals(parts, IntervalSubchain(system, first, last, outside_of(order, first, last, room, most)))
 
 
 def own_cut_intervals(system: System, division: Division, rank: int) -> Intervals:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.constraint_equations import SIX
 from mpimbs.coupling.estimates import ORDERS
 from mpimbs.spatial.assembly import ASSEMBLY
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.calibration import Calibration

@@ -39,6 +39,8 @@ class Outside(NamedTuple):
         The body behind the last child of each of these.
     room : Room
         That the values of all groups of ranks need.
+    most : int
+        How many bodies are open, of all before any interval: what a scan needs room for.
     """
 
     inboard: Integers
@@ -46,6 +48,7 @@ class Outside(NamedTuple):
     open: Integers
     ends: Integers
     room: Room
+    most: int
 
 
 class IntervalSubchain(Subchain):
@@ -53,7 +56,7 @@ class IntervalSubchain(Subchain):
 
     def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
-        self._outside, self._most = outside, outside.room.open
+        self._outside, self._most = outside, outside.most
         self.inboard = outside.inboard
 
     @property

@@ -9,12 +9,12 @@ from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.constraint_equations import SIX
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
 from mpimbs.parallel.native import PROC_NULL
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.rows import ROW
 from mpimbs.study import loggp, simgrid
 from mpimbs.study.calibration import Calibration

@@ -21,7 +21,7 @@ from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import SYSTEMS_ALONE
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.side_by_side import side_by_side
-from mpimbs.sweep.tiles import Kinds, Placed, Tiles
+from mpimbs.sweep.tiles import ALONE, Kinds, Placed, Tiles
 
 Floats = npt.NDArray[np.float64]
 
@@ -99,7 +99,7 @@ class Batch:
                 pieces: list[Build] = self._made * width if len(self._made) == 1 else self._made[lane : lane + width]
                 found[key] = kinds.add(side_by_side(pieces) if width > 1 else pieces[0], self.nq, width)
             chosen.append(Placed(found[key], width, lane))
-        return Tiles(kinds, chosen, tip=True, wrenches=wrenches, joined=False)
+        return Tiles(kinds, chosen, tip=True, wrenches=wrenches, lanes_are=ALONE)
 
     @property
     def copies(self) -> int:

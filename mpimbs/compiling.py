@@ -58,7 +58,8 @@ def compile_kernels(
     loads, sampled : bool
         As for `compile_evaluations`.
     """
-    system = system_from("tree:2:2" if "intervals" in kernels else f"rope:{2 * tuned().least_lane * lanes}")
+    in_lanes = f"rope:{2 * tuned().least_lane * lanes}"
+    system = system_from(f"tree:2:{lanes + 1}" if "intervals" in kernels else in_lanes)
     iterated = kernels in ("pcg", "cut intervals")
     if staged and not iterated:
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
@@ -79,7 +80,7 @@ def compile_kernels(
 
 def _made(kernels: str, system: System, lanes: int) -> Dynamics:
     if kernels == "intervals":
-        return Dynamics(system, lanes=lanes, cuts=1)
+        return Dynamics(system, lanes=lanes)
     if kernels in ("pcg", "cut intervals"):
         return Dynamics(system, coupling="pcg", lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
     return Dynamics(system, coupling=kernels, lanes=None if kernels == "dca" else lanes)

@@ -19,23 +19,31 @@ from mpimbs.evaluation import NOTHING, Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
 from mpimbs.model import System
+from mpimbs.model.arranged import arranged
 from mpimbs.parallel.agreement import communicator, same_system, together
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
+from mpimbs.parallel.reorder import to_model_order
 from mpimbs.partition.division import Division
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.settings import takes
 from mpimbs.sweep.structure import BOUNDARY
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 class Dynamics:
     """Forward dynamics of a system, distributed over the ranks of a communicator.
 
-    Each rank owns consecutive bodies of the chain: one subchain or, if there are more cuts than ranks, several. Vectors
-    given and returned are the rank's own part, in the model's order, unless said otherwise. All ranks make it together
-    and call its methods together.
+    Each rank owns consecutive bodies of the chain: one subchain or, if there are more cuts than ranks, several; of a
+    tree, bodies that follow one another in a depth-first order. That is the order in which the model lists them where
+    it is depth first and serves, else the one with the heaviest child last; `bodies` says which they are.
+
+    Vectors given and returned are the rank's own part: q and u of its bodies' joints, or a row for each body, in the
+    order of `bodies`. Of vectors of the whole model these are `q[dynamics.gather_q.part]` and
+    `u[dynamics.gather_u.part]`; `gather_q(part)` and `gather_u(part)` put the parts back. On one rank without cuts, and
+    of chains, that is the model's order. All ranks make it together and call its methods together.
 
     Parameters
     ----------
@@ -55,7 +63,9 @@ class Dynamics:
     subchains : Part
         The same, as it is swept.
     cuts : array [P + 1]
-        Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
+        Rank r owns the bodies at the places cuts[r] to cuts[r + 1] - 1 of that order.
+    model_order : dict of str to Reorder
+        Brings parts into the model's order, for files: of vectors like "q" and "u", and of rows for each "body".
     coupling : Coupling
         What joins the subchains.
     kernels : str
@@ -96,32 +106,33 @@ class Dynamics:
             strategy = self.strategy(whole, given.size, chosen)
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self.divide(strategy, whole, given, chosen)
-            return strategy, division, strategy.own(whole, division, number)
+            return strategy, division, strategy.own(arranged(whole, division.order), division, number)
 
         strategy, self.division, self.subchains = together(given, prepare)
-        self.system = system = whole
-        self._changes = system.changes
+        self.system = whole
+        self._changes = whole.changes
         self.comm = given.Dup()
         self.cuts = self.division.cuts
         self.subchain = self.subchains.whole
         self.coupling = strategy.join(self.comm, self.subchains)
         self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
-        self.external = ExternalLoads(self.subchain, system, self.cuts, make_exchange)
-        self._may_fail = system.has_loads_of_time()  # the same on all ranks
-        self._root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
+        self.external = ExternalLoads(self.subchain, self.cuts, make_exchange)
+        self._may_fail = whole.has_loads_of_time()  # the same on all ranks
+        self._root = np.array([0.0, 0.0, 0.0, *(-g for g in whole.gravity)])
         own = self.subchains, self.coupling, self.subchain, self.external
         self._evaluation = Evaluation(self.comm, strategy.evaluation, *own, self._root, chosen.overlap)
-        q_offset, u_offset = system.offsets_of(self.cuts)
-        self.gather_q = Gather(self.comm, np.diff(q_offset))
-        self.gather_u = Gather(self.comm, np.diff(u_offset))
+        self.model_order = to_model_order(
+            self.comm, whole, self.division.order, self.cuts, self.subchain.first, self.subchain.last
+        )
+        self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
         self.evaluations = 0
         nq, nu = self.subchain.nq, self.subchain.nu
         self._sizes = nq, nu, nu, nq
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
-        return coupling_for(system, ranks, settings.coupling, settings.solver, settings.cuts)
+        return coupling_for(system, settings.coupling, settings.solver)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
@@ -296,7 +307,12 @@ class Dynamics:
 
     def gather_bodies(self, numbers: int) -> Gather:
         """Plan to gather so many numbers of every body on rank 0, in the model's order."""
-        return Gather(self.comm, numbers * np.diff(self.cuts))
+        return Gather(self.comm, self.model_order["body"], numbers)
+
+    @property
+    def bodies(self) -> Integers:
+        """Numbers in the model of this rank's bodies, in the order of its vectors [n]."""
+        return self.subchain.system.numbers_in_model(np.arange(self.subchain.first, self.subchain.last))
 
     def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:
         """Give the motions of this rank's steps [m, BOUNDARY] in the state of an evaluation that gave `acted`.

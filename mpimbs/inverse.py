@@ -59,7 +59,7 @@ def required_forces(
             known |= {body: move @ before + far for body, move, far in zip(bodies, moves, fars, strict=True)}
     accelerations = subchain.prescribe(q, u, udot, turns, np.array([known[body] for body in inboard]))
     if comm.size > 1:
-        _, received = subchain.required_forces(q, u, forces, accelerations.copy(), np.zeros((len(outer), 6)))
+        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), np.zeros((len(outer), 6)))
         all_received = comm.allgather(received)
         for rank in range(comm.size - 1, comm.rank, -1):
             theirs, bodies, moves, _ = parts[rank]
@@ -69,7 +69,7 @@ def required_forces(
             for body, load in zip(theirs, passed, strict=True):
                 given[body] = given.get(body, 0.0) + load
     behind = np.array([-given.get(body, np.zeros(6)) for body in outer]).reshape(-1, 6)
-    return subchain.required_forces(q, u, forces, accelerations, behind)[0]
+    return subchain.required_forces(q, u, udot, forces, accelerations, behind)[0]
 
 
 @functools.cache

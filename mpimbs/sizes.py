@@ -41,6 +41,12 @@ class Sizes:
         Time of a body assembled as a leaf (dca) over that of one swept at the tip without lanes.
     swept_in_lanes : float
         Time of a body swept without lanes over that of one in lanes.
+    row_of_2, row_of_4, row_of_8 : float
+        Time of a row of so many bodies side by side, of closed subtrees, over that of one swept in doubles.
+    tile_start, limbs_start : float
+        What a tile of such subtrees takes beside its rows, and what all together take, in bodies swept in doubles.
+    join_cost : float
+        Time of a join of two pieces of a path, in bodies swept in doubles.
     least_lane : int
         Bodies of a lane from which on lanes are faster than one piece.
     most_lane : int
@@ -65,6 +71,12 @@ class Sizes:
     joins_in_bodies: float = 25.0
     terminal_ratio: float = 7.0
     swept_in_lanes: float = 4.0
+    row_of_2: float = 1.1
+    row_of_4: float = 1.3
+    row_of_8: float = 2.0
+    tile_start: float = 1.5
+    limbs_start: float = 3.0
+    join_cost: float = 2.0
     least_lane: int = 4
     most_lane: int = 128
     all_bytes: int = 1 << 20

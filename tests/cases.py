@@ -17,7 +17,7 @@ from mpimbs.sweep.subchain import AT_REST, Subchain
 from mpimbs.sweep.subchains import Subchains
 from oracles.dense import Array
 from oracles.random_systems import State, random_system
-from oracles.trees import SHAPES
+from oracles.trees import SHAPES, scrambled
 from swept import Swept
 
 GENERATORS = ("chain", "spatial_chain", "rope", "free_chain")
@@ -41,12 +41,18 @@ def mixed_chain(n: int, seed: int = 0) -> tuple[System, Array, Array, Array]:
     return random_system(seed, n, True, wrenches=True)
 
 
+LISTINGS = {"depth first": depth_first, "scrambled": scrambled}
+
+
 @functools.cache
-def random_tree(shape: str, seed: int = 2, n: int = 30) -> tuple[System, Array, Array, Array]:
-    """A system of all joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a state."""
-    whole, q, u, tau = random_system(seed, n, True, springs=True, wrenches=True)
+def random_tree(
+    shape: str, listing: str = "depth first", seed: int = 2, n: int = 30, types: tuple[str, ...] | None = None
+) -> tuple[System, Array, Array, Array]:
+    """A system of all or some joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a
+    state."""
+    whole, q, u, tau = random_system(seed, n, True, types, springs=True, wrenches=True)
     parents = SHAPES[shape](n)
-    order = depth_first(parents)
+    order = LISTINGS[listing](parents)
     place = np.append(np.argsort(order), -1)
     system = System(name=shape, gravity=whole.gravity)
     for k, body in enumerate(order.tolist()):
@@ -85,6 +91,17 @@ def isolated(system: System) -> System:
             changes["parent"] = system.name_of(0)
         free.add(body.model_copy(update=changes))
     return free
+
+
+def with_rotors(system: System, largest: float = 0.5) -> System:
+    """The same bodies, with rotors of all sizes up to one on the axes of most joints, and on some axes of others."""
+    driven = System(system.name, system.gravity)
+    for k, body in enumerate(system.bodies()):
+        nu = body.joint.kind.nu
+        armature = tuple(largest * abs(np.sin(k + d)) * ((k + d) % 3 > 0) for d in range(nu))
+        joint = body.joint.model_copy(update={"armature": armature})
+        driven.add(body.model_copy(update={"joint": joint}))
+    return driven
 
 
 def accelerations(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:

@@ -1,47 +1,66 @@
 """Trees over ranks: any number of ranks find what the oracle does, and runs go on as elsewhere."""
 
-from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import parts, random_tree
+import mpimbs.sizes
+from cases import LISTINGS, parts, random_tree
 from mpi_helpers import parallel_assert
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.model import System, system_from
-from mpimbs.partition.intervals import interval
+from mpimbs.model import JOINT_TYPES, System, system_from
+from mpimbs.model.order import Order
+from mpimbs.partition.intervals import cut_tree, interval, open_handles
+from mpimbs.simulation.kept_motion import BodyHistory
+from mpimbs.simulation.result import Result
+from mpimbs.simulation.run import simulate
+from mpimbs.sizes import PACKAGE
 from oracles import dense
+from oracles.dense import Array
 from oracles.trees import SHAPES
 from tolerances import assert_close
 
 TIME = 0.7
-DCAE: dict[str, Any] = {"coupling": "dcae"}
 EXACT: dict[str, Any] = {"coupling": "pcg", "solver": LoadSolver("direct")}
-BRANCHED = sorted(set(SHAPES) - {"chain"})
+JOINED: dict[str, dict[str, Any]] = {
+    "dcae": {}, "dcae of 8": {"cuts": 7}, "pcg": EXACT, "pcg of 8": EXACT | {"cuts": 7}
+}  # fmt: skip
+
+
+def unit_quaternions(system: System, q: Array) -> Array:
+    """The same coordinates with quaternions of unit length."""
+    found = q.copy()
+    for first, kind in zip(system.offsets()[0], (JOINT_TYPES[row] for row in system.joint_types()), strict=False):
+        if kind.quaternion:
+            found[first : first + 4] /= np.linalg.norm(q[first : first + 4])
+    return found
 
 
 @pytest.mark.time_limit(300)  # compiles
-@pytest.mark.parametrize("coupling", [DCAE, EXACT], ids=["dcae", "pcg"])
-@pytest.mark.parametrize("cuts", [None, 7])
-@pytest.mark.parametrize("shape", BRANCHED)
-def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, cuts: int | None, coupling: dict[str, Any]) -> None:
+@pytest.mark.parametrize("listing", LISTINGS)
+@pytest.mark.parametrize("joined", JOINED)
+@pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"chain"}))
+def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, listing: str, joined: str) -> None:
     """Accelerations and joint loads by the dense oracle; energy, poses and inverse dynamics by one rank; the same bits
     again."""
-    system, q, u, tau = random_tree(shape)
+    system, q, u, tau = random_tree(shape, listing)
     udot, loads = dense.Snapshot(system, q, u).solve(tau, TIME)
     rotation = dense.kinematics(system, q, u).rotation
     loads = np.einsum("nij,nai->naj", rotation, loads.reshape(-1, 2, 3)).reshape(-1, 6)
     with closing(Dynamics(system)) as alone:
         energy, (turns, places) = alone.energy_and_momentum(q, u), alone.poses(q, u)
         forces = alone.inverse_dynamics(q, u, udot, t=TIME)
-    with closing(Dynamics(system, comm, cuts=cuts, **coupling)) as dynamics:
+    with closing(Dynamics(system, comm, **JOINED[joined])) as dynamics:
         mine = parts(dynamics, q, u, tau)
-        own, bodies = dynamics.gather_u.part, slice(*dynamics.cuts[comm.rank : comm.rank + 2])
+        own, bodies = dynamics.gather_u.part, dynamics.bodies
         dynamics.accelerations(mine[0], -mine[1], t=TIME)  # leaves numbers of another state
         got = dynamics.accelerations(*mine, t=TIME)
         largest = float(np.abs(udot).max())
@@ -57,6 +76,13 @@ def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, cuts: int | None, coupl
         needed = dynamics.inverse_dynamics(mine[0], mine[1], udot[own], t=TIME)
         largest = float(np.abs(loads).max())
         assert_close("forces by inverse dynamics", needed, forces[own], "round trip", scale=largest, comm=comm)
+        whole_u, whole_loads = dynamics.gather_u(mine[1]), dynamics.gather_bodies(6)(loads[bodies])
+        assert comm.rank or (np.array_equal(whole_u, u) and np.array_equal(whole_loads, loads.ravel()))
+        assert_close(
+            "initial state", dynamics.subchain.q, system.columns().q[dynamics.gather_q.part], "exact", comm=comm
+        )
+        names = [dynamics.subchain.name_of(k) for k in range(len(bodies))]
+        parallel_assert(names == [system.name_of(k) for k in bodies], f"{names}", comm)
 
 
 def test_equal_to_one_rank(comm: MPI.Comm) -> None:
@@ -71,6 +97,27 @@ def test_equal_to_one_rank(comm: MPI.Comm) -> None:
     assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
 
 
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("joined", ["dcae", "pcg"])
+@pytest.mark.parametrize("shape", ["binary", "caterpillar", "brush", "forest", "star", "recursive forest"])
+def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
+    """What shapes of one joint type have in common is swept in lanes, on every rank: as on one rank in doubles."""
+    system, q, u, tau = random_tree(shape, "scrambled", n=500, types=("universal",))
+    u = 0.1 * u
+    with closing(Dynamics(system, lanes=1)) as alone:
+        reference = alone.accelerations(q, u, tau)
+        loads = alone.joint_loads(q, u, tau)
+    with closing(Dynamics(system, comm, lanes=4, **JOINED[joined])) as dynamics:
+        mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
+        assert comm.allreduce(dynamics.lanes, MPI.MAX) == 4
+        dynamics.accelerations(mine[0], -mine[1])  # leaves numbers of another state
+        found = dynamics.accelerations(*mine)
+        size = float(np.abs(reference).max())
+        assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
+        found = dynamics.joint_loads(*mine)
+        assert_close("joint loads", found, loads[dynamics.bodies], "ranks", scale=float(np.abs(loads).max()), comm=comm)
+
+
 def forced(spec: str) -> System:
     """A system in air: forces that Python gives, which need poses and velocities in the world."""
     system = system_from(spec)
@@ -79,32 +126,108 @@ def forced(spec: str) -> System:
     return system
 
 
-@pytest.mark.parametrize("coupling", [DCAE, DCAE | {"cuts": 11}, EXACT | {"cuts": 11}], ids=str)
-def test_functions_act_on_trees(comm: MPI.Comm, coupling: dict[str, Any]) -> None:
+@pytest.mark.parametrize("joined", JOINED)
+def test_functions_act_on_trees(comm: MPI.Comm, joined: str) -> None:
     system = forced("tree:4:3")
     rng = np.random.default_rng(5)
     q, u = 0.3 * rng.normal(size=system.nq), rng.normal(size=system.nu)
     with closing(Dynamics(system)) as alone:
         reference = alone.accelerations(q, u)
-    with closing(Dynamics(forced("tree:4:3"), comm, **coupling)) as dynamics:
+    with closing(Dynamics(forced("tree:4:3"), comm, **JOINED[joined])) as dynamics:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
     size = float(np.abs(reference).max())
     assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
 
 
-def test_bodies_that_are_not_listed_depth_first(comm: MPI.Comm) -> None:
-    def make() -> None:
-        Dynamics("figure", comm).close()
+def dressed() -> System:
+    """A figure, listed limb beside limb, with all that acts on bodies by their names."""
+    system = system_from("figure")
+    system.add_body_force(["head", "left_hand"], lambda t, motion: (0.0, (motion.body, 1.0, -motion.velocity[0])))
+    system.add_joint_force(["right_shank"], lambda t, q, u: 3.0 + t - u)
+    system.set_torque("left_forearm", lambda t: 2.0 + t)
+    system.add_wrench("right_foot", force=(1.0, 20.0, 3.0), frame="world")
+    for hand, foot in (("left_hand", "right_foot"), ("right_hand", "world")):
+        points = ((0.0, -0.05, 0.0), (0.1, 0.02, 0.0))
+        system.add_spring(name=hand, bodies=(hand, foot), positions=points, stiffness=40.0, damping=2.0, rest=0.1)
+    return system
 
-    check: Callable[[], None] = make
-    if comm.size == 1:
-        check()
-    else:
-        with pytest.raises(InputError, match=r"not listed depth first.*list them so, or start 1 rank"):
-            check()
+
+def test_loads_act_on_the_bodies_that_are_named(comm: MPI.Comm) -> None:
+    """Forces, torques, wrenches and springs, of a tree that is renumbered: as on one rank."""
+    system = dressed()
+    rng = np.random.default_rng(6)
+    q, u = unit_quaternions(system, rng.normal(size=system.nq)), rng.normal(size=system.nu)
+    with closing(Dynamics(system)) as alone:
+        udot, loads, energy = (
+            alone.accelerations(q, u, t=TIME), alone.joint_loads(q, u, t=TIME), alone.energy_and_momentum(q, u)
+        )  # fmt: skip
+        forces = alone.inverse_dynamics(q, u, np.cos(udot), t=TIME)
+    with closing(Dynamics(dressed(), comm)) as dynamics:
+        own, mine = dynamics.gather_u.part, parts(dynamics, q, u)
+        compared = {
+            "accelerations": (dynamics.accelerations(*mine, t=TIME), udot, own),
+            "loads": (dynamics.joint_loads(*mine, t=TIME), loads, dynamics.bodies),
+            "energy": (dynamics.energy_and_momentum(*mine), energy, slice(None)),
+            "forces": (dynamics.inverse_dynamics(*mine, np.cos(udot[own]), t=TIME), forces, own),
+        }
+    for name, (found, reference, here) in compared.items():
+        assert_close(name, found, reference[here], "ranks", scale=float(np.abs(reference).max()), comm=comm)
 
 
-@pytest.mark.parametrize("settings", [{"lanes": 4}, {"tip_ratio": 2.0}], ids=str)
+@pytest.mark.parametrize("kept", ["in memory", "by rank 0", "by all ranks"])
+def test_a_run_of_a_tree_that_is_not_listed_depth_first(
+    comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """Samples, extremes and body histories, by name, are those of one rank."""
+    least = 1 if kept == "by all ranks" else PACKAGE.sample_bytes
+    monkeypatch.setattr(mpimbs.sizes, "_used", replace(PACKAGE, slice_numbers=3, sample_bytes=least))
+    settings: dict[str, Any] = {"dt": 2e-4, "every": 0.01, "poses": True, "loads": True, "extremes": True}
+    output = None if kept == "in memory" else comm.bcast(tmp_path) / "out.h5"
+    found = simulate(dressed(), 0.03, comm, output=output, **settings)
+    if comm.rank == 0:
+        alone = simulate(dressed(), 0.03, **settings)
+        assert found.motion is not None and alone.motion is not None
+        for name in ("head", "left_hand", "right_foot"):
+            ours, theirs = found.motion.body(name), alone.motion.body(name)
+            for part in BodyHistory._fields:
+                assert_close(f"{part} of {name}", getattr(ours, part), getattr(theirs, part), "runs on ranks")
+        with nullcontext(found) if output is None else h5py.File(output) as given:
+            extremes = given.extremes if isinstance(given, Result) else given["extremes"]
+            for name in alone.extremes:
+                assert_close(name, extremes[name][::2], alone.extremes[name][::2], "runs on ranks")
+        bodies = [[text.split("'")[1] for text in run.peaks.split(", ") if "'" in text] for run in (found, alone)]
+        assert bodies[0] == bodies[1]
+    comm.Barrier()
+
+
+def combs(n: int, heaviest_last: bool) -> System:
+    """A path with a side body on each link, listed depth first: side bodies before what goes on, or behind."""
+    chain = system_from(f"chain:{n}")
+    path = [(f"p{k}", f"p{k - 1}" if k else "world") for k in range(n)]
+    sides = [(f"s{k}", f"p{k}") for k in range(n)]
+    listed = [row for pair in zip(path, sides, strict=True) for row in pair] if heaviest_last else path + sides[::-1]
+    system = System()
+    for name, parent in listed:
+        system.add(chain.body(0), name=name, parent=parent)
+    return system
+
+
+def test_the_order_in_which_a_tree_is_divided() -> None:
+    """That of the model where it is depth first and leaves few bodies open, else the heaviest child last."""
+    for spec in ("tree:7:2", "tree:4:3"):
+        assert cut_tree(system_from(spec), 4)[0].is_identity
+    assert cut_tree(combs(60, True), 4)[0].is_identity and not cut_tree(combs(60, False), 4)[0].is_identity
+    assert Order.of(combs(60, False)).as_listed() is not None
+    for shape in ("binary", "ternary", "recursive"):
+        system, *_ = random_tree(shape, "depth first")
+        order, cuts = cut_tree(system, 4)
+        best = Order.of(system)
+        most = [int(open_handles(given)[cuts].max()) for given in (order, best)]
+        assert most[0] <= max(most[1] + 1, 3), (shape, most)
+    assert not cut_tree(random_tree("binary", "scrambled")[0], 3)[0].is_identity
+
+
+@pytest.mark.parametrize("settings", [{"tip_ratio": 2.0}], ids=str)
 def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> None:
     if comm.size == 1:
         pytest.skip("one rank sweeps a tree whole")
@@ -113,9 +236,9 @@ def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> N
         Dynamics("tree:4:2", comm, **settings)
 
 
-def test_other_couplings_say_which_one_solves_trees(comm: MPI.Comm) -> None:
+def test_other_couplings_say_which_ones_solve_trees(comm: MPI.Comm) -> None:
     for coupling in ("dca", "dca-terminal"):
-        with pytest.raises(InputError, match=r"is a tree.*`coupling='dcae'`"):
+        with pytest.raises(InputError, match=r"is a tree.*`coupling='dcae'` or 'pcg', which solve trees"):
             Dynamics("tree:4:2", comm, coupling)
 
 
@@ -130,11 +253,8 @@ def test_cuts_that_cannot_be_made(comm: MPI.Comm, coupling: str) -> None:
 
 
 def test_the_ranks_own_what_the_intervals_say(comm: MPI.Comm) -> None:
-    from mpimbs.model.order import Order
-
     system = system_from("tree:7:2")
-    order = Order.as_listed(system)
-    assert order is not None
+    order = Order.of(system)
     with closing(Dynamics(system, comm)) as dynamics:
         first, last = (int(cut) for cut in dynamics.cuts[comm.rank : comm.rank + 2])
         own = interval(order, first, last)

@@ -60,7 +60,7 @@ def acceleration(
     note_lanes(comm, system, settings)
     whole = together(comm, lambda: read_state(state, system) if state else None)
     dynamics = Dynamics(system, comm, **settings)
-    together(comm, lambda: check_speeds(system, dynamics.subchain))
+    together(comm, lambda: check_speeds(dynamics.subchain))
     on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("accelerations")))
     compile_evaluations(dynamics, loads)
     mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time

@@ -14,6 +14,7 @@ from mpimbs.coupling.intervals import IntervalDivideAndConquer
 from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal, divide_tree
 from mpimbs.partition.ownership import (
     own_bodies,
@@ -35,7 +36,7 @@ class Strategy(NamedTuple):
     divide : callable
         As `partition.division.divide`.
     own : callable
-        The part of a rank, by its number.
+        The part of a rank, by its number, of the system in the order of the division.
     join : callable
         The `Coupling`, from a communicator and what `own` gave: it knows what handle equations these have.
     evaluation : str
@@ -43,7 +44,7 @@ class Strategy(NamedTuple):
     """
 
     divide: Callable[..., Division]
-    own: Callable[[System, Division, int], Part]
+    own: Callable[[Contents, Division, int], Part]
     join: Callable[[MPI.Comm, Part], Coupling]
     evaluation: str
 
@@ -93,7 +94,7 @@ def _pcg_of_trees(solver: LoadSolver | None) -> Strategy:
     return Strategy(divide_tree, own_cut_intervals, join, "cut intervals")
 
 
-# What serves trees on several ranks, or with cuts, by the name of the coupling.
+# What serves trees, by the name of the coupling.
 TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {"dcae": _dcae_of_trees, "pcg": _pcg_of_trees}
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
@@ -119,12 +120,10 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
     return COUPLINGS[name](solver)
 
 
-def coupling_for(
-    system: System, ranks: int, name: str, solver: LoadSolver | None = None, cuts: int | None = None
-) -> Strategy:
-    """Find what a coupling needs for a system on so many ranks, with so many cuts; errors as of `coupling_named`."""
+def coupling_for(system: System, name: str, solver: LoadSolver | None = None) -> Strategy:
+    """Find what a coupling needs for a system; errors as of `coupling_named`."""
     strategy = coupling_named(name, solver)
-    return TREES[name](solver) if name in TREES and not system.is_chain and (ranks > 1 or cuts) else strategy
+    return strategy if system.is_chain or name not in TREES else TREES[name](solver)
 
 
 def unavailable(name: str) -> str:

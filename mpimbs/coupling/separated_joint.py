@@ -15,9 +15,12 @@ from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, FIXED, LAST_U, Struct
 
 
 def constraint_subspace(joint: Build) -> Floats:
-    """Orthonormal basis of the loads that a joint transmits without doing work [6, 6 minus its degrees of freedom].
+    """Orthonormal basis of the loads that a joint transmits and that are not given [6, 6 minus its degrees of freedom].
 
     In the frame of the joint's first step, where it is constant whatever the joint's coordinates: moments, then forces.
+    An axis with a rotor is none of these degrees of freedom: what passes it is the given force less what the rotor
+    takes, an unknown as the loads are that do no work; the rotor's inertia is in the piece's I, so that B L B^T has
+    it in its range.
 
     Parameters
     ----------
@@ -29,6 +32,7 @@ def constraint_subspace(joint: Build) -> Floats:
     s = joint.structure
     turn = np.eye(3)  # components in the first step's frame to those in the step's
     motion = np.zeros((6, len(s.axes)))
+    free = s.armature == 0 if s.armature.size else np.ones(len(s.axes), bool)
     for number, step in enumerate(s.steps):
         if number > 0:
             turn = s.fixed.reshape(-1, FIXED)[step[BODY], :9].reshape(3, 3) @ turn
@@ -37,9 +41,10 @@ def constraint_subspace(joint: Build) -> Floats:
             if s.axes[d] < 3:
                 unit = unit + s.pitch[d] * np.eye(6)[s.axes[d] + 3]
             motion[:, d] = np.concatenate([unit[:3] @ turn, unit[3:] @ turn])
+    motion = motion[:, free]
     across = np.eye(6) - motion @ np.linalg.pinv(motion)
     basis, _, _ = qr(across, pivoting=True)  # of unit axes where the joint's own are
-    return np.asarray(basis[:, : 6 - len(s.axes)], np.float64)
+    return np.asarray(basis[:, : 6 - motion.shape[1]], np.float64)
 
 
 class SeparatedJoint(NamedTuple):
@@ -104,7 +109,7 @@ def first_steps(joints: list[SeparatedJoint]) -> Structure:
         steps[number, BODY] = number
     axes = np.concatenate([np.zeros(0, np.int64), *(structure.axes for structure in made)])
     pitch = np.concatenate([np.zeros(0), *(structure.pitch for structure in made)])
-    return Structure(steps, axes, fixed.ravel(), pitch)
+    return Structure(steps, axes, fixed.ravel(), pitch, np.zeros(0), np.arange(len(steps)))
 
 
 def cut_joints(joints: list[SeparatedJoint], ends: list[Ends]) -> CutJoints:

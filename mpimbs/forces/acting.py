@@ -17,7 +17,6 @@ from mpimbs.errors import LoadNotFiniteError, SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.columns import numbers_of
-from mpimbs.model.contents import Contents
 from mpimbs.model.force_functions import bodies_named
 from mpimbs.sweep.body_motion import add_loads, motions_of_points
 from mpimbs.sweep.subchain import Subchain
@@ -35,17 +34,15 @@ class _Acting:
     subchain : Subchain
     bodies : array [n]
         Numbers of the bodies in the subchain.
-    system : Contents
-        What the subchain is a part of.
     """
 
-    def __init__(self, force: ForceFunction, subchain: Subchain, bodies: Integers, system: Contents) -> None:
+    def __init__(self, force: ForceFunction, subchain: Subchain, bodies: Integers) -> None:
         self._function = force.function
         self._vectorized = force.vectorized
         self._compiled = isinstance(force.function, Dispatcher)
         self._numbers = bodies + subchain.first
         self._title = f"the {force.kind} '{force.name}'"
-        self._name_of = system.name_of
+        self._name_of = subchain.system.name_of
 
     def _compile(self, loop: Dispatcher, together: tuple[Any, ...], looped: tuple[Any, ...]) -> None:
         """Have numba compile its function for what it is given at once, or in a loop; nothing is called."""
@@ -84,11 +81,11 @@ class _Acting:
 class ActingJointForce(_Acting):
     """A joint force on the joints of a subchain; see `System.add_joint_force`."""
 
-    def __init__(self, force: JointForce, subchain: Subchain, system: Contents) -> None:
+    def __init__(self, force: JointForce, subchain: Subchain) -> None:
         c = subchain.columns
         bodies = force.on(subchain.first, subchain.last)
         bodies = bodies[np.diff(c.u_offset)[bodies] > 0]
-        super().__init__(force, subchain, bodies, system)
+        super().__init__(force, subchain, bodies)
         self._at_q, q_begins = numbers_of(c.q_offset, bodies)
         self._at_u, u_begins = numbers_of(c.u_offset, bodies)
         self._ends = u_begins[1:]
@@ -156,16 +153,16 @@ def _each_body(function, t, motion, moment, force):
 class ActingBodyForce(_Acting):
     """A body force on the bodies of a subchain; see `System.add_body_force`."""
 
-    def __init__(self, force: BodyForce, subchain: Subchain, system: Contents) -> None:
+    def __init__(self, force: BodyForce, subchain: Subchain) -> None:
         bodies = force.on(subchain.first, subchain.last)
-        super().__init__(force, subchain, bodies, system)
+        super().__init__(force, subchain, bodies)
         n = len(bodies)
         self._steps, frames = subchain.carriers(bodies)
         centered = isinstance(force.point, str)
         points = subchain.columns.center_of_mass[bodies] if centered else np.tile(force.point, (n, 1))
         self._points = np.einsum("nji,nj->ni", frames, points).ravel()
         self._frames = frames.ravel()
-        numbers = system.numbers_in_model(self._numbers)
+        numbers = subchain.system.numbers_in_model(self._numbers)
         self._motion = BodyMotion(numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
         self._flat = [values.reshape(-1) for values in self._motion[1:]]
 

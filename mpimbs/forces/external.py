@@ -11,7 +11,6 @@ from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.model import Wrench
-from mpimbs.model.contents import Contents
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -24,8 +23,6 @@ class ExternalLoads:
     Parameters
     ----------
     subchain : Subchain
-    system : Contents
-        What it is a part of.
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     make_exchange : callable
@@ -44,19 +41,18 @@ class ExternalLoads:
         Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
     """
 
-    def __init__(self, subchain: Subchain, system: Contents, cuts: Integers, make_exchange: MakeExchange) -> None:
-        self._subchain = subchain
-        self._name_of = system.name_of
+    def __init__(self, subchain: Subchain, cuts: Integers, make_exchange: MakeExchange) -> None:
+        self._subchain, system = subchain, subchain.system
         self._torques = subchain.columns.torque_functions
         self._wrenches: dict[int, list[Wrench]] = {}
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
         self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
-        joint_forces = (ActingJointForce(force, subchain, system) for force in system.joint_forces)
-        body_forces = (ActingBodyForce(force, subchain, system) for force in system.body_forces)
+        joint_forces = (ActingJointForce(force, subchain) for force in system.joint_forces)
+        body_forces = (ActingBodyForce(force, subchain) for force in system.body_forces)
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
-        self.springs = ActingSprings(subchain, system, cuts, make_exchange) if system.springs else None
+        self.springs = ActingSprings(subchain, cuts, make_exchange) if system.springs else None
         self.moved = bool(system.body_forces or system.springs)
         self.keeps_motions = bool(self._body_forces or self.springs)
         self.wrenches = bool(self._wrenches) or self.keeps_motions
@@ -129,7 +125,7 @@ class ExternalLoads:
 
     def _value(self, given: object, t: float, body: int, what: str, count: int) -> Floats:
         def subject() -> str:
-            return f"the {what} function of body '{self._name_of(self._subchain.first + body)}'"
+            return f"the {what} function of body '{self._subchain.name_of(body)}'"
 
         value = np.asarray(called(subject, t, given) if callable(given) else given)
         if value.ndim == 0 and what == "wrench":  # no number serves for three components

@@ -20,7 +20,6 @@ from numba.core.dispatcher import Dispatcher
 from mpimbs.errors import LoadNotFiniteError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import Spring, System
-from mpimbs.model.contents import Contents
 from mpimbs.model.spring import SpringFunction
 from mpimbs.sweep.body_motion import add_loads, ends_of_springs
 from mpimbs.sweep.stretch import ELASTIC, FOUND, LAW, LENGTH, RATE, STIFFNESS, TENSION, pulls, stretch
@@ -53,8 +52,6 @@ class ActingSprings:
     Parameters
     ----------
     subchain : Subchain
-    system : Contents
-        What it is a part of.
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     make : callable
@@ -66,7 +63,8 @@ class ActingSprings:
     exchange : Messages
     """
 
-    def __init__(self, subchain: Subchain, system: Contents, cuts: Integers, make: MakeExchange) -> None:
+    def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
+        system = subchain.system
         bodies = system.spring_ends
         here = (bodies >= subchain.first) & (bodies < subchain.last)
         mine = np.flatnonzero(here.any(axis=1))
@@ -259,7 +257,7 @@ def initial_springs(system: System) -> list[InitialSpring]:
         A function of theirs failed.
     """
     subchain = Subchain(system)
-    acting = ActingSprings(subchain, system, np.array([0, system.n_bodies]), NoMessages)
+    acting = ActingSprings(subchain, np.array([0, system.n_bodies]), NoMessages)
     motion = subchain.motions(subchain.q, subchain.u, AT_REST)
     acting.find(motion)
     with warnings.catch_warnings(action="ignore"):

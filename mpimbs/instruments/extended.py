@@ -22,7 +22,7 @@ from mpimbs.sweep.inward import inward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import joint_places, velocity_terms
 from mpimbs.sweep.outward import outward
-from mpimbs.sweep.structure import Springs, Structure, workspace
+from mpimbs.sweep.structure import Springs, workspace
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.object_]  # of mpf
@@ -66,7 +66,7 @@ class ExtendedSweeps:
             )
         made = build(c)
         s = made.structure
-        self.structure = Structure(s.steps, s.axes, extended(s.fixed), extended(s.pitch))
+        self.structure = s._replace(fixed=extended(s.fixed), pitch=extended(s.pitch), armature=extended(s.armature))
         self.springs = Springs(*(extended(values) for values in made.springs))
         self.work = workspace(len(s.steps), system.nu, made.junctions, dtype=object)
         for array in self.work:

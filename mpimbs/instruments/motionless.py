@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import System
-from mpimbs.model.segments import Branches, Segment, Segments
+from mpimbs.model.segments import Branches, Copies, Segment, Segments
 from mpimbs.model.summary import names_where
 from mpimbs.spatial.compiler import interpreted
 from mpimbs.spatial.handles import SIZE
@@ -72,6 +72,10 @@ class _Short:
             if isinstance(segment, Branches):
                 parents = [self._body(k) if k >= 0 else -1 for k in segment.parent_of_each.tolist()]
                 cut.append_branches(segment.bodies, segment.row_of_each, np.array(parents))
+                continue
+            if isinstance(segment, Copies):
+                roots_on = [self._body(k) if k >= 0 else -1 for k in segment.roots_on[:PERIODS].tolist()]
+                cut.append_copies(segment.bodies, segment.within, np.array(roots_on), segment.in_sequence)
                 continue
             parent = self._body(segment.parent) if segment.parent >= 0 else -1
             cut.append(segment.bodies, parent, min(segment.count, PERIODS))

@@ -13,7 +13,16 @@ from pydrake.math import RigidTransform
 from pydrake.multibody import tree
 from pydrake.multibody.plant import MultibodyPlant
 
-from mpimbs.instruments.peer import Floats, Peer, check_model, check_need, plain_joint_forces, rotations, turned
+from mpimbs.instruments.peer import (
+    Floats,
+    Peer,
+    UnavailableError,
+    check_model,
+    check_need,
+    plain_joint_forces,
+    rotations,
+    turned,
+)
 from mpimbs.model import JOINT_TYPES, Columns, System
 
 # Of each type: the Drake joint from its name, the frames on parent and body, axis and pitch.
@@ -135,6 +144,8 @@ def drake_peer(system: System, q: Floats, u: Floats, tau: Floats | None = None, 
     UnavailableError
     """
     columns = check_model(system, set(JOINTS), "Drake")
+    if columns.armature.any():
+        raise UnavailableError("not comparable: the rotors of joints are not handed to Drake")
     check_need(memory_needed(system.n_bodies, system.nu), "n^2", memory)
     plant, joints = build_plant(system, columns)
     context = plant.CreateDefaultContext()

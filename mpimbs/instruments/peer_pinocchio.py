@@ -96,6 +96,7 @@ class PinocchioModel:
             inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
             model.appendBodyToJoint(carrier, pin.Inertia(c.mass[k], c.center_of_mass[k], inertia), placement)
         self.q_index, self.u_index = np.concatenate(q_index), np.concatenate(u_index)
+        model.armature = self.u_of(c.armature)
 
     def q_of(self, q: Floats) -> Floats:
         """Give our coordinates as Pinocchio's."""

@@ -286,7 +286,7 @@ def arguments(system: System, lanes: int = 1) -> Arguments:
     work = workspace(len(s.steps), nu // lanes, made.junctions, lanes, wrenches=False)
     return Arguments(
         int(not (s.steps[:, TURN] == 4).any()),
-        Structure(s.steps, s.axes, aligned(s.fixed), aligned(s.pitch)),
+        s._replace(fixed=aligned(s.fixed), pitch=aligned(s.pitch), armature=aligned(s.armature)),
         Springs(*(aligned(values) for values in made.springs)),
         Workspace(*(aligned(part) for part in work)),
         Sequence(aligned(q), aligned(u), aligned(loads), *(zeros(size) for size in written)),

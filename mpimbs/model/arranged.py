@@ -32,14 +32,15 @@ class Arranged(Contents):
         bodies, rows = system.segments.rows(0, system.n_bodies)
         self.segments.append_branches(tuple(bodies), rows[order.bodies], order.parents)
         self.names, self.loops, self.changes = system.names, system.loops, system.changes
-        self.springs, places = system.springs, np.append(order.places, -1)
-        self.spring_bodies = [(int(places[a]), int(places[b])) for a, b in system.spring_bodies]
         self.force_modules, self.before_forces = system.force_modules, system.before_forces
         self.torques = {int(order.places[k]): torque for k, torque in system.torques.items()}
         self.wrenches = {int(order.places[k]): own for k, own in system.wrenches.items()}
         self.springs = system.springs
         moved = np.append(order.places, -1)[system.spring_ends].tolist()  # of the world, -1, the last: -1 again
         self.spring_bodies = [(first, second) for first, second in moved]
+        shifted = order.places[system.shifted]
+        by_place = np.argsort(shifted)
+        self.shifted, self.shifts = shifted[by_place], system.shifts[by_place]
         self.joint_forces = [self._moved(force) for force in system.joint_forces]
         self.body_forces = [self._moved(force) for force in system.body_forces]
 
@@ -59,6 +60,6 @@ class Arranged(Contents):
         return self._order.bodies[bodies]
 
 
-def arranged(system: Contents, order: Order) -> Contents:
-    """Give a system as solvers number it: itself if it has that order, as every chain has."""
-    return system if order.is_identity else Arranged(system, order)
+def arranged(system: Contents, order: Order | None) -> Contents:
+    """Give a system as solvers number it: itself if it has that order, as every chain has, or none is given."""
+    return system if order is None or order.is_identity else Arranged(system, order)

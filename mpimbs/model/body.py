@@ -89,8 +89,8 @@ def _kind(info: ValidationInfo) -> JointType:
 class Joint(_Jointed):
     """The joint that connects a body to its parent: where it lies, how it moves, what acts along it.
 
-    A single number may stand for a list of one; for `u`, `stiffness`, `damping` and `torque` also for several
-    speeds of the same unit (spherical, universal).
+    A single number may stand for a list of one; for `u`, `stiffness`, `damping`, `torque` and `armature` also for
+    several speeds of the same unit (spherical, universal).
 
     Attributes
     ----------
@@ -115,6 +115,11 @@ class Joint(_Jointed):
         Coordinates at which the springs carry no load; default the zero position.
     torque : tuple of nu floats, or function of time
         Actuation along each free axis, N m or N. A function of t (s) returns a number or nu numbers.
+    armature : tuple of nu floats
+        Inertia of the rotor that drives each free axis, as the axis feels it: times the square of the gear ratio,
+        kg m^2 for turning, kg for sliding; not negative. It adds armature udot to the torque that the axis needs and
+        armature u^2 / 2 to the kinetic energy, and turns nothing else: no part in weight, momentum or gyroscopic
+        effects. A free joint may have it, as in MuJoCo; a fixed one has no axis for it.
 
     Raises
     ------
@@ -132,6 +137,7 @@ class Joint(_Jointed):
     damping: Floats = _BY_TYPE
     rest: Floats = _BY_TYPE
     torque: Floats | TimeFunction = _BY_TYPE
+    armature: Floats = _BY_TYPE
 
     @field_validator("q", "rest", mode="plain")
     @classmethod
@@ -167,7 +173,14 @@ class Joint(_Jointed):
             raise ValueError("has nothing to act on in a fixed joint; leave it out")
         return value
 
-    @field_validator("stiffness", "damping", mode="after")
+    @field_validator("armature", mode="plain")
+    @classmethod
+    def _check_armature(cls, value: Any, info: ValidationInfo) -> Floats:
+        if value is not None and not _kind(info).nu:
+            raise ValueError("has no axis to turn about in a fixed joint; leave it out")
+        return cls._check_speeds(value, info)
+
+    @field_validator("stiffness", "damping", "armature", mode="after")
     @classmethod
     def _check_sign(cls, value: Floats) -> Floats:
         if any(x < 0 for x in value):

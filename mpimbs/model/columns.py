@@ -37,6 +37,8 @@ class Columns:
         What drives the joints of single local bodies in place of what their templates say.
     wrenches : iterable of (int, Wrench)
         What acts on single local bodies in addition.
+    shifts : (int64 [m], float [m, 3])
+        Local bodies whose joints lie elsewhere than their templates say, and by how much (m).
 
     Attributes
     ----------
@@ -62,9 +64,10 @@ class Columns:
         Body k of these owns `q[q_offset[k]:q_offset[k + 1]]`, and u likewise; both start at 0.
     q, rest : float [nq]
         Initial coordinates, and those at which the springs carry no load; rad, m or quaternions.
-    u, stiffness, damping, torque : float [nu]
+    u, stiffness, damping, armature, torque : float [nu]
         Initial speeds (rad/s, m/s), and of each free axis the spring (N m/rad, N/m), the damper (N m s/rad, N
-        s/m) and the constant actuation (N m, N), which is 0 where a function of time stands in its place.
+        s/m), the rotor (kg m^2, kg) and the constant actuation (N m, N), which is 0 where a function of time stands in
+        its place.
     torque_functions : list of (int, function)
         Local body and the function of time that drives its joint.
     wrenches : list of (int, Wrench)
@@ -79,16 +82,35 @@ class Columns:
         rows: Integers,
         torques: Mapping[int, TimeFunction | tuple[float, ...]],
         wrenches: Iterable[tuple[int, Wrench]],
+        shifts: tuple[Integers, Floats],
     ) -> None:
         self.first = first
         self._parents, self._bodies, self._rows = parents, bodies, rows
-        self._torques, self._wrenches = dict(torques), list(wrenches)
+        self._torques, self._wrenches, self._shifts = dict(torques), list(wrenches), shifts
         self._joints = [body.joint for body in bodies]
 
     @property
     def n(self) -> int:
         """Number of bodies."""
         return len(self._rows)
+
+    @cached_property
+    def alike(self) -> Integers:
+        """A number for each body, the same only where joints and bodies are: int64 [n]."""
+        shifted, _ = self._shifts
+        if not len(shifted):
+            return self._rows
+        numbers = self._rows.copy()
+        numbers[shifted] = len(self._bodies) + np.arange(len(shifted))
+        return numbers
+
+    def some(self, chosen: Integers) -> Columns:
+        """The columns of some of these bodies, int64 [k], as they are by themselves: without loads of single bodies."""
+        shifted, shifts = self._shifts
+        place = np.searchsorted(shifted, chosen)
+        here = np.flatnonzero(place < np.searchsorted(shifted, chosen, "right"))
+        moved = here, shifts[place[here]]
+        return Columns(self.first, lambda: self.parent[chosen], self._bodies, self._rows[chosen], {}, (), moved)
 
     @cached_property
     def parent(self) -> Integers:
@@ -108,7 +130,10 @@ class Columns:
 
     @cached_property
     def position(self) -> Floats:
-        return self._column([joint.position for joint in self._joints], 3)
+        position = self._column([joint.position for joint in self._joints], 3)
+        shifted, shifts = self._shifts
+        position[shifted] += shifts
+        return position
 
     @cached_property
     def rotation(self) -> Floats:
@@ -153,6 +178,10 @@ class Columns:
     @cached_property
     def damping(self) -> Floats:
         return _joined([joint.damping for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
+
+    @cached_property
+    def armature(self) -> Floats:
+        return _joined([joint.armature for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
     @cached_property
     def torque(self) -> Floats:

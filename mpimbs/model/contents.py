@@ -50,6 +50,8 @@ class Contents:
         What drives the joints of single bodies, functions of time or constant, in place of what their templates say.
     wrenches : dict of int to list of Wrench
         What acts on single bodies, in addition to what their templates say.
+    shifted, shifts : int64 [m], float [m, 3]
+        Bodies, ascending, whose joints lie elsewhere on their parents than their templates say, and by how much (m).
     joint_forces : list of JointForce
         Functions of time and state that act on joints.
     body_forces : list of BodyForce
@@ -73,6 +75,7 @@ class Contents:
         self._spring_ends = np.empty((0, 2), np.int64)
         self.torques: dict[int, TimeFunction | tuple[float, ...]] = {}
         self.wrenches: dict[int, list[Wrench]] = {}
+        self.shifted, self.shifts = np.empty(0, np.int64), np.empty((0, 3))
         self.joint_forces: list[JointForce] = []
         self.body_forces: list[BodyForce] = []
         self.force_modules: list[str] = []
@@ -148,8 +151,12 @@ class Contents:
             "parent": self.name_of(parent) if parent >= 0 else WORLD,
             "wrench": body.wrench + tuple(self.wrenches.get(k, ())),
         }
-        if k in self.torques:
-            own["joint"] = body.joint.model_copy(update={"torque": self.torques[k]})
+        joint: dict[str, Any] = {"torque": self.torques[k]} if k in self.torques else {}
+        at = self._shifts_within(k, k + 1)
+        if at.start < at.stop:
+            joint["position"] = tuple((np.array(body.joint.position) + self.shifts[at.start]).tolist())
+        if joint:
+            own["joint"] = body.joint.model_copy(update=joint)
         return body.model_copy(update=own)
 
     def bodies(self) -> Iterator[Body]:
@@ -182,7 +189,14 @@ class Contents:
         bodies, rows = self.segments.rows(lo, hi)
         torques = {k - lo: torque for k, torque in self.torques.items() if lo <= k < hi}
         wrenches = [(k - lo, wrench) for k, own in self.wrenches.items() if lo <= k < hi for wrench in own]
-        return Columns(lo, lambda: self.segments.parents(lo, hi), bodies, rows, torques, wrenches)
+        at = self._shifts_within(lo, hi)
+        shifts = self.shifted[at] - lo, self.shifts[at]
+        return Columns(lo, lambda: self.segments.parents(lo, hi), bodies, rows, torques, wrenches, shifts)
+
+    def _shifts_within(self, lo: int, hi: int) -> slice:
+        """Return which of `shifted` are among the bodies lo to hi - 1."""
+        first, last = np.searchsorted(self.shifted, (lo, hi)).tolist()
+        return slice(first, last)
 
     def sizes(self, lo: int, hi: int) -> tuple[int, int]:
         """Return the numbers of coordinates q and of speeds u of the bodies lo to hi - 1."""
@@ -222,7 +236,9 @@ class Contents:
         driven = tuple((k, None if callable(torque) else torque) for k, torque in own.items())
         used = np.unique(rows)
         which = np.searchsorted(used, rows)
-        return (*(id(bodies[row]) for row in used), which.tobytes(), (parents - lo).tobytes(), driven)
+        at = self._shifts_within(lo, hi)
+        lying = (self.shifted[at] - lo).tobytes(), self.shifts[at].tobytes()
+        return (*(id(bodies[row]) for row in used), which.tobytes(), (parents - lo).tobytes(), driven, *lying)
 
     def joint_patterns(self, lo: int, hi: int) -> NDArray[np.int8]:
         """Return a number for each body's joint, the same where the sweeps take the same steps: int8 [hi - lo]."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from mpimbs.model.body import Body
 from mpimbs.model.force_functions import name_of_function
-from mpimbs.model.segments import Branches
+from mpimbs.model.segments import Branches, Copies
 from mpimbs.model.system import System
 from mpimbs.model.table import CheckedTable
 
@@ -46,7 +46,11 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
         value = digest((bodies, segment.count, segment.numbered, segment.parent))
         if isinstance(segment, Branches):
             value = digest((value, segment.row_of_each.tobytes(), segment.parent_of_each.tobytes()))
+        if isinstance(segment, Copies):
+            value = digest((value, segment.within.tobytes(), segment.roots_on.tobytes()))
         yield f"body '{system.name_of(segment.first)}'", value
+    if len(system.shifted):
+        yield "where repeated bodies lie", digest((system.shifted.tobytes(), system.shifts.tobytes()))
     for loop in system.loops:
         yield f"loop '{loop.name}'", digest(_plain(loop))
     for name, spring in system.springs.items():

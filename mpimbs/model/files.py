@@ -6,23 +6,25 @@ Model files hold data only: loads that are functions of time or state belong to 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, PlainValidator
+import numpy as np
+from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model.body import Body, Joint, Loop
 from mpimbs.model.contents import Heading
-from mpimbs.model.names import DIGITS
-from mpimbs.model.segments import Branches
+from mpimbs.model.names import DIGITS, WORLD
+from mpimbs.model.segments import Branches, Copies, Segment
 from mpimbs.model.spring import Spring
 from mpimbs.model.system import System
-from mpimbs.model.table import CheckedTable, suggest
+from mpimbs.model.table import CheckedTable, Vector, suggest
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
@@ -31,7 +33,8 @@ def _tables(value: Any) -> list[dict[str, Any]]:
     return value
 
 
-Row = TypeVar("Row", bound=CheckedTable)
+TableT = TypeVar("TableT", bound=CheckedTable)
+Count = Annotated[int, Field(strict=True, ge=1, description="how often to repeat")]
 Tables = Annotated[list[dict[str, Any]], PlainValidator(_tables)]
 
 
@@ -44,11 +47,43 @@ class Model(Heading):
     spring: Tables = Field(default=[])
 
 
-class Repeat(CheckedTable):
-    """The bodies of a [[repeat]] and how often they follow one another."""
+class Row(CheckedTable):
+    """Copies in a straight line: how many, and how far it is from one to the next (m)."""
 
-    count: Annotated[int, Field(strict=True, ge=1, description="how often to repeat")]
+    count: Count
+    step: Vector = Field(description="how far it is from one copy to the next, in m")
+
+
+class Repeat(CheckedTable):
+    """The bodies of a [[repeat]], how often they come, on which bodies, and how far from where their joint says.
+
+    With a `grid` of several rows every copy of the first row is itself a row, as the second says.
+    """
+
+    count: Count
     body: Tables
+    parents: Any = None
+    shifts: Any = None
+    grid: tuple[Row, ...] = ()
+
+    @field_validator("grid", mode="after")
+    @classmethod
+    def _check_grid(cls, rows: tuple[Row, ...], info: ValidationInfo) -> tuple[Row, ...]:
+        if rows and "count" in info.data and (size := math.prod(row.count for row in rows)) != info.data["count"]:
+            raise ValueError(f"has {size} places for {info.data['count']} copies; give as many")
+        if rows and info.data.get("shifts"):
+            raise ValueError("and shifts both say where the copies lie; give one of the two")
+        return rows
+
+    def places(self) -> Any:
+        """Return how far the first body of each copy lies from where its joint says: the shifts, or [count, 3] (m)."""
+        if not self.grid:
+            return self.shifts
+        places = np.zeros((1, 3))
+        for row in self.grid:
+            along = np.arange(row.count)[:, None] * np.array(row.step)
+            places = (places[:, None] + along).reshape(-1, 3)
+        return places
 
 
 def read_system(path: str | Path) -> System:
@@ -89,9 +124,9 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
         with at(places[k]):
             _check_parent(body, first_place.get(body.parent or "", -1), k, repeated, parents)
             system.add(body)
-    for k, (count, templates) in enumerate(repeats, 1):
+    for k, (repeat, templates) in enumerate(repeats, 1):
         with at(f"{path}: [[repeat]] {k}"):
-            system.repeat(count, *templates)
+            system.repeat(repeat.count, *templates, parents=repeat.parents, shifts=repeat.places())
     for k, loop in enumerate(loops, 1):
         with at(f"{path}: [[loop]] {k}"):
             system.add_loop(loop)
@@ -103,21 +138,22 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
     return system
 
 
-def _read(kind: type[Row], fields: dict[str, Any], where: str) -> Row:
+def _read(kind: type[TableT], fields: dict[str, Any], where: str) -> TableT:
     with at(where):
         return kind(**fields)
 
 
-def _read_repeat(fields: dict[str, Any], where: str) -> tuple[int, list[Body]]:
+def _read_repeat(fields: dict[str, Any], where: str) -> tuple[Repeat, list[Body]]:
     """Read a [[repeat]] that holds the keys of its one body, or a list of bodies."""
     if "body" in fields:
         repeat = _read(Repeat, fields, where)
         inner = [f"{where} [[repeat.body]] {k}" for k in range(1, len(repeat.body) + 1)]
     else:
-        body = {key: value for key, value in fields.items() if key != "count"}
-        repeat = _read(Repeat, {key: fields[key] for key in fields if key == "count"} | {"body": [body]}, where)
+        own = {key: value for key, value in fields.items() if key in Repeat.model_fields}
+        body = {key: value for key, value in fields.items() if key not in own}
+        repeat = _read(Repeat, own | {"body": [body]}, where)
         inner = [where]
-    return repeat.count, [_read(Body, body, place) for body, place in zip(repeat.body, inner, strict=True)]
+    return repeat, [_read(Body, body, place) for body, place in zip(repeat.body, inner, strict=True)]
 
 
 def _check_parent(body: Body, place: int, own_place: int, repeated: set[str], parents: dict[str, str]) -> None:
@@ -231,13 +267,14 @@ def system_text(system: System, functions: bool = False) -> str:
     branched = any(isinstance(segment, Branches) for segment in segments)
     if order == sorted(order) and not branched and not system.wrenches and not system.torques:
         for segment in segments:
-            parent = system.body(segment.first).parent
             first, *others = segment.bodies
+            in_sequence = not isinstance(segment, Copies) or segment.in_sequence
+            parent = system.body(segment.first).parent if in_sequence else None
             bodies = [first.model_copy(update={"parent": parent}), *others]
             if not segment.numbered:
                 lines += ["", "[[body]]", *_table("body", bodies[0], functions)]
                 continue
-            lines += ["", "[[repeat]]", f"count = {segment.count}"]
+            lines += ["", "[[repeat]]", f"count = {segment.count}", *_where_copies_lie(system, segment)]
             if others:
                 for body in bodies:
                     lines += ["", "[[repeat.body]]", *_table("repeat.body", body, functions)]
@@ -251,6 +288,19 @@ def system_text(system: System, functions: bool = False) -> str:
     for spring in system.springs.values():
         lines += ["", "[[spring]]", *_table("spring", spring, functions)]
     return "\n".join(lines) + "\n"
+
+
+def _where_copies_lie(system: System, segment: Segment) -> list[str]:
+    """Return the lines of a [[repeat]] that say on which bodies its copies lie, and how far from where joints say."""
+    lines = []
+    if isinstance(segment, Copies) and not segment.in_sequence:
+        same = bool(np.all(segment.roots_on == segment.roots_on[0]))
+        names = [system.name_of(k) if k >= 0 else WORLD for k in segment.roots_on[: 1 if same else None].tolist()]
+        lines.append(f"parents = {_value(names[0] if same else names)}")
+    first, last = np.searchsorted(system.shifted, (segment.first, segment.last + 1)).tolist()
+    if first < last:
+        lines.append(f"shifts = {system.shifts[first:last].tolist()}")
+    return lines
 
 
 def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
@@ -282,6 +332,8 @@ def _value(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, tuple):
         return _value(value[0]) if len(value) == 1 else f"[{', '.join(map(_value, value))}]"
     return repr(value)

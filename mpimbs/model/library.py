@@ -13,11 +13,14 @@ from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint
 from mpimbs.model.figure import figure
 from mpimbs.model.files import read_system
+from mpimbs.model.human import figure34, figure48
+from mpimbs.model.order import Order
 from mpimbs.model.segments import Integers
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
 
 BEND = 0.1745  # rad, initial angle of the joints of a chain (10 degrees)
+APART = 1.5  # m, between the figures of a crowd
 MOST_TREE_BODIES = 100_000_000  # of which the arrays take 3 GB
 MOST_CHILDREN = 1_000_000  # every child of a body is another template, an object of its own
 
@@ -164,13 +167,50 @@ def _tree_body(level: int, child: int, branching: int) -> Body:
     return Body(name="body", mass=1, center_of_mass=(0, -0.5, 0), inertia=(0.1, 0.02, 0.1, 0, 0, 0), joint=joint)
 
 
+def caterpillar(n: int) -> System:
+    """Return the links of `spatial_chain`, with a side body on each: a foot of 0.2 kg on a hinge, half-way along it.
+
+    Listed depth first: link 1, its foot, link 2, its foot, ... are body1, body2, ...
+    """
+    hinge = Joint(type="revolute", position=(0.1, -1, 0), q=BEND)
+    inertia = (1e-3, 1e-4, 1e-3, 0, 0, 0)
+    foot = Body(name="body", mass=0.2, center_of_mass=(0, -0.2, 0), inertia=inertia, joint=hinge)
+    links = [_link("body", first=True), _link("body", "x"), _link("body")]
+    rows, parents = np.full(2 * n, 3), np.arange(-1, 2 * n - 1)
+    rows[::2] = np.arange(n) % 2 + 2 * (np.arange(n) % 2 == 0)
+    rows[0] = 0
+    parents[2::2] -= 1
+    system = System(f"caterpillar of {n} links, each with a foot")
+    system.branch([*links, foot], rows, parents)
+    return system
+
+
+def crowd(n: int) -> System:
+    """Return n figures, 1.5 m apart in a square, each on a free joint: one system with n roots.
+
+    Listed depth first: pelvis1, the bodies of its legs, chest1, head1, arms, then pelvis2, ...
+    """
+    system = System(f"crowd of {n} figures")
+    columns = math.isqrt(n - 1) + 1
+    places = np.zeros((n, 3))
+    places[:, 0], places[:, 2] = np.divmod(np.arange(n), columns)
+    member = figure()
+    root, *others = (member.body(k) for k in Order.of(member).bodies.tolist())
+    system.repeat(n, root.model_copy(update={"parent": None}), *others, parents="world", shifts=APART * places)
+    return system
+
+
 GENERATORS: dict[str, Generator] = {
     "chain": Generator(chain, ("N",), "N equal bodies on parallel axes, the chain of Duan & Anderson"),
     "chain16": Generator(lambda: chain(16), (), "that chain with the paper's 16 bodies"),
     "spatial_chain": Generator(spatial_chain, ("N",), "N equal bodies, axes alternating"),
     "free_chain": Generator(free_chain, ("N",), "N equal bodies, the first of them free"),
     "rope": Generator(rope, ("N",), "N links on spherical joints, held at one end"),
+    "caterpillar": Generator(caterpillar, ("N",), "N links, axes alternating, with a side body on each"),
     "figure": Generator(figure, (), "a human figure of 36 degrees of freedom"),
+    "figure34": Generator(figure34, (), "the human figure of Yamane & Nakamura of 34 degrees of freedom"),
+    "figure48": Generator(figure48, (), "that of 48 degrees of freedom"),
+    "crowd": Generator(crowd, ("N",), "N figures side by side, each on a free joint"),
     "tree": Generator(tree, ("DEPTH", "BRANCHING"), "DEPTH levels, every body with BRANCHING children"),
 }
 

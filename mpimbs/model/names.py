@@ -9,6 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mpimbs.model.table import suggest
 
 WORLD = "world"
@@ -65,6 +68,11 @@ class Names:
         runs = self._runs[stem]
         run = runs[bisect_right(runs, number, key=lambda run: run.number) - 1]
         return run.index + (number - run.number) * run.stride
+
+    def indices(self, stem: str) -> NDArray[np.int64] | None:
+        """Return the indices of all numbered bodies of a stem, by rising number; None if there are none."""
+        runs = self._runs.get(stem)
+        return np.concatenate([run.index + run.stride * np.arange(run.count) for run in runs]) if runs else None
 
     def number(self, stem: str, index: int) -> int:
         """Return the number that body `index` has behind its stem."""

@@ -53,6 +53,10 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
         The bodies in that order, and how many the subtree of each of these has, itself among them.
     """
     n = len(parent)
+    if np.array_equal(parent, np.arange(-1, n - 1)):
+        return np.arange(n), np.arange(n, 0, -1)
+    if (listed := _sizes_if_listed_so(parent)) is not None:
+        return np.arange(n), listed
     order, after = _walk(parent)
     place = _inverse(order)
     end = np.append(place, n)[after]  # of each subtree, in the order of the walk
@@ -70,6 +74,27 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
     bodies = np.empty(n, np.int64)
     bodies[np.cumsum(change[:n])] = order
     return bodies, size[bodies]
+
+
+def _sizes_if_listed_so(parent: Integers) -> Integers | None:
+    """Bodies of the subtree of each [n], itself among them; None if they don't stand as `heaviest_last` has them.
+
+    A subtree that is contiguous ends where its last child's does.
+    """
+    n = len(parent)
+    last = np.full(n + 1, -1)
+    last[parent] = np.arange(n)  # of several children the last that is written stays; behind all that of the world
+    last = np.where(last[:n] >= 0, last[:n], np.arange(n))
+    while not np.array_equal(further := last[last], last):
+        last = further
+    sizes = last + 1 - np.arange(n)
+    below = parent >= 0
+    if not np.array_equal(sizes, 1 + np.bincount(parent[below], sizes[below], minlength=n)):
+        return None
+    sibling = np.minimum(last + 1, n - 1)
+    after = (sibling > last) & (parent[sibling] == parent)
+    nested = (last[below] <= last[parent[below]]).all()
+    return sizes if nested and (sizes[sibling[after]] >= sizes[after]).all() else None
 
 
 def _walk(parent: Integers) -> _Walk:
@@ -155,19 +180,17 @@ class Order:
         """Order the bodies of a system."""
         return cls(system.n_bodies, None if system.is_chain else system.parents())
 
-    @classmethod
-    def as_listed(cls, system: Contents) -> Order | None:
-        """The order in which a system lists its bodies; None where that is not depth first."""
-        if system.is_chain:
-            return cls.of(system)
-        listed = cls(system.n_bodies)
-        parent = system.parents()
-        bodies, sizes = heaviest_last(parent)
-        listed.is_chain, listed.parents = False, parent
-        listed.ends = np.arange(1, listed.n + 1)
-        listed.ends[bodies] = bodies + sizes
+    def as_listed(self) -> Order | None:
+        """The order in which the model lists its bodies; None where that is not depth first."""
+        if self.is_identity:
+            return self
+        listed, bodies = Order(self.n), self.bodies
+        parent, end = np.empty(self.n, np.int64), np.empty(self.n, np.int64)
+        parent[bodies] = np.append(bodies, -1)[self.parents]
+        end[bodies] = bodies + self.ends - np.arange(self.n)
+        listed.is_chain, listed.parents, listed.ends = False, parent, end
         below = np.flatnonzero(parent >= 0)
-        return listed if (listed.ends[below] <= listed.ends[parent[below]]).all() else None
+        return listed if (end[below] <= end[parent[below]]).all() else None
 
     @cached_property
     def bodies(self) -> Integers:

@@ -91,9 +91,9 @@ class Segment:
         """Return the index in the system of the parent of body k; -1 is the world."""
         return self.parent if k == self.first else k - 1
 
-    def depth_of(self, k: int) -> int:
-        """Return the number of joints from the world to body k."""
-        return self.depth + k - self.first
+    def depths_of(self, bodies: Integers) -> Integers:
+        """Return the number of joints from the world to each of these bodies: int64 [len(bodies)]."""
+        return self.depth + bodies - self.first
 
     def rows(self, lo: int, hi: int) -> Integers:
         """Return which template each of the bodies lo to hi - 1 follows: int64 [hi - lo]."""
@@ -111,6 +111,54 @@ class Segment:
         """Return the places whose template is chosen."""
         flags = np.array([chosen(body) for body in self.bodies])
         return np.flatnonzero(flags[self.rows(self.first, self.first + self.places)]).tolist()
+
+
+@dataclass(frozen=True)
+class Copies(Segment):
+    """Template bodies that make up a tree, `count` times: its first body is the root, each copy's on a body before.
+
+    Attributes
+    ----------
+    within : int64 [len(bodies)]
+        Place among the templates of each one's parent; -1 for the root alone.
+    below : int64 [len(bodies)]
+        Number of joints from the root's to each one's own, both included.
+    roots_on, roots_depth : int64 [count]
+        Index in the system of the parent of each copy's root (-1 the world), and number of joints from the world to the
+        root.
+    in_sequence : bool
+        Whether each copy but the first lies on the last body of the copy before.
+    """
+
+    within: Integers
+    below: Integers
+    roots_on: Integers
+    roots_depth: Integers
+    in_sequence: bool
+
+    @property
+    def deepest(self) -> int:
+        return int(self.roots_depth.max() + self.below.max()) - 1
+
+    @property
+    def is_chain(self) -> bool:
+        return bool(np.array_equal(self.parents(self.first, self.last + 1), np.arange(self.first - 1, self.last)))
+
+    @property
+    def on_the_world(self) -> int:
+        return int(np.count_nonzero(self.roots_on < 0))
+
+    def parent_of(self, k: int) -> int:
+        return int(self.parents(k, k + 1)[0])
+
+    def depths_of(self, bodies: Integers) -> Integers:
+        copy, place = np.divmod(bodies - self.first, self.places)
+        return self.roots_depth[copy] + self.below[place] - 1
+
+    def parents(self, lo: int, hi: int) -> Integers:
+        """Return the index in the system of the parent of each of the bodies lo to hi - 1: int64 [hi - lo]."""
+        copy, place = np.divmod(np.arange(lo, hi) - self.first, self.places)
+        return np.where(place == 0, self.roots_on[copy], np.arange(lo, hi) - place + self.within[place])
 
 
 @dataclass(frozen=True)
@@ -159,8 +207,8 @@ class Branches(Segment):
     def parent_of(self, k: int) -> int:
         return int(self.parent_of_each[k - self.first])
 
-    def depth_of(self, k: int) -> int:
-        return int(self.depth_of_each[k - self.first])
+    def depths_of(self, bodies: Integers) -> Integers:
+        return self.depth_of_each[bodies - self.first]
 
     def rows(self, lo: int, hi: int) -> Integers:
         return self.row_of_each[lo - self.first : hi - self.first]
@@ -201,6 +249,18 @@ class Segments:
         depth = 1 if parent < 0 else self.depth(parent) + 1
         self._append(Segment(bodies, count, numbered, self.n_bodies, parent, depth))
 
+    def append_copies(self, bodies: tuple[Body, ...], within: Integers, roots_on: Integers, in_sequence: bool) -> None:
+        """Append numbered copies of the bodies, which hang together as `within` [len(bodies)] says, on `roots_on`."""
+        below = np.ones(len(bodies), np.int64)
+        for place, above in enumerate(within.tolist()[1:], 1):
+            below[place] += below[above]
+        if in_sequence:
+            depths = self._depths(roots_on[:1]) + below[-1] * np.arange(len(roots_on))
+        else:
+            depths = self._depths(roots_on)
+        shape = (self.n_bodies, int(roots_on[0]), int(depths[0]))
+        self._append(Copies(bodies, len(roots_on), True, *shape, within, below, roots_on, depths, in_sequence))
+
     def append_branches(self, bodies: tuple[Body, ...], rows: Integers, parents: Integers) -> None:
         """Append numbered bodies that follow the templates `rows` [n] and lie on the bodies `parents` [n] above."""
         depths = self._depths(parents)
@@ -221,7 +281,7 @@ class Segments:
         """Number of joints from the world to each of the bodies that come next: as far as each knows, then doubled."""
         outside = parents < self.n_bodies
         above = np.unique(parents[outside])
-        known = np.array([self.depth(k) if k >= 0 else 0 for k in above.tolist()], np.int64)
+        known = self._known_depths(above)
         depths = np.ones(len(parents), np.int64)
         depths[outside] += known[np.searchsorted(above, parents[outside])]
         ahead = np.where(outside, -1, parents - self.n_bodies)  # the body whose own depth is yet to be added
@@ -229,6 +289,15 @@ class Segments:
             there = ahead[short]
             depths[short] += depths[there]
             ahead[short] = ahead[there]
+        return depths
+
+    def _known_depths(self, bodies: Integers) -> Integers:
+        """Number of joints from the world to each of these bodies, ascending; -1 is the world."""
+        depths = np.zeros(len(bodies), np.int64)
+        which = np.searchsorted(self._firsts, bodies, "right") - 1
+        for number in np.unique(which[bodies >= 0]).tolist():
+            here = which == number
+            depths[here] = self._segments[number].depths_of(bodies[here])
         return depths
 
     def of(self, k: int) -> Segment:
@@ -248,7 +317,7 @@ class Segments:
 
     def depth(self, k: int) -> int:
         """Return the number of joints from the world to body k."""
-        return self.of(k).depth_of(k)
+        return int(self.of(k).depths_of(np.array([k]))[0])
 
     def numbers_before(self, k: int) -> tuple[int, int]:
         """Return the numbers of coordinates q and of speeds u of the bodies 0 to k - 1."""
@@ -293,12 +362,12 @@ class Segments:
         """Return the parents of the bodies lo to hi - 1: int64 [hi - lo]; raises IndexError as `rows`."""
         here = self.within(lo, hi)
         firsts = np.array([segment.first for segment in here], np.int64)
-        # Every body lies on the one before, but for the first of a segment and branches.
+        # Every body lies on the one before, but for the first of a segment and where segments branch.
         parents = np.arange(lo - 1, hi - 1)
         inside = firsts >= lo
         parents[firsts[inside] - lo] = np.array([segment.parent for segment in here], np.int64)[inside]
         for segment in here:
-            if isinstance(segment, Branches):
+            if isinstance(segment, Copies | Branches):
                 begin, end = max(segment.first, lo), min(segment.last + 1, hi)
                 parents[begin - lo : end - lo] = segment.parents(begin, end)
         return parents

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint, Loop, Wrench
@@ -13,6 +14,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.force_checks import body_force, joint_force
 from mpimbs.model.force_functions import Selection
 from mpimbs.model.names import DIGITS, WORLD
+from mpimbs.model.segments import Integers
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary, summarise, validate
 from mpimbs.model.table import TimeFunction
@@ -53,18 +55,41 @@ class System(Contents):
         self.changes += 1
         return body
 
-    def repeat(self, count: int, *bodies: Body, parent: str | None = None) -> None:
-        """Add the bodies in sequence, `count` times, each on the last.
+    def repeat(
+        self,
+        count: int,
+        *bodies: Body,
+        parent: str | None = None,
+        parents: str | Sequence[str] | None = None,
+        shifts: Any = None,
+    ) -> None:
+        """Add a group of bodies `count` times, as arrays: no object is made for each copy.
 
         Body "link" becomes link1, link2, ...: every template counts its own, and a later `repeat` of the same
-        name counts on. The first body lies on `parent`; None is the parent that it names, or the last body
-        added.
+        name counts on. Within the group a body lies on that before it, or on the one of the group that it names as its
+        parent. The first body of the first copy lies on `parent`; None is the parent that it names, or the last body
+        added. Every other copy lies on the last body of the copy before, or all of them where `parents` says.
+
+        Parameters
+        ----------
+        count : int
+            How many copies.
+        *bodies : Body
+            The group.
+        parent : str, optional
+            On which body the first copy lies.
+        parents : str or sequence of str, optional
+            On which bodies the copies lie: the name of a body, or "world", for all of them; names in sequence; or the
+            name of a repeated body without its number, for all that have it. Several are given as many copies each, in
+            sequence.
+        shifts : array [count, 3], optional
+            How far the joint of each copy's first body lies from where the template says (m, in the parent's frame).
 
         Raises
         ------
         InputError
-            The count is no positive integer, a name ends with a digit or is taken, a body but the first names
-            a parent, or the parent is not in the system.
+            The count is no positive integer, a name ends with a digit or is taken, a parent is not in the system or
+            not in the group, the parents are not as many as can have the same number of copies, or the shifts are bad.
         """
         if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
             raise InputError(f"repeat: count must be a positive integer, got {count!r}; say how often to repeat")
@@ -72,10 +97,19 @@ class System(Contents):
             raise InputError("repeat: needs at least one body; give the body to repeat")
         for position, body in enumerate(bodies):
             self._check_repeated(body, int(count), bodies[:position])
-        index = self._parent_index(bodies[0].name, parent or bodies[0].parent)
-        for position, body in enumerate(bodies, self.n_bodies):
+        within = np.array([-1, *(_place_within(bodies, place) for place in range(1, len(bodies)))])
+        roots_on = self._roots_on(int(count), bodies, parent or bodies[0].parent, parents)
+        moves = None if shifts is None else _shifts(shifts, int(count))
+        first = self.n_bodies
+        for position, body in enumerate(bodies, first):
             self.names.add_run(body.name, int(count), position, len(bodies))
-        self.segments.append(bodies, index, int(count), numbered=True)
+        if parents is None and np.array_equal(within, np.arange(-1, len(bodies) - 1)):
+            self.segments.append(bodies, int(roots_on[0]), int(count), numbered=True)
+        else:
+            self.segments.append_copies(bodies, within, roots_on, parents is None)
+        if moves is not None:
+            roots = np.arange(first, self.n_bodies, len(bodies))
+            self.shifted, self.shifts = np.append(self.shifted, roots), np.append(self.shifts, moves, axis=0)
         self.changes += 1
 
     def branch(self, bodies: Sequence[Body], rows: Any, parents: Any) -> None:
@@ -275,6 +309,31 @@ class System(Contents):
             raise InputError(f"body {name!r}: parent {parent!r} is neither 'world' nor a body above{hint}")
         return index
 
+    def _roots_on(
+        self, count: int, bodies: tuple[Body, ...], parent: str | None, parents: str | Sequence[str] | None
+    ) -> Integers:
+        """Return the index of the body on which each copy of a repeated group lies: int64 [count]."""
+        name, size = bodies[0].name, len(bodies)
+        if parents is None:
+            on = self.n_bodies - 1 + size * np.arange(count)
+            on[0] = self._parent_index(name, parent)
+            return on
+        if parent is not None:
+            raise InputError(f"body {name!r}: has a parent, and the repeat has parents; give one of the two")
+        if isinstance(parents, str):
+            repeated = self.names.indices(parents) if self.names.find(parents) is None else None
+            on = np.array([self._parent_index(name, parents)]) if repeated is None else repeated
+        elif isinstance(parents, Sequence) and parents and all(isinstance(item, str) for item in parents):
+            on = np.array([self._parent_index(name, item) for item in parents], np.int64)
+        else:
+            raise InputError(f"repeat: parents must be a name or a list of names, got {parents!r}")
+        if count % len(on):
+            raise InputError(
+                f"repeat: count must be a multiple of the number of parents, {len(on)}, got {count}: each has as many "
+                "copies"
+            )
+        return np.repeat(on, count // len(on))
+
     def _duplicate(self, body: Body) -> str:
         """Say what is wrong with a body whose name is in the system."""
         before = self.body(self.index_of(body.name)).parent
@@ -294,8 +353,33 @@ class System(Contents):
             )
         if any(other.name == body.name for other in before):
             raise InputError(f"{title}: stands twice in one repeat; give each body its own name")
-        if before and body.parent is not None:
-            raise InputError(f"{title}: each repeated body lies on the one before; leave its parent out")
         taken = self.names.taken(body.name, count)
         if taken:
             raise InputError(f"{title}: the number names would include {taken!r}, which is taken; rename one of them")
+
+
+def _place_within(bodies: tuple[Body, ...], place: int) -> int:
+    """Return the place in a repeated group of the parent of its body at a place."""
+    name, parent = bodies[place].name, bodies[place].parent
+    names = [body.name for body in bodies]
+    if parent is None:
+        return place - 1
+    if parent == name:
+        raise InputError(f"body {name!r}: is its own parent; name a body before it in the repeat")
+    if parent not in names[:place]:
+        late = "comes below it in the repeat; move it up" if parent in names else "is none of this repeat"
+        raise InputError(
+            f"body {name!r}: parent {parent!r} {late}; name a body before it there, or leave it out for the last one"
+        )
+    return names.index(parent)
+
+
+def _shifts(given: Any, count: int) -> NDArray[np.float64]:
+    """Return where copies lie, checked: float [count, 3]."""
+    try:
+        shifts = np.array(given, np.float64)
+    except (TypeError, ValueError):
+        shifts = np.empty(0)
+    if shifts.shape != (count, 3) or not np.isfinite(shifts).all():
+        raise InputError(f"repeat: shifts must be {count} vectors of 3 finite numbers (m), one for each copy")
+    return shifts

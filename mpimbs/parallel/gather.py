@@ -1,4 +1,4 @@
-"""Vectors gathered on rank 0 and scattered from it, rank by rank in order."""
+"""Vectors gathered on rank 0, in the model's order."""
 
 from __future__ import annotations
 
@@ -6,28 +6,37 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.model.order import Where
+from mpimbs.parallel.reorder import Reorder
+
 Floats = npt.NDArray[np.float64]
 
 
 class Gather:
-    """Gathers each rank's part of a vector on rank 0, and scatters it.
+    """Gathers the rows of an array, of which each rank has some, on rank 0.
 
     Parameters
     ----------
     comm : MPI.Comm
         Must outlive the plan.
-    counts : array [P]
-        Length of every rank's part.
+    order : Reorder
+        Of the rows.
+    width : int
+        How many numbers a row has.
     """
 
-    def __init__(self, comm: MPI.Comm, counts: npt.NDArray[np.int64]) -> None:
-        self._comm = comm
-        self._counts = [int(n) for n in counts]
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        self.part = slice(int(starts[comm.rank]), int(starts[comm.rank + 1]))
-        self._whole = np.empty(int(starts[-1])) if comm.rank == 0 else None
+    def __init__(self, comm: MPI.Comm, order: Reorder, width: int = 1) -> None:
+        self._comm, self._order = comm, order
+        self._counts = [width * count for count in order.counts]
+        self._whole = np.empty(sum(self._counts)) if comm.rank == 0 else None
+
+    @property
+    def part(self) -> Where:
+        """Where this rank's rows stand in the whole."""
+        return self._order.where
 
     def __call__(self, part: Floats) -> Floats | None:
-        """Give the whole vector on rank 0 (a buffer that is used again), None elsewhere. All ranks call."""
-        self._comm.Gatherv(np.ascontiguousarray(part), (self._whole, self._counts) if self._comm.rank == 0 else None)
+        """Give the whole, flat, on rank 0 (a buffer that is used again), None elsewhere. All ranks call."""
+        stretch = np.ascontiguousarray(self._order(part))
+        self._comm.Gatherv(stretch, (self._whole, self._counts) if self._comm.rank == 0 else None)
         return self._whole

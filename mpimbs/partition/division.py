@@ -10,9 +10,9 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.order import Order
-from mpimbs.partition.chain import BodyCosts, body_costs, split_chain, terminal_ratio, tip_ratio_of
-from mpimbs.partition.intervals import cut_intervals
-from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
+from mpimbs.partition.intervals import cut_tree
+from mpimbs.partition.lanes import chosen_width, cut_tiles, width_of
 
 Integers = npt.NDArray[np.int64]
 
@@ -23,7 +23,7 @@ class Division(NamedTuple):
     Attributes
     ----------
     width : int
-        Number of lanes at the most.
+        Number of lanes at the most; 0, of a tree: as many as are predicted to be the fastest.
     tip_ratio : float
         How many times more bodies the last subchain has.
     bounds : array [subchains + 1]
@@ -31,7 +31,8 @@ class Division(NamedTuple):
     owners : array [P + 1]
         Rank r owns the subchains owners[r] to owners[r + 1] - 1.
     order : Order, optional
-        Of the bodies of a tree that is divided into intervals.
+        Of the bodies of a tree that is divided into intervals: `bounds` count its places, all else the model's bodies.
+        None is needed on one rank.
     """
 
     width: int
@@ -108,34 +109,28 @@ def divide_terminal(
 def divide_tree(
     system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
 ) -> Division:
-    """Divide a tree among ranks: intervals of its bodies in depth-first order, of equal cost.
+    """Divide a tree into intervals of its bodies in depth-first order, of equal cost, and share these among the ranks.
 
-    Parameters and errors are those of `divide`; also refused are cuts, a ratio and lanes of one's own, and bodies that
-    are not listed depth first.
+    Parameters and errors are those of `divide`; also refused is a ratio of one's own.
     """
     check_solved(system)
-    for name, value, plain in (("tip_ratio", tip_ratio, (None, 1.0)), ("lanes", lanes, (None, 1))):
-        if value not in plain:
-            raise InputError(
-                f"system '{system.name}' is a tree: this version cuts it into intervals of bodies of equal cost, swept "
-                f"one body after the other; leave `{name}={value}` out"
-            )
-    count = _pieces(system, size, cuts)
-    order = Order.as_listed(system)
-    if order is None:
+    if tip_ratio not in (None, 1.0):
         raise InputError(
-            f"system '{system.name}': its bodies are not listed depth first, all that hangs on a body right behind it, "
-            "as this version needs them on several ranks; list them so, or start 1 rank"
+            f"system '{system.name}' is a tree: this version cuts it into intervals of bodies of equal cost; leave "
+            f"`tip_ratio={tip_ratio}` out"
         )
-    bounds = cut_intervals(order, body_costs(system.joint_types()), count)
-    return Division(1, 1.0, bounds, _owners(count, size), order)
+    count, width = _pieces(system, size, cuts), 0 if lanes is None else width_of(lanes)
+    if count == 1:
+        return Division(width, 1.0, np.array([0, system.n_bodies]), np.arange(2))
+    order, bounds = cut_tree(system, count)
+    return Division(width, 1.0, bounds, _owners(count, size), order)
 
 
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
     if not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: the couplings dca and dca-terminal of this version solve chains; "
-            "choose `coupling='dcae'`, which solves trees"
+            "choose `coupling='dcae'` or 'pcg', which solve trees"
         )
     if cuts is not None and cuts != size - 1:
         raise InputError(

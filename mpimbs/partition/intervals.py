@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.model.contents import Contents
 from mpimbs.model.order import Order
-from mpimbs.partition.chain import split_chain
+from mpimbs.partition.chain import body_costs, split_chain
 from mpimbs.sizes import tuned
 from mpimbs.spatial.columns import Room
 from mpimbs.sweep.interval import Outside
@@ -25,6 +26,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 MOVE = 0.05  # of a share: how far a cut moves from where costs are balanced to where few handles are open
+SPARED = 1  # so many more open bodies cost less than vectors that have to be put in order
 ROUNDS = 3  # of balancing: what bodies cost depends on the handles that are open, and these on the cuts
 
 
@@ -83,6 +85,10 @@ class Join(NamedTuple):
     passing: Integers
     into: Integers
     kept: Integers
+
+
+_NONE = np.zeros(0, np.int64)
+NOTHING_OUTSIDE = Outside(np.array([-1]), np.array([-1]), _NONE, _NONE, Room(1, 1), 1)  # but the world
 
 
 def interval(order: Order, first: int, last: int) -> Interval:
@@ -245,6 +251,34 @@ def cut_intervals(order: Order, costs: Floats, size: int, ratio: float | None = 
         if largest < least:
             best, least = cuts, largest
     return best
+
+
+def cut_tree(system: Contents, size: int) -> tuple[Order, Integers]:
+    """Number the bodies of a tree depth first, and cut that order into intervals, one for each of so many ranks.
+
+    A tree that is listed depth first keeps its own order, which costs nothing: neither arrays of numbers nor messages
+    that put vectors in order. But heaviest children may come first there, so that thousands of bodies stay open; where
+    that order leaves more than SPARED bodies open at a cut beyond those that the heaviest child last does, this one is
+    taken, as for trees that are not listed depth first.
+
+    Returns
+    -------
+    (Order, array [P + 1])
+        As of `cut_intervals`.
+    """
+    costs = body_costs(system.joint_types())
+
+    def cut(order: Order) -> tuple[Integers, int]:
+        cuts = cut_intervals(order, costs[order.where(0, order.n)], size)
+        return cuts, int(open_handles(order)[cuts].max())
+
+    order = Order.of(system)
+    cuts, most = cut(order)
+    listed = None if order.is_identity else order.as_listed()
+    if listed is None:
+        return order, cuts
+    cuts_as_listed, most_as_listed = cut(listed)
+    return (listed, cuts_as_listed) if most_as_listed <= most + SPARED else (order, cuts)
 
 
 def _to_few_handles(cuts: Integers, costs: Floats, handles: Integers) -> Integers:

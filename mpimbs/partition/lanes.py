@@ -41,7 +41,13 @@ def width_of(wanted: int) -> int:
     return wanted
 
 
-def cut_tiles(patterns: Patterns, width: int, least: int | None = None, most: int | None = None) -> list[Tile]:
+def cut_tiles(
+    patterns: Patterns,
+    width: int,
+    least: int | None = None,
+    most: int | None = None,
+    path: npt.NDArray[np.bool_] | None = None,
+) -> list[Tile]:
     """Cut a subchain into tiles whose lanes agree in their joints; what does not fit is swept as one piece.
 
     Parameters
@@ -52,6 +58,8 @@ def cut_tiles(patterns: Patterns, width: int, least: int | None = None, most: in
         Number of lanes; 1 for none.
     least, most : int, optional
         Bodies of a lane; by default those of `Sizes`.
+    path : array [n], optional
+        Whether a lane can begin at each body, and end before it; by default, of a chain, at all.
 
     Returns
     -------
@@ -62,12 +70,14 @@ def cut_tiles(patterns: Patterns, width: int, least: int | None = None, most: in
     most = tuned().most_lane if most is None else most
     n = len(patterns)
     tiles: list[Tile] = []
-    longest = _longest_lanes(patterns, width, least, most) if width > 1 else np.zeros(0, np.int64)
+    cuts = None if path is None else np.append(path, True)
+    longest = _longest_lanes(patterns, width, least, most, cuts) if width > 1 else np.zeros(0, np.int64)
     begins = np.flatnonzero(longest)
     alone = 0  # the first of the bodies that are in no tile yet
     while (k := int(np.searchsorted(begins, alone))) < len(begins):
         at = int(begins[k])
-        length = _even_length(patterns[at:], int(longest[at]), width, least, most)
+        rest = None if cuts is None else cuts[at:]
+        length = _even_length(patterns[at:], int(longest[at]), width, least, most, rest)
         if at > alone:
             tiles.append(Tile(alone, at - alone, 1))
         tiles.append(Tile(at, length, width))
@@ -77,10 +87,14 @@ def cut_tiles(patterns: Patterns, width: int, least: int | None = None, most: in
     return tiles
 
 
-def _longest_lanes(patterns: Patterns, width: int, least: int, most: int) -> Integers:
+Cuts = npt.NDArray[np.bool_] | None
+
+
+def _longest_lanes(patterns: Patterns, width: int, least: int, most: int, cuts: Cuts) -> Integers:
     """Bodies of a lane of the longest tile that begins at each body; 0 if none does.
 
-    A tile begins where the patterns equal those `length` bodies further (width - 1) * length times in succession.
+    A tile begins where the patterns equal those `length` bodies further (width - 1) * length times in succession, and
+    where it and its end can be cut [n + 1].
     """
     n = len(patterns)
     longest = np.zeros(n, np.int64)
@@ -94,16 +108,21 @@ def _longest_lanes(patterns: Patterns, width: int, least: int, most: int) -> Int
         last = np.concatenate((differs, [n - length])) - span
         wide = first <= last
         for a, b in zip(first[wide].tolist(), last[wide].tolist(), strict=True):
-            longest[a : b + 1] = length
+            if cuts is None:
+                longest[a : b + 1] = length
+            else:
+                ends = slice(a + width * length, b + 1 + width * length)
+                longest[a + np.flatnonzero(cuts[a : b + 1] & cuts[ends])] = length
     return longest
 
 
-def _even_length(patterns: Patterns, longest: int, width: int, least: int, most: int) -> int:
+def _even_length(patterns: Patterns, longest: int, width: int, least: int, most: int, cuts: Cuts) -> int:
     """Bodies of a lane of the tile that begins here: as many as make the tiles of the rest alike, else the longest."""
     rest = len(patterns)
     even = rest // (width * -(-rest // (width * most)))
     if longest > even:
         for length in range(even, max(even // 2, least - 1), -1):
-            if (patterns[length : width * length] == patterns[: (width - 1) * length]).all():
+            ends = cuts is None or cuts[length : width * length + 1 : length].all()
+            if ends and (patterns[length : width * length] == patterns[: (width - 1) * length]).all():
                 return length
     return longest

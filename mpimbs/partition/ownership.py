@@ -4,45 +4,57 @@ from __future__ import annotations
 
 import itertools
 
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division
-from mpimbs.partition.intervals import open_handles, outside_of, room_of
+from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of, room_of
 from mpimbs.partition.lanes import cut_tiles
+from mpimbs.partition.limbs import choose_limbs
+from mpimbs.sweep.build import Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
-from mpimbs.sweep.interval import IntervalPart, IntervalSubchain
+from mpimbs.sweep.interval import IntervalPart, IntervalSubchain, Outside
 from mpimbs.sweep.intervals import Intervals
+from mpimbs.sweep.limbs import Chosen
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 
 
-def own_subchains(system: System, division: Division, rank: int) -> Subchains:
+def own_subchains(system: Contents, division: Division, rank: int) -> Subchains:
     """Make the subchains of a rank, with their tiles."""
     mine = division.bounds[division.owners[rank] : division.owners[rank + 1] + 1].tolist()
     return Subchains([_subchain(system, first, last, division.width) for first, last in itertools.pairwise(mine)])
 
 
-def own_intervals(system: System, division: Division, rank: int, apart: bool = False) -> Intervals:
+def own_intervals(system: Contents, division: Division, rank: int, apart: bool = False) -> Intervals:
     """Make the intervals of a tree's bodies that are a rank's.
 
     `apart`: all that hangs on one body has equations of its own, to be separated.
     """
     order, bounds, owners = division.order, division.bounds, division.owners
-    assert order is not None  # as `divide_tree` gives it
+
+    def part(first: int, last: int, outside: Outside) -> IntervalPart:
+        def choose(made: Build) -> Chosen:
+            return choose_limbs(made, system.joint_patterns(first, last), outside.open - first, division.width)
+
+        return IntervalPart(system, first, last, outside, choose)
+
+    if order is None:  # one interval
+        only = part(0, system.n_bodies, NOTHING_OUTSIDE)
+        return Intervals([only], only.whole)
     room, most = room_of(order, bounds, owners, apart), max(1, int(open_handles(order)[bounds].max()))
-    mine = itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist())
-    parts = [IntervalPart(system, *piece, outside_of(order, *piece, room, most, apart)) for piece in mine]
+    pieces = itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist())
+    parts = [part(*piece, outside_of(order, *piece, room, most, apart)) for piece in pieces]
     if len(parts) == 1:
         return Intervals(parts, parts[0].whole)
     first, last = division.cuts[rank : rank + 2].tolist()
     return Intervals(parts, IntervalSubchain(system, first, last, outside_of(order, first, last, room, most)))
 
 
-def own_cut_intervals(system: System, division: Division, rank: int) -> Intervals:
+def own_cut_intervals(system: Contents, division: Division, rank: int) -> Intervals:
     """Make the intervals of a rank, whose joints are to be separated."""
     return own_intervals(system, division, rank, apart=True)
 
 
-def own_bodies(system: System, division: Division, rank: int) -> HalvedBodies:
+def own_bodies(system: Contents, division: Division, rank: int) -> HalvedBodies:
     """Halve the bodies of a rank down to single ones.
 
     Raises
@@ -54,7 +66,7 @@ def own_bodies(system: System, division: Division, rank: int) -> HalvedBodies:
     return HalvedBodies(system, first, last)
 
 
-def own_bodies_and_terminal(system: System, division: Division, rank: int) -> HalvedBodies:
+def own_bodies_and_terminal(system: Contents, division: Division, rank: int) -> HalvedBodies:
     """Halve the bodies of a rank; at the tip only the first is a leaf, on which the rest hangs as a subchain.
 
     Raises
@@ -68,6 +80,6 @@ def own_bodies_and_terminal(system: System, division: Division, rank: int) -> Ha
     return HalvedBodies(system, first, last, _subchain(system, first + 1, last, division.width))
 
 
-def _subchain(system: System, first: int, last: int, width: int) -> Subchain:
+def _subchain(system: Contents, first: int, last: int, width: int) -> Subchain:
     tiles = cut_tiles(system.joint_patterns(first, last), width) if system.is_chain else None
     return Subchain(system, first, last, tiles)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mpimbs.model import System
+from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
 from mpimbs.partition.chain import BodyCosts, body_costs, costs_between
-from mpimbs.partition.division import check_ranks, check_solved, divide
-from mpimbs.partition.intervals import cut_intervals, interval, swept_costs
+from mpimbs.partition.division import divide, divide_tree
+from mpimbs.partition.intervals import interval, swept_costs
 from mpimbs.sizes import tuned
 
 
@@ -21,7 +22,7 @@ class Owned(NamedTuple):
     Attributes
     ----------
     first, last : int
-        It owns the bodies at the places first to last - 1 of the system's depth-first order.
+        It owns the bodies at the places first to last - 1 of the order.
     components : int
         On how many bodies outside these hang, the world among them.
     handles : int
@@ -37,36 +38,36 @@ class Owned(NamedTuple):
     cost: float
 
 
-def shares(system: System, order: Order, size: int) -> list[Owned]:
+def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
     """Divide a system among ranks, and say what each of them owns; no rank has to be there.
 
     Parameters
     ----------
     system : System
-    order : Order
-        Its depth-first order.
     size : int
         Number of ranks P.
+
+    Returns
+    -------
+    (Order or None, list of Owned)
+        The order in which its bodies are divided, None that of the model; and the part of each rank.
 
     Raises
     ------
     InputError
         There are more ranks than bodies, or the system has a loop.
     """
+    division = (divide if system.is_chain else divide_tree)(system, size)
+    cuts, order = division.cuts, division.order or Order.of(system)
     if order.is_chain:
-        division = divide(system, size)
-        cuts = division.cuts
         costs = costs_between(BodyCosts(system), cuts)
         costs[:-1] *= division.tip_ratio
     else:
-        check_solved(system)
-        check_ranks(system, size)
-        bodies = body_costs(system.joint_types())[order.bodies]
-        cuts = cut_intervals(order, bodies, size)
+        bodies = body_costs(system.joint_types())[order.where(0, order.n)]
         costs = np.add.reduceat(swept_costs(order, bodies, cuts, tuned().tip_ratio), cuts[:-1])
     found = (interval(order, first, last) for first, last in itertools.pairwise(cuts.tolist()))
     relative = (costs / costs.mean()).tolist()
-    return [
+    return division.order, [
         Owned(part.first, part.last, len(part.hung_on), len(part.open), cost)
         for part, cost in zip(found, relative, strict=True)
     ]
@@ -74,11 +75,11 @@ def shares(system: System, order: Order, size: int) -> list[Owned]:
 
 def told(system: System, size: int) -> list[str]:
     """Say who owns what, in a table: a line for each rank, and one of their balance; errors as of `shares`."""
-    order = Order.as_listed(system) or Order.of(system)
+    order, found = shares(system, size)
+    numbered = arranged(system, order)
     rows: list[tuple[str, ...]] = [("rank", "bodies", "hangs on", "open", "cost", "from", "to")]
-    found = shares(system, order, size)
     for rank, share in enumerate(found):
-        names = (system.name_of(order.body(place)) for place in (share.first, share.last - 1))
+        names = (numbered.name_of(place) for place in (share.first, share.last - 1))
         counts = map(str, (rank, share.last - share.first, share.components, share.handles))
         rows.append((*counts, f"{share.cost:.2f}", *names))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -89,11 +90,10 @@ def told(system: System, size: int) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-    listed = "depth first, the heaviest branch last; this version needs them listed depth first on several ranks"
-    numbered = "in the model's order" if order.is_identity else listed
+    listed = "in the model's order" if numbered is system else "depth first, the heaviest branch last"
     largest = max(share.cost for share in found)
     return [
-        f"{size} rank{'s' if size > 1 else ''}, bodies {numbered}; predicted balance: the dearest part costs "
+        f"{size} rank{'s' if size > 1 else ''}, bodies {listed}; predicted balance: the dearest part costs "
         f"{largest:.2f} times the mean",
         *lines,
         "hangs on: how many bodies of other ranks, or the world; open: how many bodies have children on other ranks",

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import Iterative
+from mpimbs.model.contents import Contents
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,7 +26,7 @@ class SolutionSample(NamedTuple):
 class SeparatedLoads(NamedTuple):
     """What the constraint loads are loads on."""
 
-    bodies: npt.NDArray[np.int64]  # [unknowns]: the load acts on this body through its inboard joint
+    bodies: npt.NDArray[np.int64]  # [unknowns]: the load acts on this body of the model through its inboard joint
     subspaces: Floats  # [unknowns, 6]: what a load of 1 is; see `SeparatedJoints`
 
 
@@ -36,17 +37,19 @@ class ConstraintRecord:
     ----------
     comm : MPI.Comm
     coupling : Iterative
+    system : Contents
+        As the coupling's joints count its bodies.
     """
 
-    def __init__(self, comm: MPI.Comm, coupling: Iterative) -> None:
-        self._comm, self._coupling = comm, coupling
+    def __init__(self, comm: MPI.Comm, coupling: Iterative, system: Contents) -> None:
+        self._comm, self._coupling, self._system = comm, coupling, system
         self._before = (0, 0)
         self._largest = {"largest_residual": 0.0, "largest_condition": 0.0}
 
     def separated_loads(self) -> SeparatedLoads:
         """What the loads of all ranks act on; the same on every rank."""
         joints = self._coupling.joints
-        parts = self._comm.allgather((joints.bodies, joints.subspaces))
+        parts = self._comm.allgather((self._system.numbers_in_model(joints.bodies), joints.subspaces))
         return SeparatedLoads(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def largest(self) -> dict[str, float]:

@@ -59,9 +59,13 @@ class Extremes:
                 np.copyto(time, t, where=beyond)
 
     def own(self) -> dict[str, Floats]:
-        """What was found, each number on one rank only."""
-        rank = self._dynamics.comm.rank
-        return self.found | ({KINETIC: self.found[KINETIC][:, :0]} if rank else {})
+        """What was found, each number on one rank only: stretches of the model's order; all ranks call."""
+        order, first = self._dynamics.model_order, self._dynamics.comm.rank == 0
+        kinds = {"q": "q", "u": "u"} | dict.fromkeys(MAGNITUDES, "body")
+        return {
+            name: order[kinds[name]](rows.T).T if name in kinds else rows[:, : int(first)]
+            for name, rows in self.found.items()
+        }
 
     def memory(self) -> tuple[list[float], dict[str, Floats]]:
         """What the steps leave to the next: of all ranks for JSON, and this rank's vectors; `recall` takes it again."""
@@ -109,8 +113,7 @@ class Extremes:
         return [max(peaks[key] for peaks in of_ranks if key in peaks) for key in keys]
 
     def _peak(self, value: float, kind: str, unit: str, body: int, time: float) -> Peak:
-        subchain = self._dynamics.subchain
-        return Peak(float(value), kind, unit, self._dynamics.system.name_of(subchain.first + int(body)), float(time))
+        return Peak(float(value), kind, unit, self._dynamics.subchain.name_of(body), float(time))
 
 
 _KINDS = {"rad": "|angle|", "m": "|displacement|", "rad/s": "|angular speed|", "m/s": "|speed|"}

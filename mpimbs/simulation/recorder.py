@@ -68,9 +68,10 @@ class Recorder:
         self._dynamics = dynamics
         self._constraints = constraints
         self._poses, self._loads = poses, loads
-        bodies = dynamics.subchain.n_bodies
-        widths = {"q": dynamics.subchain.nq, "u": dynamics.subchain.nu}
-        widths |= {name: PER_BODY[name] * bodies for name, wanted in (("poses", poses), ("loads", loads)) if wanted}
+        counts = {name: order.count for name, order in dynamics.model_order.items()}
+        widths = {"q": counts["q"], "u": counts["u"]}
+        wanted = {"poses": poses, "loads": loads}
+        widths |= {name: PER_BODY[name] * counts["body"] for name in wanted if wanted[name]}
         if constraints is not None:
             widths["constraint_loads"] = constraints.unknowns
         self.store = keep(widths)
@@ -150,15 +151,16 @@ class Recorder:
         self.balance.take(energy, work)
         agreed = np.array([stepper.norm_error, self.store.due()], np.float64)
         dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
-        own: dict[str, Floats] = {"q": q, "u": u}
+        order = dynamics.model_order
+        own: dict[str, Floats] = {"q": order["q"](q), "u": order["u"](u)}
         common: dict[str, Any] = {
             "time": t, "energy": energy, "work": work, "step_size": stepper.step_size,
             "constraint_violation": float(agreed[0]),
         }  # fmt: skip
         if self._poses:
-            own["poses"] = pose_numbers(*dynamics.poses(q, u))
+            own["poses"] = order["body"](pose_numbers(*dynamics.poses(q, u)))
         if self._loads:
-            own["loads"] = self._joint_loads(t, q, u)
+            own["loads"] = order["body"](self._joint_loads(t, q, u))
         if self._constraints is not None:
             if not self._loads:  # which evaluate the sample themselves
                 together(dynamics.comm, lambda: dynamics.accelerations(q, u, t=t))

@@ -86,7 +86,8 @@ class Run:
         chosen = settings.part(EvaluationSettings) | {"solver": solver}
         self._dynamics = dynamics = Dynamics(system, comm, **chosen)
         iterative = dynamics.coupling.iterative
-        self._constraints = None if iterative is None else ConstraintRecord(dynamics.comm, iterative)
+        numbered = dynamics.subchain.system
+        self._constraints = None if iterative is None else ConstraintRecord(dynamics.comm, iterative, numbered)
         if self._constraints is not None:  # their number is that of the output's columns: the same after a restart
             cuts, ratio = len(dynamics.division.bounds) - 2, dynamics.division.tip_ratio
             settings = dataclasses.replace(settings, cuts=cuts, lanes=dynamics.lanes, tip_ratio=ratio)
@@ -115,7 +116,7 @@ class Run:
         """Refuse what PETSc's options and the speeds make impossible; say where options replace the integrator."""
         comm, settings, solves = self._comm, self._settings, self._constraints is not None
         replaced = together(comm, lambda: check_options(settings.integrator, settings.accuracy, solves))
-        together(comm, lambda: check_speeds(self._system, self._dynamics.subchain))
+        together(comm, lambda: check_speeds(self._dynamics.subchain))
         if replaced and comm.rank == 0:
             told = f"mpimbs: note: PETSC_OPTIONS replace the integrator {settings.integrator} by {replaced}"
             print(told, file=sys.stderr, flush=True)

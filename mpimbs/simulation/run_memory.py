@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import system_text
+from mpimbs.parallel.reorder import Reorder
 from mpimbs.simulation.checkpoint import read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.output_layout import versions
@@ -21,6 +22,7 @@ from mpimbs.simulation.settings import SimulationSettings
 from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
+_COUPLING = "coupling_"  # begins the names of what is the coupling's
 
 
 class RunMemory:
@@ -51,13 +53,14 @@ class RunMemory:
         recorder.store.sync()  # its samples come first
         memory = stepper.memory()
         samples, extremes = recorder.memory()
-        vectors = {"q": stepper.q, "u": stepper.u, **memory.vectors, **extremes}
+        own = {"q": stepper.q, "u": stepper.u, **memory.vectors, **extremes}
+        vectors = {name: self._order(name)(part) for name, part in own.items()}
         steps = memory._asdict()
         del steps["vectors"]
         coupling = None
         if (iterative := dynamics.coupling.iterative) is not None:
             coupling, arrays = iterative.memory()
-            vectors |= {f"coupling_{name}": values for name, values in arrays.items()}
+            vectors |= {f"{_COUPLING}{name}": values for name, values in arrays.items()}
         header = self._unchanging | {
             "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,
             "recorder": samples, "seconds": seconds,
@@ -68,21 +71,23 @@ class RunMemory:
         """This rank's part of the vectors of the checkpoint; what the coupling has kept is given back to it."""
         dynamics, kept = self._dynamics, self._files.kept
         assert kept is not None
-        header, subchain = kept.header, dynamics.subchain
+        header = kept.header
         same = self._partition() == header["partition"]
         counts = {}
-        numbers = {"q": subchain.nq, "u": subchain.nu, "body": subchain.n_bodies}
         for name, parts in header["parts"].items():
-            if name.startswith("coupling_"):
-                if same:
-                    counts[name] = parts[dynamics.comm.rank]
-            else:
-                counts[name] = numbers[name.partition("_")[0]]
+            if not name.startswith(_COUPLING):
+                counts[name] = self._order(name).count
+            elif same:
+                counts[name] = parts[dynamics.comm.rank]
         vectors = read_vectors(kept.file, counts, dynamics.comm)
+        arrays = {k.removeprefix(_COUPLING): vectors.pop(k) for k in counts if k.startswith(_COUPLING)}
         if (iterative := dynamics.coupling.iterative) is not None:
-            arrays = {k.removeprefix("coupling_"): v for k, v in vectors.items() if k.startswith("coupling_")}
             iterative.recall(header["coupling"], arrays)
-        return vectors
+        return {name: self._order(name).back(stretch) for name, stretch in vectors.items()}
+
+    def _order(self, name: str) -> Reorder:
+        """How a vector of a checkpoint comes into the model's order: its name begins with that of what it is like."""
+        return self._dynamics.model_order[name.partition("_")[0]]
 
     def going_on(self) -> str:
         """How the run is continued, for a message."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.parallel.gather import Gather
+from mpimbs.parallel.reorder import Reorder
 from mpimbs.simulation.constraint_record import SolutionSample
 from mpimbs.simulation.output_layout import PER_BODY
 
@@ -38,7 +39,7 @@ class Samples:
     comm : MPI.Comm
         Must outlive it.
     widths : dict of str to int
-        How many numbers of a sample this rank has, by their names in the output file.
+        How many numbers of a sample this rank has, by their names in the output file: stretches of the model's order.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class Samples:
 
     def __init__(self, comm: MPI.Comm, widths: dict[str, int]) -> None:
         self._comm, self._root = comm, comm.rank == 0
-        self._gathers = {name: Gather(comm, np.array(comm.allgather(width))) for name, width in widths.items()}
+        self._gathers = {name: Gather(comm, Reorder(comm, comm.allgather(width))) for name, width in widths.items()}
         self.samples: list[Sample] = []
 
     def due(self) -> bool:
@@ -56,7 +57,7 @@ class Samples:
         return False
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
-        """Take a sample: this rank's numbers of it, and those that all ranks have, by their names in the file."""
+        """Take a sample: this rank's stretches of it, and what all ranks have, by their names in the file."""
         whole = {name: gather(own[name]) for name, gather in self._gathers.items()}
         if not self._root:
             return

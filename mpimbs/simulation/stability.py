@@ -90,7 +90,7 @@ class StabilityProbe:
         mine = (-1.0, "")
         if len(speeds):
             k = int(np.searchsorted(subchain.columns.u_offset, np.argmax(speeds), side="right")) - 1
-            mine = (float(speeds.max()), self._dynamics.system.name_of(subchain.first + k))
+            mine = (float(speeds.max()), subchain.name_of(k))
         return max(self._dynamics.comm.allgather(mine))[1]
 
     def _find(self, t: float, q: Floats, u: Floats) -> Mode | None:

@@ -62,7 +62,7 @@ def check_system(system: System, ranks: int = 1, here: int = 1) -> None:
     check_memory(system, SIMULATION, ranks, here)
 
 
-def check_speeds(system: System, part: Subchain) -> None:
+def check_speeds(part: Subchain) -> None:
     """Refuse initial speeds, of some bodies of a model, that are too large to compute with.
 
     Raises
@@ -72,7 +72,7 @@ def check_speeds(system: System, part: Subchain) -> None:
     beyond = np.abs(part.u) > LARGEST
     if beyond.any():
         k = int(np.argmax(beyond))
-        body = system.name_of(part.first + int(np.searchsorted(part.columns.u_offset, k, side="right")) - 1)
+        body = part.name_of(np.searchsorted(part.columns.u_offset, k, side="right") - 1)
         raise InputError(f"body '{body}': u = {part.u[k]:g} is beyond {LARGEST:g}: give SI units")
 
 

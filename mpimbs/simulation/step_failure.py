@@ -86,5 +86,5 @@ class StepFailure:
         if len(values):
             index = int(np.argmax(np.abs(values)))
             body = int(np.searchsorted(subchain.columns.u_offset, index, side="right")) - 1
-            mine = (float(np.abs(values[index])), self._dynamics.system.name_of(subchain.first + body))
+            mine = (float(np.abs(values[index])), subchain.name_of(body))
         return max(self._dynamics.comm.allgather(mine))

@@ -40,7 +40,7 @@ class Power:
         self._damping = c.damping if c.damping.any() else None
         self._torque = c.torque if c.torque.any() else None
         self._room = np.empty(dynamics.subchain.nu)
-        system, subchain = dynamics.system, dynamics.subchain
+        subchain, system = dynamics.subchain, dynamics.subchain.system
         functions = system.force_functions or c.torque_functions
         mine = self._damping is not None or self._torque is not None or bool(functions)
         dampers = any(spring.dissipates for spring in system.springs.values())

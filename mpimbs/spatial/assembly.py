@@ -12,11 +12,11 @@ P11 and P22 are positive definite, since a body's inertia is. They are kept as t
 A joint with motion subspace S (here in the frame of the body before) joins left L and right R. With the load f that R
 receives through it, which f2 of L opposes, and the joint's force tau,
 
-    S udot + c = A1 of R - A2 of L = P f + g        P = P11 of R + P22 of L        S^T f = tau
+    S udot + c = A1 of R - A2 of L = P f + g        P = P11 of R + P22 of L        S^T f = tau - a udot
     g + c = P12 f2 of R - P21 f1 of L + b1 of R - b2 of L
 
-solved by f = W g + h, with W as in eq. 27: minus the inverse of P, and for each axis s of the joint, one after the
-other, y = -W s and m = s^T y, then
+with the inertia a of what drives each axis, the armature, solved by f = W g + h, with W as in eq. 27: minus the inverse
+of P, and for each axis s of the joint, one after the other, y = -W s and m = s^T y + a, then
 
     W <- W + y y^T / m         h <- h + y (tau - s^T h) / m         udot = (tau - s^T h + y^T g) / m
 
@@ -49,8 +49,9 @@ CROSS = 6 * ROW  # rows [P12]
 FAR = 12 * ROW  # rows [P22 | b2]
 BLOCK = 18 * ROW
 
-# A joint at handle 1: row [c | degrees of freedom], rows [s | tau] of its axes.
+# A joint at handle 1: row [c | degrees of freedom], rows [s | tau | a] of its axes.
 AXES = ROW
+ROTOR = EXTRA + 1
 JOINT = 7 * ROW
 ASSEMBLY = BLOCK + JOINT  # a block with its inboard joint behind it: what one rank tells another
 
@@ -89,7 +90,7 @@ def release(left, right, joint, freed, record):
         record[CONSTANT + i] = right[NEAR + at] - left[FAR + at] - joint[i]
     for axis in range(freed):
         at = AXES + axis * ROW
-        # [y | tau - s^T h] = -s^T [W | h] + [0 | tau],  m = s^T y
+        # [y | tau - s^T h] = -s^T [W | h] + [0 | tau],  m = s^T y + a
         tau = scale_row(joint[at + EXTRA], load_row(_EXTRA, 0))
         y = add_row(scale_row(-1.0, weighted(joint, at, rows)), tau)
         here = FREED + axis * ROW
@@ -97,6 +98,7 @@ def release(left, right, joint, freed, record):
         m = record[here] * joint[at]
         for i in range(1, 6):
             m += record[here + i] * joint[at + i]
+        m += joint[at + ROTOR]
         reciprocal = 1.0 / m
         z = scale_row(reciprocal, y)
         rows = (

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import JOINT_TYPES, Columns
-from mpimbs.model.order import depth_first
+from mpimbs.model.order import heaviest_last
 from mpimbs.sweep.structure import (
     BODY,
     CARRIED,
@@ -27,6 +27,8 @@ from mpimbs.sweep.structure import (
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+NOTHING = np.zeros(0, np.int64)
 
 # The joint types as tables: [type, number of the step within the joint].
 _DEPTH = max(len(kind.steps) for kind in JOINT_TYPES)
@@ -47,13 +49,17 @@ for _i, _kind in enumerate(JOINT_TYPES):
 
 
 class Build(NamedTuple):
-    """A subchain made ready for the sweeps."""
+    """A subchain or tree made ready for the sweeps: its steps, depth first with the heaviest child last."""
 
     structure: Structure
     springs: Springs
     junctions: int  # of which the first are those of the bodies outside
     body_step: Integers  # [n]: the step that carries each body
     body_frame: Floats  # [n, 3, 3]: step frame components to body frame components
+    first_step: Integers  # [n]: the first step of each body's joint
+    parent: Integers  # [n]: -1 - k of the body k outside
+    order: Integers  # [n]: the bodies in the order of their steps
+    sizes: Integers  # [n]: bodies of the subtree of each of these
 
 
 def turned_to(axis: Floats) -> Floats:
@@ -114,6 +120,7 @@ class _Steps(NamedTuple):
 
     parent: Integers  # [n]: local, -1 - k of inboard body k
     order: Integers  # [n]: the bodies, depth first
+    sizes: Integers  # [n]: bodies of the subtree of each of these
     first: Integers  # [n]: first step of each body's joint
     last: Integers  # [n]: last step of it, which carries the body
     body: Integers  # [m]: of each step
@@ -127,14 +134,14 @@ def _steps(columns: Columns, inboard: Integers) -> _Steps:
     parent = columns.parent - columns.first
     roots = np.flatnonzero(parent < 0)
     parent[roots] = -1 - _slots(columns.parent[roots], inboard)
-    order = depth_first(np.maximum(parent, -1))
+    order, sizes = heaviest_last(np.maximum(parent, -1))
     count = _COUNT[kind[order]]
     end = np.cumsum(count)
     body = np.repeat(order, count)
     last = np.empty(len(kind), np.int64)
     last[order] = end - 1
     slot = np.arange(len(body)) - np.repeat(end - count, count)
-    return _Steps(parent, order, last - _COUNT[kind] + 1, last, body, kind[body], slot)
+    return _Steps(parent, order, sizes, last - _COUNT[kind] + 1, last, body, kind[body], slot)
 
 
 def _slots(parents: Integers, inboard: Integers) -> Integers:
@@ -172,27 +179,65 @@ def build(columns: Columns, boundary_frames: Floats | None = None, inboard: Inte
     if boundary_frames is None:
         boundary_frames = np.broadcast_to(np.eye(3), (len(inboard), 3, 3))
     made = _steps(columns, inboard)
-    align = _ALIGN[made.kind, made.slot]
-    axis = np.where(np.isnan(align), columns.axis[made.body], align)
-    frame = turned_to(axis)  # every step's z, or its only frame, is turned to the joint's axis
-    body_frame = frame[made.last]
-    fixed = np.zeros((len(made.body), FIXED))
-    _place(fixed, columns, made, frame, boundary_frames)
-    fixed[made.last, 12:] = _bodies(columns, body_frame)
     steps = np.empty((len(made.body), 8), np.int64)
     axes, pitch = _freedoms(steps, columns, made)
-    junctions = _join(steps, made, len(inboard))
-    different, steps[:, BODY] = different_rows(fixed)
-    structure = Structure(steps, axes, different.ravel(), pitch)
-    return Build(structure, _springs(columns), junctions, made.last, body_frame)
+    junctions = join_steps(steps, made.parent, made.first, made.last, len(inboard))
+    different, steps[:, BODY], body_frame = _fixed(columns, made, boundary_frames)
+    path = path_to(made.order[-1], made.parent, made.first, made.last)
+    structure = Structure(steps, axes, different.ravel(), pitch, armature_of(columns), path)
+    tree = made.first, made.parent, made.order, made.sizes
+    return Build(structure, _springs(columns), junctions, made.last, body_frame, *tree)
 
 
-def _place(fixed: Floats, columns: Columns, made: _Steps, frame: Floats, boundary_frames: Floats) -> None:
-    """Write the frame of each step in that of its parent: rotation and position."""
-    above = np.concatenate([frame[made.last], boundary_frames[::-1]])[made.parent]
+def _fixed(columns: Columns, made: _Steps, boundary_frames: Floats) -> tuple[Floats, Integers, Floats]:
+    """Make what is fixed of the steps, [different, FIXED]; which row each step has [m]; the `body_frame` of each body.
+
+    It is computed once for all bodies that are alike, on parents that are.
+    """
+    own = columns.alike
+    above = np.where(made.parent >= 0, own[made.parent], own.max() - made.parent)
+    place, here = _first_of_each((above * (own.max() + 1) + own)[made.order])
+    few, which = made.order[place], np.empty(len(own), np.int64)
+    which[made.order] = here
+    some = columns.some(few)
+    count = made.last[few] - made.first[few] + 1
+    last = np.cumsum(count) - 1
+    first = last - count + 1
+    body = np.repeat(np.arange(len(few)), count)
+    slot = np.arange(len(body)) - first[body]
+    align = _ALIGN[some.joint_type.astype(np.int64)[body], slot]
+    frame = turned_to(np.where(np.isnan(align), some.axis[body], align))  # every step's z, or only frame, is the axis
+    body_frame = frame[last]
+    parent = made.parent[few]
+    inside = parent >= 0
+    on = np.empty((len(few), 3, 3))
+    on[inside], on[~inside] = body_frame[which[parent[inside]]], boundary_frames[-1 - parent[~inside]]
+    fixed = np.zeros((len(body), FIXED))
+    _place(fixed, some, first, frame, on)
+    fixed[last, 12:] = _bodies(some, body_frame)
+    different, row = different_rows(fixed)
+    return different, row[first[which[made.body]] + made.slot], body_frame[which]
+
+
+def _first_of_each(keys: Integers) -> tuple[Integers, Integers]:
+    """Where each of the different keys, none negative, first stands, by rising place; which of them each one is [n]."""
+    if len(keys) and keys.max() < 4 * len(keys) + 1000:  # a table is faster than to sort
+        where = np.full(int(keys.max()) + 1, -1)
+        where[keys[::-1]] = np.arange(len(keys))[::-1]
+        first = np.sort(where[where >= 0])
+        where[keys[first]] = np.arange(len(first))
+        return first, where[keys]
+    which = _numbered_as_they_come(keys)
+    return np.unique(which, return_index=True)[1], which
+
+
+def _place(fixed: Floats, columns: Columns, first: Integers, frame: Floats, above: Floats) -> None:
+    """Write the frame of each step in that of its parent: rotation and position.
+
+    Given the first step of each body, the frames of the steps [m, 3, 3] and those of the bodies' parents [n, 3, 3].
+    """
     previous = np.concatenate([np.eye(3)[None], frame[:-1]])
     rotation = np.swapaxes(frame, 1, 2) @ previous
-    first = made.first
     joint = np.swapaxes(matrices_of(columns.rotation), 1, 2)
     rotation[first] = np.swapaxes(frame[first], 1, 2) @ joint @ above
     fixed[:, 0:9] = rotation.reshape(-1, 9)
@@ -222,32 +267,64 @@ def _freedoms(steps: Integers, columns: Columns, made: _Steps) -> tuple[Integers
     steps[:, FIRST_U] = columns.u_offset[body] + before_u - before_u[made.first[body]]
     steps[:, LAST_U] = steps[:, FIRST_U] + speeds
     steps[:, SLIDES] = (_SLIDES[at] > 0) | (columns.pitch[body] != 0.0)
-    freed = np.arange(6) < speeds[:, None]
-    degree = (steps[:, FIRST_U, None] + np.arange(6))[freed]
+    step = np.repeat(np.arange(len(body)), speeds)  # of each freedom
+    number = np.arange(len(step)) - before_u[step]
+    degree = steps[step, FIRST_U] + number
     axes = np.empty(columns.u_offset[-1], np.int64)
     pitch = np.zeros(columns.u_offset[-1])
-    axes[degree] = _AXES[at][freed]
-    pitch[degree] = np.broadcast_to(columns.pitch[body][:, None], freed.shape)[freed]
+    axes[degree] = _AXES[made.kind[step], made.slot[step], number]
+    pitch[degree] = columns.pitch[body[step]]
     return axes, pitch
 
 
-def _join(steps: Integers, made: _Steps, boundaries: int) -> int:
+def path_to(body: int, parent: Integers, first: Integers, last: Integers) -> Integers:
+    """The steps from handle 1 to a body; arguments as of `join_steps`."""
+    if np.array_equal(parent, np.arange(-1, len(parent) - 1)):
+        return np.arange(int(last[body]) + 1)
+    bodies = []
+    while body >= 0:
+        bodies.append(body)
+        body = int(parent[body])
+    first, last = first[bodies[::-1]], last[bodies[::-1]]
+    counts = last - first + 1
+    end = np.cumsum(counts)
+    return np.arange(end[-1] if len(end) else 0) + np.repeat(first - (end - counts), counts)
+
+
+def join_steps(
+    steps: Integers, parent: Integers, first: Integers, last: Integers, boundaries: int, hung_on: Integers = NOTHING
+) -> int:
     """Write from which junction each step takes its motion and into which it gathers loads; how many there are.
 
     Junctions are the bodies outside, and those with a child that does not follow at once.
+
+    Parameters
+    ----------
+    steps : array [m, 8]
+    parent, first, last : array [n]
+        Of each body: -1 - k where it lies on the body k outside; its first step, and the one that carries it.
+    boundaries : int
+        Bodies outside.
+    hung_on : array, optional
+        Bodies on which others hang that are not among these: junctions, too.
     """
-    parent, order, n = made.parent, made.order, len(made.parent)
     steps[:, SOURCE] = CARRIED
     steps[:, SINK] = -1
-    carried = np.zeros(n, bool)
-    carried[order[1:]] = parent[order[1:]] == order[:-1]
-    branching = np.unique(parent[~carried & (parent >= 0)])
-    junction = np.zeros(n + boundaries, np.int64)
+    inside = parent >= 0
+    carried = np.zeros(len(parent), bool)
+    carried[inside] = first[inside] == last[parent[inside]] + 1
+    branching = np.unique(np.concatenate((parent[~carried & inside], hung_on)))
+    junction = np.zeros(len(parent) + boundaries, np.int64)
     junction[branching] = np.arange(boundaries, boundaries + len(branching))
-    junction[n:] = np.arange(boundaries)[::-1]
-    steps[made.first[~carried], SOURCE] = junction[parent[~carried]]
-    steps[made.last[branching], SINK] = junction[branching]
+    junction[len(parent) :] = np.arange(boundaries)[::-1]
+    steps[first[~carried], SOURCE] = junction[parent[~carried]]
+    steps[last[branching], SINK] = junction[branching]
     return boundaries + len(branching)
+
+
+def armature_of(columns: Columns) -> Floats:
+    """Inertias of the rotors of all freedoms [nu], or none where there is none."""
+    return columns.armature[: None if columns.armature.any() else 0].copy()
 
 
 def _springs(columns: Columns) -> Springs:

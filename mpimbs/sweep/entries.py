@@ -6,7 +6,7 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import borrowed
 from mpimbs.spatial.tuples import load3, load6, load18
 from mpimbs.spatial.widths import by_width
-from mpimbs.sweep.inverse import newton_euler, prescribed_accelerations
+from mpimbs.sweep.inverse import add_rotors, newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import joint_places, motions, velocity_terms
@@ -73,7 +73,7 @@ def prescribe(structure, work, q, u, udot, turns, given, accelerations):
 
 
 @kernel
-def required_forces(structure, springs, work, q, u, forces, outer, outer_loads, loads, total, tau):
+def required_forces(structure, springs, work, q, u, udot, forces, outer, outer_loads, loads, total, tau):
     """Write the generalized forces [nu] beside `forces`, springs, dampers and torques that given accelerations need.
 
     `loads` [m * 6] are the accelerations, and become the joints' loads; `outer` are the steps on which something acts
@@ -81,6 +81,7 @@ def required_forces(structure, springs, work, q, u, forces, outer, outer_loads, 
     """
     _put_loads(work, outer, outer_loads)
     newton_euler(0.0, structure, work, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), loads, tau)
+    add_rotors(0.0, structure, udot, tau)
     joint_forces(0.0, structure, springs, q, u, forces, total)
     for d in range(tau.size):
         tau[d] -= total[d]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.spatial.assembly import ASSEMBLY, BLOCK, JOINT, RECORD
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
@@ -61,7 +61,7 @@ def halves(count: int) -> Integers:
     return np.stack([node(begin, middle), node(middle, end), begin, middle, end], axis=1).astype(np.int64)
 
 
-def inverse_inertias(system: System, first: int, structure: Structure, last_step: Integers) -> Floats:
+def inverse_inertias(system: Contents, first: int, structure: Structure, last_step: Integers) -> Floats:
     """Inverse inertias of the different bodies of a structure, as six rows each; zeros where a step carries none.
 
     Raises
@@ -98,7 +98,7 @@ class HalvedBodies(PartOfOne):
 
     Parameters
     ----------
-    system : System
+    system : Contents
         A chain.
     first, last : int
         The bodies.
@@ -122,7 +122,7 @@ class HalvedBodies(PartOfOne):
         A body has no inverse inertia.
     """
 
-    def __init__(self, system: System, first: int, last: int, terminal: Subchain | None = None) -> None:
+    def __init__(self, system: Contents, first: int, last: int, terminal: Subchain | None = None) -> None:
         leaves = last if terminal is None else terminal.first
         super().__init__(Subchain(system, first, last))
         self._terminal = None if terminal is None else Subchains([terminal])

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, inboard_at, open_at
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
+from mpimbs.sweep.build import NOTHING, Build
 from mpimbs.sweep.interval_passes import IntervalPlan
+from mpimbs.sweep.limbs import Chosen, Limbs
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
-from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles
+from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -54,7 +57,7 @@ class Outside(NamedTuple):
 class IntervalSubchain(Subchain):
     """The bodies of an interval as one piece, which knows what lies outside."""
 
-    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
+    def __init__(self, system: Contents, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
         self._outside, self._most = outside, outside.most
         self.inboard = outside.inboard
@@ -90,16 +93,20 @@ class IntervalSubchain(Subchain):
 
 
 class IntervalPart(PartOfOne):
-    """The bodies of a rank, an interval of a tree in depth-first order, swept as one piece in doubles: a `Part`.
+    """The bodies of a rank, an interval of a tree in depth-first order: a `Part`.
+
+    Swept as one piece in doubles, but for limbs that are swept side by side.
 
     Parameters
     ----------
-    system : System
+    system : Contents
         In depth-first order.
     first, last : int
         The bodies.
     outside : Outside
         Of these.
+    choose : callable
+        Gives the limbs of the bodies made ready; see `partition.limbs`.
 
     Attributes
     ----------
@@ -109,16 +116,25 @@ class IntervalPart(PartOfOne):
         Accelerations of the inboard bodies, loads on the open ones.
     """
 
-    width = 1
-
-    def __init__(self, system: System, first: int, last: int, outside: Outside) -> None:
+    def __init__(
+        self, system: Contents, first: int, last: int, outside: Outside, choose: Callable[[Build], Chosen]
+    ) -> None:
         whole = IntervalSubchain(system, first, last, outside)
         super().__init__(whole)
         self.outside, self.room = outside, outside.room
         room = self.room
-        made, work = self._whole.made, self._whole.work
-        nu, h = self._whole.nu, len(outside.open)
-        path, reach = _path(self._whole, outside)
+        chosen = choose(whole.made)
+        wrenches = system.has_wrenches(first, last)
+        self._limbs = Limbs(whole.made, len(outside.inboard), chosen, wrenches) if chosen.any else None
+        self.width = self._limbs.width if self._limbs else 1
+        made = self._limbs.trunk if self._limbs else whole.made
+        s = made.structure
+        work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches) if self._limbs else whole.work
+        self._wrench = work.wrench
+        if self._limbs and self._limbs.has_open:
+            path, reach = NOTHING, NOTHING
+        else:
+            path, reach = _path(whole, made, outside)
         self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
         self.loads = np.zeros((1, 6 * (room.inboard + room.open)))
         self.turn = whole.described(TURNING)
@@ -133,9 +149,10 @@ class IntervalPart(PartOfOne):
             inboard=outside.before,
             path=path,
             reach=reach,
-            total=np.zeros(nu),
-            columns=aligned_zeros(h * nu * ROW),
+            total=np.zeros(len(s.axes)),
+            columns=aligned_zeros(len(reach) * len(s.axes) * ROW),
             block=aligned_zeros(SIZE),
+            limbs=self._limbs.plan if self._limbs else NOTHING,
             held=AT_REST[:TURNING].copy(),
         )
         self._table = Table(plan)
@@ -158,12 +175,13 @@ class IntervalPart(PartOfOne):
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
-        room = self._whole.work.wrench
-        if room.size and room is not wrenches:
-            room[:] = wrenches
+        if self._limbs and wrenches.size:
+            self._limbs.set_wrenches(wrenches, self._wrench)
+        elif self._wrench is not wrenches:
+            self._wrench[:] = wrenches
 
 
-def _path(whole: Subchain, outside: Outside) -> tuple[Integers, Integers]:
+def _path(whole: Subchain, made: Build, outside: Outside) -> tuple[Integers, Integers]:
     """Steps from an inboard body to the last open one; how many of them carry the motion of each open body [h]."""
     if not len(outside.open):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -171,11 +189,10 @@ def _path(whole: Subchain, outside: Outside) -> tuple[Integers, Integers]:
     bodies = [int(outside.open[-1])]
     while (above := int(parent[bodies[-1] - whole.first])) >= whole.first:
         bodies.append(above)
-    last = whole.made.body_step
     path: list[int] = []
     reach = {}
     for body in bodies[::-1]:
         k = body - whole.first
-        path += range(int(last[k - 1]) + 1 if k else 0, int(last[k]) + 1)
+        path += range(int(made.first_step[k]), int(made.body_step[k]) + 1)
         reach[body] = len(path)
     return np.array(path, np.int64), np.array([reach[int(body)] for body in outside.open], np.int64)

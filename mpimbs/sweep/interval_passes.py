@@ -18,6 +18,7 @@ from mpimbs.spatial.six import EXTRA, six_rows, write_six
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.sweep.inward import inward, transfer, write_gathered
 from mpimbs.sweep.joint_forces import joint_forces
+from mpimbs.sweep.limb_passes import accelerate_limbs, forces_of_trunk, gather_limbs, move_limbs, of_trunk
 from mpimbs.sweep.motion import coordinate_rates, joint_places, turn_along, velocity_terms
 from mpimbs.sweep.open_bodies import open_body
 from mpimbs.sweep.outward import outward
@@ -31,7 +32,7 @@ from mpimbs.sweep.structure import (
     Structure,
     Workspace,
 )
-from mpimbs.sweep.walk import gathered, place_boundary
+from mpimbs.sweep.walk import clear_gathered, gathered, place_boundary
 
 
 class IntervalPlan(NamedTuple):
@@ -49,6 +50,7 @@ class IntervalPlan(NamedTuple):
     total: Floats  # [nu]: joint forces
     columns: Floats  # [h * nu * ROW]: s of each open body
     block: Floats  # [SIZE]
+    limbs: Integers  # the table of what hangs on these bodies, swept in lanes; empty where nothing does
     held: Floats  # [TURNING]: turn of what is held
 
 
@@ -59,6 +61,8 @@ INTERVAL = schema(IntervalPlan)
 def motion_of_interval(zero, part, q, u):
     """Pass 1: the joint frames, and the turns of the open bodies."""
     p = read(part, INTERVAL)
+    move_limbs(zero, p.limbs, q, u, p.handles.turn)
+    q, u = of_trunk(zero, p.limbs, q, u, False)
     joint_places(0.0, p.structure, q, p.work.place)
     value = p.handles.turn
     done = 0
@@ -113,16 +117,19 @@ def _omega(p, before, slot):
 def inward_of_interval(zero, part, q, u, tau, before, ahead):
     """Pass 2: the equations of the interval, given the turns of the open bodies before it."""
     p = read(part, INTERVAL)
+    q, u = of_trunk(zero, p.limbs, q, u, False)
+    value = p.handles.blocks
+    room = Room(p.room_inboard, p.room_open)
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # GATHERED
     for slot in range(1, p.inboard.size):
         place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
     velocity_terms(0.0, p.structure, p.work, u, _omega(p, before, 0))
-    joint_forces(0.0, p.structure, p.springs, q, u, tau, p.total)
-    inward(0.0, p.structure, p.work, p.total, o, p.block, False)
-    value = p.handles.blocks
-    room = Room(p.room_inboard, p.room_open)
+    clear_gathered(0.0, p.work.junction, inertia_and_force)
+    gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
+    joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)
+    inward(0.0, p.structure, p.work, p.total, o, p.block, False, hung=True)
     write_six(value, block_at(room, 0), six_rows(p.block, INERTIA))
-    inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # 27 numbers
     for slot in range(1, p.inboard.size):
         write_gathered(0.0, gathered(0.0, p.work.junction, slot, inertia_and_force), p.block)
         write_six(value, block_at(room, slot), six_rows(p.block, INERTIA))
@@ -149,5 +156,9 @@ def outward_of_interval(zero, part, q, u, tau, udot, rates):
     for slot in range(1, p.inboard.size):
         place_boundary(0.0, p.work.junction, slot, load6(0.0, loads, 6 * slot))
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    outward(0.0, p.structure, p.work, load6(0.0, loads, 0), o, False, udot)
-    coordinate_rates(0.0, p.structure, q, u, rates)
+    q, u = of_trunk(zero, p.limbs, q, u, False)
+    changes, accelerations = of_trunk(zero, p.limbs, rates, udot, True)
+    outward(0.0, p.structure, p.work, load6(0.0, loads, 0), o, False, accelerations)
+    coordinate_rates(0.0, p.structure, q, u, changes)
+    load = loads[6 * p.room_inboard : 6 * p.room_inboard + 6]  # on the first open body
+    accelerate_limbs(zero, p.limbs, p.work.junction, tau, load, udot, rates)

@@ -9,7 +9,7 @@ from mpimbs.spatial.handles import item
 from mpimbs.spatial.memory import Floats, Rows, assign, read, schema
 from mpimbs.sweep.interval_passes import inward_of_interval, motion_of_interval, outward_of_interval
 from mpimbs.sweep.open_bodies import join_open_turns
-from mpimbs.sweep.sequence import PIECE_PLAN, own_coordinates, own_speeds
+from mpimbs.sweep.sequence import SUBCHAIN, coordinates_of, speeds_of
 from mpimbs.sweep.structure import HANDLES, Handles
 
 
@@ -31,8 +31,8 @@ def motion_of_intervals(zero, part, q, u):
     total, turns = sequence.handles.turn, sequence.turns
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        plan = read(row, PIECE_PLAN)
-        motion_of_interval(zero, plan, own_coordinates(row, q), own_speeds(row, u))
+        plan = read(row, SUBCHAIN)
+        motion_of_interval(zero, plan, coordinates_of(row, q), speeds_of(row, u))
         turn = read(plan, HANDLES.turn)
         if number == 0:
             assign(total, turn)
@@ -50,10 +50,10 @@ def inward_of_intervals(zero, part, q, u, tau, before, ahead):
     assign(turns, before)
     for number in range(count):
         row = sequence.rows[number]
-        plan = read(row, PIECE_PLAN)
+        plan = read(row, SUBCHAIN)
         here = item(turns, number, before.size)
-        forces = own_speeds(row, tau) if tau.size > 0 else tau
-        inward_of_interval(zero, plan, own_coordinates(row, q), own_speeds(row, u), forces, here, ahead)
+        forces = speeds_of(row, tau)
+        inward_of_interval(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, here, ahead)
         value = read(plan, HANDLES.blocks)
         assign(item(sequence.handles.blocks, number, value.size), value)
         if number + 1 < count:
@@ -66,9 +66,9 @@ def outward_of_intervals(zero, part, q, u, tau, udot, rates):
     sequence = read(part, INTERVALS)
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        plan = read(row, PIECE_PLAN)
+        plan = read(row, SUBCHAIN)
         loads = read(plan, HANDLES.loads)
         assign(loads, item(sequence.handles.loads, number, loads.size))
-        forces = own_speeds(row, tau) if tau.size > 0 else tau
-        accelerations, changes = own_speeds(row, udot), own_coordinates(row, rates)
-        outward_of_interval(zero, plan, own_coordinates(row, q), own_speeds(row, u), forces, accelerations, changes)
+        forces = speeds_of(row, tau)
+        accelerations, changes = speeds_of(row, udot), coordinates_of(row, rates)
+        outward_of_interval(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, accelerations, changes)

@@ -34,6 +34,7 @@ def inverse_dynamics(zero, structure, work, udot, acceleration, loads, tau):
     """
     prescribed_accelerations(zero, structure, work, udot, acceleration, loads)
     newton_euler(zero, structure, work, (zero, zero, zero, zero, zero, zero), loads, tau)
+    add_rotors(zero, structure, udot, tau)
 
 
 @kernel(inline=True)
@@ -57,6 +58,16 @@ def prescribed_accelerations(zero, structure, work, udot, acceleration, accelera
     """
     given = (work, udot, accelerations)
     return walk_outward(zero, structure, work.junction, _prescribed, acceleration, given)
+
+
+@kernel
+def add_rotors(zero, structure, udot, tau):
+    """Add to the generalized forces `tau` [nu] what the rotors of the joints need to follow `udot` [nu]."""
+    n = width(zero)
+    if structure.armature.size > 0:
+        for d in range(structure.axes.shape[0]):
+            needed = load(zero, structure.armature, d * n) * load(zero, udot, d * n)
+            store(tau, d * n, load(zero, tau, d * n) + needed)
 
 
 @kernel(inline=True)

@@ -52,7 +52,7 @@ from mpimbs.sweep.structure import (
     SLIDES,
     TURN,
 )
-from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_path_inward
+from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_inward_onto, walk_path_inward
 
 
 @kernel(inline=True)
@@ -170,11 +170,13 @@ def transfer(zero, structure, work, path, room, stride, offset, block, first):
 
 @kernel
 def _compliance(zero, structure, work, block):
-    """Sum W = s s^T / D over the degrees of freedom of a chain."""
+    """Sum W = s s^T / D over the degrees of freedom of the path."""
     w = no_products(zero)
-    for d in range(structure.axes.shape[0]):
-        reciprocal = load(zero, work.pivot, (d * PIVOT + 6) * width(zero))
-        w = add_products(zero, w, reciprocal, work.pivot, d * PIVOT + 8)
+    for number in range(structure.path.size):
+        step = structure.path[number]
+        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+            reciprocal = load(zero, work.pivot, (d * PIVOT + 6) * width(zero))
+            w = add_products(zero, w, reciprocal, work.pivot, d * PIVOT + 8)
     store_products(zero, block, COMPLIANCE, w)
 
 
@@ -182,7 +184,7 @@ def _compliance(zero, structure, work, block):
 def far_handle(zero, structure, work, block):
     """Add what handle 2 takes to the handle equations, E, W and c, and keep s: over what `inward` left."""
     for first in range(0, 6, columns(zero)):
-        transfer(zero, structure, work, None, work.pivot, PIVOT, 8, block, first)
+        transfer(zero, structure, work, structure.path, work.pivot, PIVOT, 8, block, first)
     _compliance(zero, structure, work, block)
 
 
@@ -199,8 +201,16 @@ def _eliminate(zero, work, d, column, diagonal, u, inertia, force):
 
 @kernel(inline=True)
 def _is_hinge(structure, step):
-    """Whether a step is a hinge, the commonest joint: its axis is z alone."""
-    return structure.steps[step, TURN] == 1 and structure.steps[step, SLIDES] == 0
+    """Whether a step is a hinge, the commonest joint: its axis is z alone, about which nothing is left behind it."""
+    return structure.steps[step, TURN] == 1 and structure.steps[step, SLIDES] == 0 and structure.armature.size == 0
+
+
+@kernel(inline=True)
+def _with_rotor(zero, structure, d, diagonal):
+    """D of a freedom: S^T U and the inertia of its rotor, for which something of I S is left behind."""
+    if structure.armature.size > 0:
+        return diagonal + load(zero, structure.armature, d * width(zero))
+    return diagonal
 
 
 @kernel(inline=True)
@@ -216,7 +226,7 @@ def _articulated(zero, structure, step, state, given):
     p = load3(zero, work.place, step * PLACE + 9)
     bias = load6(zero, work.bias, step * BIAS)
     first = structure.steps[step, FIRST_U]
-    # U = I S,  D = S^T U,  u = tau - S^T p;  then p <- p + I c, and I and p to the parent's frame
+    # U = I S,  D = S^T U + rotor,  u = tau - S^T p;  then p <- p + I c, and I and p to the parent's frame
     if _is_hinge(structure, step):
         column = row(inertia, 2)
         u = load(zero, tau, first * n) - force[2]
@@ -230,11 +240,11 @@ def _articulated(zero, structure, step, state, given):
         column = row(inertia, axis)
         if axis < 3:
             column = add6(column, scale6(pitch, row(inertia, axis + 3)))
-        diagonal = along(column, axis, pitch)
+        diagonal = _with_rotor(zero, structure, d, along(column, axis, pitch))
         u = load(zero, tau, d * n) - along(force, axis, pitch)
         inertia, force = _eliminate(zero, work, d, column, diagonal, u, inertia, force)
     kept(zero, room, step, inertia)
-    if structure.steps[step, TURN] == 4:
+    if structure.steps[step, TURN] == 4 and structure.armature.size == 0:
         force = force_inward(r, p, add_applied_from_ball(force, inertia, bias))
         return inertia_inward_from_ball(r, p, inertia) + force
     force = force_inward(r, p, add6(force, apply(inertia, bias)))
@@ -251,7 +261,7 @@ def write_gathered(zero, state, block):
 
 
 @kernel
-def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None):
+def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None, bare=None, hung=None):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 
     Leaves U, 1 / D, u and s of every degree of freedom in the workspace, for the outward sweep.
@@ -273,15 +283,25 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
         Written: the handle equations, as in `spatial.handles`; with one handle, I and p only.
     eliminated : array [m * ELIMINATED], optional
         Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
+    bare : array [GATHERED], optional
+        Written in place of `block`, with one handle: the 27 numbers of I and p.
+    hung : optional
+        Anything: the slots hold already what hangs on their bodies, and is not among the steps.
     """
     none = (zero, zero, zero, zero, zero, zero)
     state = none + none + none + (zero, zero, zero) + scale6(-1.0, load2)
-    if eliminated is None:
+    if hung is not None:
+        given = (work, tau, keep_nothing, tau)
+        state = walk_inward_onto(zero, structure, work.junction, _articulated, state, given)
+    elif eliminated is None:
         given = (work, tau, keep_nothing, tau)
         state = walk_inward(zero, structure, work.junction, _articulated, state, given)
     else:
         given = (work, tau, keep, eliminated)
         state = walk_inward(zero, structure, work.junction, _articulated, state, given)
-    write_gathered(zero, state, block)
+    if bare is None:
+        write_gathered(zero, state, block)
+    else:
+        store_numbers(zero, bare, 0, state)
     if two_handles:
         far_handle(zero, structure, work, block)

@@ -16,6 +16,7 @@ from mpimbs.spatial.assembly import (
     JOINT,
     NEAR,
     RECORD,
+    ROTOR,
     assemble,
     far_acceleration,
     inverse_six,
@@ -95,6 +96,8 @@ def joint_between(zero, structure, work, total, first, last, joint):
             unit = add_along((zero, zero, zero, zero, zero, zero), structure.axes[d], structure.pitch[d], zero + 1.0)
             store_numbers(zero, joint, axis, motion_inward(rotation, position, unit))
             joint[axis + EXTRA] = total[d]
+            if structure.armature.size > 0:
+                joint[axis + ROTOR] = structure.armature[d]
             axis += ROW
     store_numbers(zero, joint, 0, c)
     return rotation, position

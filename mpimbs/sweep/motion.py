@@ -120,14 +120,12 @@ def _turned(zero, structure, step, state, given):
 
 @kernel
 def relative_turn(zero, structure, work, u, out):
-    """Write a chain's boundary turn: the rotation from handle 1 to handle 2, and the angular velocity of handle 2, in
-    its frame, while handle 1 is held. `out` has TURNING numbers."""
+    """Write the boundary turn of a subchain: the rotation from handle 1 to handle 2, and the angular velocity of handle
+    2, in its frame, while handle 1 is held. `out` has TURNING numbers."""
     o = zero
     e = zero + 1.0
     held = (e, o, o, o, e, o, o, o, e, o, o, o)
-    turn = walk_outward(zero, structure, work.junction, _turned, held, (work, u))
-    store_numbers(zero, out, 0, turn[0:9])
-    store_numbers(zero, out, 9, turn[9:12])
+    store_numbers(zero, out, 0, walk_path_outward(zero, structure, structure.path, _turned, held, (work, u)))
 
 
 @kernel

@@ -45,7 +45,7 @@ class Ends(NamedTuple):
 class Part(Protocol):
     """Consecutive bodies of a system in one or more subchains, each hanging on the one before: those of a rank.
 
-    Vectors of coordinates and speeds are in the model's order. How it is swept, by which passes, is a matter of the
+    Vectors of coordinates and speeds are in the order of these. How it is swept, by which passes, is a matter of the
     coupling that it goes with (`mpimbs.pipeline`), as is the form of its equations.
     """
 

@@ -17,7 +17,7 @@ from mpimbs.sweep.inward import inward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.outward import outward
-from mpimbs.sweep.structure import BIAS, PIVOT, PLACE, TURNING, Workspace
+from mpimbs.sweep.structure import BIAS, GATHERED, PIVOT, PLACE, TURNING, Workspace
 from mpimbs.sweep.tiles import (
     BIAS_ROOM,
     FIRST_LANE,
@@ -39,42 +39,56 @@ from mpimbs.sweep.tiles import (
 _KIND = size_of(TileKind)
 
 
-def _side_by_side(zero, sequence, first, stride, room):
-    """Numbers of a tile's lanes, `stride` of each, interleaved in `room`; of one lane, where they stand."""
+def _side_by_side(zero, interleaved, sequence, first, stride, room):
+    """Numbers of a tile's lanes, `stride` of each, interleaved: in `room`, or where they stand so already, as those of
+    one lane do."""
 
 
 @kernel_overload(_side_by_side)
-def _overload_side_by_side(zero, sequence, first, stride, room):
+def _overload_side_by_side(zero, interleaved, sequence, first, stride, room):
     if isinstance(zero, Lanes):
 
-        def lanes(zero, sequence, first, stride, room):
+        def lanes(zero, interleaved, sequence, first, stride, room):
+            if interleaved != 0:
+                return sequence[first : first + stride * width(zero)]
             interleave(zero, sequence, first, stride, stride, room)
-            return room
+            return room[0 : stride * width(zero)]
 
         return lanes
-    return lambda zero, sequence, first, stride, room: sequence[first : first + stride]
+    return lambda zero, interleaved, sequence, first, stride, room: sequence[first : first + stride]
 
 
-def _room(zero, sequence, first, stride, room):
-    """Where a tile's lanes write `stride` numbers each: in `room`, or of one lane, where they are to stand."""
+def _room(zero, interleaved, sequence, first, stride, room):
+    """Where a tile's lanes write `stride` numbers each: in `room`, or where they are to stand."""
 
 
 @kernel_overload(_room)
-def _overload_room(zero, sequence, first, stride, room):
+def _overload_room(zero, interleaved, sequence, first, stride, room):
     if isinstance(zero, Lanes):
-        return lambda zero, sequence, first, stride, room: room
-    return lambda zero, sequence, first, stride, room: sequence[first : first + stride]
+
+        def lanes(zero, interleaved, sequence, first, stride, room):
+            if interleaved != 0:
+                return sequence[first : first + stride * width(zero)]
+            return room[0 : stride * width(zero)]
+
+        return lanes
+    return lambda zero, interleaved, sequence, first, stride, room: sequence[first : first + stride]
 
 
-def _put(zero, room, sequence, first, stride):
+def _put(zero, interleaved, room, sequence, first, stride):
     """Bring what the lanes wrote in `_room` to where it is to stand."""
 
 
 @kernel_overload(_put)
-def _overload_put(zero, room, sequence, first, stride):
+def _overload_put(zero, interleaved, room, sequence, first, stride):
     if isinstance(zero, Lanes):
-        return lambda zero, room, sequence, first, stride: separate(zero, room, stride, sequence, first, stride)
-    return lambda zero, room, sequence, first, stride: None
+
+        def lanes(zero, interleaved, room, sequence, first, stride):
+            if interleaved == 0:
+                separate(zero, room, stride, sequence, first, stride)
+
+        return lanes
+    return lambda zero, interleaved, room, sequence, first, stride: None
 
 
 @kernel(inline=True)
@@ -89,7 +103,14 @@ def _work(zero, plan, tile, structure):
     m = structure.steps.shape[0] * w
     wrench = read(plan, PLAN.wrenches)
     if wrench.size > 0:
-        wrench = _side_by_side(zero, wrench, tile[STEP_AT] * 6, structure.steps.shape[0] * 6, read(plan, PLAN.wrench))
+        wrench = _side_by_side(
+            zero,
+            read(plan, PLAN.interleaved),
+            wrench,
+            tile[STEP_AT] * 6,
+            structure.steps.shape[0] * 6,
+            read(plan, PLAN.wrench),
+        )
     return Workspace(
         read(plan, PLAN.place)[tile[PLACE_ROOM] : tile[PLACE_ROOM] + m * PLACE],
         read(plan, PLAN.bias)[tile[BIAS_ROOM] : tile[BIAS_ROOM] + m * BIAS],
@@ -100,60 +121,67 @@ def _work(zero, plan, tile, structure):
 
 
 @kernel(inline=True)
-def _tile(plan, number):
+def tile_of(plan, number):
+    """Row of the table of tiles."""
     return read(plan, PLAN.tiles)[number * TILE : (number + 1) * TILE]
 
 
 @kernel(inline=True)
-def _count(plan):
+def tiles_of(plan):
+    """Number of tiles."""
     return read(plan, PLAN.tiles).size // TILE
 
 
 @kernel(inline=True)
 def _coordinates(zero, plan, tile, kind, q):
-    return _side_by_side(zero, q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates), read(plan, PLAN.q))
+    return _side_by_side(
+        zero, read(plan, PLAN.interleaved), q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates), read(plan, PLAN.q)
+    )
 
 
 @kernel(inline=True)
 def _speeds(zero, plan, tile, structure, u):
-    return _side_by_side(zero, u, tile[U_AT], structure.axes.size, read(plan, PLAN.u))
+    return _side_by_side(zero, read(plan, PLAN.interleaved), u, tile[U_AT], structure.axes.size, read(plan, PLAN.u))
 
 
 @kernel(inline=True)
 def _fetch_state(plan, number, q, u):
     """Ask for the state of a tile whose turn comes next, if nothing is kept: then the state comes from memory."""
-    if read(plan, PLAN.kept) == KEEP_NOTHING and 0 <= number < _count(plan):
-        tile = _tile(plan, number)
+    if read(plan, PLAN.kept) == KEEP_NOTHING and 0 <= number < tiles_of(plan):
+        tile = tile_of(plan, number)
         kind = _kind(plan, tile)
         fetch_ahead(q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates) * tile[WIDTH])
         fetch_ahead(u, tile[U_AT], read(kind, KIND_OF_TILE.structure.axes).size * tile[WIDTH])
 
 
 @kernel
-def _tile_motion(zero, plan, tile, q, u, turning):
+def tile_motion(zero, plan, tile, q, u, turning):
+    """Pass 1 of a tile; its boundary turns if `turning`."""
     kind = _kind(plan, tile)
     structure = read(kind, KIND_OF_TILE.structure)
     work = _work(zero, plan, tile, structure)
     joint_places(zero, structure, _coordinates(zero, plan, tile, kind, q), work.place)
     if turning:
         turns = read(plan, PLAN.turns)
-        room = _room(zero, turns, tile[FIRST_LANE] * TURNING, TURNING, read(plan, PLAN.lane_room))
+        room = _room(
+            zero, read(plan, PLAN.hung), turns, tile[FIRST_LANE] * TURNING, TURNING, read(plan, PLAN.lane_room)
+        )
         relative_turn(zero, structure, work, _speeds(zero, plan, tile, structure, u), room)
-        _put(zero, room, turns, tile[FIRST_LANE] * TURNING, TURNING)
+        _put(zero, read(plan, PLAN.hung), room, turns, tile[FIRST_LANE] * TURNING, TURNING)
 
 
 @kernel
 def motion(zero, plan, q, u):
     """Pass 1: the joint frames, and the boundary turn of every lane. With neighbours outboard, that of the subchain."""
-    count = _count(plan)
+    count = tiles_of(plan)
     tip = read(plan, PLAN.tip) != 0
     for number in range(count):
-        tile = _tile(plan, number)
+        tile = tile_of(plan, number)
         _fetch_state(plan, number + 1, q, u)
         if width(zero) > 1 and tile[WIDTH] > 1:
-            _tile_motion(zero, plan, tile, q, u, True)
+            tile_motion(zero, plan, tile, q, u, True)
         else:
-            _tile_motion(0.0, plan, tile, q, u, not tip or number + 1 < count)
+            tile_motion(0.0, plan, tile, q, u, not tip or number + 1 < count)
     if not tip:
         turns = read(plan, PLAN.turns)
         total = read(plan, PLAN.turn)
@@ -202,7 +230,7 @@ def _overload_go_ahead(zero, plan):
 
         def lanes(zero, plan):
             if read(plan, PLAN.leading) >= 0:
-                _tile_ahead(zero, plan, _tile(plan, read(plan, PLAN.leading)))
+                _tile_ahead(zero, plan, tile_of(plan, read(plan, PLAN.leading)))
 
         return lanes
     return lambda zero, plan: None
@@ -219,8 +247,12 @@ def _loaded(zero, plan, tile, q, u, tau):
     if read(plan, PLAN.kept) != KEEP_ALL:
         joint_places(zero, structure, q, work.place)
     if tau.size > 0:
-        tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau))
-    omega = _side_by_side(zero, read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room))
+        tau = _side_by_side(
+            zero, read(plan, PLAN.interleaved), tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau)
+        )
+    omega = _side_by_side(
+        zero, read(plan, PLAN.hung), read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room)
+    )
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
     total = read(plan, PLAN.total)
     joint_forces(zero, structure, read(kind, KIND_OF_TILE.springs), q, u, tau, total)
@@ -228,12 +260,21 @@ def _loaded(zero, plan, tile, q, u, tau):
 
 
 @kernel
-def _tile_inward(zero, plan, tile, q, u, tau, two_handles):
+def tile_inward(zero, plan, tile, q, u, tau, two_handles):
+    """Pass 2 of a tile: the handle equations of its lanes."""
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
     blocks = read(plan, PLAN.blocks)
-    block = _room(zero, blocks, tile[FIRST_LANE] * SIZE, SIZE, read(plan, PLAN.lane_room))
+    block = _room(zero, read(plan, PLAN.hung), blocks, tile[FIRST_LANE] * SIZE, SIZE, read(plan, PLAN.lane_room))
     inward(zero, structure, work, total, _no_load(zero), block, two_handles)
-    _put(zero, block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
+    _put(zero, read(plan, PLAN.hung), block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
+
+
+@kernel
+def tile_gathered(zero, plan, tile, q, u, tau):
+    """Pass 2 of a tile whose lanes hang by themselves: what each hands to the body that it hangs on [GATHERED]."""
+    structure, work, total = _loaded(zero, plan, tile, q, u, tau)
+    room = read(plan, PLAN.blocks)[tile[FIRST_LANE] * GATHERED : (tile[FIRST_LANE] + tile[WIDTH]) * GATHERED]
+    inward(zero, structure, work, total, _no_load(zero), room, False, bare=room)
 
 
 @kernel
@@ -242,7 +283,7 @@ def _tile_after(zero, plan, tile, q, u, tau):
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
     block = read(plan, PLAN.ahead_block)
     inward_after(zero, structure, work, total, read(plan, PLAN.eliminated), block, read(plan, PLAN.udot))
-    _put(zero, block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
+    _put(zero, read(plan, PLAN.hung), block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
 
 
 def go_after(zero, plan, tile, q, u, tau):
@@ -268,16 +309,16 @@ def inward_sweep(zero, plan, q, u, tau, turn, ahead):
     scratch = read(plan, PLAN.scratch)
     lanes = blocks.size // SIZE
     two = read(plan, PLAN.tip) == 0
-    count = _count(plan)
+    count = tiles_of(plan)
     for number in range(count - 1, -1, -1):
-        tile = _tile(plan, number)
+        tile = tile_of(plan, number)
         _fetch_state(plan, number - 1, q, u)
         if ahead and number == read(plan, PLAN.leading):
             go_after(zero, plan, tile, q, u, tau)
         elif width(zero) > 1 and tile[WIDTH] > 1:
-            _tile_inward(zero, plan, tile, q, u, tau, True)
+            tile_inward(zero, plan, tile, q, u, tau, True)
         else:
-            _tile_inward(0.0, plan, tile, q, u, tau, two or number + 1 < count)
+            tile_inward(0.0, plan, tile, q, u, tau, two or number + 1 < count)
         first = tile[FIRST_LANE]
         for lane in range(min(first + tile[WIDTH], lanes - 1) - 1, first - 1, -1):
             join_to_next(blocks, lane, responses, scratch, two)
@@ -296,55 +337,62 @@ def _again(zero, plan, tile, q, u, tau, load):
     q = _coordinates(zero, plan, tile, kind, q)
     u = _speeds(zero, plan, tile, structure, u)
     joint_places(zero, structure, q, work.place)
-    omega = _side_by_side(zero, read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room))
+    omega = _side_by_side(
+        zero, read(plan, PLAN.hung), read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room)
+    )
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
     if read(plan, PLAN.kept) == KEEP_NOTHING:
         if tau.size > 0:
-            tau = _side_by_side(zero, tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau))
+            tau = _side_by_side(
+                zero, read(plan, PLAN.interleaved), tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau)
+            )
         total = read(plan, PLAN.total)
         joint_forces(zero, structure, read(kind, KIND_OF_TILE.springs), q, u, tau, total)
         inward(zero, structure, work, total, load, read(plan, PLAN.lane_room), False)
 
 
 @kernel
-def _tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
+def tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
+    """Pass 3 of a tile, given A1 and f2 of its lanes."""
     kind = _kind(plan, tile)
     structure = read(kind, KIND_OF_TILE.structure)
     work = _work(zero, plan, tile, structure)
     nu = structure.axes.size
     nq = read(kind, KIND_OF_TILE.coordinates)
-    loads = _side_by_side(zero, read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, read(plan, PLAN.lane_room))
+    loads = _side_by_side(
+        zero, read(plan, PLAN.hung), read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, read(plan, PLAN.lane_room)
+    )
     acceleration = load6(zero, loads, 0)
     load = load6(zero, loads, 6)
     if read(plan, PLAN.kept) != KEEP_ALL:
         _again(zero, plan, tile, q, u, tau, load)
-    room = _room(zero, udot, tile[U_AT], nu, read(plan, PLAN.udot))
+    room = _room(zero, read(plan, PLAN.interleaved), udot, tile[U_AT], nu, read(plan, PLAN.udot))
     outward(zero, structure, work, acceleration, load, two_handles and read(plan, PLAN.kept) != KEEP_NOTHING, room)
-    _put(zero, room, udot, tile[U_AT], nu)
+    _put(zero, read(plan, PLAN.interleaved), room, udot, tile[U_AT], nu)
     if read(kind, KIND_OF_TILE.plain):
         for k in range(nu * width(zero)):
             rates[tile[Q_AT] + k] = u[tile[U_AT] + k]
     else:
         q = _coordinates(zero, plan, tile, kind, q)
         here = _speeds(zero, plan, tile, structure, u)
-        room = _room(zero, rates, tile[Q_AT], nq, read(plan, PLAN.rates))
+        room = _room(zero, read(plan, PLAN.interleaved), rates, tile[Q_AT], nq, read(plan, PLAN.rates))
         coordinate_rates(zero, structure, q, here, room)
-        _put(zero, room, rates, tile[Q_AT], nq)
+        _put(zero, read(plan, PLAN.interleaved), room, rates, tile[Q_AT], nq)
 
 
 @kernel
 def systems_alone(zero, plan, q, u, tau, udot, rates):
     """All passes for tiles whose lanes are systems of their own, on the world: one tile after the other."""
-    for number in range(_count(plan)):
-        tile = _tile(plan, number)
+    for number in range(tiles_of(plan)):
+        tile = tile_of(plan, number)
         if width(zero) > 1 and tile[WIDTH] > 1:
-            _tile_motion(zero, plan, tile, q, u, False)
-            _tile_inward(zero, plan, tile, q, u, tau, False)
-            _tile_outward(zero, plan, tile, q, u, tau, udot, rates, False)
+            tile_motion(zero, plan, tile, q, u, False)
+            tile_inward(zero, plan, tile, q, u, tau, False)
+            tile_outward(zero, plan, tile, q, u, tau, udot, rates, False)
         else:
-            _tile_motion(0.0, plan, tile, q, u, False)
-            _tile_inward(0.0, plan, tile, q, u, tau, False)
-            _tile_outward(0.0, plan, tile, q, u, tau, udot, rates, False)
+            tile_motion(0.0, plan, tile, q, u, False)
+            tile_inward(0.0, plan, tile, q, u, tau, False)
+            tile_outward(0.0, plan, tile, q, u, tau, udot, rates, False)
 
 
 @kernel
@@ -354,15 +402,15 @@ def outward_sweep(zero, plan, q, u, tau, udot, rates):
         read(plan, PLAN.blocks), read(plan, PLAN.responses), read(plan, PLAN.handle_loads), read(plan, PLAN.loads)
     )
     two = read(plan, PLAN.tip) == 0
-    count = _count(plan)
+    count = tiles_of(plan)
     for number in range(count):
-        tile = _tile(plan, number)
+        tile = tile_of(plan, number)
         _fetch_state(plan, number + 1, q, u)
         if read(plan, PLAN.kept) == KEEP_NOTHING and number + 1 < count:
-            following = _tile(plan, number + 1)
+            following = tile_of(plan, number + 1)
             fetch_ahead(udot, following[U_AT], following[U_AT] - tile[U_AT])
             fetch_ahead(rates, following[Q_AT], following[Q_AT] - tile[Q_AT])
         if width(zero) > 1 and tile[WIDTH] > 1:
-            _tile_outward(zero, plan, tile, q, u, tau, udot, rates, True)
+            tile_outward(zero, plan, tile, q, u, tau, udot, rates, True)
         else:
-            _tile_outward(0.0, plan, tile, q, u, tau, udot, rates, two or number + 1 < count)
+            tile_outward(0.0, plan, tile, q, u, tau, udot, rates, two or number + 1 < count)

@@ -28,7 +28,7 @@ class SequencePlan(NamedTuple):
 
 
 SEQUENCE = schema(SequencePlan)
-PIECE_PLAN = IntegerItem(PLAN_AT)
+SUBCHAIN = IntegerItem(PLAN_AT)
 
 
 def sequence_rows(pieces: Sequence[tuple[Integers, int, int]]) -> Integers:
@@ -43,14 +43,16 @@ def sequence_rows(pieces: Sequence[tuple[Integers, int, int]]) -> Integers:
 
 
 @kernel(inline=True)
-def own_coordinates(row, q):
-    """The coordinates of a row's bodies."""
+def coordinates_of(row, q):
+    """A subchain's part of a vector of coordinates."""
     return q[row[Q_BEGIN] : row[Q_BEGIN] + row[Q_COUNT]]
 
 
 @kernel(inline=True)
-def own_speeds(row, u):
-    """The speeds of a row's bodies."""
+def speeds_of(row, u):
+    """A subchain's part of a vector of speeds, or of an empty one."""
+    if u.size == 0:
+        return u[0:0]
     return u[row[U_BEGIN] : row[U_BEGIN] + row[U_COUNT]]
 
 
@@ -61,8 +63,8 @@ def motion_of_all(zero, part, q, u):
     total = sequence.handles.turn
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        plan = read(row, PIECE_PLAN)
-        motion(zero, plan, own_coordinates(row, q), own_speeds(row, u))
+        plan = read(row, SUBCHAIN)
+        motion(zero, plan, coordinates_of(row, q), speeds_of(row, u))
         turn = read(plan, PLAN.turn)
         if number == 0:
             assign(total, turn)
@@ -75,7 +77,7 @@ def ahead_of_all(zero, part):
     """Pass 2, while the turn is not known: the inertias of what may go ahead of the velocities."""
     rows = read(part, SEQUENCE.rows)
     for number in range(rows.shape[0]):
-        go_ahead(zero, read(rows[number], PIECE_PLAN))
+        go_ahead(zero, read(rows[number], SUBCHAIN))
 
 
 @kernel(merge=True)
@@ -90,10 +92,10 @@ def inward_of_all(zero, part, q, u, tau, turn, ahead):
     count = sequence.rows.shape[0]
     for number in range(count):
         row = sequence.rows[number]
-        plan = read(row, PIECE_PLAN)
+        plan = read(row, SUBCHAIN)
         here = item(turns, number, TURNING)
-        forces = own_speeds(row, tau) if tau.size > 0 else tau
-        inward_sweep(zero, plan, own_coordinates(row, q), own_speeds(row, u), forces, here, ahead)
+        forces = speeds_of(row, tau)
+        inward_sweep(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, here, ahead)
         block = read(plan, PLAN.blocks)
         assign(item(sequence.handles.blocks, number, SIZE), block[0:SIZE])
         if number + 1 < count:
@@ -106,8 +108,8 @@ def outward_of_all(zero, part, q, u, tau, udot, rates):
     sequence = read(part, SEQUENCE)
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        plan = read(row, PIECE_PLAN)
+        plan = read(row, SUBCHAIN)
         assign(read(plan, PLAN.handle_loads), item(sequence.handles.loads, number, 12))
-        forces = own_speeds(row, tau) if tau.size > 0 else tau
-        accelerations, changes = own_speeds(row, udot), own_coordinates(row, rates)
-        outward_sweep(zero, plan, own_coordinates(row, q), own_speeds(row, u), forces, accelerations, changes)
+        forces = speeds_of(row, tau)
+        accelerations, changes = speeds_of(row, udot), coordinates_of(row, rates)
+        outward_sweep(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, accelerations, changes)

@@ -27,7 +27,10 @@ def side_by_side(pieces: list[Build]) -> Build:
     fixed, steps[:, BODY] = different_rows(np.stack(bodies, axis=2).reshape(len(steps), -1))
     steps[:, SLIDES] = np.max([p.structure.steps[:, SLIDES] for p in pieces], axis=0)  # a pitch may vanish in some
     structure = first.structure._replace(
-        steps=steps, fixed=fixed.ravel(), pitch=_interleaved([p.structure.pitch for p in pieces])
+        steps=steps,
+        fixed=fixed.ravel(),
+        pitch=_interleaved([p.structure.pitch for p in pieces]),
+        armature=_interleaved([p.structure.armature for p in pieces]),
     )
     springs = Springs(*(_interleaved(list(values)) for values in zip(*(p.springs for p in pieces), strict=True)))
     return first._replace(structure=structure, springs=springs)
@@ -47,6 +50,8 @@ def in_lanes(made: Build, width: int) -> Build:
         "steps": np.split(s.steps, width),
         "axes": np.split(s.axes, width),
         "pitch": np.split(s.pitch, width),
+        "path": [np.arange(len(s.steps) // width)] * width,
+        "armature": np.split(s.armature, width),
     }
     springs = [Springs(*values) for values in zip(*(np.split(v, width) for v in made.springs), strict=True)]
     return side_by_side(

@@ -23,6 +23,7 @@ BIAS = 12  # velocity-dependent acceleration 6, bias force 6
 PIVOT = 16  # U 6, 1 / D, u, s 6 and the two spare numbers of a row
 ELIMINATED = 21  # articulated inertia after the elimination of the step's axes
 JUNCTION = 45  # articulated inertia 21 and bias force 6 of the children; motion 6; pose 12
+GATHERED = 27  # what hangs on a body hands to it: articulated inertia 21, bias force 6
 TURNING = 12  # boundary turn: rotation 9, angular velocity 3
 BOUNDARY = 18  # boundary motion, for output: rotation 9, position 3, twist 6
 
@@ -38,6 +39,8 @@ class Structure(NamedTuple):
     axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
     fixed: Floats  # [different bodies * FIXED]
     pitch: Floats  # [nu]: m/rad
+    armature: Floats  # [nu]: kg m^2 or kg; empty where there is none at all
+    path: Integers  # the steps from handle 1 to handle 2, of a chain all
 
 
 class Springs(NamedTuple):

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from mpimbs.arguments import doubles
 from mpimbs.errors import InputError
-from mpimbs.model import JOINT_TYPES, Columns, System
+from mpimbs.model import JOINT_TYPES, Columns
+from mpimbs.model.contents import Contents
 from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.build import Build, build, inboard_bodies
 from mpimbs.sweep.entries import joint_loads, move, prescribe, required_forces
@@ -18,7 +19,7 @@ from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.tiles import Tile, Tiles, boundary_frames, subchain_tiles
-from mpimbs.sweep.totals import totals
+from mpimbs.sweep.totals import rotor_energy, totals
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -36,13 +37,13 @@ class _Whole(NamedTuple):
 class Subchain:
     """The bodies first..last-1 of a system and the O(n) sweeps over them.
 
-    Vectors of coordinates and speeds are in the model's order. Evaluations are made by `Subchains`, over the tiles.
+    Vectors of coordinates and speeds are in the order of these. Evaluations are made by `Subchains`, over the tiles.
     `boundary_motion`, `motions`, `poses_at` and `joint_loads` are parts of evaluations: they read arrays by address, as
     `state` gives them.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     first, last : int
         The bodies to own; all by default. A part of a system must be a piece of a chain.
     tiles : list of Tile, optional
@@ -50,17 +51,19 @@ class Subchain:
 
     Attributes
     ----------
+    system : Contents
+        As it was given: on several ranks a tree in depth-first order (`model.arranged`).
     columns : Columns
-        The model's numbers for these bodies.
+        The system's numbers for these bodies.
     tip : bool
         Nothing hangs outboard of these bodies.
     """
 
     def __init__(
-        self, system: System, first: int = 0, last: int | None = None, tiles: list[Tile] | None = None
+        self, system: Contents, first: int = 0, last: int | None = None, tiles: list[Tile] | None = None
     ) -> None:
         last = system.n_bodies if last is None else last
-        self._system = system
+        self.system = system
         self.first, self.last = first, last
         self.tip = last == system.n_bodies
         self.nq, self.nu = system.sizes(first, last)
@@ -73,25 +76,29 @@ class Subchain:
         """Number of bodies owned."""
         return self.last - self.first
 
+    def name_of(self, k: int | np.integer) -> str:
+        """Name of body k of these."""
+        return self.system.name_of(self.first + int(k))
+
     @functools.cached_property
     def tiles(self) -> Tiles:
         """What the compiled passes work on."""
-        return subchain_tiles(self._system, self._cut, self.tip, self._has_wrenches)
+        return subchain_tiles(self.system, self._cut, self.tip, self._has_wrenches)
 
     @functools.cached_property
     def columns(self) -> Columns:
         """The model's numbers for these bodies."""
-        return self._system.columns(self.first, self.last)
+        return self.system.columns(self.first, self.last)
 
     @property
     def q(self) -> Floats:
         """The model's initial coordinates [nq] (rad, m, unit quaternions)."""
-        return self._system.initial_state(self.first, self.last)[0]
+        return self.system.initial_state(self.first, self.last)[0]
 
     @property
     def u(self) -> Floats:
         """The model's initial generalized speeds [nu] (rad/s, m/s)."""
-        return self._system.initial_state(self.first, self.last)[1]
+        return self.system.initial_state(self.first, self.last)[1]
 
     def state(self, q: npt.ArrayLike, u: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Give a state of these bodies as the sweeps read it, by address: contiguous doubles [nq], [nu].
@@ -104,7 +111,7 @@ class Subchain:
         coordinates, speeds = doubles("q", q, self.nq), doubles("u", u, self.nu)
         bodies, first = self._quaternions
         if len(first) and (bad := int(broken_quaternion(first, coordinates))) >= 0:
-            body = self._system.name_of(self.first + int(bodies[bad]))
+            body = self.name_of(bodies[bad])
             values = coordinates[first[bad] : first[bad] + 4]
             raise InputError(f"q: the quaternion of body '{body}' is {values.tolist()}; give unit quaternions w x y z")
         return coordinates, speeds
@@ -117,22 +124,22 @@ class Subchain:
 
     @functools.cached_property
     def _whole(self) -> _Whole:
-        made = build(self.columns, boundary_frames(self._system, self.inboard), self.inboard)
+        made = build(self.columns, boundary_frames(self.system, self.inboard), self.inboard)
         work = workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=self._has_wrenches)
         return _Whole(made, work)
 
     def joint(self, body: int) -> Build:
         """Make a body ready alone, with its inboard joint."""
-        columns = self._system.columns(body, body + 1)
-        return build(columns, boundary_frames(self._system, inboard_bodies(columns)))
+        columns = self.system.columns(body, body + 1)
+        return build(columns, boundary_frames(self.system, inboard_bodies(columns)))
 
     def coordinates_before(self, body: int) -> int:
         """Number of coordinates of the bodies before one of these."""
-        return self._system.sizes(self.first, body)[0]
+        return self.system.sizes(self.first, body)[0]
 
     def with_those_to(self, last: int) -> Subchain:
         """Give these bodies and those behind, to the one before `last`, as one piece."""
-        return self if last == self.last else Subchain(self._system, self.first, last)
+        return self if last == self.last else Subchain(self.system, self.first, last)
 
     @property
     def structure(self) -> Structure:
@@ -239,12 +246,14 @@ class Subchain:
     def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
 
-        Potential energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
+        Kinetic energy is that of the bodies and of the rotors of joints, which have no part in the momenta. Potential
+        energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
         inertial frame, the angular one about its origin.
         """
         q, u = self.state(q, u)
         motion = self.motions(q, u, boundary)
         kinetic, potential, linear, angular = totals(0.0, self.structure, tuple(gravity), motion)
+        kinetic += rotor_energy(0.0, self.structure, u)
         potential += spring_energy(0.0, self.structure, self.springs, q)
         return np.array([kinetic, potential, *linear, *angular])
 
@@ -290,7 +299,7 @@ class Subchain:
         return found
 
     def required_forces(
-        self, q: Floats, u: Floats, forces: Floats, accelerations: Floats, outer_loads: Floats
+        self, q: Floats, u: Floats, udot: Floats, forces: Floats, accelerations: Floats, outer_loads: Floats
     ) -> tuple[Floats, Floats]:
         """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
 
@@ -308,7 +317,8 @@ class Subchain:
         made, work = self._whole
         tau, room = np.empty(self.nu), np.empty(self.nu)
         given = self.outer_steps, outer_loads.reshape(-1)
-        required_forces(made.structure, made.springs, work, q, u, forces, *given, accelerations.reshape(-1), room, tau)
+        loads = accelerations.reshape(-1)
+        required_forces(made.structure, made.springs, work, q, u, udot, forces, *given, loads, room, tau)
         return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
@@ -22,6 +22,7 @@ from mpimbs.sweep.side_by_side import in_lanes
 from mpimbs.sweep.structure import (
     BIAS,
     ELIMINATED,
+    GATHERED,
     JUNCTION,
     PIVOT,
     PLACE,
@@ -52,6 +53,8 @@ class TilePlan(NamedTuple):
     kinds: Integers  # the tables of all kinds, one after the other
     tip: int  # whether nothing hangs outboard
     kept: int  # KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING
+    interleaved: int  # whether the numbers of lanes stand side by side in vectors of coordinates and speeds
+    hung: int  # whether they do in what is told of the lanes: `turns` to `loads`
     place: Floats
     bias: Floats
     pivot: Floats
@@ -66,7 +69,7 @@ class TilePlan(NamedTuple):
     udot: Floats
     turns: Floats  # [lanes * TURNING]: boundary turn of every lane
     omegas: Floats  # [lanes * 3]: angular velocity of its handle 1
-    blocks: Floats  # [lanes * SIZE]: handle equations
+    blocks: Floats  # [lanes * SIZE]: handle equations; [lanes * GATHERED] of lanes that hang by themselves
     responses: Floats  # [lanes * RESPONSE]
     loads: Floats  # [lanes * 12]: A1 and f2
     turn: Floats  # [TURNING]: of the subchain
@@ -84,6 +87,10 @@ PLAN = schema(TilePlan)
 # What a subchain keeps from one pass to the next: all of its workspace, or the pivots, while they are not too large
 # (`Sizes`); else nothing. What is not kept is made again, tile by tile.
 KEEP_ALL, KEEP_PIVOTS, KEEP_NOTHING = range(3)
+
+# What the lanes of tiles are: pieces of one chain; systems of their own, evaluated tile by tile; or subtrees that hang
+# on bodies outside (`sweep.limbs`).
+JOINED, ALONE, HUNG = range(3)
 
 
 class Tile(NamedTuple):
@@ -166,8 +173,10 @@ class Tiles:
         Nothing hangs outboard of the last tile.
     wrenches : bool
         Whether wrenches act on bodies.
-    joined : bool
-        Whether the lanes are pieces of one chain, or systems of their own.
+    lanes_are : int
+        JOINED, ALONE or HUNG.
+    interleaved : bool
+        Whether the numbers of a tile's lanes stand side by side in vectors, which are made for the sweeps then.
 
     Attributes
     ----------
@@ -184,29 +193,41 @@ class Tiles:
         all is kept. -1: none.
     wrenches : array [m * 6]
         External wrenches on the steps in sequence, or empty.
-    loads : array [lanes * 12]
-        (A1, f2) of every lane.
+    loads, omegas, blocks : array [lanes * 12], [lanes * 3], [lanes * SIZE or lanes * GATHERED]
+        See `TilePlan`.
     eliminated : array [m * ELIMINATED]
         What the leading tile's sweep has left to that after it.
     """
 
-    def __init__(self, kinds: Kinds, chosen: list[Placed], tip: bool, wrenches: bool, joined: bool = True) -> None:
+    def __init__(
+        self,
+        kinds: Kinds,
+        chosen: list[Placed],
+        tip: bool,
+        wrenches: bool,
+        lanes_are: int = JOINED,
+        interleaved: bool = False,
+    ) -> None:
         self._kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
         self.width = max(tile.width for tile in chosen)
-        rows, self.steps = _in_sequence(kinds, chosen, joined)
+        alone = lanes_are == ALONE
+        rows, self.steps = _in_sequence(kinds, chosen, alone)
         needs = _needs(kinds, chosen, wrenches)
-        self.kept = _kept(needs) if joined else KEEP_ALL  # of a system at a time
-        place, bias, pivot = _rooms(rows, needs, self.kept if joined else KEEP_NOTHING)
-        self.leading = _leading(kinds, chosen) if joined and self.kept == KEEP_ALL else -1
-        lanes = chosen[-1].lane + chosen[-1].width if joined else self.width
+        self.kept = KEEP_ALL if alone else _kept(needs)  # of a system at a time
+        place, bias, pivot = _rooms(rows, needs, KEEP_NOTHING if alone else self.kept)
+        self.leading = _leading(kinds, chosen) if not interleaved and self.kept == KEEP_ALL and not alone else -1
+        lanes = self.width if alone else chosen[-1].lane + chosen[-1].width
         self.wrenches = np.zeros(self.steps * 6 * wrenches)
-        self.loads = np.zeros(lanes * 12)
+        self.loads, self.omegas = aligned_zeros(lanes * 12), aligned_zeros(lanes * 3)
+        self.blocks = aligned_zeros(lanes * (GATHERED if lanes_are == HUNG else SIZE))
         self.eliminated = aligned_zeros(int(needs.eliminated[self.leading]) if self.leading >= 0 else 0)
         plan = TilePlan(
             tiles=rows.ravel(),
             kinds=kinds.table(),
             tip=int(tip),
             kept=self.kept,
+            interleaved=int(interleaved),
+            hung=int(lanes_are == HUNG),
             place=aligned_zeros(place),
             bias=aligned_zeros(bias),
             pivot=aligned_zeros(pivot),
@@ -216,8 +237,8 @@ class Tiles:
             **{name: aligned_zeros(int(needs.coordinates.max())) for name in ("q", "rates")},
             **{name: aligned_zeros(int(needs.speeds.max())) for name in ("u", "tau", "total", "udot")},
             turns=np.zeros(lanes * TURNING),
-            omegas=np.zeros(lanes * 3),
-            blocks=aligned_zeros(lanes * SIZE),
+            omegas=self.omegas,
+            blocks=self.blocks,
             responses=aligned_zeros(lanes * RESPONSE),
             loads=self.loads,
             turn=np.zeros(TURNING),
@@ -232,17 +253,17 @@ class Tiles:
         self.plan = self._table.data
 
 
-def _in_sequence(kinds: Kinds, chosen: list[Placed], joined: bool) -> tuple[Integers, int]:
+def _in_sequence(kinds: Kinds, chosen: list[Placed], alone: bool) -> tuple[Integers, int]:
     """Give the table of tiles [tiles, TILE], without their rooms, and the number of all steps.
 
-    Joined tiles follow one another; systems of their own are where their number says.
+    Tiles follow one another; systems of their own are where their number says.
     """
     rows = np.zeros((len(chosen), TILE), np.int64)
     begin = np.zeros(3, np.int64)  # step, coordinate, speed
     for row, tile in zip(rows, chosen, strict=True):
         lane = np.array(kinds.lane_of(tile))
-        begin = begin if joined else tile.lane * lane
-        row[:PLACE_ROOM] = (tile.kind, tile.width, tile.lane if joined else 0, *begin)
+        begin = tile.lane * lane if alone else begin
+        row[:PLACE_ROOM] = (tile.kind, tile.width, 0 if alone else tile.lane, *begin)
         begin = begin + tile.width * lane
     return rows, int(begin[0])
 
@@ -297,12 +318,12 @@ def _aligned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return aligned
 
 
-def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:
+def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:
     """Make the tiles of a subchain; those of the same bodies share what they are made of.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     tiles : list of Tile
         In sequence, over the bodies of the subchain.
     tip, wrenches : bool
@@ -323,7 +344,7 @@ def subchain_tiles(system: System, tiles: list[Tile], tip: bool, wrenches: bool)
     return Tiles(kinds, chosen, tip, wrenches)
 
 
-def boundary_frames(system: System, inboard: Integers) -> Floats:
+def boundary_frames(system: Contents, inboard: Integers) -> Floats:
     """`body_frame` of each of the bodies outside that a range of bodies hangs on [k, 3, 3]; identity for the world."""
     bodies, which = np.unique(inboard, return_inverse=True)
     frames = [build(system.columns(k, k + 1)).body_frame[0] if k >= 0 else np.eye(3) for k in bodies]

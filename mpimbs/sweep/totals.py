@@ -11,6 +11,17 @@ from mpimbs.sweep.structure import BODY, BOUNDARY, FIXED
 
 
 @kernel
+def rotor_energy(zero, structure, u):
+    """Kinetic energy (J) of the rotors of the joints, which have no part in the momenta."""
+    energy = zero
+    if structure.armature.size > 0:
+        for d in range(structure.axes.shape[0]):
+            speed = load(zero, u, d * width(zero))
+            energy = energy + 0.5 * load(zero, structure.armature, d * width(zero)) * speed * speed
+    return energy
+
+
+@kernel
 def totals(zero, structure, gravity, motion):
     """Kinetic energy, potential energy of weight, linear and angular momentum.
 

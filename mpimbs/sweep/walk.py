@@ -64,9 +64,22 @@ def walk_inward(zero, structure, junction, visit, state, given):
     given : tuple
         For `visit`.
     """
-    none = zeros_like(zero, state)
+    clear_gathered(zero, junction, state)
+    return walk_inward_onto(zero, structure, junction, visit, state, given)
+
+
+@kernel(inline=True)
+def clear_gathered(zero, junction, like):
+    """Clear what inward walks hand to all slots: as many numbers as `like` has."""
+    none = zeros_like(zero, like)
     for slot in range(junction.size // (JUNCTION * width(zero))):
         store_numbers(zero, junction, slot * JUNCTION, none)
+
+
+@kernel(inline=True)
+def walk_inward_onto(zero, structure, junction, visit, state, given):
+    """Walk inward as `walk_inward`, but onto what the slots have been handed already."""
+    none = zeros_like(zero, state)
     for step in range(structure.steps.shape[0] - 1, -1, -1):
         sink = structure.steps[step, SINK]
         if sink >= 0:
@@ -84,11 +97,10 @@ def walk_inward(zero, structure, junction, visit, state, given):
 def walk_path_inward(zero, structure, path, visit, state, given):
     """Walk inward along a path, whatever else hangs on it: as `walk_inward`, without slots.
 
-    The state may be any tuple. `path` holds the steps from handle 1 outward; None: all steps, of a chain.
+    The state may be any tuple. `path` holds the steps from handle 1 outward.
     """
-    count = structure.steps.shape[0] if path is None else path.size
-    for number in range(count - 1, -1, -1):
-        state = visit(zero, structure, _step_of(path, number), state, given)
+    for number in range(path.size - 1, -1, -1):
+        state = visit(zero, structure, path[number], state, given)
     return state
 
 
@@ -98,13 +110,6 @@ def walk_path_outward(zero, structure, path, visit, state, given):
     for number in range(path.size):
         state = visit(zero, structure, path[number], state, given)
     return state
-
-
-@kernel(inline=True)
-def _step_of(path, number):
-    if path is None:
-        return number
-    return path[number]
 
 
 @kernel(inline=True)

@@ -90,6 +90,7 @@ inertia = [1, 1, 1, 0, 0, 0]
 joint = { type = "revolute", position = [1, 0, 0] }
 """
 TREE = MODEL.replace('parent = "three"', 'parent = "two"')
+SCRAMBLED = TREE.replace('parent = "two"', 'parent = "one"', 1)  # its bodies are not listed depth first
 NU, NQ = 12, 14
 
 
@@ -452,7 +453,7 @@ def test_the_time_of_an_evaluation(comm: MPI.Comm, call: Callable[[str], Call], 
     refuses(comm, call, folder, "acceleration @/model.toml -o @/x.npz --time inf", "--time must be a finite number")
 
 
-@pytest.mark.parametrize("model", [MODEL, TREE], ids=["chain", "tree"])
+@pytest.mark.parametrize("model", [MODEL, TREE, SCRAMBLED], ids=["chain", "tree", "scrambled"])
 def test_inverse(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None, model: str) -> None:
     """The forces that give accelerations: those that gave them, and those of the oracle."""
     put(comm, folder / "model.toml", model)
@@ -731,7 +732,7 @@ def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path,
         assert_close("quaternions read", read_state(folder / "state.npz", system).q, state["q"], "rounding")
 
 
-@pytest.mark.parametrize("model", [MODEL, TREE], ids=["chain", "tree"])
+@pytest.mark.parametrize("model", [MODEL, TREE, SCRAMBLED], ids=["chain", "tree", "scrambled"])
 def test_joint_loads(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, model: str) -> None:
     put(comm, folder / "model.toml", model)
     system = read_system(folder / "model.toml")

@@ -116,7 +116,7 @@ def test_forces_on_a_renumbered_tree(seed: int) -> None:
         """Generalized forces, and the wrenches on the bodies."""
         subchain, tau = Subchain(given), np.zeros(len(u))
         steps, frames = subchain.carriers(np.arange(N))
-        ExternalLoads(subchain, given, np.array([0, N]), NoMessages).apply(TIME, q, u, AT_REST, tau)
+        ExternalLoads(subchain, np.array([0, N]), NoMessages).apply(TIME, q, u, AT_REST, tau)
         return tau, np.einsum("nij,naj->nai", frames, subchain.wrenches.reshape(-1, 2, 3)[steps])
 
     forces, wrenches = applied(system, q, u)

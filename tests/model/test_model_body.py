@@ -117,6 +117,10 @@ REFUSED_JOINTS = [
         "rest must be a unit quaternion.* of norm 0; write [1.0, 0.0, 0.0, 0.0]",
     ),
     ({"type": "revolute", "stifness": 1}, "unknown key 'stifness'; did you mean 'stiffness'"),
+    ({"type": "revolute", "armature": -0.1}, "armature must not be negative, got [-0.1]; give 0 for none"),
+    ({"type": "revolute", "armature": "0.1"}, "armature must be a finite number, got '0.1'"),
+    ({"type": "fixed", "armature": 0.1}, "armature has no axis to turn about in a fixed joint; leave it out"),
+    ({"type": "free", "armature": 0.1}, "armature needs a list of 6 numbers (free joint"),
     ({"type": "fixed", "torque": math.sin}, "torque has nothing to act on in a fixed joint"),
 ]
 

@@ -17,7 +17,7 @@ from mpimbs.model.order import Order, coordinates_at, depth_first, heaviest_last
 from mpimbs.model.segments import Integers
 from oracles.dense import dense_accelerations
 from oracles.random_systems import SETTINGS, random_system, systems
-from oracles.trees import SHAPES, parents
+from oracles.trees import SHAPES, parents, relisted
 from tolerances import assert_close
 
 DRAWN = parents()
@@ -110,9 +110,7 @@ def loaded(system: System) -> System:
 
 def in_sequence(system: System, order: Order) -> System:
     """The same system, its bodies added in depth-first order by the user."""
-    again = System(system.name, system.gravity)
-    for body in order.bodies.tolist():
-        again.add(system.body(body))
+    again = relisted(system, order.bodies)
     for name in ("joint_forces", "body_forces"):
         for force in getattr(system, name):
             on = sorted(again.index_of(system.name_of(int(k))) for k in force.bodies)

@@ -179,7 +179,7 @@ REFUSED = [
     (lambda s: s.repeat(2, body("y"), body("y")), "body 'y': stands twice in one repeat"),
     (
         lambda s: s.repeat(2, body("y"), body("z", parent="arm")),
-        "body 'z': each repeated body lies on the one before",
+        "body 'z': parent 'arm' is none of this repeat; name a body before it there",
     ),
     (lambda s: s.repeat(2, body("y"), parent="leg"), "body 'y': parent 'leg' is neither"),
     (lambda s: (s.add(body("y2")), s.repeat(2, body("y"))), "body 'y': the number names would include 'y2'"),

@@ -329,9 +329,10 @@ class Snapshot:
                     a[force, three(body, 1)] += sign * ONE
                     a[force, three(body, 0)] -= sign * cross_matrix(r)
                     b[force] -= sign * np.cross(w_body, np.cross(w_body, r))
-            # S^T wrench = generalized force
+            # S^T wrench + armature udot = generalized force
             a[speeds, moment] = (frame @ j.turns).T
             a[speeds, force] = (frame @ j.slides).T
+            a[speeds, speeds] = np.diag(c.armature[self.u_of(k)])
         b[12 * n :] = generalized_forces(c, self.q, self.u, tau, t)
         x = refined_solution(a, b)
         return x[12 * n :], x[: 12 * n].reshape(n, 12)[:, 6:]
@@ -393,6 +394,7 @@ def energy(system: System, q: Array, u: Array) -> tuple[float, float]:
     state = Snapshot(system, q, u)
     c, m = state.columns, state.kinematics
     kinetic = 0.5 * c.mass @ np.sum(m.com_velocity**2, axis=1)
+    kinetic += 0.5 * c.armature @ state.u**2
     kinetic += 0.5 * sum(m.omega[k] @ state.inertia(k) @ m.omega[k] for k in range(state.n))
     potential = spring_energy(c, state.q) + state.stretch_energy() - c.mass @ (m.com @ state.gravity)
     return float(kinetic), float(potential)
@@ -413,7 +415,7 @@ def coordinate_rates(system: System, q: Array, u: Array) -> Array:
 
 
 def mass_matrix(system: System, q: Array) -> Array:
-    """Joint-space inertia matrix [nu, nu] from the bodies' velocities under unit speeds."""
+    """Joint-space inertia matrix [nu, nu] from the bodies' velocities under unit speeds, and the rotors of the axes."""
     c = system.columns()
     if not (nu := int(c.u_offset[-1])):
         return np.zeros((0, 0))
@@ -424,6 +426,7 @@ def mass_matrix(system: System, q: Array) -> Array:
     rotational = np.einsum("ink,nkj->inj", turning, inertia)
     matrix = np.tensordot(rotational, turning, ((1, 2), (1, 2)))
     matrix += np.tensordot(c.mass[:, None] * moving, moving, ((1, 2), (1, 2)))
+    matrix += np.diag(c.armature)
     return matrix.astype(float)
 
 

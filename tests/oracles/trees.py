@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
+from mpimbs.model import System
 from mpimbs.model.segments import Integers
 
 
@@ -46,6 +47,22 @@ def recursive(n: int, seed: int = 0, roots: float = 0.0) -> Integers:
     parent[draw.random(n) < roots] = -1
     parent[:1] = -1
     return parent
+
+
+def scrambled(parent: Integers, seed: int = 0) -> Integers:
+    """An order of the bodies of a tree: every parent before its children, all else by chance."""
+    late = np.random.default_rng(seed).random(len(parent))
+    for k, above in enumerate(parent.tolist()):
+        late[k] += late[above] if above >= 0 else 0.0
+    return np.argsort(late)
+
+
+def relisted(system: System, order: Integers) -> System:
+    """The same bodies, added in another order."""
+    again = System(system.name, system.gravity)
+    for k in order.tolist():
+        again.add(system.body(k))
+    return again
 
 
 SHAPES: dict[str, Callable[[int], Integers]] = {

@@ -14,6 +14,7 @@ from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.native import PROC_NULL, Channel, channel, send_only, start, wait
+from mpimbs.parallel.reorder import Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
 from mpimbs.pipeline import scan_motions
 from mpimbs.spatial.compiler import kernel
@@ -183,7 +184,7 @@ def test_gather(comm: MPI.Comm, empty: bool) -> None:
     """Parts of different lengths, none at all among them, stand on rank 0 in the order of ranks."""
     counts = np.array([r % 3 + (not empty) for r in range(comm.size)])
     whole = np.arange(counts.sum()) + 0.5
-    plan = Gather(comm, counts)
+    plan = Gather(comm, Reorder(comm, counts))
     part = whole[plan.part]
     parallel_assert(len(part) == counts[comm.rank], f"own part is {plan.part}", comm)
     for factor in (1.0, 2.0):
@@ -191,6 +192,23 @@ def test_gather(comm: MPI.Comm, empty: bool) -> None:
         got = plan(strided)
         right = (got is None) if comm.rank else np.array_equal(got, factor * whole)
         parallel_assert(right, f"gathered {got}", comm)
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_reorder(comm: MPI.Comm, size: int) -> None:
+    """Rows that ranks have in any order, some of them none, are brought into the model's order, and back."""
+    whole = np.random.default_rng(1).normal(size=(size, 2, 3))
+    owners, order = np.random.default_rng(2).integers(comm.size, size=size), np.random.default_rng(3).permutation(size)
+    mine = order[owners[order] == comm.rank]
+    ends = np.arange(comm.size + 1) * size // comm.size
+    plan = Reorder(comm, np.diff(ends), mine)
+    for rows in (whole, whole[:, 0], whole[:, 0, 0]):
+        stretch = plan(rows[mine])
+        right = np.array_equal(stretch, rows[ends[comm.rank] : ends[comm.rank + 1]]) and len(stretch) == plan.count
+        parallel_assert(right, f"stretch {stretch}", comm)
+        parallel_assert(np.array_equal(plan.back(stretch), rows[mine]), "other rows come back", comm)
+    got = Gather(comm, plan, 6)(whole[mine])
+    parallel_assert((got is None) if comm.rank else np.array_equal(got, whole.ravel()), f"gathered {got}", comm)
 
 
 def test_plans_have_messages_of_their_own(comm: MPI.Comm) -> None:

@@ -225,7 +225,7 @@ def test_a_million_bodies_are_cut_in_seconds(shape: str) -> None:
 
 def test_shares_of_a_chain_are_those_it_is_divided_by() -> None:
     system = system_from("spatial_chain:1000")
-    found = shares(system, Order.of(system), 4)
+    _, found = shares(system, 4)
     cuts = divide(system, 4).cuts.tolist()
     assert [(share.first, share.last) for share in found] == list(itertools.pairwise(cuts))
     assert [(share.components, share.handles) for share in found] == [(1, 1)] * 3 + [(1, 0)]
@@ -234,7 +234,7 @@ def test_shares_of_a_chain_are_those_it_is_divided_by() -> None:
 
 def test_shares_of_a_tree() -> None:
     system = system_from("tree:9:3")
-    found = shares(system, Order.of(system), 5)
+    _, found = shares(system, 5)
     assert sum(share.last - share.first for share in found) == system.n_bodies
     assert np.mean([share.cost for share in found]) == pytest.approx(1.0)
     assert max(share.cost for share in found) < 1.1
@@ -245,4 +245,4 @@ def test_shares_of_a_tree() -> None:
 def test_too_many_ranks(model: str) -> None:
     system: System = system_from(model)
     with pytest.raises(InputError, match="16 ranks for 15 bodies"):
-        shares(system, Order.of(system), 16)
+        shares(system, 16)

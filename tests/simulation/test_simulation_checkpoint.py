@@ -31,6 +31,7 @@ from mpimbs.simulation.run import simulate
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.signals import CHECKPOINT, ENDS, STOP, Signals
 from mpimbs.sizes import PACKAGE
+from oracles.trees import relisted, scrambled
 from simulation.motions import tumbler
 from tolerances import assert_close
 
@@ -91,11 +92,25 @@ def signalled(
 
 
 CHAIN, ROPE, TREE = "spatial_chain:9", "rope:7", "tree:3:2"
+
+
+def system_of(spec: str) -> System:
+    """A system by its name; or the tree, its bodies not listed depth first."""
+    if spec != "scrambled":
+        return system_from(spec)
+    tree = system_from(TREE)
+    return relisted(tree, scrambled(tree.parents()))
+
+
 FIXED: dict[str, Any] = {"dt": 0.01, "every": 0.02}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "adaptive, first stage kept": (ROPE, ADAPTIVE),
     "adaptive, poses, loads": (CHAIN, ADAPTIVE | {"integrator": "8vr", "poses": True, "loads": True, "extremes": True}),
     "a tree": (TREE, ADAPTIVE | {"poses": True, "loads": True}),
+    "a tree that is renumbered": (
+        "scrambled",
+        ADAPTIVE | {"poses": True, "loads": True, "extremes": True},
+    ),
     "fixed": (CHAIN, FIXED | {"integrator": "rks3", "extremes": True}),
     "from a given state": (CHAIN, FIXED | {"state": (np.linspace(-1, 1, 9), np.linspace(2, -2, 9))}),
     "lagged, adaptive": (CHAIN, LOOSE | PCG),
@@ -105,6 +120,7 @@ WRITTEN_BY_ALL = (
     "adaptive, poses, loads",
     "lagged, adaptive",
     "a tree",
+    "a tree that is renumbered",
 )  # each rank its own part of output and checkpoints
 # Where PETSc keeps what can't be read, it begins anew at every checkpoint, in the run that goes on too.
 FORGETFUL: dict[str, tuple[str, dict[str, Any]]] = {
@@ -142,7 +158,7 @@ def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
     monkeypatch.setattr(stability, "FIRST", 20)
     monkeypatch.setattr(stability, "FEWEST", 10)
     spec, settings = (CASES | FORGETFUL)[case]
-    system, output, every = system_from(spec), folder / "out.h5", 6
+    system, output, every = system_of(spec), folder / "out.h5", 6
     other = Checkpoints(steps=every) if case in FORGETFUL else None
     whole = simulate(system, T_END, comm, output=folder / "whole.h5", checkpoints=other, **settings)
     checkpoint = interrupt(comm, monkeypatch, output, every, system, settings, Checkpoints(steps=every))
@@ -153,20 +169,23 @@ def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
     assert result.restarts[0]["ranks"] == comm.size and 0 < result.restarts[0]["time"] < T_END
 
 
-@pytest.mark.parametrize("coupling", ["dcae", "pcg", "dcae of a tree", "pcg of a tree"])
+@pytest.mark.parametrize(
+    "coupling", ["dcae", "pcg", "dcae of a tree", "dcae of a scrambled tree", "pcg of a scrambled tree"]
+)
 @pytest.mark.parametrize("settings", [ADAPTIVE, FIXED], ids=["adaptive", "fixed"])
 def test_a_restart_on_other_ranks_gives_the_same_motion(
     comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], coupling: str
 ) -> None:
-    """From all ranks to the first one, and from that to all."""
-    system = system_from(TREE if "tree" in coupling else CHAIN)
+    """From all ranks to the first one, from that to all, and from all to the first two."""
+    system = system_of({"dcae of a tree": TREE, "dcae of a scrambled tree": "scrambled"}.get(coupling, CHAIN))
     system.add_wrench(system.name_of(3), force=(0.0, 3.0, 0.5))
     ends: dict[str, Any] = {"bodies": (system.name_of(1), system.name_of(7)), "positions": ((0, 0.1, 0), (0.2, 0, 0))}
     system.add_spring(name="tie", stiffness=3.0, damping=0.5, rest=0.4, **ends)
     settings = settings | (PCG | {"solver": TIGHT} if "pcg" in coupling else {})
     simulate(system, T_END, comm, output=folder / "whole.h5", **settings)
-    first = comm.Split(0 if comm.rank == 0 else MPI.UNDEFINED)
-    for name, before, after in (("fewer.h5", comm, first), ("more.h5", first, comm)):
+    first, pair = (comm.Split(0 if comm.rank < count else MPI.UNDEFINED) for count in (1, 2))
+    moves = (("fewer.h5", comm, first), ("more.h5", first, comm), ("pair.h5", comm, pair))
+    for name, before, after in moves[: 3 if comm.size > 2 else 2]:
         checkpoint = folder / name.replace(".h5", ".checkpoint.h5")
         if before != MPI.COMM_NULL:
             interrupt(before, monkeypatch, folder / name, 6, system, settings)
@@ -179,8 +198,9 @@ def test_a_restart_on_other_ranks_gives_the_same_motion(
         assert np.all(whole["work"][1:] != 0)
         for what in ("q", "u", "energy", "work"):
             assert_close(what, ours[what], whole[what], "runs on ranks" if coupling == "dcae" else "solved on ranks")
-    if first != MPI.COMM_NULL:
-        first.Free()
+    for part in (first, pair):
+        if part != MPI.COMM_NULL:
+            part.Free()
 
 
 def test_functions_of_time_go_on_with_the_system_only(

@@ -248,5 +248,5 @@ def test_the_choice_of_a_coupling(comm: MPI.Comm) -> None:
         others = {"dcae", "pcg", "dca", "dca-terminal"} - {found.coupling}
         assert all(name in found.why for name in others) and "measured" in found.why
         assert "dca loses digits" in choose_coupling(system_from("chain:1100"), comm).why
-        with pytest.raises(InputError, match="not listed depth first"):
-            choose_coupling(system_from("figure"), comm)
+        tree = choose_coupling(system_from("figure"), comm)
+        assert tree.coupling == "dcae" and "dca refused" in tree.why

@@ -84,6 +84,8 @@ def evaluate(
         first.axes,
         interleaved([s.fixed for s in structures]),
         interleaved([s.pitch for s in structures]),
+        interleaved([s.armature for s in structures]),
+        first.path,
     )
     q, u, tau, given = (interleaved(list(column)) for column in zip(*states, strict=True))
     m, nu = len(first.steps), len(first.axes)

@@ -1,0 +1,116 @@
+"""The border between the order in which ranks have bodies and that of the model: numbers brought over, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.model.contents import Contents
+from mpimbs.model.order import Order, Where, coordinates_at
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class _Side(NamedTuple):
+    """What passes a rank's side of the border: which rows, rank after rank, and how many of each rank's."""
+
+    rows: Integers
+    counts: Integers  # [P]
+
+
+class Reorder:
+    """Brings rows of which each rank has some into the model's order, of which each rank gets a stretch; and back.
+
+    Where the ranks' rows are such stretches already nothing is done.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        Must outlive it.
+    counts : P ints
+        How many rows the stretch of each rank has.
+    where : array, optional
+        Where this rank's rows stand in the model's order; on all ranks, or on none: those of its stretch.
+
+    Attributes
+    ----------
+    counts : list of int
+    """
+
+    def __init__(self, comm: MPI.Comm, counts: Iterable[int], where: Integers | None = None) -> None:
+        self._comm = comm
+        self.counts = [int(count) for count in counts]
+        self._begin, self._places = sum(self.counts[: comm.rank]), where
+
+    @property
+    def where(self) -> Where:
+        """Where this rank's rows stand in the model's order."""
+        return slice(self._begin, self._begin + self.count) if self._places is None else self._places
+
+    @property
+    def count(self) -> int:
+        """How many rows this rank's stretch has."""
+        return self.counts[self._comm.rank]
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Give this rank's stretch [count, ...], from its rows [n, ...]; all ranks call."""
+        return rows if self._places is None else self._moved(rows, *self._sides)
+
+    def back(self, stretch: Floats) -> Floats:
+        """Give this rank's rows [n, ...], from its stretch [count, ...]; all ranks call."""
+        return stretch if self._places is None else self._moved(stretch, *self._sides[::-1])
+
+    @cached_property
+    def _sides(self) -> tuple[_Side, _Side]:
+        """The rows of this rank, by the rank in whose stretch they are; and those of its stretch, by whose they are."""
+        comm, where = self._comm, np.asarray(self._places)
+        owners = np.searchsorted(np.cumsum(self.counts), where, side="right")
+        mine = _Side(np.argsort(owners, kind="stable"), np.bincount(owners, minlength=comm.size))
+        counts = np.empty_like(mine.counts)
+        comm.Alltoall(mine.counts, counts)
+        places = np.empty(counts.sum(), np.int64)
+        comm.Alltoallv((where[mine.rows], mine.counts), (places, counts))
+        return mine, _Side(places - self._begin, counts)
+
+    def _moved(self, rows: Floats, here: _Side, there: _Side) -> Floats:
+        going = np.ascontiguousarray(rows, np.float64)[here.rows]
+        came, moved = np.empty((2, len(there.rows), *going.shape[1:]))
+        width = int(np.prod(going.shape[1:]))
+        self._comm.Alltoallv((going, width * here.counts), (came, width * there.counts))
+        moved[there.rows] = came
+        return moved
+
+
+def to_model_order(
+    comm: MPI.Comm, system: Contents, order: Order | None, cuts: Integers, first: int, last: int
+) -> dict[str, Reorder]:
+    """Plan how vectors like q and u, and a row for each body, come into the model's order: by "q", "u" and "body".
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        Must outlive the plans.
+    system : Contents
+        The model, in its own order.
+    order : Order, optional
+        In which its bodies are divided among the ranks; its own by default.
+    cuts : array [P + 1]
+        Rank r has the bodies at the places cuts[r] to cuts[r + 1] - 1.
+    first, last : int
+        This rank those at first to last - 1.
+    """
+    if order is None or order.is_identity:
+        ends = dict(zip(("q", "u"), system.offsets_of(cuts), strict=True)) | {"body": cuts}
+        return {name: Reorder(comm, np.diff(end)) for name, end in ends.items()}
+    places = (*coordinates_at(system, order, first, last), order.where(first, last))
+    sizes = {"q": system.nq, "u": system.nu, "body": system.n_bodies}
+    return {
+        name: Reorder(comm, np.diff(np.arange(comm.size + 1) * size // comm.size), np.asarray(where))
+        for (name, size), where in zip(sizes.items(), places, strict=True)
+    }

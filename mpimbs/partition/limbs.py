@@ -1,0 +1,259 @@
+"""Which bodies of a tree are swept in lanes: closed subtrees side by side, and stretches along a path."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.partition.lanes import cut_tiles
+from mpimbs.sizes import tuned
+from mpimbs.spatial.lanes import WIDTHS, native_width
+from mpimbs.sweep.build import Build
+from mpimbs.sweep.limbs import Chosen, Group, Stretch
+from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
+
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+MOST_ON_PATH = 16  # bodies of a stretch for each of its path
+WITHOUT_SIDES = 0.9  # of a subtree is on its heaviest child: what is beside it hardly counts
+PAYING = (0.0, 0.45, 0.9)  # time per body of a stretch, over that of one swept in doubles, up to which it is chosen
+BYTES_OF_A_BODY = 8 * (PLACE + BIAS + PIVOT)  # of workspace
+_FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2^64
+
+
+def closed_subtrees(made: Build, open_bodies: Integers) -> npt.NDArray[np.bool_]:
+    """Whether all of the subtree of the body at each place of the depth-first order is here [n].
+
+    Parameters
+    ----------
+    made : Build
+    open_bodies : array
+        Bodies, numbered as in `made`, that have children elsewhere.
+    """
+    closed = np.ones(len(made.order), bool)
+    place = _places(made)
+    for body in open_bodies.tolist():
+        while body >= 0 and closed[place[body]]:
+            closed[place[body]] = False
+            body = int(made.parent[body])
+    return closed
+
+
+def shapes(made: Build, patterns: npt.NDArray[np.integer]) -> Integers:
+    """A number for each place: the same where subtrees have the same joints and hang together in the same way [n].
+
+    Parameters
+    ----------
+    made : Build
+    patterns : array [n]
+        Of each body, a number for its joint.
+    """
+    n, place = len(made.order), _places(made)
+    above = made.parent[made.order]
+    back = np.where(above >= 0, np.arange(n) - place[above], 0)
+    # A subtree is a word: its root's joint, then joint and distance to the parent of each body; the sum of its letters
+    # times powers of a number, from any place on, is that from the first on over the power there (modulo 2^64).
+    letters = _mixed(np.stack((patterns[made.order].astype(np.int64), back), axis=1))
+    roots = _mixed(np.stack((patterns[made.order].astype(np.int64), np.full(n, -1)), axis=1))
+    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(letters * _powers(_FACTOR, n))))
+    places = np.arange(n)
+    words = (sums[places + made.sizes] - sums[places + 1]) * _powers(pow(_FACTOR, -1, 2**64), n) + roots
+    return np.unique(np.stack((made.sizes.astype(np.uint64), words), axis=1), axis=0, return_inverse=True)[1].reshape(n)
+
+
+def _powers(number: int, count: int) -> Words:
+    powers = np.full(count, number, np.uint64)
+    powers[0] = 1
+    return np.cumprod(powers)
+
+
+def _mixed(pairs: Integers) -> Words:
+    """A random number for each different pair of numbers [n, 2]."""
+    x = pairs[:, 0].astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9) + pairs[:, 1].astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
+
+
+class _Tree:
+    """What a choice of limbs is made of: a rank's bodies, by their places in the depth-first order.
+
+    Parameters
+    ----------
+    made : Build
+    patterns : array [n]
+        Of each body, a number for its joint.
+    open_bodies : array
+        Bodies that have children elsewhere.
+    """
+
+    def __init__(self, made: Build, patterns: npt.NDArray[np.integer], open_bodies: Integers) -> None:
+        self.n, self.sizes = len(made.order), made.sizes
+        self.shape, self.closed = shapes(made, patterns), closed_subtrees(made, open_bodies)
+        place = np.append(_places(made), -1)
+        self.parent = place[np.maximum(made.parent[made.order], -1)]
+        self.heavy = np.full(self.n + 1, -1)  # last child of each
+        self.heavy[self.parent] = np.arange(self.n)
+        self._made: dict[tuple[int, int], Stretch | None] = {}  # by first body and width
+        self._patterns = patterns[made.order].astype(np.int64)
+        self._open = place[open_bodies]
+
+    def stretches(self, width: int, most_cost: float) -> list[Stretch]:
+        """Choose stretches that cost no more than so much per body, the largest first."""
+        found: list[Stretch] = []
+        free = np.ones(self.n, bool)
+        for first in self._begins(width * tuned().least_lane).tolist() if most_cost > 0.0 else []:
+            if not free[first]:
+                continue
+            if (first, width) not in self._made:
+                self._made[first, width] = self._stretch(first, width)
+            stretch = self._made[first, width]
+            if stretch is not None and stretch_cost(stretch) <= most_cost * (stretch.last - stretch.first):
+                free[stretch.first : stretch.last] = False
+                found.append(stretch)
+        return found
+
+    def _begins(self, least: int) -> Integers:
+        """Where stretches may begin: subtrees of so many bodies on the world, outside, or beside others that count."""
+        inner = self.parent >= 0
+        begins = ~inner | (self.sizes < WITHOUT_SIDES * self.sizes[self.parent])
+        begins &= (self.sizes >= least) & (self.closed | (~inner & (len(self._open) == 1)))
+        places = np.flatnonzero(begins)
+        return places[np.argsort(-self.sizes[places], kind="stable")]
+
+    def _stretch(self, first: int, width: int) -> Stretch | None:
+        """Cut the subtree at a place along its path; None where too much hangs on that, or nothing is cut."""
+        last, is_open = first + int(self.sizes[first]), not self.closed[first]
+        path = self._path(first, int(self._open[0]) if is_open else -1)
+        if last - first > MOST_ON_PATH * len(path):
+            return None
+        on_path = np.zeros(last - first, bool)
+        on_path[path - first] = True
+        here = np.arange(first, last)
+        back = np.where(on_path, 0, here - self.parent[here])
+        letters = np.stack((self._patterns[here], back, on_path), axis=1)
+        words = np.unique(letters, axis=0, return_inverse=True)[1].reshape(-1)
+        tiles = [tile._replace(first=first + tile.first) for tile in cut_tiles(words, width, path=on_path)]
+        return Stretch(first, last, tiles, path, is_open) if len(tiles) > 1 or tiles[0].width > 1 else None
+
+    def _path(self, first: int, tip: int) -> Integers:
+        """Places of the bodies from one outward, to `tip` or along the heaviest."""
+        path = []
+        if tip >= 0:
+            while tip >= first:
+                path.append(tip)
+                tip = int(self.parent[tip])
+            return np.array(path[::-1])
+        while first >= 0:
+            path.append(first)
+            first = int(self.heavy[first])
+        return np.array(path)
+
+
+def _places(made: Build) -> Integers:
+    places = np.empty(len(made.order), np.int64)
+    places[made.order] = np.arange(len(made.order))
+    return places
+
+
+def stretch_cost(stretch: Stretch) -> float:
+    """Predicted time of the sweeps of a stretch, in that of a body swept in doubles."""
+    t = tuned()
+    rows = [tile.length * (row_cost(tile.width) if tile.width > 1 else 1.0) for tile in stretch.tiles]
+    return t.tip_ratio * sum(rows) + sum(t.join_cost * tile.width for tile in stretch.tiles)
+
+
+def row_cost(width: int) -> float:
+    """Time of a row of bodies side by side, in that of a body swept in doubles."""
+    return float(getattr(tuned(), f"row_of_{width}"))
+
+
+class _Choice:
+    """Limbs that are chosen one after the other.
+
+    Parameters
+    ----------
+    tree : _Tree
+    width : int
+        Number of lanes.
+    stretches : list of Stretch
+        Those chosen already.
+    """
+
+    def __init__(self, tree: _Tree, width: int, stretches: list[Stretch]) -> None:
+        self._tree, self._width = tree, width
+        self._free = np.ones(tree.n, bool)  # in no limb yet
+        for stretch in stretches:
+            self._free[stretch.first : stretch.last] = False
+        self.chosen = Chosen([], stretches)
+
+    def take(self, usable: npt.NDArray[np.bool_], least: int) -> None:
+        """Choose tiles of so many closed subtrees at the least, of those that are usable, the largest first."""
+        sizes, shape = self._tree.sizes, self._tree.shape
+        candidates = np.flatnonzero(usable & self._untouched())
+        candidates = candidates[np.lexsort((candidates, shape[candidates], -sizes[candidates]))]
+        alike = np.flatnonzero(np.diff(shape[candidates])) + 1
+        for places in np.split(candidates, alike):
+            if len(places) >= least:
+                places = places[self._free[places]]  # what is in no limb has none in it: larger ones come first
+                full = len(places) // self._width * self._width
+                self._add(places[: len(places) if len(places) - full >= least else full])
+
+    def _untouched(self) -> npt.NDArray[np.bool_]:
+        """Whether no body of the subtree at each place is in a limb [n]."""
+        used = np.concatenate(([0], np.cumsum(~self._free)))
+        places = np.arange(self._tree.n)
+        return used[places + self._tree.sizes] == used[places]
+
+    def _add(self, places: Integers) -> None:
+        if not len(places):
+            return
+        self._free[(places[:, None] + np.arange(self._tree.sizes[places[0]])).ravel()] = False
+        filled = np.concatenate((places, np.full(-len(places) % self._width, places[-1])))
+        self.chosen.groups.append(Group(filled.reshape(-1, self._width), len(places)))
+
+    def cost(self) -> float:
+        """Predicted time of an evaluation, in that of a body swept in doubles."""
+        t = tuned()
+        row, sizes = row_cost(self._width), self._tree.sizes
+        groups, stretches = self.chosen
+        tiles = sum(len(group.places) * (t.tile_start + row * sizes[group.places[0, 0]]) for group in groups)
+        start = t.limbs_start if self.chosen.any else 0.0
+        return float(self._free.sum() + tiles + start) + sum(map(stretch_cost, stretches))
+
+
+def choose_limbs(
+    made: Build, patterns: npt.NDArray[np.integer], open_bodies: Integers, width: int, most: int | None = None
+) -> Chosen:
+    """Choose what is swept in lanes, as it is predicted to be the fastest.
+
+    Tried are stretches that pay well, all that pay, and none; then, of what is left, closed subtrees side by side: full
+    tiles of the largest first, and such as pay though not full.
+
+    Parameters
+    ----------
+    made, patterns, open_bodies
+        As of `shapes` and `closed_subtrees`.
+    width : int
+        Number of lanes; 0: what is predicted to be the fastest.
+    most : int, optional
+        Bodies of a closed subtree side by side with others at the most; by default as many as a lane may have where
+        not all of a workspace is kept.
+    """
+    best = Chosen([], [])
+    if width == 1:
+        return best
+    tree = _Tree(made, patterns, open_bodies)
+    if most is None and tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
+        most = tuned().most_lane
+    usable = tree.closed if most is None else tree.closed & (tree.sizes <= most)
+    least = np.inf if width else float(tree.n)
+    for number in (width,) if width else [w for w in WIDTHS if w <= native_width()]:
+        for most_cost in PAYING:
+            choice = _Choice(tree, number, tree.stretches(number, most_cost))
+            for lanes in (number, int(row_cost(number)) + 1):
+                choice.take(usable, lanes)
+            if choice.chosen.any and choice.cost() < least:
+                best, least = choice.chosen, choice.cost()
+    return best

@@ -1,0 +1,261 @@
+"""The passes of an evaluation over limbs, what of an interval's bodies is swept in lanes: compiled.
+
+A limb takes its angular velocity and its acceleration from the slot of the body that it hangs on, in the junctions of
+the trunk, and hands its articulated inertia and bias force to it. `limbs` is the table of `sweep.limbs.Limbs`, or is
+empty; nothing happens then, nor in doubles.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mpimbs.spatial.columns import compliance_at, transfer_at
+from mpimbs.spatial.compiler import kernel, kernel_overload
+from mpimbs.spatial.handles import COMPLIANCE, EXTRA, INERTIA, TRANSFER
+from mpimbs.spatial.lanes import Lanes, width
+from mpimbs.spatial.memory import Floats, Integers, Rows, assign, read, schema
+from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.six import six_rows, write_six
+from mpimbs.sweep.open_bodies import open_body
+from mpimbs.sweep.passes import (
+    inward_sweep,
+    motion,
+    outward_sweep,
+    tile_gathered,
+    tile_motion,
+    tile_of,
+    tile_outward,
+    tiles_of,
+)
+from mpimbs.sweep.sequence import SUBCHAIN, coordinates_of, speeds_of
+from mpimbs.sweep.structure import GATHERED, JUNCTION, TURNING
+from mpimbs.sweep.tiles import FIRST_LANE, PLAN
+from mpimbs.sweep.walk import OUTWARD
+
+# Columns of the rows of stretches, behind those of subchains (`sweep.sequence`).
+SLOT, IS_OPEN = 6, 7
+
+
+class LimbsPlan(NamedTuple):
+    """What the passes over limbs are given.
+
+    The numbers of the limbs and of the trunk stand in vectors of their own: tile by tile, side by side in lanes, at
+    last those of the trunk.
+    """
+
+    tiles: Integers  # of closed subtrees side by side, the table of `sweep.tiles.Tiles`; empty if there are none
+    slots: Integers  # [lanes]: of the body that each of these hangs on
+    sums: Integers  # [lanes]: the same; of a lane that repeats another, one that nobody reads
+    stretches: Rows  # [count, 8]: columns as of subchains, and the two above
+    turn: Floats  # [TURNING]: room
+    q_index: Integers  # [nq and more]: where each coordinate stands in the rank's vectors
+    u_index: Integers  # [nu and more]
+    q: Floats
+    u: Floats
+    tau: Floats
+    udot: Floats
+    rates: Floats
+    trunk_q: int  # where the trunk's coordinates begin
+    trunk_u: int
+
+
+LIMBS = schema(LimbsPlan)
+
+
+@kernel(inline=True)
+def _take(index, vector, own):
+    for k in range(index.size):
+        own[k] = vector[index[k]]
+
+
+@kernel(inline=True)
+def _give(index, own, vector):
+    for k in range(index.size):
+        vector[index[k]] = own[k]
+
+
+@kernel(inline=True)
+def _count(tiles):
+    return tiles_of(tiles) if tiles.size > 0 else 0
+
+
+@kernel(inline=True)
+def _from_slots(zero, tile, slots, junction, count, room, numbers):
+    """Write the first `count` of the `numbers` that each lane of a tile has in `room`: from what its slot hands on."""
+    w = width(zero)
+    first = tile[FIRST_LANE]
+    for lane in range(w):
+        at = slots[first + lane] * JUNCTION + OUTWARD
+        for i in range(count):
+            room[first * numbers + i * w + lane] = junction[at + i]
+
+
+@kernel(inline=True)
+def _add_block(block, junction, at):
+    """Add [I | p] of handle equations to what a slot has gathered."""
+    for i in range(6):
+        for j in range(i, 6):
+            junction[at] += block[INERTIA + i * ROW + j]
+            at += 1
+    for i in range(6):
+        junction[at + i] += block[INERTIA + i * ROW + EXTRA]
+
+
+@kernel
+def _move(zero, limbs, q, u, value):
+    p = read(limbs, LIMBS)
+    _take(p.q_index, q, p.q)
+    _take(p.u_index, u, p.u)
+    for number in range(_count(p.tiles)):
+        tile_motion(zero, p.tiles, tile_of(p.tiles, number), p.q, p.u, False)
+    for number in range(p.stretches.shape[0]):
+        row = p.stretches[number]
+        plan = read(row, SUBCHAIN)
+        motion(zero, plan, coordinates_of(row, p.q), speeds_of(row, p.u))
+        if row[IS_OPEN]:
+            assign(open_body(value, 0, TURNING), read(plan, PLAN.turn))
+
+
+@kernel
+def _gather(zero, limbs, junction, tau, room, value):
+    p = read(limbs, LIMBS)
+    if tau.size > 0:
+        _take(p.u_index, tau, p.tau)
+        tau = p.tau[0 : p.tau.size]
+    w = width(zero)
+    for number in range(_count(p.tiles) - 1, -1, -1):
+        omegas, gathered = read(p.tiles, PLAN.omegas), read(p.tiles, PLAN.blocks)
+        tile = tile_of(p.tiles, number)
+        _from_slots(zero, tile, p.slots, junction, 3, omegas, 3)
+        tile_gathered(zero, p.tiles, tile, p.q, p.u, tau)
+        first = tile[FIRST_LANE]
+        for lane in range(w):
+            at = p.sums[first + lane] * JUNCTION
+            for i in range(GATHERED):
+                junction[at + i] += gathered[first * GATHERED + i * w + lane]
+    for number in range(p.stretches.shape[0]):
+        row = p.stretches[number]
+        plan = read(row, SUBCHAIN)
+        at = row[SLOT] * JUNCTION
+        for i in range(3):
+            p.turn[9 + i] = junction[at + OUTWARD + i]
+        inward_sweep(zero, plan, coordinates_of(row, p.q), speeds_of(row, p.u), speeds_of(row, tau), p.turn, False)
+        block = read(plan, PLAN.blocks)
+        _add_block(block, junction, at)
+        if row[IS_OPEN]:
+            write_six(value, transfer_at(room, 0), six_rows(block, TRANSFER))
+            write_six(value, compliance_at(room, 0, 0), six_rows(block, COMPLIANCE))
+
+
+@kernel
+def _accelerate(zero, limbs, junction, tau, load, udot, rates):
+    p = read(limbs, LIMBS)
+    if tau.size > 0:
+        tau = p.tau[0 : p.tau.size]
+    for number in range(_count(p.tiles)):
+        loads = read(p.tiles, PLAN.loads)
+        tile = tile_of(p.tiles, number)
+        _from_slots(zero, tile, p.slots, junction, 6, loads, 12)
+        tile_outward(zero, p.tiles, tile, p.q, p.u, tau, p.udot, p.rates, False)
+    for number in range(p.stretches.shape[0]):
+        row = p.stretches[number]
+        plan = read(row, SUBCHAIN)
+        handles = read(plan, PLAN.handle_loads)
+        at = row[SLOT] * JUNCTION + OUTWARD
+        assign(handles, junction[at : at + 6])
+        if row[IS_OPEN]:
+            assign(handles[6:12], load)
+        accelerations, changes = speeds_of(row, p.udot), coordinates_of(row, p.rates)
+        given = coordinates_of(row, p.q), speeds_of(row, p.u), speeds_of(row, tau)
+        outward_sweep(zero, plan, given[0], given[1], given[2], accelerations, changes)
+    _give(p.u_index, p.udot, udot)
+    _give(p.q_index, p.rates, rates)
+
+
+def move_limbs(zero, limbs, q, u, value):
+    """Pass 1: take the rank's state, and the limbs' joint frames; the turn of the open body of one goes to `value`."""
+
+
+@kernel_overload(move_limbs)
+def _overload_move_limbs(zero, limbs, q, u, value):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, limbs, q, u, value):
+            if limbs.size > 0:
+                _move(zero, limbs, q, u, value)
+
+        return lanes
+    return lambda zero, limbs, q, u, value: None
+
+
+def gather_limbs(zero, limbs, junction, tau, room, value):
+    """Pass 2: hand what limbs weigh to the bodies that they hang on, whose angular velocities the slots have; what the
+    open body of one takes goes to `value`."""
+
+
+@kernel_overload(gather_limbs)
+def _overload_gather_limbs(zero, limbs, junction, tau, room, value):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, limbs, junction, tau, room, value):
+            if limbs.size > 0:
+                _gather(zero, limbs, junction, tau, room, value)
+
+        return lanes
+    return lambda zero, limbs, junction, tau, room, value: None
+
+
+def accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
+    """Pass 3: the limbs' accelerations and rates, where the slots have the accelerations of the bodies that they hang
+    on, and `load` acts on the open body of one; and give the rank's vectors these and the trunk's."""
+
+
+@kernel_overload(accelerate_limbs)
+def _overload_accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, limbs, junction, tau, load, udot, rates):
+            if limbs.size > 0:
+                _accelerate(zero, limbs, junction, tau, load, udot, rates)
+
+        return lanes
+    return lambda zero, limbs, junction, tau, load, udot, rates: None
+
+
+def of_trunk(zero, limbs, coordinates, speeds, written):
+    """Give the trunk's part of vectors like q and u, its own if there are limbs; of rates and accelerations if
+    `written`."""
+
+
+@kernel_overload(of_trunk)
+def _overload_of_trunk(zero, limbs, coordinates, speeds, written):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, limbs, coordinates, speeds, written):
+            if limbs.size == 0:
+                return coordinates[0 : coordinates.size], speeds[0 : speeds.size]
+            p = read(limbs, LIMBS)
+            if written:
+                return p.rates[p.trunk_q : p.rates.size], p.udot[p.trunk_u : p.udot.size]
+            return p.q[p.trunk_q : p.q.size], p.u[p.trunk_u : p.u.size]
+
+        return lanes
+    return lambda zero, limbs, coordinates, speeds, written: (coordinates, speeds)
+
+
+def forces_of_trunk(zero, limbs, tau):
+    """Give the trunk's part of the generalized forces, after `gather_limbs`; empty, where none are given."""
+
+
+@kernel_overload(forces_of_trunk)
+def _overload_forces_of_trunk(zero, limbs, tau):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, limbs, tau):
+            if limbs.size == 0 or tau.size == 0:
+                return tau[0 : tau.size]
+            p = read(limbs, LIMBS)
+            return p.tau[p.trunk_u : p.tau.size]
+
+        return lanes
+    return lambda zero, limbs, tau: tau

@@ -1,0 +1,330 @@
+"""Limbs: what of an interval's bodies is swept in lanes.
+
+Closed subtrees of the same shape are swept side by side, a lane each, wherever they hang. A stretch is a subtree along
+whose longest path shapes repeat, as they do in a chain: it is cut at bodies of the path into pieces, which are swept
+and joined as those of a chain. What is in no limb is the trunk. It is swept in doubles, with a slot for each body on
+which limbs hang.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.sweep.build import NOTHING, Build, join_steps, path_to
+from mpimbs.sweep.limb_passes import IS_OPEN, SLOT, LimbsPlan
+from mpimbs.sweep.sequence import PLAN_AT, PLAN_SIZE, Q_BEGIN, Q_COUNT, U_BEGIN, U_COUNT
+from mpimbs.sweep.side_by_side import side_by_side
+from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, TURNING, Springs, Structure
+from mpimbs.sweep.tiles import HUNG, JOINED, Kinds, Placed, Tile, Tiles
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Group(NamedTuple):
+    """Closed subtrees whose sweeps take the same steps, to be swept side by side.
+
+    Attributes
+    ----------
+    places : array [tiles, width]
+        Where each begins in the depth-first order of `Build`.
+    lanes : int
+        How many of these there are; those beyond repeat others, where a tile is not full.
+    """
+
+    places: Integers
+    lanes: int
+
+
+class Stretch(NamedTuple):
+    """A subtree that is cut along a path into pieces, in lanes where their sweeps take the same steps.
+
+    Attributes
+    ----------
+    first, last : int
+        Its bodies have the places first to last - 1 in the depth-first order of `Build`.
+    tiles : list of Tile
+        In sequence, over these places.
+    path : array
+        Places of the bodies of the path, from `first` on; every piece begins at one.
+    is_open : bool
+        Whether the last body of the path has children elsewhere; none other has.
+    """
+
+    first: int
+    last: int
+    tiles: list[Tile]
+    path: Integers
+    is_open: bool
+
+
+class Chosen(NamedTuple):
+    """The limbs of an interval; of neither is none of the other."""
+
+    groups: list[Group]
+    stretches: list[Stretch]
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self.groups or self.stretches)
+
+
+class _Numbers(NamedTuple):
+    """Where numbers of some steps stand among those of all."""
+
+    steps: Integers  # [m, 8] or [lanes, m, 8], of the first lane: numbered from 0 on
+    coordinates: Integers  # [..., nq]
+    speeds: Integers  # [..., nu]
+
+
+def _numbers(made: Build, steps: Integers) -> _Numbers:
+    """Number the coordinates and speeds of some steps [..., m] from 0 on, one after the other."""
+    rows = made.structure.steps[steps]
+    first = rows[(0,) * (steps.ndim - 1)].copy()
+    speeds = first[:, LAST_U] - first[:, FIRST_U]
+    coordinates = speeds + (first[:, TURN] == 4)
+    first[:, FIRST_Q] = np.cumsum(coordinates) - coordinates
+    first[:, LAST_U] = np.cumsum(speeds)
+    first[:, FIRST_U] = first[:, LAST_U] - speeds
+    found = []
+    for column, counts in ((FIRST_Q, coordinates), (FIRST_U, speeds)):
+        begins = np.repeat(first[:, column], counts)
+        found.append(np.repeat(rows[..., column], counts, axis=-1) + np.arange(len(begins)) - begins)
+    return _Numbers(first, *found)
+
+
+def _structure(made: Build, steps: Integers, speeds: Integers, path: Integers) -> Structure:
+    """The structure of some steps, whose numbers are those, and of their speeds; an empty armature stays so."""
+    s = made.structure
+    armature = s.armature[speeds] if s.armature.size else s.armature
+    return Structure(steps, s.axes[speeds], s.fixed, s.pitch[speeds], armature, path)
+
+
+def _chosen(springs: Springs, coordinates: Integers, speeds: Integers) -> Springs:
+    """Joint forces of some coordinates and speeds; empty arrays stay so."""
+    index = {"rest": coordinates}
+    return Springs(*(a[index.get(name, speeds)] if a.size else a for name, a in springs._asdict().items()))
+
+
+class _Pieces:
+    """Pieces whose sweeps take the same steps, in tiles.
+
+    Parameters
+    ----------
+    made : Build
+        All bodies.
+    begins : array [n + 1]
+        First step of the body at each place.
+    places : array [tiles, width]
+        Where the pieces begin.
+    count : int
+        Bodies of each.
+    tip : int
+        Which of these another piece hangs on; -1: none.
+    """
+
+    def __init__(self, made: Build, begins: Integers, places: Integers, count: int, tip: int = -1) -> None:
+        self._made, self._tip = made, tip
+        self.tiles, self.width = places.shape
+        place = int(places[0, 0])
+        self._bodies = made.order[place : place + count]
+        self._first = int(begins[place])
+        steps = int(begins[place + count]) - self._first
+        self.steps = begins[places][..., None] + np.arange(steps)
+        self.numbers = _numbers(made, self.steps)
+
+    def add_to(self, kinds: Kinds) -> Integers:
+        """Add what the tiles are made of; gives the number of the kind of each [tiles]."""
+        springs = _chosen(self._made.springs, self.numbers.coordinates, self.numbers.speeds)
+        pitch, armature = self._made.structure.pitch[self.numbers.speeds], self._made.structure.armature
+        sliding = self._made.structure.steps[self.steps][..., (BODY, SLIDES)]
+        differing = [sliding, pitch, *(a for a in springs if a.size)]
+        differing += [armature[self.numbers.speeds]] if armature.size else []
+        rows = np.concatenate([a.reshape(self.tiles, -1).astype(np.float64) for a in differing], axis=1)
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        added = [kinds.add(self._side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
+                 for tile in first]  # fmt: skip
+        return np.array(added)[which.reshape(-1)]
+
+    def _side_by_side(self, tile: int) -> Build:
+        """Put the lanes of a tile side by side."""
+        made, bodies = self._made, self._bodies
+        base = self.numbers.steps.copy()
+        place_of = np.full(len(made.parent), -1)
+        place_of[bodies] = np.arange(len(bodies))
+        parent = place_of[made.parent[bodies]]
+        parent[0] = -1
+        ends = made.first_step[bodies] - self._first, made.body_step[bodies] - self._first
+        junctions = join_steps(base, parent, *ends, boundaries=1)
+        path = path_to(self._tip, parent, *ends)
+        pieces = []
+        for lane in range(self.width):
+            steps = base.copy()
+            steps[:, (BODY, SLIDES)] = made.structure.steps[self.steps[tile, lane]][:, (BODY, SLIDES)]
+            q, u = self.numbers.coordinates[tile, lane], self.numbers.speeds[tile, lane]
+            structure = _structure(made, steps, u, path)
+            springs = _chosen(made.springs, q, u)
+            pieces.append(made._replace(structure=structure, springs=springs, junctions=junctions))
+        return side_by_side(pieces)
+
+
+class _Sequence:
+    """Tiles of pieces, in sequence, and what of the rank's numbers is theirs."""
+
+    def __init__(self, pieces: list[_Pieces], tip: bool, wrenches: bool, lanes_are: int) -> None:
+        kinds, chosen, lane = Kinds(), [], 0
+        for part in pieces:
+            for kind in part.add_to(kinds).tolist():
+                chosen.append(Placed(kind, part.width, lane))
+                lane += part.width
+        self.tiles = Tiles(kinds, chosen, tip, wrenches, lanes_are, interleaved=True)
+        six = np.arange(6)
+        steps = [(6 * part.steps[..., None] + six).reshape(part.tiles, part.width, -1) for part in pieces]
+        self.wrenched = _interleaved(steps) if wrenches else NOTHING
+        self.coordinates = _interleaved([part.numbers.coordinates for part in pieces])
+        self.speeds = _interleaved([part.numbers.speeds for part in pieces])
+
+
+def _interleaved(parts: list[Integers]) -> Integers:
+    """Indices of the lanes of tiles, parts of [tiles, width, numbers], side by side as sweeps have them."""
+    return np.concatenate([np.swapaxes(part, 1, 2).ravel() for part in parts])
+
+
+def _pieces_of(made: Build, begins: Integers, stretch: Stretch) -> list[_Pieces]:
+    """The pieces of a stretch, tile by tile."""
+    pieces = []
+    for tile in stretch.tiles:
+        places = tile.first + tile.length * np.arange(tile.width)
+        last = int(np.searchsorted(stretch.path, tile.first + tile.length)) - 1
+        tip = int(stretch.path[last]) - tile.first
+        pieces.append(_Pieces(made, begins, places.reshape(1, -1), tile.length, tip))
+    return pieces
+
+
+class Limbs:
+    """The limbs of an interval, and its trunk.
+
+    Parameters
+    ----------
+    made : Build
+        All bodies of the interval.
+    boundaries : int
+        Bodies outside on which these hang.
+    chosen : Chosen
+        The limbs, one at least.
+    wrenches : bool
+        Whether wrenches act on bodies.
+
+    Attributes
+    ----------
+    trunk : Build
+        The other bodies; `first_step` and `body_step` are those of all bodies of the interval, where they are in it.
+        Its last junction is one that nobody reads.
+    has_open : bool
+        Whether the interval's open body is in a limb.
+    plan : int64 array
+        What the compiled passes are given (`sweep.limb_passes`).
+    width : int
+        Lanes of the widest tile.
+    """
+
+    def __init__(self, made: Build, boundaries: int, chosen: Chosen, wrenches: bool) -> None:
+        begins = np.append(made.first_step[made.order], len(made.structure.steps))
+        groups, stretches = chosen
+        alike = [_Pieces(made, begins, group.places, int(made.sizes[group.places[0, 0]])) for group in groups]
+        self._beside = [_Sequence(alike, True, wrenches, HUNG)] if groups else []
+        self._along = [
+            _Sequence(_pieces_of(made, begins, stretch), not stretch.is_open, wrenches, JOINED) for stretch in stretches
+        ]
+        self.has_open = any(stretch.is_open for stretch in stretches)
+        self.width = max(sequence.tiles.width for sequence in self._beside + self._along)
+
+        places = np.concatenate([group.places.ravel() for group in groups]) if groups else NOTHING
+        firsts = np.array([stretch.first for stretch in stretches], np.int64)
+        on = made.parent[made.order[np.concatenate((places, firsts))]]
+        bodies = made.order[self._elsewhere(made, chosen)]
+        self._trunk_steps, numbers = self._make_trunk(made, bodies, boundaries, np.unique(on[on >= 0]))
+        slots = -1 - on
+        slots[on >= 0] = self.trunk.structure.steps[self.trunk.body_step[on[on >= 0]], SINK]
+        repeated = [np.arange(group.places.size) >= group.lanes for group in groups]
+        q_index = [*(sequence.coordinates for sequence in self._beside + self._along), numbers.coordinates]
+        u_index = [*(sequence.speeds for sequence in self._beside + self._along), numbers.speeds]
+        q_sizes, u_sizes = ([part.size for part in index] for index in (q_index, u_index))
+        lanes = len(places)
+        plan = LimbsPlan(
+            tiles=self._beside[0].tiles.plan if groups else NOTHING,
+            slots=slots[:lanes],
+            sums=np.where(np.concatenate(repeated), self.trunk.junctions - 1, slots[:lanes]) if groups else NOTHING,
+            stretches=self._rows(slots[lanes:], stretches),
+            turn=np.zeros(TURNING),
+            q_index=np.concatenate(q_index),
+            u_index=np.concatenate(u_index),
+            **{name: aligned_zeros(sum(q_sizes)) for name in ("q", "rates")},
+            **{name: aligned_zeros(sum(u_sizes)) for name in ("u", "tau", "udot")},
+            trunk_q=sum(q_sizes[:-1]),
+            trunk_u=sum(u_sizes[:-1]),
+        )
+        self._table = Table(plan)
+        self.plan = self._table.data
+
+    def _rows(self, slots: Integers, stretches: list[Stretch]) -> Integers:
+        """The rows of the stretches, behind those that are side by side."""
+        rows = np.zeros((len(stretches), 8), np.int64)
+        at_q = at_u = 0
+        for sequence in self._beside:
+            at_q, at_u = sequence.coordinates.size, sequence.speeds.size
+        for row, slot, stretch, sequence in zip(rows, slots, stretches, self._along, strict=True):
+            plan, nq, nu = sequence.tiles.plan, sequence.coordinates.size, sequence.speeds.size
+            row[[PLAN_AT, PLAN_SIZE, SLOT, IS_OPEN]] = plan.ctypes.data, plan.size, slot, stretch.is_open
+            row[[Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT]] = at_q, at_u, nq, nu
+            at_q, at_u = at_q + nq, at_u + nu
+        return rows
+
+    @staticmethod
+    def _elsewhere(made: Build, chosen: Chosen) -> Integers:
+        """Places in no limb."""
+        inside = np.zeros(len(made.order) + 1, np.int64)  # changes from place to place
+        for group in chosen.groups:
+            places = group.places.ravel()[: group.lanes]
+            np.add.at(inside, places, 1)
+            np.add.at(inside, places + made.sizes[places], -1)
+        for stretch in chosen.stretches:
+            inside[[stretch.first, stretch.last]] += 1, -1
+        return np.flatnonzero(np.cumsum(inside)[:-1] == 0)
+
+    def _make_trunk(
+        self, made: Build, bodies: Integers, boundaries: int, hung_on: Integers
+    ) -> tuple[Integers, _Numbers]:
+        """Make the trunk of bodies in depth-first order, with slots for some; give its steps and their numbers."""
+        number = np.full(len(made.parent), -1)
+        number[bodies] = np.arange(len(bodies))
+        counts = made.body_step[bodies] - made.first_step[bodies] + 1
+        last = np.cumsum(counts) - 1
+        first = last - counts + 1
+        steps = np.repeat(made.first_step[bodies] - first, counts) + np.arange(int(counts.sum()))
+        numbers = _numbers(made, steps)
+        above = made.parent[bodies]
+        parent = np.where(above >= 0, number[above], above)
+        junctions = join_steps(numbers.steps, parent, first, last, boundaries, number[hung_on])
+        u = numbers.speeds
+        own = np.full((2, len(made.parent)), -1)
+        own[:, bodies] = first, last
+        self.trunk = made._replace(
+            structure=_structure(made, numbers.steps, u, NOTHING),
+            springs=_chosen(made.springs, numbers.coordinates, u),
+            junctions=junctions + 1,
+            first_step=own[0],
+            body_step=own[1],
+        )
+        return steps, numbers
+
+    def set_wrenches(self, wrenches: Floats, of_trunk: Floats) -> None:
+        """Set the external wrenches on all steps in sequence [m * 6], and write those of the trunk's [m' * 6]."""
+        for sequence in self._beside + self._along:
+            sequence.tiles.wrenches[:] = wrenches[sequence.wrenched]
+        of_trunk.reshape(-1, 6)[:] = wrenches.reshape(-1, 6)[self._trunk_steps]

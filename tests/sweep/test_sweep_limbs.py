@@ -1,0 +1,102 @@
+"""Limbs in lanes: closed subtrees of the same shape, side by side, do what the oracle and one sweep in doubles do."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System
+from mpimbs.partition.limbs import choose_limbs, closed_subtrees, shapes
+from mpimbs.sizes import PACKAGE, using
+from mpimbs.sweep.build import NOTHING, build
+from oracles import dense
+from oracles.dense import Array
+from oracles.random_systems import Seeded, build_state, build_system
+from tolerances import assert_close
+
+WIDTHS = (2, 4, 8)
+KEPT = {
+    "all": PACKAGE,
+    "pivots": replace(PACKAGE, all_bytes=1),
+    "nothing": replace(PACKAGE, all_bytes=1, pivot_bytes=1),
+}
+TRUNK = ("universal", "revolute", "spherical")
+BUSH = ("revolute", "spherical", "helical", "prismatic", "free", "cylindrical", "planar", "universal", "fixed")
+ABOVE = (-1, 0, 1, 0, 3, 3, 3, 6, 0)  # of each body of a bush
+ON = ("world", "trunk0", "trunk2")
+
+
+def bushes(copies: int) -> System:
+    """Bushes of nine bodies, alike in joints but not in numbers: on the world and on two bodies of a trunk of three."""
+    source = Seeded(3)
+    system = System(name="bushes", gravity=(1.0, -2.0, -9.0))
+
+    def add(kind: str, name: str, parent: str) -> None:
+        drawn = build_system(source, 1, True, (kind,), True, True)
+        body = drawn.segments.template(0).model_copy(update={"name": name})
+        system.add(body, parent=parent)
+
+    for k, kind in enumerate(TRUNK):
+        add(kind, f"trunk{k}", f"trunk{k - 1}" if k else "world")
+    for copy in range(copies):
+        for k, kind in enumerate(BUSH):
+            add(kind, f"bush{copy}_{k}", f"bush{copy}_{ABOVE[k]}" if k else ON[copy % len(ON)])
+    return system
+
+
+def evaluated(dynamics: Dynamics, q: Array, u: Array, tau: Array) -> tuple[Array, Array]:
+    udot, rates = np.empty_like(u), np.empty_like(q)
+    dynamics.derivative(0.0, q, -u, udot, rates, tau)  # leaves numbers of another state
+    dynamics.derivative(0.0, q, u, udot, rates, tau)
+    return udot, rates
+
+
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_limbs_of_all_joint_types(width: int, kept: str) -> None:
+    """By the dense oracle; 11 bushes: the last tile has lanes that repeat others; wrenches, springs, forces."""
+    system = bushes(11)
+    q, u, tau = build_state(Seeded(4), system)
+    expected, _ = dense.Snapshot(system, q, u).solve(tau, 0.0)
+    with closing(Dynamics(system, lanes=1)) as alone:
+        _, rates = evaluated(alone, q, u, tau)
+    with using(KEPT[kept]), closing(Dynamics(system, lanes=width)) as dynamics:
+        assert dynamics.lanes == width
+        found = evaluated(dynamics, q, u, tau)
+    assert_close("accelerations", found[0], expected, "dense", scale=float(np.abs(expected).max()))
+    assert_close("rates", found[1], rates, "lanes", scale=float(np.abs(rates).max()))
+
+
+def test_the_shape_is_joints_and_how_they_hang_together() -> None:
+    system = bushes(4)
+    made = build(system.columns())
+    shape = shapes(made, system.joint_patterns(0, system.n_bodies))
+    roots = {made.order.tolist().index(3 + 9 * copy) for copy in range(4)}
+    (same,) = {int(shape[place]) for place in roots}
+    assert set(np.flatnonzero(shape == same).tolist()) == roots
+    patterns = system.joint_patterns(0, system.n_bodies).copy()
+    patterns[3 + 8] += 1  # another joint at the tip of the first
+    changed = shapes(made, patterns)
+    assert len({int(changed[place]) for place in roots}) == 2
+
+
+def test_open_bodies_are_in_no_limb() -> None:
+    system = bushes(4)
+    made = build(system.columns())
+    tip = 3 + 9 + 7  # of the second bush: it and all above it have children elsewhere
+    closed = closed_subtrees(made, np.array([tip]))
+    place = {int(body): k for k, body in enumerate(made.order)}
+    assert not closed[[place[tip], place[3 + 9 + 6], place[3 + 9 + 3], place[3 + 9]]].any()
+    assert closed[place[3]]
+    groups, _ = choose_limbs(made, system.joint_patterns(0, system.n_bodies), np.array([tip]), 2)
+    assert groups
+    for group in groups:
+        assert place[3 + 9] not in group.places
+
+
+def test_nothing_to_put_side_by_side() -> None:
+    system = build_system(Seeded(1), 5, False, ("revolute",), False, False)
+    assert choose_limbs(build(system.columns()), system.joint_patterns(0, 5), NOTHING, 1).any is False

@@ -75,7 +75,8 @@ def test_light_and_heavy_rotors_of_cut_joints(comm: MPI.Comm, preconditioner: st
 @pytest.mark.parametrize("seed", range(2))
 def test_trees(comm: MPI.Comm, seed: int) -> None:
     system = with_rotors(system_from("tree:4:2"))
-    assert_as_oracle(comm, system, *build_state(Seeded(seed), system))
+    for lanes in (None, 1, native_width()):
+        assert_as_oracle(comm, system, *build_state(Seeded(seed), system), lanes=lanes)
 
 
 def test_lanes(comm: MPI.Comm) -> None:

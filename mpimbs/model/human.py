@@ -18,7 +18,7 @@ from mpimbs.model.system import System
 
 Floats = NDArray[np.float64]
 
-MASS = 73.0  # kg
+_MASS = 73.0  # kg
 
 
 class _Segment(NamedTuple):
@@ -89,7 +89,7 @@ class _Solid(NamedTuple):
 
 def _upright(segment: _Segment, upward: bool = False) -> _Solid:
     """A segment along y: down from the origin, or up from it."""
-    mass = MASS * segment.mass
+    mass = _MASS * segment.mass
     radii = np.array([segment.sagittal, segment.longitudinal, segment.transverse]) * segment.length
     height = segment.length * (1 - segment.center if upward else -segment.center)
     return _Solid(mass, np.array([0.0, height, 0.0]), mass * radii**2)
@@ -97,21 +97,21 @@ def _upright(segment: _Segment, upward: bool = False) -> _Solid:
 
 def _foot() -> _Solid:
     """The foot from the center of the ankle, along x."""
-    mass = MASS * _FOOT.mass
+    mass = _MASS * _FOOT.mass
     radii = np.array([_FOOT.longitudinal, _FOOT.sagittal, _FOOT.transverse]) * _FOOT.length
     center = np.array([_FOOT.center * _FOOT.length - _ASSUMED.heel, -_ASSUMED.sole / 2, 0.0])
     return _Solid(mass, center, mass * radii**2)
 
 
 def _neck() -> _Solid:
-    a, mass = _ASSUMED, MASS * _HEAD.mass * _ASSUMED.neck
+    a, mass = _ASSUMED, _MASS * _HEAD.mass * _ASSUMED.neck
     across = (3 * a.neck_radius**2 + a.neck_length**2) / 12
     return _Solid(mass, np.array([0, a.neck_length / 2, 0]), mass * np.array([across, a.neck_radius**2 / 2, across]))
 
 
 def _toes() -> _Solid:
     """The toes, in the frame of the foot and at the height of its center."""
-    a, mass = _ASSUMED, MASS * _FOOT.mass * _ASSUMED.toes
+    a, mass = _ASSUMED, _MASS * _FOOT.mass * _ASSUMED.toes
     x, y, z = a.toes_length**2, a.toes_height**2, a.toes_width**2
     tip = _FOOT.length - a.heel
     return _Solid(

@@ -59,7 +59,8 @@ def shapes(made: Build, patterns: npt.NDArray[np.integer]) -> Integers:
     sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(letters * _powers(_FACTOR, n))))
     places = np.arange(n)
     words = (sums[places + made.sizes] - sums[places + 1]) * _powers(pow(_FACTOR, -1, 2**64), n) + roots
-    return np.unique(np.stack((made.sizes.astype(np.uint64), words), axis=1), axis=0, return_inverse=True)[1].reshape(n)
+    words += _mixed(np.stack((made.sizes, np.full(n, -2)), axis=1))
+    return np.unique(words, return_inverse=True)[1]
 
 
 def _powers(number: int, count: int) -> Words:

@@ -98,7 +98,8 @@ def release(left, right, joint, freed, record):
         m = record[here] * joint[at]
         for i in range(1, 6):
             m += record[here + i] * joint[at + i]
-        m += joint[at + ROTOR]
+        if joint[at + ROTOR] != 0.0:
+            m += joint[at + ROTOR]
         reciprocal = 1.0 / m
         z = scale_row(reciprocal, y)
         rows = (

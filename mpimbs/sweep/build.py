@@ -28,7 +28,7 @@ from mpimbs.sweep.structure import (
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-NOTHING = np.zeros(0, np.int64)
+NO_BODIES = np.zeros(0, np.int64)
 
 # The joint types as tables: [type, number of the step within the joint].
 _DEPTH = max(len(kind.steps) for kind in JOINT_TYPES)
@@ -292,7 +292,7 @@ def path_to(body: int, parent: Integers, first: Integers, last: Integers) -> Int
 
 
 def join_steps(
-    steps: Integers, parent: Integers, first: Integers, last: Integers, boundaries: int, hung_on: Integers = NOTHING
+    steps: Integers, parent: Integers, first: Integers, last: Integers, boundaries: int, hung_on: Integers = NO_BODIES
 ) -> int:
     """Write from which junction each step takes its motion and into which it gathers loads; how many there are.
 
@@ -313,7 +313,9 @@ def join_steps(
     inside = parent >= 0
     carried = np.zeros(len(parent), bool)
     carried[inside] = first[inside] == last[parent[inside]] + 1
-    branching = np.unique(np.concatenate((parent[~carried & inside], hung_on)))
+    slotted = np.zeros(len(parent), bool)
+    slotted[parent[~carried & inside]] = slotted[hung_on] = True
+    branching = np.flatnonzero(slotted)
     junction = np.zeros(len(parent) + boundaries, np.int64)
     junction[branching] = np.arange(boundaries, boundaries + len(branching))
     junction[len(parent) :] = np.arange(boundaries)[::-1]

@@ -13,7 +13,7 @@ from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, 
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
-from mpimbs.sweep.build import NOTHING, Build
+from mpimbs.sweep.build import NO_BODIES, Build
 from mpimbs.sweep.interval_passes import IntervalPlan
 from mpimbs.sweep.limbs import Chosen, Limbs
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
@@ -132,7 +132,7 @@ class IntervalPart(PartOfOne):
         work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches) if self._limbs else whole.work
         self._wrench = work.wrench
         if self._limbs and self._limbs.has_open:
-            path, reach = NOTHING, NOTHING
+            path, reach = NO_BODIES, NO_BODIES
         else:
             path, reach = _path(whole, made, outside)
         self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
@@ -152,7 +152,7 @@ class IntervalPart(PartOfOne):
             total=np.zeros(len(s.axes)),
             columns=aligned_zeros(len(reach) * len(s.axes) * ROW),
             block=aligned_zeros(SIZE),
-            limbs=self._limbs.plan if self._limbs else NOTHING,
+            limbs=self._limbs.plan if self._limbs else NO_BODIES,
             held=AT_REST[:TURNING].copy(),
         )
         self._table = Table(plan)

@@ -30,7 +30,7 @@ from mpimbs.sweep.passes import (
 from mpimbs.sweep.sequence import SUBCHAIN, coordinates_of, speeds_of
 from mpimbs.sweep.structure import GATHERED, JUNCTION, TURNING
 from mpimbs.sweep.tiles import FIRST_LANE, PLAN
-from mpimbs.sweep.walk import OUTWARD
+from mpimbs.sweep.walk import HANDED_ON
 
 # Columns of the rows of stretches, behind those of subchains (`sweep.sequence`).
 SLOT, IS_OPEN = 6, 7
@@ -85,7 +85,7 @@ def _from_slots(zero, tile, slots, junction, count, room, numbers):
     w = width(zero)
     first = tile[FIRST_LANE]
     for lane in range(w):
-        at = slots[first + lane] * JUNCTION + OUTWARD
+        at = slots[first + lane] * JUNCTION + HANDED_ON
         for i in range(count):
             room[first * numbers + i * w + lane] = junction[at + i]
 
@@ -138,7 +138,7 @@ def _gather(zero, limbs, junction, tau, room, value):
         plan = read(row, SUBCHAIN)
         at = row[SLOT] * JUNCTION
         for i in range(3):
-            p.turn[9 + i] = junction[at + OUTWARD + i]
+            p.turn[9 + i] = junction[at + HANDED_ON + i]
         inward_sweep(zero, plan, coordinates_of(row, p.q), speeds_of(row, p.u), speeds_of(row, tau), p.turn, False)
         block = read(plan, PLAN.blocks)
         _add_block(block, junction, at)
@@ -161,7 +161,7 @@ def _accelerate(zero, limbs, junction, tau, load, udot, rates):
         row = p.stretches[number]
         plan = read(row, SUBCHAIN)
         handles = read(plan, PLAN.handle_loads)
-        at = row[SLOT] * JUNCTION + OUTWARD
+        at = row[SLOT] * JUNCTION + HANDED_ON
         assign(handles, junction[at : at + 6])
         if row[IS_OPEN]:
             assign(handles[6:12], load)

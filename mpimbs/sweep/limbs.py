@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.build import NOTHING, Build, join_steps, path_to
+from mpimbs.sweep.build import NO_BODIES, Build, different_rows, join_steps, path_to
 from mpimbs.sweep.limb_passes import IS_OPEN, SLOT, LimbsPlan
 from mpimbs.sweep.sequence import PLAN_AT, PLAN_SIZE, Q_BEGIN, Q_COUNT, U_BEGIN, U_COUNT
 from mpimbs.sweep.side_by_side import side_by_side
@@ -146,10 +146,11 @@ class _Pieces:
         differing = [sliding, pitch, *(a for a in springs if a.size)]
         differing += [armature[self.numbers.speeds]] if armature.size else []
         rows = np.concatenate([a.reshape(self.tiles, -1).astype(np.float64) for a in differing], axis=1)
-        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        which = different_rows(rows)[1]
+        first = np.unique(which, return_index=True)[1]
         added = [kinds.add(self._side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
                  for tile in first]  # fmt: skip
-        return np.array(added)[which.reshape(-1)]
+        return np.array(added)[which]
 
     def _side_by_side(self, tile: int) -> Build:
         """Put the lanes of a tile side by side."""
@@ -185,7 +186,7 @@ class _Sequence:
         self.tiles = Tiles(kinds, chosen, tip, wrenches, lanes_are, interleaved=True)
         six = np.arange(6)
         steps = [(6 * part.steps[..., None] + six).reshape(part.tiles, part.width, -1) for part in pieces]
-        self.wrenched = _interleaved(steps) if wrenches else NOTHING
+        self.wrenched = _interleaved(steps) if wrenches else NO_BODIES
         self.coordinates = _interleaved([part.numbers.coordinates for part in pieces])
         self.speeds = _interleaved([part.numbers.speeds for part in pieces])
 
@@ -244,7 +245,7 @@ class Limbs:
         self.has_open = any(stretch.is_open for stretch in stretches)
         self.width = max(sequence.tiles.width for sequence in self._beside + self._along)
 
-        places = np.concatenate([group.places.ravel() for group in groups]) if groups else NOTHING
+        places = np.concatenate([group.places.ravel() for group in groups]) if groups else NO_BODIES
         firsts = np.array([stretch.first for stretch in stretches], np.int64)
         on = made.parent[made.order[np.concatenate((places, firsts))]]
         bodies = made.order[self._elsewhere(made, chosen)]
@@ -257,9 +258,9 @@ class Limbs:
         q_sizes, u_sizes = ([part.size for part in index] for index in (q_index, u_index))
         lanes = len(places)
         plan = LimbsPlan(
-            tiles=self._beside[0].tiles.plan if groups else NOTHING,
+            tiles=self._beside[0].tiles.plan if groups else NO_BODIES,
             slots=slots[:lanes],
-            sums=np.where(np.concatenate(repeated), self.trunk.junctions - 1, slots[:lanes]) if groups else NOTHING,
+            sums=np.where(np.concatenate(repeated), self.trunk.junctions - 1, slots[:lanes]) if groups else NO_BODIES,
             stretches=self._rows(slots[lanes:], stretches),
             turn=np.zeros(TURNING),
             q_index=np.concatenate(q_index),
@@ -315,7 +316,7 @@ class Limbs:
         own = np.full((2, len(made.parent)), -1)
         own[:, bodies] = first, last
         self.trunk = made._replace(
-            structure=_structure(made, numbers.steps, u, NOTHING),
+            structure=_structure(made, numbers.steps, u, NO_BODIES),
             springs=_chosen(made.springs, numbers.coordinates, u),
             junctions=junctions + 1,
             first_step=own[0],

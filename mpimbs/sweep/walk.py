@@ -19,7 +19,7 @@ from mpimbs.spatial.lanes import width
 from mpimbs.spatial.tuples import add_numbers, load_like, store_numbers, zeros_like
 from mpimbs.sweep.structure import JUNCTION, SINK, SOURCE
 
-OUTWARD = 27  # where the state of outward walks begins in a junction's numbers; that of inward walks begins at 0
+HANDED_ON = 27  # where the state of outward walks begins in a junction's numbers; that of inward walks begins at 0
 
 
 @kernel(inline=True)
@@ -37,15 +37,15 @@ def walk_outward(zero, structure, junction, visit, state, given):
     given : tuple
         For `visit`.
     """
-    store_numbers(zero, junction, OUTWARD, state)
+    store_numbers(zero, junction, HANDED_ON, state)
     for step in range(structure.steps.shape[0]):
         source = structure.steps[step, SOURCE]
         if source >= 0:
-            state = load_like(zero, junction, source * JUNCTION + OUTWARD, state)
+            state = load_like(zero, junction, source * JUNCTION + HANDED_ON, state)
         state = visit(zero, structure, step, state, given)
         sink = structure.steps[step, SINK]
         if sink >= 0:
-            store_numbers(zero, junction, sink * JUNCTION + OUTWARD, state)
+            store_numbers(zero, junction, sink * JUNCTION + HANDED_ON, state)
     return state
 
 
@@ -115,7 +115,7 @@ def walk_path_outward(zero, structure, path, visit, state, given):
 @kernel(inline=True)
 def place_boundary(zero, junction, slot, state):
     """Put the state of a body outside, on which steps hang, where an outward walk finds it."""
-    store_numbers(zero, junction, slot * JUNCTION + OUTWARD, state)
+    store_numbers(zero, junction, slot * JUNCTION + HANDED_ON, state)
 
 
 @kernel(inline=True)

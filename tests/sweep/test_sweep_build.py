@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mpimbs.model import system_from
+from mpimbs.model import System, system_from
 from mpimbs.sweep.build import _weights, build, different_rows, turned_to
-from mpimbs.sweep.structure import CARRIED, SINK, SOURCE
+from mpimbs.sweep.structure import BODY, CARRIED, FIXED, SINK, SOURCE
 from oracles.random_systems import random_system
 from tolerances import assert_close
 
@@ -70,3 +70,20 @@ def test_junctions_of_a_tree(seed: int) -> None:
             filled[int(steps[last, SINK])] = int(body)
         first = last + 1
     assert len(filled) == built.junctions
+
+
+@pytest.mark.parametrize("spec", ["crowd:3", "tree:4:3", "caterpillar:5"])
+def test_bodies_that_are_alike_are_made_as_each_alone(spec: str) -> None:
+    """The same numbers as of a system in which every body is a template of its own."""
+    system = system_from(spec)
+    alone = System(gravity=system.gravity)
+    for body in system.bodies():
+        alone.add(body)
+    ours, reference = (build(s.columns()) for s in (system, alone))
+    for name in ("body_step", "body_frame"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(reference, name), name)
+    a, b = ours.structure, reference.structure
+    rows = [s.fixed.reshape(-1, FIXED)[s.steps[:, BODY]] for s in (a, b)]
+    np.testing.assert_array_equal(*rows)
+    for name in ("axes", "pitch"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), name)

@@ -10,7 +10,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System
 from mpimbs.partition.limbs import choose_limbs, closed_subtrees, shapes
 from mpimbs.sizes import PACKAGE, using
-from mpimbs.sweep.build import NOTHING, build
+from mpimbs.sweep.build import NO_BODIES, build
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import Seeded, build_state, build_system
@@ -99,4 +99,4 @@ def test_open_bodies_are_in_no_limb() -> None:
 
 def test_nothing_to_put_side_by_side() -> None:
     system = build_system(Seeded(1), 5, False, ("revolute",), False, False)
-    assert choose_limbs(build(system.columns()), system.joint_patterns(0, 5), NOTHING, 1).any is False
+    assert choose_limbs(build(system.columns()), system.joint_patterns(0, 5), NO_BODIES, 1).any is False

@@ -10,7 +10,7 @@ from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.handles import SIZE, TRANSFER, join_to_next, spread_loads
 from mpimbs.spatial.lanes import Lanes, width
 from mpimbs.spatial.layout import interleave, separate
-from mpimbs.spatial.memory import assign, fetch_ahead, read, size_of
+from mpimbs.spatial.memory import assign, fetch_ahead, read, size_of, span
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.sweep.ahead import inward_after
 from mpimbs.sweep.inward import inward
@@ -50,12 +50,12 @@ def _overload_side_by_side(zero, interleaved, sequence, first, stride, room):
 
         def lanes(zero, interleaved, sequence, first, stride, room):
             if interleaved != 0:
-                return sequence[first : first + stride * width(zero)]
+                return span(sequence, first, stride * width(zero))
             interleave(zero, sequence, first, stride, stride, room)
-            return room[0 : stride * width(zero)]
+            return span(room, 0, stride * width(zero))
 
         return lanes
-    return lambda zero, interleaved, sequence, first, stride, room: sequence[first : first + stride]
+    return lambda zero, interleaved, sequence, first, stride, room: span(sequence, first, stride)
 
 
 def _room(zero, interleaved, sequence, first, stride, room):
@@ -68,11 +68,11 @@ def _overload_room(zero, interleaved, sequence, first, stride, room):
 
         def lanes(zero, interleaved, sequence, first, stride, room):
             if interleaved != 0:
-                return sequence[first : first + stride * width(zero)]
-            return room[0 : stride * width(zero)]
+                return span(sequence, first, stride * width(zero))
+            return span(room, 0, stride * width(zero))
 
         return lanes
-    return lambda zero, interleaved, sequence, first, stride, room: sequence[first : first + stride]
+    return lambda zero, interleaved, sequence, first, stride, room: span(sequence, first, stride)
 
 
 def _put(zero, interleaved, room, sequence, first, stride):
@@ -94,7 +94,7 @@ def _overload_put(zero, interleaved, room, sequence, first, stride):
 @kernel(inline=True)
 def _kind(plan, tile):
     table = read(plan, PLAN.kinds)
-    return table[tile[KIND] * _KIND : (tile[KIND] + 1) * _KIND]
+    return span(table, tile[KIND] * _KIND, _KIND)
 
 
 @kernel(inline=True)
@@ -112,9 +112,9 @@ def _work(zero, plan, tile, structure):
             read(plan, PLAN.wrench),
         )
     return Workspace(
-        read(plan, PLAN.place)[tile[PLACE_ROOM] : tile[PLACE_ROOM] + m * PLACE],
-        read(plan, PLAN.bias)[tile[BIAS_ROOM] : tile[BIAS_ROOM] + m * BIAS],
-        read(plan, PLAN.pivot)[tile[PIVOT_ROOM] : tile[PIVOT_ROOM] + structure.axes.size * w * PIVOT],
+        span(read(plan, PLAN.place), tile[PLACE_ROOM], m * PLACE),
+        span(read(plan, PLAN.bias), tile[BIAS_ROOM], m * BIAS),
+        span(read(plan, PLAN.pivot), tile[PIVOT_ROOM], structure.axes.size * w * PIVOT),
         wrench,
         read(plan, PLAN.junction),
     )
@@ -123,7 +123,7 @@ def _work(zero, plan, tile, structure):
 @kernel(inline=True)
 def tile_of(plan, number):
     """Row of the table of tiles."""
-    return read(plan, PLAN.tiles)[number * TILE : (number + 1) * TILE]
+    return span(read(plan, PLAN.tiles), number * TILE, TILE)
 
 
 @kernel(inline=True)
@@ -185,9 +185,9 @@ def motion(zero, plan, q, u):
     if not tip:
         turns = read(plan, PLAN.turns)
         total = read(plan, PLAN.turn)
-        assign(total, turns[0:TURNING])
+        assign(total, span(turns, 0, TURNING))
         for lane in range(1, turns.size // TURNING):
-            join_turn(0.0, total, turns[lane * TURNING : (lane + 1) * TURNING], total)
+            join_turn(0.0, total, span(turns, lane * TURNING, TURNING), total)
 
 
 @kernel
@@ -273,7 +273,7 @@ def tile_inward(zero, plan, tile, q, u, tau, two_handles):
 def tile_gathered(zero, plan, tile, q, u, tau):
     """Pass 2 of a tile whose lanes hang by themselves: what each hands to the body that it hangs on [GATHERED]."""
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
-    room = read(plan, PLAN.blocks)[tile[FIRST_LANE] * GATHERED : (tile[FIRST_LANE] + tile[WIDTH]) * GATHERED]
+    room = span(read(plan, PLAN.blocks), tile[FIRST_LANE] * GATHERED, tile[WIDTH] * GATHERED)
     inward(zero, structure, work, total, _no_load(zero), room, False, bare=room)
 
 

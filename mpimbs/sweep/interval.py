@@ -31,7 +31,8 @@ class Outside(NamedTuple):
     Attributes
     ----------
     inboard : array [k]
-        The bodies outside that its own hang on, ascending; -1 is the world.
+        The bodies outside that its own hang on, ascending; -1 is the world. A body is there as often as roots hang on
+        it where these are to be told apart: its first place is that of the last root.
     before : array [k]
         Which of the open bodies of all before the interval these are; -1 the world.
     open : array [h]
@@ -41,6 +42,8 @@ class Outside(NamedTuple):
         The body behind the last child of each of these.
     room : Room
         That the values of all groups of ranks need.
+    most : int
+        How many bodies are open, of all before any interval: what a scan needs room for.
     """
 
     inboard: Integers
@@ -48,14 +51,16 @@ class Outside(NamedTuple):
     open: Integers
     ends: Integers
     room: Room
+    most: int
 
 
-class _IntervalSubchain(Subchain):
+class IntervalSubchain(Subchain):
     """The bodies of an interval as one piece, which knows what lies outside."""
 
     def __init__(self, system: Contents, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
-        self._outside, self._most = outside, outside.room.open
+        self._outside, self._most = outside, outside.most
+        self.inboard = outside.inboard
 
     @property
     def outer(self) -> Integers:
@@ -88,7 +93,7 @@ class _IntervalSubchain(Subchain):
 
 
 class IntervalPart(PartOfOne):
-    """The bodies of a rank, an interval of a tree in depth-first order: a `Part`.
+    """An interval of a tree's bodies in depth-first order, of which a rank has one or several (`sweep.intervals`).
 
     Swept as one piece in doubles, but for limbs that are swept side by side.
 
@@ -114,7 +119,7 @@ class IntervalPart(PartOfOne):
     def __init__(
         self, system: Contents, first: int, last: int, outside: Outside, choose: Callable[[Build], Chosen]
     ) -> None:
-        whole = _IntervalSubchain(system, first, last, outside)
+        whole = IntervalSubchain(system, first, last, outside)
         super().__init__(whole)
         self.outside, self.room = outside, outside.room
         room = self.room
@@ -161,12 +166,6 @@ class IntervalPart(PartOfOne):
             value[inboard_at.py_func(room, k)] = body
         for k, (body, end) in enumerate(zip(o.open, o.ends, strict=True)):
             value[open_at.py_func(room, k)], value[end_at.py_func(room, k)] = body, end
-
-    def handle_loads(self) -> tuple[Floats, Floats]:
-        """Accelerations of the bodies inboard [k, 6] and loads on the open ones [h, 6], as they stand."""
-        k, h = len(self.outside.inboard), len(self.outside.open)
-        numbers = self.loads[0].reshape(-1, 6)
-        return numbers[:k].copy(), numbers[self.room.inboard : self.room.inboard + h].copy()
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""

@@ -34,7 +34,7 @@ def separated(system: System, comm: MPI.Comm, cuts: int, solver: LoadSolver) -> 
 
 
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
-@pytest.mark.parametrize("shape", ["ternary", "brush", "star", "recursive forest"])
+@pytest.mark.parametrize("shape", ["brush", "recursive forest"])
 def test_every_preconditioner(comm: MPI.Comm, shape: str, preconditioner: str) -> None:
     """State after state; the matrix changes with the configuration."""
     system, q, u, tau = random_tree(shape)

@@ -154,6 +154,23 @@ def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
         assert_close("joint loads", found, loads[dynamics.bodies], "ranks", scale=float(np.abs(loads).max()), comm=comm)
 
 
+def test_a_large_random_tree(comm: MPI.Comm) -> None:
+    """20,000 bodies in an order that is not depth first."""
+    parents = SHAPES["recursive"](20_000)
+    system = System(name="random")
+    link = system_from("chain:1").segments.template(0)
+    system.branch([link], np.zeros(len(parents), np.int64), parents)
+    rng = np.random.default_rng(6)
+    q, u = rng.normal(size=system.nq), 0.1 * rng.normal(size=system.nu)
+    with closing(Dynamics(system, lanes=1)) as alone:
+        reference = alone.accelerations(q, u)
+    with closing(Dynamics(system, comm)) as dynamics:
+        found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
+        counts = comm.allgather(dynamics.subchain.n_bodies)
+    assert_close("accelerations", found, reference[own], "ranks", scale=float(np.abs(reference).max()), comm=comm)
+    assert max(counts) < 2.0 * len(parents) / comm.size
+
+
 def forced(spec: str) -> System:
     """A system in air: forces that Python gives, which need poses and velocities in the world."""
     system = system_from(spec)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from numba.core.dispatcher import Dispatcher
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import WIDTHS, zero_lanes
+from mpimbs.spatial.compiler import kernel, kernel_overload
+from mpimbs.spatial.lanes import WIDTHS, Lanes, zero_lanes
 
 
 def by_width(function: Dispatcher, widths: tuple[int, ...] = (1, *WIDTHS), **constants: int) -> dict[int, Dispatcher]:
@@ -31,3 +32,20 @@ def by_width(function: Dispatcher, widths: tuple[int, ...] = (1, *WIDTHS), **con
         entry.__module__ = function.py_func.__module__
         entries[width] = kernel(entry)
     return entries
+
+
+def lanes_only(function: Dispatcher) -> Callable[..., None]:
+    """Give what kernels call in place of one that is given a `zero`: in doubles nothing is done, or compiled."""
+    given = ", ".join(inspect.signature(function.py_func).parameters)
+    scope: dict[str, Any] = {"function": function, "Lanes": Lanes}
+    exec(
+        f"def called({given}):\n    pass\n"
+        f"def in_lanes({given}):\n    function({given})\n"
+        f"def in_doubles({given}):\n    pass\n"
+        f"def chosen({given}):\n    return in_lanes if isinstance(zero, Lanes) else in_doubles\n",
+        scope,
+    )
+    called: Callable[..., None] = scope["called"]
+    called.__name__, called.__doc__ = function.py_func.__name__, function.py_func.__doc__
+    kernel_overload(called)(scope["chosen"])
+    return called

@@ -16,6 +16,7 @@ from mpimbs.spatial.lanes import Lanes, width
 from mpimbs.spatial.memory import Floats, Integers, Rows, assign, read, schema, span
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import six_rows, write_six
+from mpimbs.spatial.widths import lanes_only
 from mpimbs.sweep.open_bodies import open_body
 from mpimbs.sweep.passes import (
     inward_sweep,
@@ -106,8 +107,12 @@ def _add_block(block, junction, at):
         junction[at + i] += block[INERTIA + i * ROW + EXTRA]
 
 
+@lanes_only
 @kernel
-def _move(zero, limbs, q, u, value):
+def move_limbs(zero, limbs, q, u, value):
+    """Pass 1: take the rank's state, and the limbs' joint frames; the turn of the open body of one goes to `value`."""
+    if limbs.size == 0:
+        return
     p = read(limbs, LIMBS)
     _take(p.q_index, q, p.q)
     _take(p.u_index, u, p.u)
@@ -121,8 +126,13 @@ def _move(zero, limbs, q, u, value):
             assign(open_body(value, 0, TURNING), read(plan, PLAN.turn))
 
 
+@lanes_only
 @kernel
-def _gather(zero, limbs, junction, tau, room, value):
+def gather_limbs(zero, limbs, junction, tau, room, value):
+    """Pass 2: hand what limbs weigh to the bodies that they hang on, whose angular velocities the slots have; what the
+    open body of one takes goes to `value`."""
+    if limbs.size == 0:
+        return
     p = read(limbs, LIMBS)
     if tau.size > 0:
         _take(p.u_index, tau, p.tau)
@@ -152,8 +162,13 @@ def _gather(zero, limbs, junction, tau, room, value):
             write_six(value, compliance_at(room, 0, 0), six_rows(block, COMPLIANCE))
 
 
+@lanes_only
 @kernel
-def _accelerate(zero, limbs, junction, tau, load, udot, rates):
+def accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
+    """Pass 3: the limbs' accelerations and rates, where the slots have the accelerations of the bodies that they hang
+    on, and `load` acts on the open body of one; and give the rank's vectors these and the trunk's."""
+    if limbs.size == 0:
+        return
     p = read(limbs, LIMBS)
     if tau.size > 0:
         tau = span(p.tau, 0, p.tau.size)
@@ -175,56 +190,6 @@ def _accelerate(zero, limbs, junction, tau, load, udot, rates):
         outward_sweep(zero, plan, given[0], given[1], given[2], accelerations, changes)
     _give(p.u_index, p.udot, udot)
     _give(p.q_index, p.rates, rates)
-
-
-def move_limbs(zero, limbs, q, u, value):
-    """Pass 1: take the rank's state, and the limbs' joint frames; the turn of the open body of one goes to `value`."""
-
-
-@kernel_overload(move_limbs)
-def _overload_move_limbs(zero, limbs, q, u, value):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero, limbs, q, u, value):
-            if limbs.size > 0:
-                _move(zero, limbs, q, u, value)
-
-        return lanes
-    return lambda zero, limbs, q, u, value: None
-
-
-def gather_limbs(zero, limbs, junction, tau, room, value):
-    """Pass 2: hand what limbs weigh to the bodies that they hang on, whose angular velocities the slots have; what the
-    open body of one takes goes to `value`."""
-
-
-@kernel_overload(gather_limbs)
-def _overload_gather_limbs(zero, limbs, junction, tau, room, value):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero, limbs, junction, tau, room, value):
-            if limbs.size > 0:
-                _gather(zero, limbs, junction, tau, room, value)
-
-        return lanes
-    return lambda zero, limbs, junction, tau, room, value: None
-
-
-def accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
-    """Pass 3: the limbs' accelerations and rates, where the slots have the accelerations of the bodies that they hang
-    on, and `load` acts on the open body of one; and give the rank's vectors these and the trunk's."""
-
-
-@kernel_overload(accelerate_limbs)
-def _overload_accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero, limbs, junction, tau, load, udot, rates):
-            if limbs.size > 0:
-                _accelerate(zero, limbs, junction, tau, load, udot, rates)
-
-        return lanes
-    return lambda zero, limbs, junction, tau, load, udot, rates: None
 
 
 def of_trunk(zero, limbs, coordinates, speeds, written):

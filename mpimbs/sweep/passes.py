@@ -6,12 +6,13 @@ handle equations are joined as between ranks. `plan` and its items are those of 
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel, kernel_overload
+from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE, TRANSFER, join_to_next, spread_loads
-from mpimbs.spatial.lanes import Lanes, width
+from mpimbs.spatial.lanes import width
 from mpimbs.spatial.layout import put_in_sequence, room_side_by_side, side_by_side_from
 from mpimbs.spatial.memory import assign, fetch_ahead, read, size_of, span
 from mpimbs.spatial.tuples import load3, load6
+from mpimbs.spatial.widths import lanes_only
 from mpimbs.sweep.ahead import inward_after
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.joint_forces import joint_forces
@@ -159,29 +160,20 @@ def _no_load(zero):
     return (zero, zero, zero, zero, zero, zero)
 
 
+@lanes_only
 @kernel
-def _tile_ahead(zero, plan, tile):
-    """Inward sweep with the loads of the last evaluation, which mean nothing: for the inertias, E and W."""
+def go_ahead(zero, plan):
+    """Pass 2, while the boundary turn is not known: the inertias, E and W of the leading tile.
+
+    An inward sweep with the loads of the last evaluation, which mean nothing.
+    """
+    if read(plan, PLAN.leading) < 0:
+        return
+    tile = tile_of(plan, read(plan, PLAN.leading))
     structure = read(_kind(plan, tile), KIND_OF_TILE.structure)
     work = _work(zero, plan, tile, structure)
     block, room = read(plan, PLAN.ahead_block), read(plan, PLAN.eliminated)
     inward(zero, structure, work, read(plan, PLAN.total), _no_load(zero), block, True, room)
-
-
-def go_ahead(zero, plan):
-    """Pass 2, while the boundary turn is not known: the inertias of the leading tile."""
-
-
-@kernel_overload(go_ahead)
-def _overload_go_ahead(zero, plan):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero, plan):
-            if read(plan, PLAN.leading) >= 0:
-                _tile_ahead(zero, plan, tile_of(plan, read(plan, PLAN.leading)))
-
-        return lanes
-    return lambda zero, plan: None
 
 
 @kernel(inline=True)
@@ -227,24 +219,14 @@ def tile_gathered(zero, plan, tile, q, u, tau):
     inward(zero, structure, work, total, _no_load(zero), room, False, bare=room)
 
 
+@lanes_only
 @kernel
-def _tile_after(zero, plan, tile, q, u, tau):
-    """What `_tile_ahead` has left of the inward sweep."""
+def _go_after(zero, plan, tile, q, u, tau):
+    """What `go_ahead` has left of the inward sweep of the leading tile."""
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
     block = read(plan, PLAN.ahead_block)
     inward_after(zero, structure, work, total, read(plan, PLAN.eliminated), block, read(plan, PLAN.udot))
     put_in_sequence(zero, read(plan, PLAN.hung), block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
-
-
-def go_after(zero, plan, tile, q, u, tau):
-    """What `go_ahead` has left of the inward sweep of the leading tile."""
-
-
-@kernel_overload(go_after)
-def _overload_go_after(zero, plan, tile, q, u, tau):
-    if isinstance(zero, Lanes):
-        return lambda zero, plan, tile, q, u, tau: _tile_after(zero, plan, tile, q, u, tau)
-    return lambda zero, plan, tile, q, u, tau: None
 
 
 @kernel
@@ -264,7 +246,7 @@ def inward_sweep(zero, plan, q, u, tau, turn, ahead):
         tile = tile_of(plan, number)
         _fetch_state(plan, number - 1, q, u)
         if ahead and number == read(plan, PLAN.leading):
-            go_after(zero, plan, tile, q, u, tau)
+            _go_after(zero, plan, tile, q, u, tau)
         elif width(zero) > 1 and tile[WIDTH] > 1:
             tile_inward(zero, plan, tile, q, u, tau, True)
         else:

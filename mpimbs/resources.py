@@ -33,7 +33,7 @@ class Need(NamedTuple):
 DIVISION = Need(0, 20, 0, 20)
 EVALUATION = Need(0, 55, 26, 1040)
 EVALUATION_OF_BODIES = Need(0, 4340, 50, 4340)  # dca: an assembly for each
-SIMULATION = Need(40, 1080, 195, 1700)
+SIMULATION = Need(40, 1000, 195, 1700)
 
 
 _GROUP = Path("/sys/fs/cgroup")  # of this process, where it is in a container

@@ -62,5 +62,5 @@ def test_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
         Dynamics(system)
     monkeypatch.setattr(mpimbs.resources, "free_memory", lambda: 1.1 * EVALUATION.of(system, 1))
     Dynamics(system).close()
-    with pytest.raises(InputError, match=r"0.15 GB of memory .* 0.012 GB left; take fewer bodies"):
+    with pytest.raises(InputError, match=r"0.14 GB of memory .* 0.012 GB left; take fewer bodies"):
         simulate(system, 1.0)

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, unavailable
+from mpimbs.coupling import COUPLINGS, TREES, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
+from mpimbs.partition.division import check_solved
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory
 
 Floats = npt.NDArray[np.float64]
@@ -66,11 +67,12 @@ def shaped_state(system: System, shape: str) -> ShapedState:
     return ShapedState(q, draw.normal(size=system.nu), draw.normal(size=system.nu))
 
 
-def accelerations(
-    system: System, state: ShapedState, comm: MPI.Comm, coupling: str, lanes: int | None = None
-) -> Floats:
-    """Give the accelerations [nu] of a state by a coupling, on rank 0; elsewhere an empty array. All ranks call."""
-    with closing(Dynamics(system, comm, coupling, lanes=lanes)) as dynamics:
+def accelerations(system: System, state: ShapedState, comm: MPI.Comm, coupling: str, **settings: int | None) -> Floats:
+    """Give the accelerations [nu] of a state by a coupling, on rank 0; elsewhere an empty array. All ranks call.
+
+    The settings are those of `Dynamics`.
+    """
+    with closing(Dynamics(system, comm, coupling, **settings)) as dynamics:
         mine = dynamics.gather_u.part
         udot = dynamics.accelerations(state.q[dynamics.gather_q.part], state.u[mine], state.tau[mine])
         whole = dynamics.gather_u(udot)
@@ -103,23 +105,19 @@ def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitn
     Parameters
     ----------
     system : System
-        A chain.
+        A chain or tree.
     couplings : sequence of str, optional
-        All that this installation has, by default.
+        By default all that this installation has and that solve it.
 
     Raises
     ------
     InputError
-        Not a chain.
+        A loop, or a coupling that does not solve the system.
     """
+    check_solved(system)
     if couplings is None:
-        couplings = [name for name in COUPLINGS if not unavailable(name)]
-    system.validate()
+        couplings = [name for name in COUPLINGS if not unavailable(name) and (system.is_chain or name in TREES)]
     check_memory(system, EVALUATION_OF_BODIES if set(couplings) & set(ASSEMBLED) else EVALUATION)
-    if not system.is_chain or system.loops:
-        raise InputError(
-            f"system '{system.name}' is no chain, which alone several couplings solve: leave `accuracy` out"
-        )
     rows = []
     own = ShapedState(*system.initial_state(0, system.n_bodies), np.zeros(system.nu))
     states = {"as given": own} | {shape: shaped_state(system, shape) for shape in ("straight", "resting")}
@@ -132,8 +130,7 @@ def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitn
 
 def _alone(system: System, state: ShapedState, coupling: str) -> Floats:
     cuts = 1 if coupling == "pcg" and system.n_bodies > 1 else None
-    with closing(Dynamics(system, coupling=coupling, cuts=cuts)) as dynamics:
-        return dynamics.accelerations(*state)
+    return accelerations(system, state, MPI.COMM_SELF, coupling, cuts=cuts)
 
 
 def notes(system: System) -> list[str]:

@@ -37,7 +37,7 @@ def by_width(function: Dispatcher, widths: tuple[int, ...] = (1, *WIDTHS), **con
 def lanes_only(function: Dispatcher) -> Callable[..., None]:
     """Give what kernels call in place of one that is given a `zero`: in doubles nothing is done, or compiled."""
     given = ", ".join(inspect.signature(function.py_func).parameters)
-    scope: dict[str, Any] = {"function": function, "Lanes": Lanes}
+    scope: dict[str, Any] = {"__name__": function.py_func.__module__, "function": function, "Lanes": Lanes}
     exec(
         f"def called({given}):\n    pass\n"
         f"def in_lanes({given}):\n    function({given})\n"

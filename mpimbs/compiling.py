@@ -59,14 +59,15 @@ def compile_kernels(
         As for `compile_evaluations`.
     """
     in_lanes = f"rope:{2 * tuned().least_lane * lanes}"
-    system = system_from(f"tree:2:{lanes + 1}" if kernels == "intervals" else in_lanes)
-    if staged and kernels != "pcg":
+    system = system_from(f"tree:2:{lanes + 1}" if "intervals" in kernels else in_lanes)
+    iterated = kernels in ("pcg", "cut intervals")
+    if staged and not iterated:
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
         ends = ("world", system.name_of(0))
         system.add_spring(name="spring", bodies=ends, positions=((0, 0, 0), (1, 1, 1)), damping=1.0)
     with closing(_made(kernels, system, lanes)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
-        for t in (0.0, 1.0) if kernels == "pcg" else (0.0,):
+        for t in (0.0, 1.0) if iterated else (0.0,):
             alone.accelerations(q, u, t=t)
         if loads:
             alone.joint_loads(q, u)
@@ -80,6 +81,6 @@ def compile_kernels(
 def _made(kernels: str, system: System, lanes: int) -> Dynamics:
     if kernels == "intervals":
         return Dynamics(system, lanes=lanes)
-    if kernels == "pcg":
-        return Dynamics(system, coupling=kernels, lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
+    if kernels in ("pcg", "cut intervals"):
+        return Dynamics(system, coupling="pcg", lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
     return Dynamics(system, coupling=kernels, lanes=None if kernels == "dca" else lanes)

@@ -28,7 +28,6 @@ from mpimbs.partition.division import Division
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.settings import takes
 from mpimbs.sweep.structure import BOUNDARY
-from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -114,8 +113,7 @@ class Dynamics:
         self._changes = whole.changes
         self.comm = given.Dup()
         self.cuts = self.division.cuts
-        first, last = self.subchains[0].first, self.subchains[-1].last
-        self.subchain = self.subchains[0] if len(self.subchains) == 1 else Subchain(whole, first, last)
+        self.subchain = self.subchains.whole
         self.coupling = strategy.join(self.comm, self.subchains)
         self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
@@ -124,7 +122,9 @@ class Dynamics:
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in whole.gravity)])
         own = self.subchains, self.coupling, self.subchain, self.external
         self._evaluation = Evaluation(self.comm, strategy.evaluation, *own, self._root, chosen.overlap)
-        self.model_order = to_model_order(self.comm, whole, self.division.order, self.cuts, first, last)
+        self.model_order = to_model_order(
+            self.comm, whole, self.division.order, self.cuts, self.subchain.first, self.subchain.last
+        )
         self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
         self.evaluations = 0
         nq, nu = self.subchain.nq, self.subchain.nu
@@ -132,7 +132,7 @@ class Dynamics:
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
-        return coupling_for(system, ranks, settings.coupling, settings.solver)
+        return coupling_for(system, settings.coupling, settings.solver)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings

@@ -25,7 +25,7 @@ from mpimbs.sweep.halved_passes import (
     outward_of_bodies,
     outward_to_the_tip,
 )
-from mpimbs.sweep.interval_passes import inward_of_interval, motion_of_interval, outward_of_interval
+from mpimbs.sweep.interval_sequence import inward_of_intervals, motion_of_intervals, outward_of_intervals
 from mpimbs.sweep.motion import join_motion, join_turn
 from mpimbs.sweep.open_bodies import join_open_motions, join_open_turns
 from mpimbs.sweep.sequence import ahead_of_all, inward_of_all, motion_of_all, outward_of_all
@@ -146,12 +146,27 @@ def _intervals(zero, rank, first, last, q, u, tau, udot, rates):
     given = rank, first, last, q, u, tau, udot, rates
     _phases(
         zero,
-        motion_of_interval,
+        motion_of_intervals,
         join_open_turns,
         none_ahead,
-        inward_of_interval,
+        inward_of_intervals,
         intervals.solve,
-        outward_of_interval,
+        outward_of_intervals,
+        given,
+    )
+
+
+@kernel
+def _intervals_to_solve(zero, rank, first, last, q, u, tau, udot, rates):
+    given = rank, first, last, q, u, tau, udot, rates
+    _phases(
+        zero,
+        motion_of_intervals,
+        join_open_turns,
+        none_ahead,
+        inward_of_intervals,
+        _unsolved,
+        outward_of_intervals,
         given,
     )
 
@@ -163,6 +178,7 @@ _KERNELS = {
     "dca": _bodies,
     "dca-terminal": _bodies_and_tip,
     "intervals": _intervals,
+    "cut intervals": _intervals_to_solve,
 }
 EVALUATE = {name: by_width(function, first=MOTION, last=PHASES) for name, function in _KERNELS.items()}
 RUN_PHASES = {name: by_width(function) for name, function in _KERNELS.items()}
@@ -179,4 +195,6 @@ def _scan_open_motions(plan, motions):
     scan(plan, join_open_motions, motions)
 
 
-SCAN_MOTIONS = {name: _scan_open_motions if name == "intervals" else scan_motions for name in _KERNELS}
+SCAN_MOTIONS = {
+    name: _scan_open_motions if name in ("intervals", "cut intervals") else scan_motions for name in _KERNELS
+}

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System
+from mpimbs.model.order import depth_first
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, join
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
@@ -16,6 +17,7 @@ from mpimbs.sweep.subchain import AT_REST, Subchain
 from mpimbs.sweep.subchains import Subchains
 from oracles.dense import Array
 from oracles.random_systems import State, random_system
+from oracles.trees import SHAPES, scrambled
 from swept import Swept
 
 GENERATORS = ("chain", "spatial_chain", "rope", "free_chain")
@@ -37,6 +39,33 @@ def moving_state(system: System, seed: int = 0, size: float = 1.0) -> State:
 def mixed_chain(n: int, seed: int = 0) -> tuple[System, Array, Array, Array]:
     """A random chain of all nine joint types, with springs and wrenches, and a state; (system, q, u, tau)."""
     return random_system(seed, n, True, wrenches=True)
+
+
+LISTINGS = {"depth first": depth_first, "scrambled": scrambled}
+
+
+@functools.cache
+def random_tree(
+    shape: str, listing: str = "depth first", seed: int = 2, n: int = 30, types: tuple[str, ...] | None = None
+) -> tuple[System, Array, Array, Array]:
+    """A system of all or some joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a
+    state."""
+    whole, q, u, tau = random_system(seed, n, True, types, springs=True, wrenches=True)
+    parents = SHAPES[shape](n)
+    order = LISTINGS[listing](parents)
+    place = np.append(np.argsort(order), -1)
+    system = System(name=shape, gravity=whole.gravity)
+    for k, body in enumerate(order.tolist()):
+        above = int(place[parents[body]])
+        template = whole.segments.template(k)
+        system.add(template, parent=whole.segments.template(above).name if above >= 0 else "world")
+    return system, q, u, tau
+
+
+def parts(dynamics: Dynamics, q: Array, u: Array, *more: Array) -> list[Array]:
+    """This rank's parts of coordinates, speeds, and vectors like these."""
+    mine = dynamics.gather_u.part
+    return [q[dynamics.gather_q.part], u[mine], *(vector[mine] for vector in more)]
 
 
 def typed_chain(types: tuple[str, ...], seed: int, **options: bool) -> System:

@@ -135,6 +135,7 @@ def _use_all_passes() -> None:
         actions += [partial(compile_kernels, kernels, lanes) for kernels in ("pcg", "dca-terminal")]
         actions.append(partial(side_by_side, lanes))
     actions += [partial(compile_kernels, "dca"), partial(compile_kernels, "intervals", 1, False, True, True)]
+    actions.append(partial(compile_kernels, "cut intervals"))
     # Two that begin at opposite ends meet in the middle: what one has compiled, the other loads.
     if os.environ.get("TEST_WARM_UP") == "backwards":
         actions.reverse()

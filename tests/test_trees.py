@@ -1,6 +1,5 @@
 """Trees over ranks: any number of ranks find what the oracle does, and runs go on as elsewhere."""
 
-import functools
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,13 @@ import pytest
 from mpi4py import MPI
 
 import mpimbs.sizes
+from cases import LISTINGS, parts, random_tree
 from mpi_helpers import parallel_assert
+from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, System, system_from
-from mpimbs.model.order import Order, depth_first
+from mpimbs.model.order import Order
 from mpimbs.partition.intervals import cut_tree, interval, open_handles
 from mpimbs.simulation.kept_motion import BodyHistory
 from mpimbs.simulation.result import Result
@@ -24,33 +25,14 @@ from mpimbs.simulation.run import simulate
 from mpimbs.sizes import PACKAGE
 from oracles import dense
 from oracles.dense import Array
-from oracles.random_systems import random_system
-from oracles.trees import SHAPES, scrambled
+from oracles.trees import SHAPES
 from tolerances import assert_close
 
-N = 30
 TIME = 0.7
-
-
-LISTINGS = {"depth first": depth_first, "scrambled": scrambled}
-
-
-@functools.cache
-def case(
-    shape: str, listing: str, seed: int = 2, n: int = N, types: tuple[str, ...] | None = None
-) -> tuple[System, Array, Array, Array]:
-    """A system of all or some joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a
-    state."""
-    whole, q, u, tau = random_system(seed, n, True, types, springs=True, wrenches=True)
-    parents = SHAPES[shape](n)
-    order = LISTINGS[listing](parents)
-    place = np.append(np.argsort(order), -1)
-    system = System(name=shape, gravity=whole.gravity)
-    for k, body in enumerate(order.tolist()):
-        above = int(place[parents[body]])
-        template = whole.segments.template(k)
-        system.add(template, parent=whole.segments.template(above).name if above >= 0 else "world")
-    return system, q, u, tau
+EXACT: dict[str, Any] = {"coupling": "pcg", "solver": LoadSolver("direct")}
+JOINED: dict[str, dict[str, Any]] = {
+    "dcae": {}, "dcae of 8": {"cuts": 7}, "pcg": EXACT, "pcg of 8": EXACT | {"cuts": 7}
+}  # fmt: skip
 
 
 def unit_quaternions(system: System, q: Array) -> Array:
@@ -62,25 +44,21 @@ def unit_quaternions(system: System, q: Array) -> Array:
     return found
 
 
-def parts(dynamics: Dynamics, q: Array, u: Array, *more: Array) -> list[Array]:
-    mine = dynamics.gather_u.part
-    return [q[dynamics.gather_q.part], u[mine], *(vector[mine] for vector in more)]
-
-
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("listing", LISTINGS)
+@pytest.mark.parametrize("joined", JOINED)
 @pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"chain"}))
-def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, listing: str) -> None:
+def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, listing: str, joined: str) -> None:
     """Accelerations and joint loads by the dense oracle; energy, poses and inverse dynamics by one rank; the same bits
     again."""
-    system, q, u, tau = case(shape, listing)
+    system, q, u, tau = random_tree(shape, listing)
     udot, loads = dense.Snapshot(system, q, u).solve(tau, TIME)
     rotation = dense.kinematics(system, q, u).rotation
     loads = np.einsum("nij,nai->naj", rotation, loads.reshape(-1, 2, 3)).reshape(-1, 6)
     with closing(Dynamics(system)) as alone:
         energy, (turns, places) = alone.energy_and_momentum(q, u), alone.poses(q, u)
         forces = alone.inverse_dynamics(q, u, udot, t=TIME)
-    with closing(Dynamics(system, comm)) as dynamics:
+    with closing(Dynamics(system, comm, **JOINED[joined])) as dynamics:
         mine = parts(dynamics, q, u, tau)
         own, bodies = dynamics.gather_u.part, dynamics.bodies
         dynamics.accelerations(mine[0], -mine[1], t=TIME)  # leaves numbers of another state
@@ -120,15 +98,16 @@ def test_equal_to_one_rank(comm: MPI.Comm) -> None:
 
 
 @pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("joined", ["dcae", "pcg"])
 @pytest.mark.parametrize("shape", ["binary", "caterpillar", "brush", "forest", "star", "recursive forest"])
-def test_trees_in_lanes(comm: MPI.Comm, shape: str) -> None:
+def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
     """What shapes of one joint type have in common is swept in lanes, on every rank: as on one rank in doubles."""
-    system, q, u, tau = case(shape, "scrambled", n=500, types=("universal",))
+    system, q, u, tau = random_tree(shape, "scrambled", n=500, types=("universal",))
     u = 0.1 * u
     with closing(Dynamics(system, lanes=1)) as alone:
         reference = alone.accelerations(q, u, tau)
         loads = alone.joint_loads(q, u, tau)
-    with closing(Dynamics(system, comm, lanes=4)) as dynamics:
+    with closing(Dynamics(system, comm, lanes=4, **JOINED[joined])) as dynamics:
         mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
         assert comm.allreduce(dynamics.lanes, MPI.MAX) == 4
         dynamics.accelerations(mine[0], -mine[1])  # leaves numbers of another state
@@ -147,13 +126,14 @@ def forced(spec: str) -> System:
     return system
 
 
-def test_functions_act_on_trees(comm: MPI.Comm) -> None:
+@pytest.mark.parametrize("joined", JOINED)
+def test_functions_act_on_trees(comm: MPI.Comm, joined: str) -> None:
     system = forced("tree:4:3")
     rng = np.random.default_rng(5)
     q, u = 0.3 * rng.normal(size=system.nq), rng.normal(size=system.nu)
     with closing(Dynamics(system)) as alone:
         reference = alone.accelerations(q, u)
-    with closing(Dynamics(forced("tree:4:3"), comm)) as dynamics:
+    with closing(Dynamics(forced("tree:4:3"), comm, **JOINED[joined])) as dynamics:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
     size = float(np.abs(reference).max())
     assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
@@ -239,15 +219,15 @@ def test_the_order_in_which_a_tree_is_divided() -> None:
     assert cut_tree(combs(60, True), 4)[0].is_identity and not cut_tree(combs(60, False), 4)[0].is_identity
     assert Order.of(combs(60, False)).as_listed() is not None
     for shape in ("binary", "ternary", "recursive"):
-        system, *_ = case(shape, "depth first")
+        system, *_ = random_tree(shape, "depth first")
         order, cuts = cut_tree(system, 4)
         best = Order.of(system)
         most = [int(open_handles(given)[cuts].max()) for given in (order, best)]
         assert most[0] <= max(most[1] + 1, 3), (shape, most)
-    assert not cut_tree(case("binary", "scrambled")[0], 3)[0].is_identity
+    assert not cut_tree(random_tree("binary", "scrambled")[0], 3)[0].is_identity
 
 
-@pytest.mark.parametrize("settings", [{"cuts": 7}, {"tip_ratio": 2.0}], ids=str)
+@pytest.mark.parametrize("settings", [{"tip_ratio": 2.0}], ids=str)
 def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> None:
     if comm.size == 1:
         pytest.skip("one rank sweeps a tree whole")
@@ -256,11 +236,20 @@ def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> N
         Dynamics("tree:4:2", comm, **settings)
 
 
-def test_other_couplings_say_which_one_solves_trees(comm: MPI.Comm) -> None:
-    for coupling in ("pcg", "dca", "dca-terminal"):
-        if comm.size > 1:
-            with pytest.raises(InputError, match=r"is a tree.*`coupling='dcae'`"):
-                Dynamics("tree:4:2", comm, coupling)
+def test_other_couplings_say_which_ones_solve_trees(comm: MPI.Comm) -> None:
+    for coupling in ("dca", "dca-terminal"):
+        with pytest.raises(InputError, match=r"is a tree.*`coupling='dcae'` or 'pcg', which solve trees"):
+            Dynamics("tree:4:2", comm, coupling)
+
+
+@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
+def test_cuts_that_cannot_be_made(comm: MPI.Comm, coupling: str) -> None:
+    for cuts in (-1, 31, 40):
+        with pytest.raises(InputError, match=rf"{cuts} cuts in a tree of 31 bodies: give `cuts` from 0 to 30"):
+            Dynamics("tree:4:2", comm, coupling, cuts=cuts)
+    if comm.size > 1:
+        with pytest.raises(InputError, match=rf"0 cuts make 1 intervals for {comm.size} ranks.*`cuts={comm.size - 1}`"):
+            Dynamics("tree:4:2", comm, coupling, cuts=0)
 
 
 def test_the_ranks_own_what_the_intervals_say(comm: MPI.Comm) -> None:

@@ -16,9 +16,16 @@ from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal, divide_tree
-from mpimbs.partition.ownership import own_bodies, own_bodies_and_terminal, own_interval, own_subchains
-from mpimbs.sweep.interval import IntervalPart
+from mpimbs.partition.ownership import (
+    own_bodies,
+    own_bodies_and_terminal,
+    own_cut_intervals,
+    own_intervals,
+    own_subchains,
+)
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.part import Part
+from mpimbs.sweep.subchains import Subchains
 
 
 class Strategy(NamedTuple):
@@ -58,16 +65,37 @@ def _pcg(solver: LoadSolver | None) -> Strategy:
     from mpimbs.coupling.pcg import ConstraintLoads  # needs petsc4py
 
     chosen = (solver or LoadSolver()).checked()
-    return Strategy(divide, own_subchains, lambda comm, part: ConstraintLoads(comm, part, chosen), "pcg")
+
+    def join(comm: MPI.Comm, part: Part) -> ConstraintLoads:
+        assert isinstance(part, Subchains)
+        return ConstraintLoads(comm, part, chosen, EfficientDivideAndConquer(comm, len(part)))
+
+    return Strategy(divide, own_subchains, join, "pcg")
 
 
 def _intervals(comm: MPI.Comm, part: Part) -> IntervalDivideAndConquer:
-    assert isinstance(part, IntervalPart)
-    return IntervalDivideAndConquer(comm, part.room)
+    assert isinstance(part, Intervals)
+    return IntervalDivideAndConquer(comm, part.room, len(part))
+
+
+def _dcae_of_trees(solver: LoadSolver | None) -> Strategy:
+    return Strategy(divide_tree, own_intervals, _intervals, "intervals")
+
+
+def _pcg_of_trees(solver: LoadSolver | None) -> Strategy:
+    from mpimbs.coupling.pcg import ConstraintLoads
+
+    chosen = (solver or LoadSolver()).checked()
+
+    def join(comm: MPI.Comm, part: Part) -> ConstraintLoads:
+        assert isinstance(part, Intervals)
+        return ConstraintLoads(comm, part, chosen, _intervals(comm, part))
+
+    return Strategy(divide_tree, own_cut_intervals, join, "cut intervals")
 
 
 # What serves trees, by the name of the coupling.
-TREES = {"dcae": Strategy(divide_tree, own_interval, _intervals, "intervals")}
+TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {"dcae": _dcae_of_trees, "pcg": _pcg_of_trees}
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dcae": _dcae,
@@ -92,10 +120,10 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
     return COUPLINGS[name](solver)
 
 
-def coupling_for(system: System, ranks: int, name: str, solver: LoadSolver | None = None) -> Strategy:
-    """Find what a coupling needs for a system on so many ranks; errors as of `coupling_named`."""
+def coupling_for(system: System, name: str, solver: LoadSolver | None = None) -> Strategy:
+    """Find what a coupling needs for a system; errors as of `coupling_named`."""
     strategy = coupling_named(name, solver)
-    return strategy if system.is_chain else TREES.get(name, strategy)
+    return strategy if system.is_chain or name not in TREES else TREES[name](solver)
 
 
 def unavailable(name: str) -> str:

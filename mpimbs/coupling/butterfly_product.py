@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 
 from mpimbs.coupling.constraint_equations import constraint_loads, forced_blocks
-from mpimbs.coupling.dcae import EfficientDivideAndConquer
-from mpimbs.spatial.handles import SIZE
 
 Floats = npt.NDArray[np.float64]
+
+
+class Butterflied(Protocol):
+    """The efficient divide and conquer as a function of handle equations."""
+
+    @property
+    def seconds(self) -> float: ...
+
+    def product(self, blocks: Floats, root: Floats) -> Floats:
+        """Find the boundary values of this rank's pieces, as `coupling.base.Solve`; all ranks call."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class ButterflyProduct:
@@ -22,38 +32,37 @@ class ButterflyProduct:
 
     Parameters
     ----------
-    comm : MPI.Comm
-        The caller's own communicator; it must outlive this.
+    exact : Butterflied
+        Its own; closed with it.
     table : int64 array
         The equations, as `constraint_equations.form` leaves them.
-    count : int
-        Subchains of this rank.
+    shape : tuple of int
+        Of the handle equations of this rank's pieces.
 
     Attributes
     ----------
-    blocks : array [count, SIZE]
+    blocks : array
         The handle equations of which the equations were formed; to be set.
     """
 
-    def __init__(self, comm: MPI.Comm, table: npt.NDArray[np.int64], count: int) -> None:
-        self._dcae = EfficientDivideAndConquer(comm, count)
-        self._table = table
+    def __init__(self, exact: Butterflied, table: npt.NDArray[np.int64], shape: tuple[int, ...]) -> None:
+        self._exact, self._table = exact, table
         self._root = np.zeros(6)
-        self._forced = np.zeros((count, SIZE))
+        self._forced = np.zeros(shape)
         self.blocks = self._forced
 
     def apply(self, pc: Any, given: Any, out: Any) -> None:
         """Solve for the right-hand side `given`, a vector of PETSc, into `out`; all ranks call."""
         residual = given.array_r
-        forced_blocks(self._table, self.blocks.ravel(), residual, self._forced.ravel())
-        values = self._dcae.product(self._forced, self._root)
-        constraint_loads(self._table, values.ravel(), residual, out.array)
+        forced_blocks(self._table, self.blocks.reshape(-1), residual, self._forced.reshape(-1))
+        values = self._exact.product(self._forced, self._root)
+        constraint_loads(self._table, values.reshape(-1), residual, out.array)
 
     @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
-        return self._dcae.seconds
+        return self._exact.seconds
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
-        self._dcae.close()
+        self._exact.close()

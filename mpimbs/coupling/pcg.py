@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import Iterative
-from mpimbs.coupling.butterfly_product import ButterflyProduct
+from mpimbs.coupling.butterfly_product import Butterflied, ButterflyProduct
 from mpimbs.coupling.constraint_equations import boundary_values, form
 from mpimbs.coupling.estimates import ORDERS, Hold
 from mpimbs.coupling.petsc_matrix import PatternMatrix
@@ -21,7 +21,7 @@ from mpimbs.coupling.separated_joints import SeparatedJoints
 from mpimbs.coupling.solver import EXACT, LoadSolver
 from mpimbs.errors import SimulationError
 from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
-from mpimbs.sweep.part import Part
+from mpimbs.sweep.part import SeparablePart
 
 Floats = npt.NDArray[np.float64]
 _INEXACT = ("jacobi", "block-jacobi")
@@ -49,9 +49,11 @@ class ConstraintLoads:
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive the coupling.
-    part : Part
+    part : SeparablePart
         That of this rank.
     solver : LoadSolver
+    exact : Butterflied
+        The efficient divide and conquer of the same parts, for the preconditioner "dcae"; closed with this.
 
     Attributes
     ----------
@@ -69,33 +71,33 @@ class ConstraintLoads:
 
     plan: npt.NDArray[np.int64] | None = None
 
-    def __init__(self, comm: MPI.Comm, part: Part, solver: LoadSolver) -> None:
+    def __init__(self, comm: MPI.Comm, part: SeparablePart, solver: LoadSolver, exact: Butterflied) -> None:
         self._comm = comm
         self._solver = solver
         self.joints = SeparatedJoints(comm, part)
         rows = comm.allgather(self.joints.rows)
         self.unknowns = sum(rows)
         begin = sum(rows[: comm.rank])
-        self._matrix = PatternMatrix(comm, *self.joints.pattern(begin), begin, self.joints.sizes)
+        self._matrix = PatternMatrix(comm, self.joints.starts, self.joints.columns, begin, self.joints.sizes)
         self._equations = self.joints.table(self._matrix.diagonal, self._matrix.beside)  # it keeps the arrays alive
         self._table = self._equations.data
         self._right, self._solution = (
             PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )
         self._check = self._right.duplicate()
-        self._product = ButterflyProduct(comm, self._table, len(part))
+        self._product = ButterflyProduct(exact, self._table, part.blocks.shape)
         self._guesses = 0
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
         self._hold = Hold(ORDERS.get(solver.estimate, 0), self.joints.rows)
-        self._values = np.zeros((len(part), 12))
+        self._values = np.zeros(part.loads.shape)
         self._factored = (np.zeros(0), np.zeros(0))  # values of the matrix whose factor is kept
         self._renew = True  # there is no factor yet
         self.iterations = 0
         self.solutions = self.total_iterations = self.most_iterations = self.factorizations = 0
 
     def _make_factor(self) -> PETSc.KSP:
-        """A direct solution: every rank factors the whole matrix, which is banded and small."""
+        """A direct solution: every rank factors the whole matrix, which is small, and of a chain banded."""
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOptionsPrefix(PREFIX + "direct_")
         ksp.setOperators(self._matrix.mat)
@@ -105,15 +107,16 @@ class ConstraintLoads:
         return ksp
 
     def _set_factor(self, pc: PETSc.PC) -> None:
-        """Choose the factorization: of a matrix that is a band as it stands."""
+        """Choose the factorization: of a matrix that is a band as it stands, or else has to be put in order."""
+        ordering = "natural" if self.joints.graph.is_band else "qmd"
         if self._comm.size == 1:
             pc.setType("lu")
-            pc.setFactorOrdering("natural")
+            pc.setFactorOrdering(ordering)
             return
         pc.setType("redundant")
         options, inner = PETSc.Options(pc.getOptionsPrefix()), "redundant_pc_factor_mat_ordering_type"
         if not options.hasName(inner):
-            options[inner] = "natural"
+            options[inner] = ordering
             OWN_OPTIONS.add(pc.getOptionsPrefix() + inner)
 
     def _make_ksp(self) -> PETSc.KSP:
@@ -231,14 +234,14 @@ class ConstraintLoads:
         self.joints.close()
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
-        """Find A1 and f2 of this rank's subchains; see `Coupling.solve`. All ranks call.
+        """Find the boundary values of this rank's pieces; see `Coupling.solve`. All ranks call.
 
         Raises
         ------
         SimulationError
             On all ranks: the iteration does not converge.
         """
-        form(self._table, q, blocks.ravel(), root)
+        form(self._table, q, blocks.reshape(-1), root)
         if self.unknowns:
             self._matrix.changed()
             self._right.stateIncrease()

@@ -34,7 +34,9 @@ class Messages(Protocol):
 
     to_others: Floats
     from_others: Floats
-    seconds: float
+
+    @property
+    def seconds(self) -> float: ...
 
     def __call__(self) -> None: ...
 

@@ -142,7 +142,7 @@ def notes(system: System) -> list[str]:
     if system.loops:
         found.append("a closed loop: no coupling of this version solves it")
     elif not system.is_chain:
-        found.append("a tree: --coupling dcae and pcg solve it on 1 rank; the others and more ranks solve chains")
+        found.append("a tree: --coupling dcae and pcg solve it; the others solve chains")
     elif system.n_bodies > LONG:
         found.append(
             f"{system.n_bodies} bodies: --coupling dca, and dca-terminal on several ranks, lose digits in chains of "

@@ -109,30 +109,28 @@ def divide_terminal(
 def divide_tree(
     system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
 ) -> Division:
-    """Divide a tree among ranks: intervals of its bodies in depth-first order, of equal cost.
+    """Divide a tree into intervals of its bodies in depth-first order, of equal cost, and share these among the ranks.
 
-    Parameters and errors are those of `divide`; also refused are cuts, a ratio and lanes of one's own.
+    Parameters and errors are those of `divide`; also refused is a ratio of one's own.
     """
     check_solved(system)
-    for name, value, plain in (("cuts", cuts, (None, size - 1)), ("tip_ratio", tip_ratio, (None, 1.0))):
-        if value not in plain:
-            raise InputError(
-                f"system '{system.name}' is a tree: this version divides it into one interval of bodies a rank; leave "
-                f"`{name}={value}` out"
-            )
-    check_ranks(system, size)
-    width = 0 if lanes is None else width_of(lanes)
-    if size == 1:
+    if tip_ratio not in (None, 1.0):
+        raise InputError(
+            f"system '{system.name}' is a tree: this version cuts it into intervals of bodies of equal cost; leave "
+            f"`tip_ratio={tip_ratio}` out"
+        )
+    count, width = _pieces(system, size, cuts), 0 if lanes is None else width_of(lanes)
+    if count == 1:
         return Division(width, 1.0, np.array([0, system.n_bodies]), np.arange(2))
-    order, bounds = cut_tree(system, size)
-    return Division(width, 1.0, bounds, np.arange(size + 1), order)
+    order, bounds = cut_tree(system, count)
+    return Division(width, 1.0, bounds, _owners(count, size), order)
 
 
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
     if not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: the couplings dca and dca-terminal of this version solve chains; "
-            "choose `coupling='dcae'`, which solves trees"
+            "choose `coupling='dcae'` or 'pcg', which solve trees"
         )
     if cuts is not None and cuts != size - 1:
         raise InputError(
@@ -150,29 +148,38 @@ def _width(system: System, share: int, lanes: int | None) -> int:
 
 def _division(system: System, size: int, count: int, ratio: float, width: int) -> Division:
     bounds = split_chain(BodyCosts(system), count, ratio, width)
-    return Division(width, ratio, bounds, np.arange(size + 1) * count // size)
+    return Division(width, ratio, bounds, _owners(count, size))
+
+
+def _owners(count: int, size: int) -> Integers:
+    """Share so many subchains, or intervals, among the ranks."""
+    return np.arange(size + 1) * count // size
 
 
 def _subchains(system: System, size: int, cuts: int | None) -> int:
     """Number of subchains of a system that this version solves."""
     check_solved(system)
-    if size > 1 and not system.is_chain:
+    if (size > 1 or cuts) and not system.is_chain:
         raise InputError(
-            f"system '{system.name}' is a tree: this version solves a tree on several ranks by `coupling='dcae'`; "
-            f"choose it, or start 1 rank instead of {size}"
+            f"system '{system.name}' is a tree: on several ranks, or with cuts, it is divided into intervals, not "
+            "subchains; choose `coupling='dcae'` or 'pcg'"
         )
+    return _pieces(system, size, cuts)
+
+
+def _pieces(system: System, size: int, cuts: int | None) -> int:
+    """Number of subchains, or intervals, that so many cuts make for so many ranks."""
     if cuts is None:
         check_ranks(system, size)
         return size
+    whole, pieces = ("chain", "subchains") if system.is_chain else ("tree", "intervals")
     if not 0 <= cuts < system.n_bodies:
         raise InputError(
-            f"{cuts} cuts in a chain of {system.n_bodies} bodies: give `cuts` from 0 to {system.n_bodies - 1}"
+            f"{cuts} cuts in a {whole} of {system.n_bodies} bodies: give `cuts` from 0 to {system.n_bodies - 1}"
         )
-    if cuts and not system.is_chain:
-        raise InputError(f"system '{system.name}' is a tree: this version cuts chains; leave `cuts` out")
     if cuts + 1 < size:
         raise InputError(
-            f"{cuts} cuts make {cuts + 1} subchains for {size} ranks, one at least for each: start at most {cuts + 1} "
+            f"{cuts} cuts make {cuts + 1} {pieces} for {size} ranks, one at least for each: start at most {cuts + 1} "
             f"ranks, or give `cuts={size - 1}` or more"
         )
     return cuts + 1

@@ -6,12 +6,13 @@ import itertools
 
 from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division
-from mpimbs.partition.intervals import NOTHING_OUTSIDE, outside_of
+from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of, room_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.partition.limbs import choose_limbs
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
-from mpimbs.sweep.interval import IntervalPart
+from mpimbs.sweep.interval import IntervalPart, IntervalSubchain, Outside
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.limbs import Chosen
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
@@ -23,15 +24,34 @@ def own_subchains(system: Contents, division: Division, rank: int) -> Subchains:
     return Subchains([_subchain(system, first, last, division.width) for first, last in itertools.pairwise(mine)])
 
 
-def own_interval(system: Contents, division: Division, rank: int) -> IntervalPart:
-    """Make the interval of a tree's bodies that is a rank's."""
+def own_intervals(system: Contents, division: Division, rank: int, apart: bool = False) -> Intervals:
+    """Make the intervals of a tree's bodies that are a rank's.
+
+    `apart`: all that hangs on one body has equations of its own, to be separated.
+    """
+    order, bounds, owners = division.order, division.bounds, division.owners
+
+    def part(first: int, last: int, outside: Outside) -> IntervalPart:
+        def choose(made: Build) -> Chosen:
+            return choose_limbs(made, system.joint_patterns(first, last), outside.open - first, division.width)
+
+        return IntervalPart(system, first, last, outside, choose)
+
+    if order is None:  # one interval
+        only = part(0, system.n_bodies, NOTHING_OUTSIDE)
+        return Intervals([only], only.whole)
+    room, most = room_of(order, bounds, owners, apart), max(1, int(open_handles(order)[bounds].max()))
+    pieces = itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist())
+    parts = [part(*piece, outside_of(order, *piece, room, most, apart)) for piece in pieces]
+    if len(parts) == 1:
+        return Intervals(parts, parts[0].whole)
     first, last = division.cuts[rank : rank + 2].tolist()
-    outside = NOTHING_OUTSIDE if division.order is None else outside_of(division.order, first, last, division.cuts)
+    return Intervals(parts, IntervalSubchain(system, first, last, outside_of(order, first, last, room, most)))
 
-    def choose(made: Build) -> Chosen:
-        return choose_limbs(made, system.joint_patterns(first, last), outside.open - first, division.width)
 
-    return IntervalPart(system, first, last, outside, choose)
+def own_cut_intervals(system: Contents, division: Division, rank: int) -> Intervals:
+    """Make the intervals of a rank, whose joints are to be separated."""
+    return own_intervals(system, division, rank, apart=True)
 
 
 def own_bodies(system: Contents, division: Division, rank: int) -> HalvedBodies:

@@ -18,7 +18,7 @@ from mpimbs.errors import InputError
 from mpimbs.model.files import at, read_toml
 from mpimbs.model.table import CheckedTable, suggest
 from mpimbs.parallel.agreement import first_on_node, together
-from mpimbs.parallel.halo import Halo, swap
+from mpimbs.parallel.exchange import Exchange, swap
 from mpimbs.parallel.native import channel, send_only, start, wait
 
 HERE = "here"
@@ -170,9 +170,9 @@ def measure_here(comm: MPI.Comm) -> Cluster:
 
 def _use_message_kernels() -> None:
     alone = MPI.COMM_SELF.Dup()
-    halo = Halo(alone, 1, 1)
-    swap(halo.plan)
-    halo.close()
+    nothing = Exchange(alone, {}, {})
+    swap(nothing.plan)
+    nothing.close()
     _send_and_receive(alone, 0)
     alone.Free()
 
@@ -180,17 +180,18 @@ def _use_message_kernels() -> None:
 def _measured_link(pair: MPI.Comm) -> Link:
     """Fit exchanges of several sizes; the overheads are those of messages that nobody waits for."""
     alone = MPI.COMM_SELF.Dup()
-    nothing = Halo(alone, 1, 1)
-    halos = [Halo(pair, doubles, doubles) for doubles in _SIZES]
+    nothing = Exchange(alone, {}, {})
+    other = 1 - pair.rank
+    exchanges = [Exchange(pair, {other: doubles}, {other: doubles}) for doubles in _SIZES]
     laps, call = np.empty((_ROUNDS, len(_SIZES))), np.inf
     for lap in laps:
         call = min(call, _once(alone, nothing))  # of Python's call
-        lap[:] = [_once(pair, halo) for halo in halos]
-    for halo in (nothing, *halos):
-        halo.close()
+        lap[:] = [_once(pair, exchange) for exchange in exchanges]
+    for exchange in (nothing, *exchanges):
+        exchange.close()
     alone.Free()
     took = laps.min(axis=0) - call
-    send, receive = _send_and_receive(pair, 1 - pair.rank)
+    send, receive = _send_and_receive(pair, other)
     slope, offset = np.polyfit(8.0 * np.array(_SIZES), took, 1, w=1.0 / np.array(took))
     send, receive = min(send, 0.5 * offset), min(receive, 0.5 * offset)
     return Link(
@@ -199,14 +200,14 @@ def _measured_link(pair: MPI.Comm) -> Link:
     )  # fmt: skip
 
 
-def _once(comm: MPI.Comm, halo: Halo, count: int = 200, runs: int = 8) -> float:
+def _once(comm: MPI.Comm, exchange: Exchange, count: int = 200, runs: int = 8) -> float:
     """Seconds of one of many swaps in succession, of the slowest rank, in the fastest of some runs."""
     laps = np.empty(runs)
     for k in range(runs):
         comm.Barrier()
         began = time.perf_counter()
         for _ in range(count):
-            swap(halo.plan)
+            swap(exchange.plan)
         laps[k] = (time.perf_counter() - began) / count
     comm.Allreduce(MPI.IN_PLACE, laps, MPI.MAX)
     return float(laps.min())

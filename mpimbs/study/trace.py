@@ -111,15 +111,18 @@ class Trace:
             self._receive(row, doubles * DOUBLE, base)
             self.compute(join)
 
-    def halo(self, leftward: int, rightward: int, first: int = 0) -> None:
-        """Swap messages of so many doubles with the neighbours, as `parallel.halo` does; ranks from `first` on do."""
+    def halo(self, leftward: int, rightward: int, first: int = 0, teller: int = 0) -> None:
+        """Swap messages of so many doubles with the neighbours, as chains exchange them; ranks from `first` on do.
+
+        Those from `teller` on have something to tell the one to the right.
+        """
         to_left, to_right = (self._tags(1) for _ in range(2))
         left = self.rank - 1 if self.rank > first else PROC_NULL
         right = self.rank + 1 if first <= self.rank < self.size - 1 else PROC_NULL
         for kind, other, doubles, tag in (
             (SEND, left, leftward, to_left),
-            (SEND, right, rightward, to_right),
-            (RECEIVE, left, rightward, to_right),
+            (SEND, right if self.rank >= teller else PROC_NULL, rightward, to_right),
+            (RECEIVE, left if self.rank > teller else PROC_NULL, rightward, to_right),
             (RECEIVE, right, leftward, to_left),
         ):
             if other != PROC_NULL:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.constraint_equations import OUTER, SEPARATED
 from mpimbs.coupling.estimates import ORDERS
 from mpimbs.spatial.assembly import ASSEMBLY
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.calibration import Calibration
@@ -113,7 +113,7 @@ class ConstraintLoadTrace:
         loads, unknowns = round(costs.loads), costs.loads * (trace.size - 1)
         estimated = self._solver.estimate in ORDERS
         trace.compute(0.5 * costs.once)
-        trace.halo(SEPARATED // 2, OUTER)
+        trace.halo(SIX, 2 * SIX)
         trace.compute(0.5 * costs.once)
         if estimated and self._solver.preconditioner in ("jacobi", "block-jacobi"):  # is the estimate of any use?
             trace.halo(loads, loads, 1)
@@ -136,7 +136,7 @@ class ConstraintLoadTrace:
             trace.compute(costs.iteration)
             trace.sum_of_all()
             trace.sum_of_all()
-        trace.halo(ROW, ROW)
+        trace.halo(ROW, ROW, teller=1)  # the first rank has no separated joint
 
     def _precondition(
         self, trace: Trace, calibration: Calibration, costs: ConstraintLoadCosts, unknowns: float, loads: int

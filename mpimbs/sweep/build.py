@@ -131,8 +131,9 @@ class _Steps(NamedTuple):
 def _steps(columns: Columns, inboard: Integers) -> _Steps:
     """Put the joints of the bodies in depth-first order, step by step."""
     kind = columns.joint_type.astype(np.int64)
-    outside = -1 - np.searchsorted(inboard, columns.parent)
-    parent = np.where(columns.parent >= columns.first, columns.parent - columns.first, outside)
+    parent = columns.parent - columns.first
+    roots = np.flatnonzero(parent < 0)
+    parent[roots] = -1 - _slots(columns.parent[roots], inboard)
     order, sizes = heaviest_last(np.maximum(parent, -1))
     count = _COUNT[kind[order]]
     end = np.cumsum(count)
@@ -143,12 +144,25 @@ def _steps(columns: Columns, inboard: Integers) -> _Steps:
     return _Steps(parent, order, sizes, last - _COUNT[kind] + 1, last, body, kind[body], slot)
 
 
+def _slots(parents: Integers, inboard: Integers) -> Integers:
+    """Which of the bodies outside [k], ascending, each root hangs on, given their parents.
+
+    Where a body is there several times, the last root on it has the first of its slots, and so on.
+    """
+    order = np.argsort(parents, kind="stable")
+    number = np.empty(len(parents), np.int64)  # among those on the same body
+    number[order] = np.arange(len(parents)) - np.searchsorted(parents[order], parents[order])
+    first, behind = (np.searchsorted(inboard, parents, side) for side in ("left", "right"))
+    slots: Integers = np.maximum(first, behind - 1 - number)
+    return slots
+
+
 def inboard_bodies(columns: Columns) -> Integers:
     """Bodies outside that these hang on [k], ascending; -1 is the world."""
     return np.unique(columns.parent[columns.parent < columns.first])
 
 
-def build(columns: Columns, boundary_frames: Floats | None = None) -> Build:
+def build(columns: Columns, boundary_frames: Floats | None = None, inboard: Integers | None = None) -> Build:
     """Make the arrays of the sweeps from a model's columns.
 
     Parameters
@@ -156,10 +170,12 @@ def build(columns: Columns, boundary_frames: Floats | None = None) -> Build:
     columns : Columns
         The bodies of the subchain or tree.
     boundary_frames : array [k, 3, 3], optional
-        The `body_frame` of each of the bodies outside that they hang on, as `inboard_bodies` gives them; identity by
-        default, as of the world.
+        The `body_frame` of each of the bodies outside that they hang on; identity by default, as of the world.
+    inboard : array [k], optional
+        These, as `inboard_bodies` gives them by default; a body that is there as often as bodies hang on it has a slot
+        for each of them.
     """
-    inboard = inboard_bodies(columns)
+    inboard = inboard_bodies(columns) if inboard is None else inboard
     if boundary_frames is None:
         boundary_frames = np.broadcast_to(np.eye(3), (len(inboard), 3, 3))
     made = _steps(columns, inboard)

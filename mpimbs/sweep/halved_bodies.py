@@ -13,7 +13,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.spatial.assembly import ASSEMBLY, BLOCK, JOINT, RECORD
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
-from mpimbs.sweep.build import build
+from mpimbs.sweep.build import build, inboard_bodies
 from mpimbs.sweep.halved_passes import Halved
 from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving
 from mpimbs.sweep.part import PartOfOne
@@ -129,7 +129,7 @@ class HalvedBodies(PartOfOne):
         self.width = 1 if self._terminal is None else self._terminal.width
         nq, nu = system.sizes(first, leaves)
         columns = system.columns(first, leaves)
-        made = build(columns, boundary_frames(system, columns))
+        made = build(columns, boundary_frames(system, inboard_bodies(columns)))
         self._steps = len(made.structure.steps)
         wrenches = system.has_wrenches(first, leaves)
         work = workspace(self._steps, nu, made.junctions, wrenches=wrenches)

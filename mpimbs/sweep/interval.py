@@ -31,7 +31,8 @@ class Outside(NamedTuple):
     Attributes
     ----------
     inboard : array [k]
-        The bodies outside that its own hang on, ascending; -1 is the world.
+        The bodies outside that its own hang on, ascending; -1 is the world. A body is there as often as roots hang on
+        it where these are to be told apart: its first place is that of the last root.
     before : array [k]
         Which of the open bodies of all before the interval these are; -1 the world.
     open : array [h]
@@ -41,6 +42,8 @@ class Outside(NamedTuple):
         The body behind the last child of each of these.
     room : Room
         That the values of all groups of ranks need.
+    most : int
+        How many bodies are open, of all before any interval: what a scan needs room for.
     """
 
     inboard: Integers
@@ -48,14 +51,16 @@ class Outside(NamedTuple):
     open: Integers
     ends: Integers
     room: Room
+    most: int
 
 
-class _IntervalSubchain(Subchain):
+class IntervalSubchain(Subchain):
     """The bodies of an interval as one piece, which knows what lies outside."""
 
     def __init__(self, system: Contents, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
-        self._outside, self._most = outside, outside.room.open
+        self._outside, self._most = outside, outside.most
+        self.inboard = outside.inboard
 
     @property
     def outer(self) -> Integers:
@@ -114,7 +119,7 @@ class IntervalPart(PartOfOne):
     def __init__(
         self, system: Contents, first: int, last: int, outside: Outside, choose: Callable[[Build], Chosen]
     ) -> None:
-        whole = _IntervalSubchain(system, first, last, outside)
+        whole = IntervalSubchain(system, first, last, outside)
         super().__init__(whole)
         self.outside, self.room = outside, outside.room
         room = self.room

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,35 @@ import numpy.typing as npt
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Ends(NamedTuple):
+    """Where the handle equations of one subchain or interval stand in those of a part, and its boundary values.
+
+    Attributes
+    ----------
+    roots, hung_on : array [r]
+        Bodies that hang on others outside, ascending, and on which; -1: all that hangs on the world, the last.
+    inertia, acceleration : array [r]
+        Where [I | p] of each begins in `Part.blocks`, and A1 in `Part.loads`, both taken flat.
+    open : array [h]
+        Bodies on which others hang from behind; the last root carries them.
+    transfer, compliance, load : int
+        Where E of the first of these begins, and W of the first two; and in `Part.loads` the loads on them.
+    apart : int
+        Matrices between W of an open body with the first one, and of the next open body with it.
+    """
+
+    roots: Integers
+    hung_on: Integers
+    inertia: Integers
+    acceleration: Integers
+    open: Integers
+    transfer: int
+    compliance: int
+    load: int
+    apart: int
 
 
 class Part(Protocol):
@@ -54,7 +83,20 @@ class Part(Protocol):
         ...
 
     def set_wrenches(self, wrenches: Floats) -> None:
-        """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches`."""
+        """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches` of `whole`."""
+        ...
+
+    @property
+    def whole(self) -> Subchain:
+        """All bodies of the part as one piece."""
+        ...
+
+
+class SeparablePart(Part, Protocol):
+    """A part whose pieces may be separated from those that they hang on."""
+
+    def ends(self) -> list[Ends]:
+        """Where the equations of each piece stand."""
         ...
 
 
@@ -69,6 +111,11 @@ class PartOfOne:
 
     def __init__(self, whole: Subchain) -> None:
         self._whole = whole
+
+    @property
+    def whole(self) -> Subchain:
+        """All its bodies."""
+        return self._whole
 
     def __len__(self) -> int:
         return 1

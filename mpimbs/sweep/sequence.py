@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE, item
-from mpimbs.spatial.memory import Floats, IntegerItem, Rows, assign, read, schema
+from mpimbs.spatial.memory import Floats, IntegerItem, Integers, Rows, assign, read, schema
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.passes import go_ahead, inward_sweep, motion, outward_sweep
 from mpimbs.sweep.structure import TURNING, Handles
 from mpimbs.sweep.tiles import PLAN
 
-# Columns of the rows of subchains: address and size of the table of its plan, where its q and u begin, nq and nu.
+# Columns of the rows of subchains, or of intervals: address and size of the plan, where q and u begin, nq and nu.
 PLAN_AT, PLAN_SIZE, Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT = range(6)
 
 
@@ -26,6 +29,17 @@ class SequencePlan(NamedTuple):
 
 SEQUENCE = schema(SequencePlan)
 SUBCHAIN = IntegerItem(PLAN_AT)
+
+
+def sequence_rows(pieces: Sequence[tuple[Integers, int, int]]) -> Integers:
+    """Give the rows of pieces in sequence, from the plan, nq and nu of each."""
+    rows = np.zeros((len(pieces), 8), np.int64)
+    at_q = at_u = 0
+    for row, (plan, nq, nu) in zip(rows, pieces, strict=True):
+        row[[PLAN_AT, PLAN_SIZE]] = plan.ctypes.data, plan.size
+        row[[Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT]] = at_q, at_u, nq, nu
+        at_q, at_u = at_q + nq, at_u + nu
+    return rows
 
 
 @kernel(inline=True)

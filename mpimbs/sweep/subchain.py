@@ -124,14 +124,22 @@ class Subchain:
 
     @functools.cached_property
     def _whole(self) -> _Whole:
-        made = build(self.columns, boundary_frames(self.system, self.columns))
+        made = build(self.columns, boundary_frames(self.system, self.inboard), self.inboard)
         work = workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=self._has_wrenches)
         return _Whole(made, work)
 
-    def joint(self) -> Build:
-        """Make the first body ready alone, with its inboard joint."""
-        columns = self.system.columns(self.first, self.first + 1)
-        return build(columns, boundary_frames(self.system, columns))
+    def joint(self, body: int) -> Build:
+        """Make a body ready alone, with its inboard joint."""
+        columns = self.system.columns(body, body + 1)
+        return build(columns, boundary_frames(self.system, inboard_bodies(columns)))
+
+    def coordinates_before(self, body: int) -> int:
+        """Number of coordinates of the bodies before one of these."""
+        return self.system.sizes(self.first, body)[0]
+
+    def with_those_to(self, last: int) -> Subchain:
+        """Give these bodies and those behind, to the one before `last`, as one piece."""
+        return self if last == self.last else Subchain(self.system, self.first, last)
 
     @property
     def structure(self) -> Structure:
@@ -172,7 +180,7 @@ class Subchain:
 
     @functools.cached_property
     def inboard(self) -> Integers:
-        """The bodies outside that these hang on [k]; -1 is the world."""
+        """The bodies outside that these hang on [k], ascending; -1 is the world."""
         return inboard_bodies(self.columns)
 
     @property

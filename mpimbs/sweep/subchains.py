@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.spatial.handles import SIZE
+from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.sequence import PLAN_AT, PLAN_SIZE, Q_BEGIN, Q_COUNT, U_BEGIN, U_COUNT, SequencePlan
+from mpimbs.sweep.part import Ends
+from mpimbs.sweep.sequence import SequencePlan, sequence_rows
 from mpimbs.sweep.structure import TURNING, Handles
 from mpimbs.sweep.subchain import Subchain
 
@@ -39,13 +41,7 @@ class Subchains:
     def __init__(self, subchains: Sequence[Subchain]) -> None:
         self._subchains = list(subchains)
         count = len(self._subchains)
-        rows = np.zeros((count, 8), np.int64)
-        at_q = at_u = 0
-        for row, subchain in zip(rows, self._subchains, strict=True):
-            plan = subchain.tiles.plan
-            row[[PLAN_AT, PLAN_SIZE]] = plan.ctypes.data, plan.size
-            row[[Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT]] = at_q, at_u, subchain.nq, subchain.nu
-            at_q, at_u = at_q + subchain.nq, at_u + subchain.nu
+        rows = sequence_rows([(subchain.tiles.plan, subchain.nq, subchain.nu) for subchain in self._subchains])
         self.blocks = aligned_zeros(count * SIZE).reshape(count, SIZE)
         self.loads = np.zeros((count, 12))
         self.turn = np.zeros(TURNING)
@@ -62,6 +58,22 @@ class Subchains:
 
     def __getitem__(self, number: int) -> Subchain:
         return self._subchains[number]
+
+    @functools.cached_property
+    def whole(self) -> Subchain:
+        """All bodies as one piece."""
+        return self._subchains[0].with_those_to(self._subchains[-1].last)
+
+    def ends(self) -> list[Ends]:
+        """Where the equations of each stand, as in `spatial.handles`, and (A1, f2)."""
+        found = []
+        for number, piece in enumerate(self._subchains):
+            at, load = number * SIZE, number * 12
+            roots, inertia, acceleration = (np.array([k]) for k in (piece.first, at + INERTIA, load))
+            outer = piece.outer[:0] if piece.tip else piece.outer
+            places = outer, at + TRANSFER, at + COMPLIANCE, load + 6, 1
+            found.append(Ends(roots, roots - 1, inertia, acceleration, *places))
+        return found
 
     def handle_loads(self) -> tuple[Floats, Floats]:
         """Acceleration A1 of the first handle 1 [1, 6] and load f2 on the last handle 2 [1, 6], as they stand."""

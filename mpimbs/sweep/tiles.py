@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import Columns
 from mpimbs.model.contents import Contents
 from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
@@ -337,7 +336,7 @@ def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: boo
         key = (tile.length, tile.width, system.likeness(max(tile.first - 1, 0), tile.last))
         if key not in found:
             columns = system.columns(tile.first, tile.last)
-            made = build(columns, boundary_frames(system, columns))
+            made = build(columns, boundary_frames(system, inboard_bodies(columns)))
             made = in_lanes(made, tile.width) if tile.width > 1 else made
             found[key] = kinds.add(made, len(columns.q) // tile.width, tile.width)
         chosen.append(Placed(found[key], tile.width, lane))
@@ -345,7 +344,8 @@ def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: boo
     return Tiles(kinds, chosen, tip, wrenches)
 
 
-def boundary_frames(system: Contents, columns: Columns) -> Floats:
+def boundary_frames(system: Contents, inboard: Integers) -> Floats:
     """`body_frame` of each of the bodies outside that a range of bodies hangs on [k, 3, 3]; identity for the world."""
-    frames = [build(system.columns(k, k + 1)).body_frame[0] if k >= 0 else np.eye(3) for k in inboard_bodies(columns)]
-    return np.array(frames)
+    bodies, which = np.unique(inboard, return_inverse=True)
+    frames = [build(system.columns(k, k + 1)).body_frame[0] if k >= 0 else np.eye(3) for k in bodies]
+    return np.array(frames)[which]

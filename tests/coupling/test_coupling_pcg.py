@@ -13,7 +13,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import LoadSolver, coupling_named
 from mpimbs.coupling.estimates import Hold
-from mpimbs.coupling.separated_joints import constraint_subspace
+from mpimbs.coupling.separated_joint import constraint_subspace
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
@@ -71,7 +71,7 @@ def test_constraint_subspace(name: str) -> None:
     """Loads in the subspace do no work in any motion of the joint, whatever its coordinates; the rest of them does."""
     system = typed_chain((name,), 5)
     given = system.body(0).joint
-    joint = Subchain(system).joint()
+    joint = Subchain(system).joint(0)
     basis = constraint_subspace(joint)
     assert basis.shape == (6, 6 - system.nu)
     np.testing.assert_allclose(basis.T @ basis, np.eye(6 - system.nu), atol=1e-14)

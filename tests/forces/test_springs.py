@@ -111,10 +111,10 @@ def test_the_oracle(comm: MPI.Comm, coupling: str) -> None:
     assert_close("generalized forces", back, tau[ours], "round trip", scale=size, comm=comm)
 
 
-def agrees(comm: MPI.Comm, system: System, state: State, udot: Array, loads: Array) -> None:
+def agrees(comm: MPI.Comm, system: System, state: State, udot: Array, loads: Array, **settings: Any) -> None:
     """Accelerations, joint loads and energy are those of the oracle."""
     q, u, tau = state
-    with closing(Dynamics(system, comm)) as dynamics:
+    with closing(Dynamics(system, comm, **settings)) as dynamics:
         mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
         bodies = slice(dynamics.subchain.first, dynamics.subchain.last)
         got = dynamics.accelerations(q[mine], u[ours], tau[ours], TIME)
@@ -131,10 +131,13 @@ def test_trees(seed: int) -> None:
     agrees(MPI.COMM_SELF, system, state, udot, loads)
 
 
-def test_a_tree_over_ranks(comm: MPI.Comm) -> None:
+@pytest.mark.parametrize("settings", [{}, {"cuts": 4}, {"coupling": "pcg", "cuts": 4}], ids=str)
+def test_a_tree_over_ranks(comm: MPI.Comm, settings: dict[str, Any]) -> None:
+    if "coupling" in settings:
+        settings = settings | {"solver": LoadSolver("direct")}
     system = sprung(system_from("tree:3:2"), LAWS + FUNCTIONS, 20)
     state = moving_state(system)
-    agrees(comm, system, state, *by_the_oracle(system, state))
+    agrees(comm, system, state, *by_the_oracle(system, state), **settings)
 
 
 @pytest.mark.parametrize("overlap", [False, True])

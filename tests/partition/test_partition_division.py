@@ -36,8 +36,8 @@ def test_lanes_are_chosen_for_a_subchain_not_for_the_chain() -> None:
         ("chain16", 1, 16, "give `cuts` from 0 to 15"),
         ("chain16", 1, -1, "give `cuts` from 0 to 15"),
         ("chain16", 4, 1, "give `cuts=3` or more"),
-        ("figure", 1, 1, "leave `cuts` out"),
-        ("figure", 2, None, "start 1 rank"),
+        ("figure", 1, 1, "divided into intervals"),
+        ("figure", 2, None, "divided into intervals"),
     ],
 )
 def test_errors(model: str, size: int, cuts: int | None, words: str) -> None:

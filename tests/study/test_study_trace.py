@@ -2,7 +2,6 @@
 
 import contextlib
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +9,12 @@ from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.constraint_equations import OUTER, SEPARATED
 from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
-from mpimbs.parallel.halo import SWAP
 from mpimbs.parallel.native import PROC_NULL
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.rows import ROW
 from mpimbs.study import loggp, simgrid
 from mpimbs.study.calibration import Calibration
@@ -104,19 +102,19 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
         assert isinstance(dynamics.coupling, ConstraintLoads)
         joints, size = dynamics.coupling.joints, 8.0
         left, right = comm.rank > 0, comm.rank + 1 < comm.size
-        for halo, base, sizes in (
-            (joints._halos[0], levels, (SEPARATED // 2, OUTER)),
-            (joints._halos[1], max((e.tag for e in trace.events), default=0) - 1, (ROW, ROW)),
+        for exchange, base, sizes, teller in (
+            (joints._exchanges[0], levels, (SIX, 2 * SIX), 0),
+            (joints._exchanges[1], max((e.tag for e in trace.events), default=0) - 1, (ROW, ROW), 1),
         ):
+            tells, told = right and comm.rank >= teller, comm.rank > teller
             found = messages(trace, base, 2) if comm.size > 1 else []
-            places: tuple[Any, ...] = (SWAP.to_left, SWAP.to_right, SWAP.from_left, SWAP.from_right)
-            rooms = [int(halo.plan[place.at + 1]) for place in places]  # sizes
-            expected = [(SEND, comm.rank - 1, size * rooms[0])] * left + [
-                (SEND, comm.rank + 1, size * rooms[1])
-            ] * right
-            expected += [(RECEIVE, comm.rank - 1, size * rooms[2])] * left
-            expected += [(RECEIVE, comm.rank + 1, size * rooms[3])] * right
-            parallel_assert((rooms[0], rooms[1]) == sizes, f"rooms {rooms}", comm)
+            expected = [(SEND, comm.rank - 1, size * sizes[0])] * left
+            expected += [(SEND, comm.rank + 1, size * sizes[1])] * tells
+            expected += [(RECEIVE, comm.rank - 1, size * sizes[1])] * told
+            expected += [(RECEIVE, comm.rank + 1, size * sizes[0])] * right
+            rooms = exchange.to_others.size, exchange.from_others.size
+            sent = sizes[0] * left + sizes[1] * tells, sizes[1] * told + sizes[0] * right
+            parallel_assert(rooms == sent, f"{rooms}, not {sent} doubles", comm)
             parallel_assert(sorted(found) == sorted(expected), f"halo {found}, planned {expected}", comm)
 
 

@@ -1,0 +1,127 @@
+"""The intervals of a process, in sequence, and the passes of an evaluation over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.spatial.columns import block_at, compliance_at, transfer_at
+from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.six import EXTRA
+from mpimbs.sweep.interval import IntervalPart
+from mpimbs.sweep.interval_sequence import IntervalsPlan
+from mpimbs.sweep.part import Ends
+from mpimbs.sweep.sequence import sequence_rows
+from mpimbs.sweep.structure import TURNING, Handles
+from mpimbs.sweep.subchain import Subchain
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Intervals:
+    """Intervals of a tree's bodies in sequence: a `Part`.
+
+    Parameters
+    ----------
+    parts : sequence of IntervalPart
+        One at least; with the same room.
+    whole : Subchain
+        All their bodies as one interval; of a single one that which it has.
+
+    Attributes
+    ----------
+    plan : int64 array
+        What the compiled passes are given (`sweep.interval_sequence`).
+    room : Room
+    width : int
+        Lanes of the widest sweep of all.
+    blocks : array [count, room.size()]
+        Their equations, as in `spatial.columns`.
+    loads : array [count, (room.inboard + room.open) * 6]
+        Accelerations of the inboard bodies of each, loads on the open ones.
+    """
+
+    def __init__(self, parts: Sequence[IntervalPart], whole: Subchain) -> None:
+        self._parts = list(parts)
+        self.whole, self.room = whole, parts[0].room
+        count, numbers = len(parts), 6 * (self.room.inboard + self.room.open)
+        self.blocks = aligned_zeros(count * self.room.size()).reshape(count, -1)
+        self.loads = np.zeros((count, numbers))
+        self.width = max(part.width for part in parts)
+        turn = whole.nothing_before(TURNING)
+        rows = sequence_rows([(part.plan, part[0].nq, part[0].nu) for part in parts])
+        handles = Handles(turn, self.blocks.reshape(-1), self.loads.reshape(-1))
+        self._table = Table(IntervalsPlan(handles, np.zeros(count * turn.size), rows))
+        self.plan = self._table.data
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[Subchain]:
+        return (part[0] for part in self._parts)
+
+    def __getitem__(self, number: int) -> Subchain:
+        return self._parts[number][0]
+
+    def ends(self) -> list[Ends]:
+        """Where the equations of each stand: of all bodies that hang on others, if these have slots of their own."""
+        room, found = self.room, []
+        block, transfer, compliance = (f.py_func for f in (block_at, transfer_at, compliance_at))
+        for number, part in enumerate(self._parts):
+            at, load, outside = number * room.size(), number * self.loads.shape[1], part.outside
+            slots = np.arange(len(outside.inboard))[::-1]
+            inertia = np.array([at + block(room, k) for k in slots.tolist()])
+            places = outside.open, at + transfer(room, 0), at + compliance(room, 0, 0), load + 6 * room.inboard
+            roots = _roots(part[0], outside.inboard)
+            found.append(Ends(roots, outside.inboard[slots], inertia, load + 6 * slots, *places, room.open))
+        return found
+
+    def handle_loads(self) -> tuple[Floats, Floats]:
+        """Accelerations of the bodies inboard of the whole [k, 6] and loads on its open ones [h, 6], as they stand."""
+        accelerations: dict[int, Floats] = {}
+        loads: dict[int, Floats] = {}
+        for part, value, numbers in zip(self._parts, self.blocks, self.loads.reshape(len(self), -1, 6), strict=True):
+            outside, room = part.outside, self.room
+            here, acting = numbers[: len(outside.inboard)], numbers[room.inboard :][: len(outside.open)]
+            for slot, body in enumerate(outside.inboard.tolist()):
+                accelerations.setdefault(body, here[slot])
+                if body in loads:  # f = I A - sum_j E_j x_j + p is not from outside
+                    block = _rows(value, block_at.py_func(room, slot))
+                    loads[body] += block[:, :6] @ here[slot] + block[:, EXTRA]
+                    if slot == 0:
+                        for k, load in enumerate(acting):
+                            loads[body] -= _rows(value, transfer_at.py_func(room, k))[:, :6] @ load
+            loads |= {body: load.copy() for body, load in zip(outside.open.tolist(), acting, strict=True)}
+        inboard, outer = self.whole.inboard.tolist(), self.whole.outer.tolist()
+        found = [accelerations[body] for body in inboard], [loads[body] for body in outer]
+        return np.array(found[0]).reshape(-1, 6), np.array(found[1]).reshape(-1, 6)
+
+    def set_wrenches(self, wrenches: Floats) -> None:
+        """Set the external wrenches on the steps of the whole in sequence [m * 6], as `Subchain.wrenches`."""
+        given = wrenches.reshape(-1, 6)
+        for part in self._parts:
+            piece = part[0]
+            if piece is not self.whole and piece.wrenches.size:
+                bodies = np.arange(piece.n_bodies)
+                steps, _ = self.whole.carriers(bodies + piece.first - self.whole.first)
+                piece.wrenches.reshape(-1, 6)[piece.carriers(bodies)[0]] = given[steps]
+            part.set_wrenches(piece.wrenches)
+
+
+def _rows(value: Floats, at: int) -> Floats:
+    return value[at : at + 6 * ROW].reshape(6, ROW)
+
+
+def _roots(piece: Subchain, inboard: Integers) -> Integers:
+    """Bodies that hang on those outside, one for each of their places, the last first: ascending."""
+    parents = piece.columns.parent
+    roots = np.flatnonzero(parents < piece.first)
+    grounded = roots[parents[roots] < 0]
+    on_bodies = roots[parents[roots] >= 0]
+    found: Integers = piece.first + np.concatenate((on_bodies, grounded[-1:]))
+    assert len(found) == len(inboard)  # as roots have slots of their own
+    return found

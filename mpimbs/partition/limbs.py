@@ -97,6 +97,7 @@ class _Tree:
         self.heavy = np.full(self.n + 1, -1)  # last child of each
         self.heavy[self.parent] = np.arange(self.n)
         self._made: dict[tuple[int, int], Stretch | None] = {}  # by first body and width
+        self._relative: dict[tuple[int, int], float] = {}  # cost per body, by shape and width
         self._patterns = patterns[made.order].astype(np.int64)
         self._open = place[open_bodies]
 
@@ -105,12 +106,16 @@ class _Tree:
         found: list[Stretch] = []
         free = np.ones(self.n, bool)
         for first in self._begins(width * tuned().least_lane).tolist() if most_cost > 0.0 else []:
-            if not free[first]:
+            alike = int(self.shape[first]) if self.closed[first] else -1, width
+            if not free[first] or self._relative.get(alike, 0.0) > most_cost:
                 continue
             if (first, width) not in self._made:
                 self._made[first, width] = self._stretch(first, width)
             stretch = self._made[first, width]
-            if stretch is not None and stretch_cost(stretch) <= most_cost * (stretch.last - stretch.first):
+            if alike not in self._relative:
+                bodies = int(self.sizes[first])
+                self._relative[alike] = np.inf if stretch is None else stretch_cost(stretch) / bodies
+            if stretch is not None and self._relative[alike] <= most_cost:
                 free[stretch.first : stretch.last] = False
                 found.append(stretch)
         return found
@@ -127,7 +132,7 @@ class _Tree:
         """Cut the subtree at a place along its path; None where too much hangs on that, or nothing is cut."""
         last, is_open = first + int(self.sizes[first]), not self.closed[first]
         path = self._path(first, int(self._open[0]) if is_open else -1)
-        if last - first > MOST_ON_PATH * len(path):
+        if last - first > MOST_ON_PATH * len(path) or len(path) < width:
             return None
         on_path = np.zeros(last - first, bool)
         on_path[path - first] = True
@@ -168,6 +173,11 @@ def stretch_cost(stretch: Stretch) -> float:
 def row_cost(width: int) -> float:
     """Time of a row of bodies side by side, in that of a body swept in doubles."""
     return float(getattr(tuned(), f"row_of_{width}"))
+
+
+def tile_cost(width: int, rows: float) -> float:
+    """Predicted time of the sweeps of a tile of closed subtrees of so many bodies, in that of one swept in doubles."""
+    return tuned().tile_start + row_cost(width) * rows
 
 
 class _Choice:
@@ -216,11 +226,9 @@ class _Choice:
 
     def cost(self) -> float:
         """Predicted time of an evaluation, in that of a body swept in doubles."""
-        t = tuned()
-        row, sizes = row_cost(self._width), self._tree.sizes
-        groups, stretches = self.chosen
-        tiles = sum(len(group.places) * (t.tile_start + row * sizes[group.places[0, 0]]) for group in groups)
-        start = t.limbs_start if self.chosen.any else 0.0
+        sizes, (groups, stretches) = self._tree.sizes, self.chosen
+        tiles = sum(len(group.places) * tile_cost(self._width, sizes[group.places[0, 0]]) for group in groups)
+        start = tuned().limbs_start if self.chosen.any else 0.0
         return float(self._free.sum() + tiles + start) + sum(map(stretch_cost, stretches))
 
 

@@ -55,7 +55,7 @@ COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose op
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
 MOST_SPRINGS = 10  # that `check` tells of one by one
-_GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
+_GENERATED = ", ".join(maker.usage(name) for name, maker in GENERATORS.items())
 
 
 @click.group(

@@ -27,8 +27,8 @@ EVEN = 1.02  # the dearest interval over the mean: nothing more is gained
 MOST_BALANCED = 1 << 20  # bodies, of which a round takes seconds
 
 
-class _Hanging(NamedTuple):
-    """How bodies hang together, as `Build` has it."""
+class _Bodies(NamedTuple):
+    """How bodies hang together, as a `Build` has it."""
 
     parent: Integers
     order: Integers
@@ -77,7 +77,7 @@ class LaneCosts:
         swept = []
         for first, last in itertools.pairwise(cuts.tolist()):
             parent = np.maximum(self._order.parents[first:last] - first, -1)
-            made = _Hanging(parent, *heaviest_last(parent))
+            made = _Bodies(parent, *heaviest_last(parent))
             opened = interval(self._order, first, last).open - first
             chosen = choose_limbs(made, self._patterns[first:last], opened, self._width)
             bodies[first:last][made.order] = spread_costs(chosen, made.sizes, bodies[first:last][made.order])

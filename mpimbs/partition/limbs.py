@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.sizes import tuned
 from mpimbs.spatial.lanes import WIDTHS, native_width
-from mpimbs.sweep.build import Build
 from mpimbs.sweep.limbs import Chosen, Group, Stretch
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
@@ -22,12 +23,25 @@ BYTES_OF_A_BODY = 8 * (PLACE + BIAS + PIVOT)  # of workspace
 _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2^64
 
 
-def closed_subtrees(made: Build, open_bodies: Integers) -> npt.NDArray[np.bool_]:
+class Hanging(Protocol):
+    """How bodies hang together: what is asked of a `Build`, or of what stands for one."""
+
+    @property
+    def parent(self) -> Integers: ...
+
+    @property
+    def order(self) -> Integers: ...
+
+    @property
+    def sizes(self) -> Integers: ...
+
+
+def closed_subtrees(made: Hanging, open_bodies: Integers) -> npt.NDArray[np.bool_]:
     """Whether all of the subtree of the body at each place of the depth-first order is here [n].
 
     Parameters
     ----------
-    made : Build
+    made : Hanging
     open_bodies : array
         Bodies, numbered as in `made`, that have children elsewhere.
     """
@@ -40,12 +54,12 @@ def closed_subtrees(made: Build, open_bodies: Integers) -> npt.NDArray[np.bool_]
     return closed
 
 
-def shapes(made: Build, patterns: npt.NDArray[np.integer]) -> Integers:
+def shapes(made: Hanging, patterns: npt.NDArray[np.integer]) -> Integers:
     """A number for each place: the same where subtrees have the same joints and hang together in the same way [n].
 
     Parameters
     ----------
-    made : Build
+    made : Hanging
     patterns : array [n]
         Of each body, a number for its joint.
     """
@@ -82,14 +96,14 @@ class _Tree:
 
     Parameters
     ----------
-    made : Build
+    made : Hanging
     patterns : array [n]
         Of each body, a number for its joint.
     open_bodies : array
         Bodies that have children elsewhere.
     """
 
-    def __init__(self, made: Build, patterns: npt.NDArray[np.integer], open_bodies: Integers) -> None:
+    def __init__(self, made: Hanging, patterns: npt.NDArray[np.integer], open_bodies: Integers) -> None:
         self.n, self.sizes = len(made.order), made.sizes
         self.shape, self.closed = shapes(made, patterns), closed_subtrees(made, open_bodies)
         place = np.append(_places(made), -1)
@@ -157,7 +171,7 @@ class _Tree:
         return np.array(path)
 
 
-def _places(made: Build) -> Integers:
+def _places(made: Hanging) -> Integers:
     places = np.empty(len(made.order), np.int64)
     places[made.order] = np.arange(len(made.order))
     return places
@@ -233,7 +247,7 @@ class _Choice:
 
 
 def choose_limbs(
-    made: Build, patterns: npt.NDArray[np.integer], open_bodies: Integers, width: int, most: int | None = None
+    made: Hanging, patterns: npt.NDArray[np.integer], open_bodies: Integers, width: int, most: int | None = None
 ) -> Chosen:
     """Choose what is swept in lanes, as it is predicted to be the fastest.
 
@@ -258,9 +272,16 @@ def choose_limbs(
         most = tuned().most_lane
     usable = tree.closed if most is None else tree.closed & (tree.sizes <= most)
     least = np.inf if width else float(tree.n)
-    for number in (width,) if width else [w for w in WIDTHS if w <= native_width()]:
+    native = width or native_width()
+    for number in (width,) if width else [w for w in WIDTHS if w <= native]:
+        tried: list[list[int]] = []
         for most_cost in PAYING:
-            choice = _Choice(tree, number, tree.stretches(number, most_cost))
+            stretches = tree.stretches(number, most_cost)
+            firsts = [stretch.first for stretch in stretches]
+            if firsts in tried:
+                continue
+            tried.append(firsts)
+            choice = _Choice(tree, number, stretches)
             for lanes in (number, int(row_cost(number)) + 1):
                 choice.take(usable, lanes)
             if choice.chosen.any and choice.cost() < least:

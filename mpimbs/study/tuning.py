@@ -14,7 +14,7 @@ from mpimbs.partition.division import Division
 from mpimbs.sizes import Sizes, tuned, using
 from mpimbs.spatial.lanes import native_width
 from mpimbs.study.bench import check_seconds
-from mpimbs.study.calibration import SECONDS, Share
+from mpimbs.study.share import SECONDS, Share
 from mpimbs.study.tables import host
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 

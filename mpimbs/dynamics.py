@@ -127,8 +127,6 @@ class Dynamics:
         )
         self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
         self.evaluations = 0
-        nq, nu = self.subchain.nq, self.subchain.nu
-        self._sizes = nq, nu, nu, nq
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
@@ -164,11 +162,15 @@ class Dynamics:
         SimulationError
             On the rank whose user function failed.
         """
+        evaluation = self._evaluation
         try:
-            # One call of compiled code takes no other type of array; how long one is it does not ask.
-            fits = (len(q), len(u), len(udot), len(rates)) == self._sizes and (tau is None or len(tau) == len(u))
-            if self._evaluation.in_phases or not fits or self.system.changes != self._changes:
-                self._check(q, u, udot, rates, tau)
+            if not evaluation.in_phases and tau is None and self.system.changes == self._changes:
+                # One call of compiled code takes no other type of array, and refuses other sizes: all that is asked
+                # of small systems, whose sweeps take no longer than a few questions of Python.
+                self.evaluations += 1
+                if evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates):
+                    return
+            self._check(q, u, udot, rates, tau)
             failure = self.evaluate(t, q, u, udot, rates, tau).failure
         except (InputError, TypeError, NumbaError) as error:
             self._refuse(error, t, q, u, udot, rates, tau)

@@ -58,7 +58,8 @@ class Evaluation:
     ----------
     in_phases : bool
         Whether Python has a say between the phases: `in_turn` evaluates then, else
-        `whole(rank, q, u, tau, udot, rates)`, where `no_tau` stands for none.
+        `whole(rank, q, u, tau, udot, rates)`, where `no_tau` stands for none; it is False where an array has another
+        size, and did nothing.
     laps : array [PHASES]
         Time spent in each so far (s).
     """
@@ -90,6 +91,8 @@ class Evaluation:
             alone=int(self._alone),
             timed=1,
             overlap=int(overlap),
+            nq=subchain.nq,
+            nu=subchain.nu,
         )
         self._table = Table(rank)
         self.rank = self._table.data

@@ -45,6 +45,8 @@ class Rank(NamedTuple):
     alone: int  # whether there is no other rank
     timed: int
     overlap: int  # whether inertias are swept while the turn is on its way
+    nq: int  # sizes of the rank's vectors
+    nu: int
 
 
 class Coupled(NamedTuple):
@@ -72,10 +74,19 @@ def _phases(zero, motion, join, ahead, inward, solve, outward, given):
         Finds the loads between the parts, from the equations.
     given : tuple
         Table of `Rank`, the phases `first` and `last`, and the arrays of an evaluation.
+
+    Returns
+    -------
+    bool
+        Whether the arrays have the rank's sizes; else nothing was done.
     """
     rank, first, last, q, u, tau, udot, rates = given
     q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
     r = read(rank, RANK)
+    if q.size != r.nq or u.size != r.nu or udot.size != r.nu or rates.size != r.nq:
+        return False
+    if tau.size != 0 and tau.size != r.nu:
+        return False
     handles = read(r.part, HANDLES)
     went_ahead = r.alone == 0 and r.overlap != 0
     began = clock() if r.timed != 0 else 0.0
@@ -100,6 +111,7 @@ def _phases(zero, motion, join, ahead, inward, solve, outward, given):
     if first <= OUTWARD < last:
         outward(zero, r.part, q, u, tau, udot, rates)
         _lap(r, OUTWARD, began)
+    return True
 
 
 @kernel(inline=True)
@@ -120,31 +132,33 @@ def _unsolved(coupling, blocks, root, loads):
 @kernel
 def _chains(zero, rank, first, last, q, u, tau, udot, rates):
     given = rank, first, last, q, u, tau, udot, rates
-    _phases(zero, motion_of_all, join_turn, ahead_of_all, inward_of_all, dcae.solve, outward_of_all, given)
+    return _phases(zero, motion_of_all, join_turn, ahead_of_all, inward_of_all, dcae.solve, outward_of_all, given)
 
 
 @kernel
 def _chains_to_solve(zero, rank, first, last, q, u, tau, udot, rates):
     given = rank, first, last, q, u, tau, udot, rates
-    _phases(zero, motion_of_all, join_turn, ahead_of_all, inward_of_all, _unsolved, outward_of_all, given)
+    return _phases(zero, motion_of_all, join_turn, ahead_of_all, inward_of_all, _unsolved, outward_of_all, given)
 
 
 @kernel
 def _bodies(zero, rank, first, last, q, u, tau, udot, rates):
     given = rank, first, last, q, u, tau, udot, rates
-    _phases(zero, motion_of_bodies, join_turn, none_ahead, inward_of_bodies, dca.solve, outward_of_bodies, given)
+    return _phases(zero, motion_of_bodies, join_turn, none_ahead, inward_of_bodies, dca.solve, outward_of_bodies, given)
 
 
 @kernel
 def _bodies_and_tip(zero, rank, first, last, q, u, tau, udot, rates):
     given = rank, first, last, q, u, tau, udot, rates
-    _phases(zero, motion_to_the_tip, join_turn, none_ahead, inward_from_the_tip, dca.solve, outward_to_the_tip, given)
+    return _phases(
+        zero, motion_to_the_tip, join_turn, none_ahead, inward_from_the_tip, dca.solve, outward_to_the_tip, given
+    )
 
 
 @kernel
 def _intervals(zero, rank, first, last, q, u, tau, udot, rates):
     given = rank, first, last, q, u, tau, udot, rates
-    _phases(
+    return _phases(
         zero,
         motion_of_intervals,
         join_open_turns,

@@ -10,6 +10,7 @@ import numpy as np
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System
 from mpimbs.model.order import depth_first
+from mpimbs.model.segments import Integers
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, join
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
@@ -50,11 +51,17 @@ def random_tree(
 ) -> tuple[System, Array, Array, Array]:
     """A system of all or some joint types, sprung and with wrenches, whose bodies hang on one another in a shape; a
     state."""
-    whole, q, u, tau = random_system(seed, n, True, types, springs=True, wrenches=True)
-    parents = SHAPES[shape](n)
+    return tree_of(SHAPES[shape](n), listing, seed, types)
+
+
+def tree_of(
+    parents: Integers, listing: str, seed: int, types: tuple[str, ...] | None = None
+) -> tuple[System, Array, Array, Array]:
+    """Such a system whose bodies hang on one another as said, and a state."""
+    whole, q, u, tau = random_system(seed, len(parents), True, types, springs=True, wrenches=True)
     order = LISTINGS[listing](parents)
     place = np.append(np.argsort(order), -1)
-    system = System(name=shape, gravity=whole.gravity)
+    system = System(name="tree", gravity=whole.gravity)
     for k, body in enumerate(order.tolist()):
         above = int(place[parents[body]])
         template = whole.segments.template(k)

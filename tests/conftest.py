@@ -119,7 +119,7 @@ def _use_all_passes() -> None:
     from mpimbs.compiling import compile_kernels
     from mpimbs.model import system_from
     from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, join
-    from mpimbs.spatial.lanes import native_width
+    from mpimbs.spatial.lanes import WIDTHS, native_width
 
     def side_by_side(lanes: int) -> None:
         batch = Batch(system_from("chain:2"), lanes, lanes=lanes)
@@ -135,7 +135,8 @@ def _use_all_passes() -> None:
         actions += [partial(compile_kernels, kernels, lanes) for kernels in ("pcg", "dca-terminal")]
         actions.append(partial(side_by_side, lanes))
     actions += [partial(compile_kernels, "dca"), partial(compile_kernels, "intervals", 1, False, True, True)]
-    actions.append(partial(compile_kernels, "cut intervals"))
+    actions += [partial(compile_kernels, "intervals", lanes) for lanes in WIDTHS if lanes <= native_width()]
+    actions += [partial(compile_kernels, "cut intervals", lanes) for lanes in (1, 4)]
     # Two that begin at opposite ends meet in the middle: what one has compiled, the other loads.
     if os.environ.get("TEST_WARM_UP") == "backwards":
         actions.reverse()

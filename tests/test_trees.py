@@ -8,16 +8,19 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from mpi4py import MPI
 
 import mpimbs.sizes
-from cases import LISTINGS, parts, random_tree
+from cases import LISTINGS, parts, random_tree, tree_of
 from mpi_helpers import parallel_assert
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, System, system_from
 from mpimbs.model.order import Order
+from mpimbs.model.segments import Integers
 from mpimbs.partition.intervals import cut_tree, interval, open_handles
 from mpimbs.simulation.kept_motion import BodyHistory
 from mpimbs.simulation.result import Result
@@ -25,14 +28,28 @@ from mpimbs.simulation.run import simulate
 from mpimbs.sizes import PACKAGE
 from oracles import dense
 from oracles.dense import Array
+from oracles.random_systems import SETTINGS
 from oracles.trees import SHAPES
+from oracles.trees import parents as drawn_parents
 from tolerances import assert_close
 
 TIME = 0.7
+PARENTS = drawn_parents(24)
+TWO = ("spherical", "universal")
 EXACT: dict[str, Any] = {"coupling": "pcg", "solver": LoadSolver("direct")}
 JOINED: dict[str, dict[str, Any]] = {
     "dcae": {}, "dcae of 8": {"cuts": 7}, "pcg": EXACT, "pcg of 8": EXACT | {"cuts": 7}
 }  # fmt: skip
+
+
+# Every shape, in every way once: more would say little.
+BRANCHED = sorted(set(SHAPES) - {"chain"})
+SOME = [
+    *((shape, "dcae", "scrambled") for shape in BRANCHED),
+    *((shape, "pcg", "scrambled") for shape in BRANCHED[::2]),
+    *((shape, "pcg of 8", "depth first") for shape in BRANCHED[1::2]),
+    *((shape, "dcae of 8", "depth first") for shape in BRANCHED[::2]),
+]
 
 
 def unit_quaternions(system: System, q: Array) -> Array:
@@ -45,10 +62,8 @@ def unit_quaternions(system: System, q: Array) -> Array:
 
 
 @pytest.mark.time_limit(300)  # compiles
-@pytest.mark.parametrize("listing", LISTINGS)
-@pytest.mark.parametrize("joined", JOINED)
-@pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"chain"}))
-def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, listing: str, joined: str) -> None:
+@pytest.mark.parametrize(("shape", "joined", "listing"), SOME)
+def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, joined: str, listing: str) -> None:
     """Accelerations and joint loads by the dense oracle; energy, poses and inverse dynamics by one rank; the same bits
     again."""
     system, q, u, tau = random_tree(shape, listing)
@@ -98,8 +113,29 @@ def test_equal_to_one_rank(comm: MPI.Comm) -> None:
 
 
 @pytest.mark.time_limit(300)  # compiles
-@pytest.mark.parametrize("joined", ["dcae", "pcg"])
-@pytest.mark.parametrize("shape", ["binary", "caterpillar", "brush", "forest", "star", "recursive forest"])
+@SETTINGS
+@given(PARENTS, st.sampled_from(sorted(LISTINGS)), st.integers(0, 99), st.sampled_from([None, ("revolute",), TWO]))
+def test_drawn_trees(comm: MPI.Comm, parents: Integers, listing: str, seed: int, types: tuple[str, ...] | None) -> None:
+    """By the dense oracle, with four lanes where there is something to put side by side."""
+    assume(len(parents) >= comm.size)
+    system, q, u, tau = tree_of(parents, listing, seed, types)
+    expected, _ = dense.Snapshot(system, q, u).solve(tau, TIME)
+    with closing(Dynamics(system, comm, lanes=4)) as dynamics:
+        mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
+        found = dynamics.accelerations(*mine, t=TIME)
+        size = float(np.abs(expected).max(initial=1.0))
+        assert_close("accelerations", found, expected[own], "dense", scale=size, comm=comm)
+
+
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize(
+    ("shape", "joined"),
+    [
+        *((shape, "dcae") for shape in ("binary", "caterpillar", "brush", "forest", "star", "recursive forest")),
+        ("caterpillar", "pcg"),
+        ("recursive forest", "pcg"),
+    ],
+)
 def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
     """What shapes of one joint type have in common is swept in lanes, on every rank: as on one rank in doubles."""
     system, q, u, tau = random_tree(shape, "scrambled", n=500, types=("universal",))
@@ -116,6 +152,23 @@ def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
         assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
         found = dynamics.joint_loads(*mine)
         assert_close("joint loads", found, loads[dynamics.bodies], "ranks", scale=float(np.abs(loads).max()), comm=comm)
+
+
+def test_a_large_random_tree(comm: MPI.Comm) -> None:
+    """20,000 bodies in an order that is not depth first."""
+    parents = SHAPES["recursive"](20_000)
+    system = System(name="random")
+    link = system_from("chain:1").segments.template(0)
+    system.branch([link], np.zeros(len(parents), np.int64), parents)
+    rng = np.random.default_rng(6)
+    q, u = rng.normal(size=system.nq), 0.1 * rng.normal(size=system.nu)
+    with closing(Dynamics(system, lanes=1)) as alone:
+        reference = alone.accelerations(q, u)
+    with closing(Dynamics(system, comm)) as dynamics:
+        found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
+        counts = comm.allgather(dynamics.subchain.n_bodies)
+    assert_close("accelerations", found, reference[own], "ranks", scale=float(np.abs(reference).max()), comm=comm)
+    assert max(counts) < 2.0 * len(parents) / comm.size
 
 
 def forced(spec: str) -> System:

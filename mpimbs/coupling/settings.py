@@ -45,7 +45,7 @@ class EvaluationSettings(Settings):
             "Sweep inertias while velocities are on the way: for slow networks",
             more="Those of the largest tile in lanes, before the last message of the scan of velocities is waited for: "
             "for messages that take longer than about half of that sweep. Accelerations differ by rounding. Without "
-            "effect for the couplings `dca` and `dca-terminal`.",
+            "effect for trees, and for the couplings `dca` and `dca-terminal`.",
         ),
     ] = False
     solver: Annotated[LoadSolver | None, Setting("How the coupling `pcg` solves")] = None

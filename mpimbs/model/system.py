@@ -98,12 +98,13 @@ class System(Contents):
         for position, body in enumerate(bodies):
             self._check_repeated(body, int(count), bodies[:position])
         within = np.array([-1, *(_place_within(bodies, place) for place in range(1, len(bodies)))])
-        roots_on = self._roots_on(int(count), bodies, parent or bodies[0].parent, parents)
+        as_chain = parents is None and np.array_equal(within, np.arange(-1, len(bodies) - 1))  # of any number of bodies
+        roots_on = self._roots_on(1 if as_chain else int(count), bodies, parent or bodies[0].parent, parents)
         moves = None if shifts is None else _shifts(shifts, int(count))
         first = self.n_bodies
         for position, body in enumerate(bodies, first):
             self.names.add_run(body.name, int(count), position, len(bodies))
-        if parents is None and np.array_equal(within, np.arange(-1, len(bodies) - 1)):
+        if as_chain:
             self.segments.append(bodies, int(roots_on[0]), int(count), numbered=True)
         else:
             self.segments.append_copies(bodies, within, roots_on, parents is None)

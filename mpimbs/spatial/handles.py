@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.memory import span
 from mpimbs.spatial.rows import ROW, eight_rows, transposed_rows
 from mpimbs.spatial.six import (
     EXTRA,
@@ -183,7 +184,7 @@ def join(left, right, out, response, scratch):
 @kernel(inline=True)
 def item(array, number, size):
     """Give one of a sequence of items of the same size in a flat array."""
-    return array[number * size : (number + 1) * size]
+    return span(array, number * size, size)
 
 
 @kernel
@@ -227,4 +228,4 @@ def spread_loads(blocks, responses, outer, loads):
         at = 12 * k
         right = item(blocks, k + 1, SIZE)
         response = item(responses, k, RESPONSE)
-        between(right, response, loads[at : at + 6], load, loads[at + 12 : at + 18], loads[at + 6 : at + 12])
+        between(right, response, span(loads, at, 6), load, span(loads, at + 12, 6), span(loads, at + 6, 6))

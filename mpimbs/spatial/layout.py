@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 
 from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.lanes import Lanes, load, store, width
+from mpimbs.spatial.memory import span
 
 
 @intrinsic
@@ -109,3 +110,55 @@ def separate(zero, lanes, count, sequence, first, stride):
     for lane in range(w):
         for i in range(whole, count):
             sequence[first + lane * stride + i] = lanes[i * w + lane]
+
+
+def side_by_side_from(zero, interleaved, sequence, first, stride, room):
+    """Numbers of a tile's lanes, `stride` of each, interleaved: in `room`, or where they stand so already, as those of
+    one lane do."""
+
+
+@kernel_overload(side_by_side_from)
+def _overload_side_by_side_from(zero, interleaved, sequence, first, stride, room):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, interleaved, sequence, first, stride, room):
+            if interleaved != 0:
+                return span(sequence, first, stride * width(zero))
+            interleave(zero, sequence, first, stride, stride, room)
+            return span(room, 0, stride * width(zero))
+
+        return lanes
+    return lambda zero, interleaved, sequence, first, stride, room: span(sequence, first, stride)
+
+
+def room_side_by_side(zero, interleaved, sequence, first, stride, room):
+    """Where a tile's lanes write `stride` numbers each: in `room`, or where they are to stand."""
+
+
+@kernel_overload(room_side_by_side)
+def _overload_room_side_by_side(zero, interleaved, sequence, first, stride, room):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, interleaved, sequence, first, stride, room):
+            if interleaved != 0:
+                return span(sequence, first, stride * width(zero))
+            return span(room, 0, stride * width(zero))
+
+        return lanes
+    return lambda zero, interleaved, sequence, first, stride, room: span(sequence, first, stride)
+
+
+def put_in_sequence(zero, interleaved, room, sequence, first, stride):
+    """Bring what the lanes wrote in `room_side_by_side` to where it is to stand."""
+
+
+@kernel_overload(put_in_sequence)
+def _overload_put_in_sequence(zero, interleaved, room, sequence, first, stride):
+    if isinstance(zero, Lanes):
+
+        def lanes(zero, interleaved, room, sequence, first, stride):
+            if interleaved == 0:
+                separate(zero, room, stride, sequence, first, stride)
+
+        return lanes
+    return lambda zero, interleaved, room, sequence, first, stride: None

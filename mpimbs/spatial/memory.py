@@ -62,6 +62,28 @@ def _integers_at(typing_context: Any, address: Any, size: Any) -> Any:
     return _array_at(types.int64)
 
 
+@intrinsic
+def _span(typing_context: Any, array: Any, first: Any, count: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        whole, part = make_array(array)(context, builder, args[0]), make_array(array)(context, builder)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
+        data = builder.gep(whole.data, [args[1]])
+        populate_array(part, data=data, shape=[args[2]], strides=[size], itemsize=size, meminfo=None)
+        return part._getvalue()
+
+    return array(array, types.intp, types.intp), lower
+
+
+def span(array: Any, first: int, count: int) -> Any:
+    """Give `count` items of a flat array from `first` on, all of which are in it: a slice that nothing is asked for."""
+    return array[first : first + count]
+
+
+@kernel_overload(span)
+def _overload_span(array, first, count):
+    return lambda array, first, count: _span(array, first, count)
+
+
 class FloatItem(NamedTuple):
     """Place of an array of doubles in a table."""
 

@@ -26,7 +26,7 @@ def by_width(function: Dispatcher, widths: tuple[int, ...] = (1, *WIDTHS), **con
     for width in widths:
         zero = "0.0" if width == 1 else f"zero_lanes({width})"
         scope: dict[str, Any] = {"function": function, "zero_lanes": zero_lanes}
-        exec(f"def {stem}_{width}({given}):\n    function({zero}, {handed_on})\n", scope)
+        exec(f"def {stem}_{width}({given}):\n    return function({zero}, {handed_on})\n", scope)
         entry = scope[f"{stem}_{width}"]
         entry.__module__ = function.py_func.__module__
         entries[width] = kernel(entry)

@@ -93,7 +93,7 @@ class IntervalSubchain(Subchain):
 
 
 class IntervalPart(PartOfOne):
-    """The bodies of a rank, an interval of a tree in depth-first order: a `Part`.
+    """An interval of a tree's bodies in depth-first order, of which a rank has one or several (`sweep.intervals`).
 
     Swept as one piece in doubles, but for limbs that are swept side by side.
 
@@ -169,12 +169,6 @@ class IntervalPart(PartOfOne):
             value[inboard_at.py_func(room, k)] = body
         for k, (body, end) in enumerate(zip(o.open, o.ends, strict=True)):
             value[open_at.py_func(room, k)], value[end_at.py_func(room, k)] = body, end
-
-    def handle_loads(self) -> tuple[Floats, Floats]:
-        """Accelerations of the bodies inboard [k, 6] and loads on the open ones [h, 6], as they stand."""
-        k, h = len(self.outside.inboard), len(self.outside.open)
-        numbers = self.loads[0].reshape(-1, 6)
-        return numbers[:k].copy(), numbers[self.room.inboard : self.room.inboard + h].copy()
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""

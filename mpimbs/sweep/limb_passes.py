@@ -13,7 +13,7 @@ from mpimbs.spatial.columns import compliance_at, transfer_at
 from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.handles import COMPLIANCE, EXTRA, INERTIA, TRANSFER
 from mpimbs.spatial.lanes import Lanes, width
-from mpimbs.spatial.memory import Floats, Integers, Rows, assign, read, schema
+from mpimbs.spatial.memory import Floats, Integers, Rows, assign, read, schema, span
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import six_rows, write_six
 from mpimbs.sweep.open_bodies import open_body
@@ -75,6 +75,11 @@ def _give(index, own, vector):
 
 
 @kernel(inline=True)
+def _tail(vector, first):
+    return span(vector, first, vector.size - first)
+
+
+@kernel(inline=True)
 def _count(tiles):
     return tiles_of(tiles) if tiles.size > 0 else 0
 
@@ -121,7 +126,7 @@ def _gather(zero, limbs, junction, tau, room, value):
     p = read(limbs, LIMBS)
     if tau.size > 0:
         _take(p.u_index, tau, p.tau)
-        tau = p.tau[0 : p.tau.size]
+        tau = span(p.tau, 0, p.tau.size)
     w = width(zero)
     for number in range(_count(p.tiles) - 1, -1, -1):
         omegas, gathered = read(p.tiles, PLAN.omegas), read(p.tiles, PLAN.blocks)
@@ -151,7 +156,7 @@ def _gather(zero, limbs, junction, tau, room, value):
 def _accelerate(zero, limbs, junction, tau, load, udot, rates):
     p = read(limbs, LIMBS)
     if tau.size > 0:
-        tau = p.tau[0 : p.tau.size]
+        tau = span(p.tau, 0, p.tau.size)
     for number in range(_count(p.tiles)):
         loads = read(p.tiles, PLAN.loads)
         tile = tile_of(p.tiles, number)
@@ -162,9 +167,9 @@ def _accelerate(zero, limbs, junction, tau, load, udot, rates):
         plan = read(row, SUBCHAIN)
         handles = read(plan, PLAN.handle_loads)
         at = row[SLOT] * JUNCTION + HANDED_ON
-        assign(handles, junction[at : at + 6])
+        assign(handles, span(junction, at, 6))
         if row[IS_OPEN]:
-            assign(handles[6:12], load)
+            assign(span(handles, 6, 6), load)
         accelerations, changes = speeds_of(row, p.udot), coordinates_of(row, p.rates)
         given = coordinates_of(row, p.q), speeds_of(row, p.u), speeds_of(row, tau)
         outward_sweep(zero, plan, given[0], given[1], given[2], accelerations, changes)
@@ -233,11 +238,11 @@ def _overload_of_trunk(zero, limbs, coordinates, speeds, written):
 
         def lanes(zero, limbs, coordinates, speeds, written):
             if limbs.size == 0:
-                return coordinates[0 : coordinates.size], speeds[0 : speeds.size]
+                return span(coordinates, 0, coordinates.size), span(speeds, 0, speeds.size)
             p = read(limbs, LIMBS)
             if written:
-                return p.rates[p.trunk_q : p.rates.size], p.udot[p.trunk_u : p.udot.size]
-            return p.q[p.trunk_q : p.q.size], p.u[p.trunk_u : p.u.size]
+                return _tail(p.rates, p.trunk_q), _tail(p.udot, p.trunk_u)
+            return _tail(p.q, p.trunk_q), _tail(p.u, p.trunk_u)
 
         return lanes
     return lambda zero, limbs, coordinates, speeds, written: (coordinates, speeds)
@@ -253,9 +258,9 @@ def _overload_forces_of_trunk(zero, limbs, tau):
 
         def lanes(zero, limbs, tau):
             if limbs.size == 0 or tau.size == 0:
-                return tau[0 : tau.size]
+                return span(tau, 0, tau.size)
             p = read(limbs, LIMBS)
-            return p.tau[p.trunk_u : p.tau.size]
+            return _tail(p.tau, p.trunk_u)
 
         return lanes
     return lambda zero, limbs, tau: tau

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, assign
+from mpimbs.spatial.memory import Floats, assign, span
 from mpimbs.sweep.motion import join_motion, join_turn
 from mpimbs.sweep.structure import BOUNDARY, TURNING
 
@@ -38,7 +38,7 @@ def none_open(first: int, most: int, numbers: int) -> Floats:
 def open_body(value, k, numbers):
     """Turn or motion of an open body."""
     at = HEAD + k * (_OWN + numbers) + _OWN
-    return value[at : at + numbers]
+    return span(value, at, numbers)
 
 
 @kernel(inline=True)
@@ -67,7 +67,7 @@ def _join(zero, left, right, out, numbers, join):
     for k in range(before):
         source = HEAD + k * each
         if left[source + 1] > last:
-            assign(out[target : target + each], left[source : source + each])
+            assign(span(out, target, each), span(left, source, each))
             target += each
     out[BEHIND] = last
     out[NUMBER] = kept + behind

@@ -9,8 +9,8 @@ from __future__ import annotations
 from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.handles import SIZE, TRANSFER, join_to_next, spread_loads
 from mpimbs.spatial.lanes import Lanes, width
-from mpimbs.spatial.layout import interleave, separate
-from mpimbs.spatial.memory import assign, fetch_ahead, read, size_of
+from mpimbs.spatial.layout import put_in_sequence, room_side_by_side, side_by_side_from
+from mpimbs.spatial.memory import assign, fetch_ahead, read, size_of, span
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.sweep.ahead import inward_after
 from mpimbs.sweep.inward import inward
@@ -39,62 +39,10 @@ from mpimbs.sweep.tiles import (
 _KIND = size_of(TileKind)
 
 
-def _side_by_side(zero, interleaved, sequence, first, stride, room):
-    """Numbers of a tile's lanes, `stride` of each, interleaved: in `room`, or where they stand so already, as those of
-    one lane do."""
-
-
-@kernel_overload(_side_by_side)
-def _overload_side_by_side(zero, interleaved, sequence, first, stride, room):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero, interleaved, sequence, first, stride, room):
-            if interleaved != 0:
-                return sequence[first : first + stride * width(zero)]
-            interleave(zero, sequence, first, stride, stride, room)
-            return room[0 : stride * width(zero)]
-
-        return lanes
-    return lambda zero, interleaved, sequence, first, stride, room: sequence[first : first + stride]
-
-
-def _room(zero, interleaved, sequence, first, stride, room):
-    """Where a tile's lanes write `stride` numbers each: in `room`, or where they are to stand."""
-
-
-@kernel_overload(_room)
-def _overload_room(zero, interleaved, sequence, first, stride, room):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero, interleaved, sequence, first, stride, room):
-            if interleaved != 0:
-                return sequence[first : first + stride * width(zero)]
-            return room[0 : stride * width(zero)]
-
-        return lanes
-    return lambda zero, interleaved, sequence, first, stride, room: sequence[first : first + stride]
-
-
-def _put(zero, interleaved, room, sequence, first, stride):
-    """Bring what the lanes wrote in `_room` to where it is to stand."""
-
-
-@kernel_overload(_put)
-def _overload_put(zero, interleaved, room, sequence, first, stride):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero, interleaved, room, sequence, first, stride):
-            if interleaved == 0:
-                separate(zero, room, stride, sequence, first, stride)
-
-        return lanes
-    return lambda zero, interleaved, room, sequence, first, stride: None
-
-
 @kernel(inline=True)
 def _kind(plan, tile):
     table = read(plan, PLAN.kinds)
-    return table[tile[KIND] * _KIND : (tile[KIND] + 1) * _KIND]
+    return span(table, tile[KIND] * _KIND, _KIND)
 
 
 @kernel(inline=True)
@@ -103,7 +51,7 @@ def _work(zero, plan, tile, structure):
     m = structure.steps.shape[0] * w
     wrench = read(plan, PLAN.wrenches)
     if wrench.size > 0:
-        wrench = _side_by_side(
+        wrench = side_by_side_from(
             zero,
             read(plan, PLAN.interleaved),
             wrench,
@@ -112,9 +60,9 @@ def _work(zero, plan, tile, structure):
             read(plan, PLAN.wrench),
         )
     return Workspace(
-        read(plan, PLAN.place)[tile[PLACE_ROOM] : tile[PLACE_ROOM] + m * PLACE],
-        read(plan, PLAN.bias)[tile[BIAS_ROOM] : tile[BIAS_ROOM] + m * BIAS],
-        read(plan, PLAN.pivot)[tile[PIVOT_ROOM] : tile[PIVOT_ROOM] + structure.axes.size * w * PIVOT],
+        span(read(plan, PLAN.place), tile[PLACE_ROOM], m * PLACE),
+        span(read(plan, PLAN.bias), tile[BIAS_ROOM], m * BIAS),
+        span(read(plan, PLAN.pivot), tile[PIVOT_ROOM], structure.axes.size * w * PIVOT),
         wrench,
         read(plan, PLAN.junction),
     )
@@ -123,7 +71,7 @@ def _work(zero, plan, tile, structure):
 @kernel(inline=True)
 def tile_of(plan, number):
     """Row of the table of tiles."""
-    return read(plan, PLAN.tiles)[number * TILE : (number + 1) * TILE]
+    return span(read(plan, PLAN.tiles), number * TILE, TILE)
 
 
 @kernel(inline=True)
@@ -134,14 +82,14 @@ def tiles_of(plan):
 
 @kernel(inline=True)
 def _coordinates(zero, plan, tile, kind, q):
-    return _side_by_side(
+    return side_by_side_from(
         zero, read(plan, PLAN.interleaved), q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates), read(plan, PLAN.q)
     )
 
 
 @kernel(inline=True)
 def _speeds(zero, plan, tile, structure, u):
-    return _side_by_side(zero, read(plan, PLAN.interleaved), u, tile[U_AT], structure.axes.size, read(plan, PLAN.u))
+    return side_by_side_from(zero, read(plan, PLAN.interleaved), u, tile[U_AT], structure.axes.size, read(plan, PLAN.u))
 
 
 @kernel(inline=True)
@@ -163,11 +111,11 @@ def tile_motion(zero, plan, tile, q, u, turning):
     joint_places(zero, structure, _coordinates(zero, plan, tile, kind, q), work.place)
     if turning:
         turns = read(plan, PLAN.turns)
-        room = _room(
+        room = room_side_by_side(
             zero, read(plan, PLAN.hung), turns, tile[FIRST_LANE] * TURNING, TURNING, read(plan, PLAN.lane_room)
         )
         relative_turn(zero, structure, work, _speeds(zero, plan, tile, structure, u), room)
-        _put(zero, read(plan, PLAN.hung), room, turns, tile[FIRST_LANE] * TURNING, TURNING)
+        put_in_sequence(zero, read(plan, PLAN.hung), room, turns, tile[FIRST_LANE] * TURNING, TURNING)
 
 
 @kernel
@@ -185,9 +133,9 @@ def motion(zero, plan, q, u):
     if not tip:
         turns = read(plan, PLAN.turns)
         total = read(plan, PLAN.turn)
-        assign(total, turns[0:TURNING])
+        assign(total, span(turns, 0, TURNING))
         for lane in range(1, turns.size // TURNING):
-            join_turn(0.0, total, turns[lane * TURNING : (lane + 1) * TURNING], total)
+            join_turn(0.0, total, span(turns, lane * TURNING, TURNING), total)
 
 
 @kernel
@@ -247,10 +195,10 @@ def _loaded(zero, plan, tile, q, u, tau):
     if read(plan, PLAN.kept) != KEEP_ALL:
         joint_places(zero, structure, q, work.place)
     if tau.size > 0:
-        tau = _side_by_side(
+        tau = side_by_side_from(
             zero, read(plan, PLAN.interleaved), tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau)
         )
-    omega = _side_by_side(
+    omega = side_by_side_from(
         zero, read(plan, PLAN.hung), read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room)
     )
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
@@ -264,16 +212,18 @@ def tile_inward(zero, plan, tile, q, u, tau, two_handles):
     """Pass 2 of a tile: the handle equations of its lanes."""
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
     blocks = read(plan, PLAN.blocks)
-    block = _room(zero, read(plan, PLAN.hung), blocks, tile[FIRST_LANE] * SIZE, SIZE, read(plan, PLAN.lane_room))
+    block = room_side_by_side(
+        zero, read(plan, PLAN.hung), blocks, tile[FIRST_LANE] * SIZE, SIZE, read(plan, PLAN.lane_room)
+    )
     inward(zero, structure, work, total, _no_load(zero), block, two_handles)
-    _put(zero, read(plan, PLAN.hung), block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
+    put_in_sequence(zero, read(plan, PLAN.hung), block, blocks, tile[FIRST_LANE] * SIZE, SIZE)
 
 
 @kernel
 def tile_gathered(zero, plan, tile, q, u, tau):
     """Pass 2 of a tile whose lanes hang by themselves: what each hands to the body that it hangs on [GATHERED]."""
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
-    room = read(plan, PLAN.blocks)[tile[FIRST_LANE] * GATHERED : (tile[FIRST_LANE] + tile[WIDTH]) * GATHERED]
+    room = span(read(plan, PLAN.blocks), tile[FIRST_LANE] * GATHERED, tile[WIDTH] * GATHERED)
     inward(zero, structure, work, total, _no_load(zero), room, False, bare=room)
 
 
@@ -283,7 +233,7 @@ def _tile_after(zero, plan, tile, q, u, tau):
     structure, work, total = _loaded(zero, plan, tile, q, u, tau)
     block = read(plan, PLAN.ahead_block)
     inward_after(zero, structure, work, total, read(plan, PLAN.eliminated), block, read(plan, PLAN.udot))
-    _put(zero, read(plan, PLAN.hung), block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
+    put_in_sequence(zero, read(plan, PLAN.hung), block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
 
 
 def go_after(zero, plan, tile, q, u, tau):
@@ -337,13 +287,13 @@ def _again(zero, plan, tile, q, u, tau, load):
     q = _coordinates(zero, plan, tile, kind, q)
     u = _speeds(zero, plan, tile, structure, u)
     joint_places(zero, structure, q, work.place)
-    omega = _side_by_side(
+    omega = side_by_side_from(
         zero, read(plan, PLAN.hung), read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room)
     )
     velocity_terms(zero, structure, work, u, load3(zero, omega, 0))
     if read(plan, PLAN.kept) == KEEP_NOTHING:
         if tau.size > 0:
-            tau = _side_by_side(
+            tau = side_by_side_from(
                 zero, read(plan, PLAN.interleaved), tau, tile[U_AT], structure.axes.size, read(plan, PLAN.tau)
             )
         total = read(plan, PLAN.total)
@@ -359,25 +309,25 @@ def tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
     work = _work(zero, plan, tile, structure)
     nu = structure.axes.size
     nq = read(kind, KIND_OF_TILE.coordinates)
-    loads = _side_by_side(
+    loads = side_by_side_from(
         zero, read(plan, PLAN.hung), read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, read(plan, PLAN.lane_room)
     )
     acceleration = load6(zero, loads, 0)
     load = load6(zero, loads, 6)
     if read(plan, PLAN.kept) != KEEP_ALL:
         _again(zero, plan, tile, q, u, tau, load)
-    room = _room(zero, read(plan, PLAN.interleaved), udot, tile[U_AT], nu, read(plan, PLAN.udot))
+    room = room_side_by_side(zero, read(plan, PLAN.interleaved), udot, tile[U_AT], nu, read(plan, PLAN.udot))
     outward(zero, structure, work, acceleration, load, two_handles and read(plan, PLAN.kept) != KEEP_NOTHING, room)
-    _put(zero, read(plan, PLAN.interleaved), room, udot, tile[U_AT], nu)
+    put_in_sequence(zero, read(plan, PLAN.interleaved), room, udot, tile[U_AT], nu)
     if read(kind, KIND_OF_TILE.plain):
         for k in range(nu * width(zero)):
             rates[tile[Q_AT] + k] = u[tile[U_AT] + k]
     else:
         q = _coordinates(zero, plan, tile, kind, q)
         here = _speeds(zero, plan, tile, structure, u)
-        room = _room(zero, read(plan, PLAN.interleaved), rates, tile[Q_AT], nq, read(plan, PLAN.rates))
+        room = room_side_by_side(zero, read(plan, PLAN.interleaved), rates, tile[Q_AT], nq, read(plan, PLAN.rates))
         coordinate_rates(zero, structure, q, here, room)
-        _put(zero, read(plan, PLAN.interleaved), room, rates, tile[Q_AT], nq)
+        put_in_sequence(zero, read(plan, PLAN.interleaved), room, rates, tile[Q_AT], nq)
 
 
 @kernel

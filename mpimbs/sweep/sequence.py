@@ -9,7 +9,7 @@ import numpy as np
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE, item
-from mpimbs.spatial.memory import Floats, IntegerItem, Integers, Rows, assign, read, schema
+from mpimbs.spatial.memory import Floats, IntegerItem, Integers, Rows, assign, read, schema, span
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.passes import go_ahead, inward_sweep, motion, outward_sweep
 from mpimbs.sweep.structure import TURNING, Handles
@@ -45,15 +45,15 @@ def sequence_rows(pieces: Sequence[tuple[Integers, int, int]]) -> Integers:
 @kernel(inline=True)
 def coordinates_of(row, q):
     """A subchain's part of a vector of coordinates."""
-    return q[row[Q_BEGIN] : row[Q_BEGIN] + row[Q_COUNT]]
+    return span(q, row[Q_BEGIN], row[Q_COUNT])
 
 
 @kernel(inline=True)
 def speeds_of(row, u):
     """A subchain's part of a vector of speeds, or of an empty one."""
     if u.size == 0:
-        return u[0:0]
-    return u[row[U_BEGIN] : row[U_BEGIN] + row[U_COUNT]]
+        return span(u, 0, 0)
+    return span(u, row[U_BEGIN], row[U_COUNT])
 
 
 @kernel(merge=True)
@@ -97,7 +97,7 @@ def inward_of_all(zero, part, q, u, tau, turn, ahead):
         forces = speeds_of(row, tau)
         inward_sweep(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, here, ahead)
         block = read(plan, PLAN.blocks)
-        assign(item(sequence.handles.blocks, number, SIZE), block[0:SIZE])
+        assign(item(sequence.handles.blocks, number, SIZE), span(block, 0, SIZE))
         if number + 1 < count:
             join_turn(0.0, here, read(plan, PLAN.turn), item(turns, number + 1, TURNING))
 

@@ -156,7 +156,7 @@ def test_a_crowd_is_figures_side_by_side(n):
     system, figure = system_from(f"crowd:{n}"), system_from("figure")
     assert (system.n_bodies, system.nu) == (15 * n, 36 * n)
     np.testing.assert_allclose(system.summary().total_mass, n * figure.summary().total_mass)
-    assert Order.as_listed(system) is not None
+    assert Order.of(system).as_listed() is not None
     roots = np.flatnonzero(system.parents() < 0)
     assert roots.tolist() == list(range(0, 15 * n, 15))
     places = system.columns().position[roots]

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
 from mpimbs.model.order import Order, heaviest_last
-from mpimbs.partition.chain import body_costs, split_chain
+from mpimbs.partition.chain import split_chain
 from mpimbs.partition.intervals import interval, move_to_few_handles, open_handles, swept_costs
-from mpimbs.partition.limbs import choose_limbs, stretch_cost, tile_cost
+from mpimbs.partition.limbs import choose_limbs, costs_of, stretch_cost, tile_cost
 from mpimbs.sizes import tuned
 from mpimbs.sweep.limbs import Chosen, Swept
 
@@ -69,7 +69,7 @@ class LaneCosts:
         where = order.where(0, order.n)
         self._order, self._width = order, width
         self._patterns = system.joint_patterns(0, order.n)[where]
-        self._costs = body_costs(system.joint_types())[where] / (1.0 + tuned().axis_cost)
+        self._costs = costs_of(self._patterns)
 
     def of(self, cuts: Integers) -> Costs:
         """Predict, for cuts [P + 1]."""
@@ -80,12 +80,13 @@ class LaneCosts:
             made = _Bodies(parent, *heaviest_last(parent))
             opened = interval(self._order, first, last).open - first
             chosen = choose_limbs(made, self._patterns[first:last], opened, self._width)
-            bodies[first:last][made.order] = spread_costs(chosen, made.sizes, bodies[first:last][made.order])
+            here = first + made.order
+            bodies[here] = spread_costs(chosen, made.sizes, bodies[here], self._costs[here])
             swept.append(chosen.swept(made.sizes))
         return Costs(bodies, np.add.reduceat(bodies, cuts[:-1]), swept)
 
 
-def spread_costs(chosen: Chosen, sizes: Integers, costs: Floats) -> Floats:
+def spread_costs(chosen: Chosen, sizes: Integers, swept: Floats, costs: Floats) -> Floats:
     """Predicted costs of bodies of which some are swept in lanes: these share what their tiles take [n].
 
     Parameters
@@ -93,10 +94,10 @@ def spread_costs(chosen: Chosen, sizes: Integers, costs: Floats) -> Floats:
     chosen : Chosen
     sizes : array [n]
         Bodies of the subtree at each place of the depth-first order.
-    costs : array [n]
-        Of each place, swept in doubles.
+    swept, costs : array [n]
+        Of each place, swept in doubles: with the handles that it carries, and without.
     """
-    spread = costs.copy()
+    spread = swept.copy()
     for group in chosen.groups:
         tiles, width = group.places.shape
         size = int(sizes[group.places[0, 0]])
@@ -105,7 +106,7 @@ def spread_costs(chosen: Chosen, sizes: Integers, costs: Floats) -> Floats:
         took = tiles * tile_cost(width, float(costs[within[0]].sum()))
         spread[within] = took / within.size
     for stretch in chosen.stretches:
-        spread[stretch.first : stretch.last] = stretch_cost(stretch) / (stretch.last - stretch.first)
+        spread[stretch.first : stretch.last] = stretch_cost(stretch, costs) / (stretch.last - stretch.first)
     if chosen.any:
         spread *= 1.0 + tuned().limbs_start / spread.sum()
     return spread

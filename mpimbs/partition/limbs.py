@@ -7,18 +7,20 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.partition.chain import body_costs
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.sizes import tuned
 from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.sweep.limbs import Chosen, Group, Stretch
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
+Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 MOST_ON_PATH = 16  # bodies of a stretch for each of its path
 WITHOUT_SIDES = 0.9  # of a subtree is on its heaviest child: what is beside it hardly counts
-PAYING = (0.0, 0.45, 0.9)  # time per body of a stretch, over that of one swept in doubles, up to which it is chosen
+PAYING = (0.0, 0.45, 0.9)  # time of a stretch over that in doubles up to which it is chosen
 BYTES_OF_A_BODY = 8 * (PLACE + BIAS + PIVOT)  # of workspace
 _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2^64
 
@@ -111,8 +113,9 @@ class _Tree:
         self.heavy = np.full(self.n + 1, -1)  # last child of each
         self.heavy[self.parent] = np.arange(self.n)
         self._made: dict[tuple[int, int], Stretch | None] = {}  # by first body and width
-        self._relative: dict[tuple[int, int], float] = {}  # cost per body, by shape and width
+        self._relative: dict[tuple[int, int], float] = {}  # time over that in doubles, by shape and width
         self._patterns = patterns[made.order].astype(np.int64)
+        self.costs = costs_of(self._patterns)
         self._open = place[open_bodies]
 
     def stretches(self, width: int, most_cost: float) -> list[Stretch]:
@@ -127,8 +130,8 @@ class _Tree:
                 self._made[first, width] = self._stretch(first, width)
             stretch = self._made[first, width]
             if alike not in self._relative:
-                bodies = int(self.sizes[first])
-                self._relative[alike] = np.inf if stretch is None else stretch_cost(stretch) / bodies
+                alone = float(self.costs[first : first + self.sizes[first]].sum())
+                self._relative[alike] = np.inf if stretch is None else stretch_cost(stretch, self.costs) / alone
             if stretch is not None and self._relative[alike] <= most_cost:
                 free[stretch.first : stretch.last] = False
                 found.append(stretch)
@@ -177,11 +180,17 @@ def _places(made: Hanging) -> Integers:
     return places
 
 
-def stretch_cost(stretch: Stretch) -> float:
-    """Predicted time of the sweeps of a stretch, in that of a body swept in doubles."""
+def costs_of(patterns: Integers) -> Floats:
+    """Time of each body swept in doubles, by its pattern, in that of one on a revolute joint."""
+    return body_costs(patterns // 2) / (1.0 + tuned().axis_cost)
+
+
+def stretch_cost(stretch: Stretch, costs: Floats) -> float:
+    """Predicted time of the sweeps of a stretch, in that of a revolute body swept in doubles; `costs` [n] of places."""
     t = tuned()
     rows = [tile.length * (row_cost(tile.width) if tile.width > 1 else 1.0) for tile in stretch.tiles]
-    return t.tip_ratio * sum(rows) + sum(t.join_cost * tile.width for tile in stretch.tiles)
+    mean = float(costs[stretch.first : stretch.last].mean())
+    return t.tip_ratio * mean * sum(rows) + sum(t.join_cost * tile.width for tile in stretch.tiles)
 
 
 def row_cost(width: int) -> float:
@@ -190,7 +199,7 @@ def row_cost(width: int) -> float:
 
 
 def tile_cost(width: int, rows: float) -> float:
-    """Predicted time of the sweeps of a tile of closed subtrees of so many bodies, in that of one swept in doubles."""
+    """Predicted time of the sweeps of a tile of closed subtrees, each of which takes `rows` in doubles."""
     return tuned().tile_start + row_cost(width) * rows
 
 
@@ -239,11 +248,13 @@ class _Choice:
         self.chosen.groups.append(Group(filled.reshape(-1, self._width), len(places)))
 
     def cost(self) -> float:
-        """Predicted time of an evaluation, in that of a body swept in doubles."""
-        sizes, (groups, stretches) = self._tree.sizes, self.chosen
-        tiles = sum(len(group.places) * tile_cost(self._width, sizes[group.places[0, 0]]) for group in groups)
+        """Predicted time of an evaluation, in that of a revolute body swept in doubles."""
+        costs, sizes, (groups, stretches) = self._tree.costs, self._tree.sizes, self.chosen
+        firsts = [int(group.places[0, 0]) for group in groups]
+        rows = [float(costs[first : first + sizes[first]].sum()) for first in firsts]
+        tiles = sum(len(group.places) * tile_cost(self._width, row) for group, row in zip(groups, rows, strict=True))
         start = tuned().limbs_start if self.chosen.any else 0.0
-        return float(self._free.sum() + tiles + start) + sum(map(stretch_cost, stretches))
+        return float(costs[self._free].sum() + tiles + start) + sum(stretch_cost(s, costs) for s in stretches)
 
 
 def choose_limbs(
@@ -271,7 +282,7 @@ def choose_limbs(
     if most is None and tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
         most = tuned().most_lane
     usable = tree.closed if most is None else tree.closed & (tree.sizes <= most)
-    least = np.inf if width else float(tree.n)
+    least = np.inf if width else float(tree.costs.sum())
     native = width or native_width()
     for number in (width,) if width else [w for w in WIDTHS if w <= native]:
         tried: list[list[int]] = []

@@ -176,7 +176,7 @@ def draw_models(table: dict[str, Any]) -> Figure:
     axes.set_yscale("log")
     number_ticks(axes.yaxis)
     axes.set_xticks(range(len(models)), [f"{model}\n{quickest(table, model, OURS)['n']} bodies" for model in models])
-    axes.set_xlabel(table["machine"]["cpu"])
+    axes.set(xlabel=table["machine"]["cpu"], xlim=(-0.6, len(models) - 0.4))
     axes.legend()
     return figure
 

@@ -180,7 +180,7 @@ def _places(made: Hanging) -> Integers:
     return places
 
 
-def costs_of(patterns: Integers) -> Floats:
+def costs_of(patterns: npt.NDArray[np.integer]) -> Floats:
     """Time of each body swept in doubles, by its pattern, in that of one on a revolute joint."""
     return body_costs(patterns // 2) / (1.0 + tuned().axis_cost)
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -115,7 +116,7 @@ def _forest(copies: int, levels: int) -> System:
     return system
 
 
-def _limbs(seconds: float) -> dict[str, float]:
+def _limbs(seconds: float) -> dict[str, Any]:
     """Fit the times of equal subtrees side by side, and of stretches, to what they are predicted by.
 
     An evaluation takes some time itself; then every body in doubles, row of so many lanes, tile of rows, all limbs

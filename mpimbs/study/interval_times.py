@@ -38,6 +38,7 @@ from mpimbs.spatial.memory import aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.share import Share
 from mpimbs.study.trace import Sweeps
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.structure import TURNING
 
 Floats = npt.NDArray[np.float64]
@@ -92,9 +93,10 @@ def time_intervals(system: System, division: Division, seconds: float) -> Interv
         with closing(Share(system, division, rank)) as share:
             compile_evaluations(share)
             measured[rank] = share.time(seconds)
-            doubles, turns = share.subchains.blocks.size, len(share.subchain.nothing_before(TURNING))
-            room = share.subchains.room  # type: ignore[attr-defined]
-    return IntervalTimes(_of_all(costs, measured), measured, _joins(order, cuts.tolist(), room), doubles, turns)
+            assert isinstance(share.subchains, Intervals)
+            room, turns = share.subchains.room, len(share.subchain.nothing_before(TURNING))
+    joins = _joins(order, cuts.tolist(), room)
+    return IntervalTimes(_of_all(costs, measured), measured, joins, room.size(), turns)
 
 
 def _of_all(costs: Floats, measured: dict[int, Sweeps]) -> list[Sweeps]:

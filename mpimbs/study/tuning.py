@@ -40,7 +40,7 @@ def tune(seconds: float = SECONDS) -> Sizes:
     Parameters
     ----------
     seconds : float
-        Wall time for each share of some ninety (s).
+        Wall time for each share of some hundred (s).
 
     Raises
     ------

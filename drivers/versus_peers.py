@@ -1,11 +1,13 @@
-"""Time of one evaluation of forward dynamics against the number of bodies, by this package and by its peers.
+"""Time of one evaluation of forward dynamics by this package and by its peers: against bodies, or of any models.
 
     pip install pin drake
     python drivers/versus_peers.py --folder results
+    python drivers/versus_peers.py --folder results --models figure,figure48,tree:9:2,caterpillar:1024,crowd:64
 
 Each pair of this package and a peer runs in one process, in turns, on one core, and only where their accelerations
 agree: see `mpimbs.instruments.peers.compare`. A peer that gives no figure at one size (memory, time, disagreement) is
-not asked for larger ones, and the picture says why it stops.
+not asked for larger ones, and the picture says why it stops. Of models in a list, all peers are asked for each: a table
+and bars.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from mpimbs.instruments.peers import AGREEMENT, OURS, PEERS
 from mpimbs.instruments.peers_apart import compare_apart
 from mpimbs.model import system_from
 from mpimbs.resources import free_memory
-from mpimbs.study.axes import save
+from mpimbs.study.axes import new_figure, number_ticks, save
 from mpimbs.study.tables import host
 
 SIZES = (*(2**k for k in range(4, 15)), 2**16, 2**18, 2**20)
@@ -93,6 +95,90 @@ def main(
     (folder / "versus_peers.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     save(draw(table), folder / "versus_peers.png")
     return table
+
+
+def of_models(
+    models: Sequence[str],
+    folder: Path = Path("results"),
+    peers: Sequence[str] = tuple(PEERS),
+    seconds: float = 1.0,
+    memory: float | None = None,
+    limit: float = 300.0,
+) -> dict[str, Any]:
+    """Time this package and its peers on each of some models.
+
+    Parameters
+    ----------
+    models : sequence of str
+        As `mpimbs run` takes them.
+    folder, peers, seconds, memory, limit
+        See `main`; table and picture are versus_peers_models.json and .png.
+
+    Returns
+    -------
+    dict
+        The table: settings, machine, rows (one for each model and program of each pair; with a reason in place of the
+        figures where a peer gives none).
+    """
+    bodies = {model: system_from(model).n_bodies for model in models}  # a bad name ends here
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "models": list(models), "peers": list(peers), "seconds": seconds, "memory": memory, "limit": limit,
+        "agreement": AGREEMENT,
+    }  # fmt: skip
+    table: dict[str, Any] = {"settings": settings, "machine": machine(), "rows": []}
+    print(f"| MODEL | bodies | {OURS} | {' | '.join(peers)} |\n|{'---|' * (3 + len(peers))}")
+    for model, n in bodies.items():
+        for pair in [[name] for name in peers] or [[]]:
+            found = compare_apart(model, seconds, pair, memory, limit)
+            of_all = {"model": model, "n": n, "against": pair}
+            table["rows"] += [{**of_all, "program": name, **row} for name, row in found.items()]
+        cells = [_cell(quickest(table, model, name)) for name in (OURS, *peers)]
+        print(f"| `{model}` | {n} | {' | '.join(cells)} |", flush=True)
+    (folder / "versus_peers_models.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    save(draw_models(table), folder / "versus_peers_models.png")
+    return table
+
+
+def quickest(table: dict[str, Any], model: str, program: str) -> dict[str, Any]:
+    """Give the row of a program on a model; of several, as this package has, the fastest; or one with the reason."""
+    rows = [row for row in table["rows"] if (row["model"], row["program"]) == (model, program)]
+    return min(rows, key=lambda row: row.get("us_min", np.inf))
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if "reason" in row:
+        return row["reason"].split(":")[0]
+    ratio = "" if row["program"] == OURS else f", {row['ratio']:.3g} times"
+    return f"{row['us_min']:.4g} us{ratio}"
+
+
+def draw_models(table: dict[str, Any]) -> Figure:
+    """Draw the times on each model as bars, one for each program; those of peers with their times over ours."""
+    models, peers = table["settings"]["models"], table["settings"]["peers"]
+    figure, axes = new_figure(
+        "one evaluation of forward dynamics, one core", "", "least time (us)", 2.0 + 1.6 * len(models)
+    )
+    width = 0.8 / (1 + len(peers))
+    for number, name in enumerate((OURS, *peers)):
+        rows = {place: quickest(table, model, name) for place, model in enumerate(models)}
+        known = {place: row for place, row in rows.items() if "reason" not in row}
+        left = width * (number - 0.5 * len(peers))
+        heights = [row["us_min"] for row in known.values()]
+        colour = STYLES.get(name, ("tab:gray",))[0]
+        bars = axes.bar([place + left for place in known], heights, width, color=colour, label=name)
+        if name != OURS:
+            axes.bar_label(bars, [f"x {row['ratio']:.3g}" for row in known.values()], fontsize=8)
+        for place, row in rows.items():
+            if "reason" in row:
+                axes.text(place + left, 0.02, f"{name}: {row['reason'].split(':')[0]}", rotation=90, fontsize=8,
+                          ha="center", va="bottom", transform=axes.get_xaxis_transform(), color=colour)  # fmt: skip
+    axes.set_yscale("log")
+    number_ticks(axes.yaxis)
+    axes.set_xticks(range(len(models)), [f"{model}\n{quickest(table, model, OURS)['n']} bodies" for model in models])
+    axes.set(xlabel=table["machine"]["cpu"], xlim=(-0.6, len(models) - 0.4))
+    axes.legend()
+    return figure
 
 
 def machine() -> dict[str, Any]:
@@ -176,13 +262,18 @@ def title(name: str, rows: dict[int, dict[str, Any]]) -> str:
 @click.option("--folder", type=Path, default=Path("results"), show_default=True)
 @click.option("--model", default="spatial_chain", show_default=True, help="A generator whose argument is the size.")
 @click.option("--sizes", help="Numbers of bodies, ascending, with commas.  [default: 16, 32, ... 16384, then to 2^20]")
+@click.option("--models", help="Models, with commas, instead of the sizes of one generator.")
 @click.option("--peer", "peers", multiple=True, type=click.Choice(list(PEERS)), help="One of them; may be repeated.")
 @click.option("--seconds", type=float, default=1.0, show_default=True, help="For one pair at one size.")
 @click.option("--memory", type=float, help="What a peer may take, bytes.  [default: half of what is free]")
 @click.option("--limit", type=float, default=300.0, show_default=True, help="Time limit of one pair at one size, s.")
-def _command(sizes: str | None, peers: tuple[str, ...], **settings: Any) -> None:
+def _command(model: str, sizes: str | None, models: str | None, peers: tuple[str, ...], **settings: Any) -> None:
+    wanted = peers or tuple(PEERS)
+    if models is not None:
+        of_models(models.split(","), peers=wanted, **settings)
+        return
     chosen = SIZES if sizes is None else [int(n) for n in sizes.split(",")]
-    main(sizes=chosen, peers=peers or tuple(PEERS), **settings)
+    main(model=model, sizes=chosen, peers=wanted, **settings)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from driver_modules import driver
 from mpimbs.errors import InputError
+from mpimbs.model import system_from
 
 
 @pytest.mark.parametrize("coupling", ["dcae", "pcg"])
@@ -55,6 +56,22 @@ def test_versus_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "pinocchio stops at n = 96: out of memory (data grow as n^3): needs" in out
     assert out.count("x ours") == 2 and table["machine"]["cpu"]
     assert image.imread(folder / "versus_peers.png")[..., :3].std() > 0.02, "the picture is blank"
+
+
+def test_versus_peers_on_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row for every program on every model; a peer that gives no figure says why."""
+    models = ["figure", "tree:4:2", "crowd:2"]
+    table = driver("versus_peers").of_models(models, tmp_path, ["pinocchio"], 0.01, 1e6)
+    out, _ = capsys.readouterr()
+    assert json.loads((tmp_path / "versus_peers_models.json").read_text()) == table
+    programs = [(model, program) for model in models for program in ("mpimbs", "pinocchio")]
+    assert [(row["model"], row["program"]) for row in table["rows"]] == programs
+    lines = out.splitlines()
+    assert lines[0] == "| MODEL | bodies | mpimbs | pinocchio |" and len(lines) == 2 + len(models)
+    for model, row, line in zip(models, table["rows"][1::2], lines[2:], strict=True):
+        assert line.startswith(f"| `{model}` | {system_from(model).n_bodies} | ")
+        assert ("out of memory" in line) == ("reason" in row) and (line.count(" us") == 2) == ("reason" not in row)
+    assert image.imread(tmp_path / "versus_peers_models.png")[..., :3].std() > 0.02, "the picture is blank"
 
 
 @pytest.mark.time_limit(400)  # the first to use a width compiles for it

@@ -13,7 +13,9 @@ from mpi_helpers import parallel_assert
 from mpimbs.cli import main
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.model import system_from
+from mpimbs.model import System, system_from
+from mpimbs.model.order import Order
+from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.chain import body_costs, terminal_ratio, tip_ratio_of
 from mpimbs.partition.lanes import chosen_width, cut_tiles
 from mpimbs.simulation.checkpoint import glance
@@ -30,7 +32,7 @@ from tolerances import assert_close
 
 def test_every_size_is_read_where_it_is_used() -> None:
     """None of them is kept from an import or an earlier call."""
-    chain = system_from("spatial_chain:4096")
+    chain, tree, caterpillar = map(system_from, ("spatial_chain:4096", "tree:6:2", "caterpillar:200"))
     for name, changed, use in (
         ("axis_cost", 0.6, lambda: body_costs(np.array([1], np.int8)).tolist()),
         ("tip_ratio", 3.0, lambda: tip_ratio_of(1, 1000)),
@@ -42,11 +44,22 @@ def test_every_size_is_read_where_it_is_used() -> None:
         ("all_bytes", 1 << 30, lambda: kept(4096)),
         ("pivot_bytes", 1, lambda: kept(4096)),
         ("slice_numbers", 7, lambda: slices_of(np.zeros(20))),
+        ("row_of_2", 0.5, lambda: swept_cost(tree, 2)),
+        ("row_of_4", 0.5, lambda: swept_cost(tree, 4)),
+        ("row_of_8", 0.5, lambda: swept_cost(tree, 8)),
+        ("tile_start", 0.5, lambda: swept_cost(tree, 4)),
+        ("limbs_start", 0.5, lambda: swept_cost(tree, 4)),
+        ("join_cost", 0.5, lambda: swept_cost(caterpillar, 4)),
     ):
         before = use()
         with using(replace(PACKAGE, **{name: changed})):
             assert use() != before, name
         assert use() == before, name
+
+
+def swept_cost(system: System, width: int) -> float:
+    """Predicted for a tree in so many lanes."""
+    return float(LaneCosts(system, Order.of(system), width).of(np.array([0, system.n_bodies])).intervals[0])
 
 
 def slices_of(vector: np.ndarray) -> list[int]:
@@ -195,7 +208,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few shares of few bodies."""
     for name, value in {
         "BODIES": 256, "ASSEMBLED": 16, "TYPES": ("revolute", "spherical"), "SHORT": (1, 32), "LONG": (16, 64),
-        "KEPT": (1024, 2048),
+        "KEPT": (1024, 2048), "LEVELS": (1, 3), "LINKS": (8, 32),
     }.items():  # fmt: skip
         monkeypatch.setattr(tuning, name, value)
 
@@ -211,13 +224,14 @@ def test_tune(comm: MPI.Comm, few: None, tmp_path: Path, capsys: pytest.CaptureF
         return
     assert end.value.code == 0, said.err
     measured = read_sizes(path)
-    rows = {line.split()[0]: line.split()[1:] for line in said.out.splitlines()[1:13]}
+    rows = {line.split()[0]: line.split()[1:] for line in said.out.splitlines()[1 : 1 + len(asdict(PACKAGE))]}
     assert list(rows) == list(asdict(PACKAGE))
     for name, value in asdict(measured).items():
         alone = name not in tuning.NOT_MEASURED
         assert rows[name] == [f"{getattr(PACKAGE, name):g}", f"{value:g}" if alone else "-"]
         assert alone or value == getattr(PACKAGE, name)
     assert 1.0 < measured.terminal_ratio < 100.0 and 0.5 < measured.tip_ratio < 3.0
+    assert 0.3 < measured.row_of_2 < 8.0 and measured.tile_start < 100.0 and measured.join_cost < 100.0
     assert measured.least_lane in (1, 32) and measured.most_lane in (16, 64)
     assert tuned() == PACKAGE
 

@@ -39,11 +39,11 @@ from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.filesystem.places import check_new, check_place, current_folder
+from mpimbs.filesystem.places import check_folder, check_new, check_place, current_folder
 from mpimbs.model import GENERATORS, System
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
-from mpimbs.partition.shares import told as shares_told
+from mpimbs.partition.shares import shares, told
 from mpimbs.resources import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
@@ -55,7 +55,7 @@ COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose op
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
 MOST_SPRINGS = 10  # that `check` tells of one by one
-_GENERATED = ", ".join(":".join((name, *maker.arguments)) for name, maker in GENERATORS.items())
+_GENERATED = ", ".join(maker.usage(name) for name, maker in GENERATORS.items())
 
 
 @click.group(
@@ -181,15 +181,17 @@ def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written:
     "--accuracy", is_flag=True, help="Measure what the couplings lose to rounding, in three poses, on rank 0."
 )
 @click.option("--ranks", type=click.IntRange(min=1), help="Say which bodies each of so many ranks would own.")
+@click.option("--pictures", type=Path, help="Folder for a picture of that, partition.png.")
+@click.option("--force", is_flag=True, help="Replace an existing picture.")
 @click.pass_obj
-def check(comm: MPI.Comm, model: str, accuracy: bool, ranks: int | None) -> None:
+def check(comm: MPI.Comm, model: str, accuracy: bool, ranks: int | None, pictures: Path | None, force: bool) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
     from mpimbs.instruments.accuracy import fitness
 
     system = read(comm, model, need=None)
     together(comm, system.validate)
     here = ranks_on_node(comm)
-    owned = [] if ranks is None else on_root(comm, lambda: shares_told(system, ranks))
+    owned = on_root(comm, lambda: _owned(system, ranks, pictures, force))
     measured = on_root(comm, lambda: fitness(system)) if accuracy else None
     if comm.rank == 0:
         for line in (*_description(system, comm.size, here), *(owned or ())):
@@ -200,6 +202,23 @@ def check(comm: MPI.Comm, model: str, accuracy: bool, ranks: int | None) -> None
         for name in COUPLINGS if accuracy else ():
             if reason := unavailable(name):
                 click.echo(f"{name:13s} left out: {reason}")
+
+
+def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool) -> list[str]:
+    """Say which bodies each of so many ranks would own, and draw it in a folder; nothing where neither is asked for."""
+    if ranks is None:
+        if pictures is not None:
+            raise InputError("--pictures: what is drawn is which rank owns what; say of how many with --ranks")
+        return []
+    found = shares(system, ranks)
+    if pictures is None:
+        return told(system, *found)
+    from mpimbs.study.axes import save
+    from mpimbs.study.partition_pictures import PARTITION_FILE, draw_partition
+
+    check_folder(pictures, [PARTITION_FILE], force, "pictures")
+    drawn = save(draw_partition(system, *found), pictures / PARTITION_FILE)
+    return [*told(system, *found), f"drew {drawn}"]
 
 
 def _description(system: System, ranks: int, here: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from mpimbs.sizes import VARIABLE, tuned
 
 @click.command(cls=Command)
 @click.option("-o", "--output", type=Path, help=f"TOML file to write, for {VARIABLE}.  [default: none]")
-@click.option("--seconds", type=float, default=0.12, help="Wall time for each of some sixty times, s.")
+@click.option("--seconds", type=float, default=0.12, help="Wall time for each of some hundred times, s.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.pass_obj
 def tune(comm: MPI.Comm, output: Path | None, seconds: float, force: bool) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from mpimbs.instruments.machine import aligned
 from mpimbs.model import System
 from mpimbs.spatial.assembly import assemble, far_acceleration, release, spread
+from mpimbs.spatial.columns import Room, join_columns, spread_columns
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, respond
 from mpimbs.spatial.lanes import WIDTHS, width
@@ -240,6 +241,21 @@ def run_assemblies(times, left, right, joint, record, out, loads):
         assemble(left, right, record, out)
         spread(left, right, joint, 1, record, loads[0:6], loads[6:12], loads[12:18], loads[18:24])
         far_acceleration(left, loads[0:6], loads[12:18], loads[24:30])
+
+
+@kernel
+def run_interval_joins(times, inboard, opened, left, right, out, responses, scratch, boundary, work):
+    """Join the values of two intervals of a tree and find what acts at their boundaries, as a level of the coupling
+    dcae does, over and over; arguments as of `join_columns` and `spread_columns`.
+
+    `boundary` [3 * numbers] is room for accelerations of inboard bodies and loads on open ones, of both and of each.
+    """
+    room = Room(inboard, opened)
+    numbers, split = boundary.size // 3, 6 * inboard
+    both, of_left, of_right = boundary[0:numbers], boundary[numbers : 2 * numbers], boundary[2 * numbers : 3 * numbers]
+    for _ in range(times):
+        join_columns(room, left, right, out, responses, scratch)
+        spread_columns(room, left, right, out, responses, both[0:split], both[split:numbers], of_left, of_right, work)
 
 
 # --- what they work on ----------------------------------------------------------------------------------------------

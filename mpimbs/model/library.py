@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint
@@ -25,13 +26,21 @@ MOST_TREE_BODIES = 100_000_000  # of which the arrays take 3 GB
 MOST_CHILDREN = 1_000_000  # every child of a body is another template, an object of its own
 
 
+Words = NDArray[np.uint64]
+
+
 @dataclass(frozen=True)
 class Generator:
-    """A standard system: the function that makes it, and what its arguments are called."""
+    """A standard system: the function that makes it, what its arguments are called, and those that may be left out."""
 
     make: Callable[..., System]
     arguments: tuple[str, ...]
     about: str
+    optional: tuple[str, ...] = ()
+
+    def usage(self, name: str) -> str:
+        """How it is written."""
+        return ":".join((name, *self.arguments)) + "".join(f"[:{argument}]" for argument in self.optional)
 
 
 def _link(name: str, axis: str = "z", first: bool = False, **joint: object) -> Body:
@@ -155,6 +164,32 @@ def _tree_places(depth: int, branching: int, n: int) -> tuple[Integers, Integers
     return rows, parents
 
 
+def random_tree(n: int, seed: int = 1) -> System:
+    """Return a random recursive tree: each body hangs on any of those before it, all as likely. See `tree` for bodies.
+
+    Drawn by integers alone, so that a number of bodies and a seed name one tree on every machine.
+    """
+    if n > MOST_TREE_BODIES:
+        raise InputError(f"model random_tree:{n} has more than {MOST_TREE_BODIES} bodies; make it smaller")
+    k = np.arange(n, dtype=np.uint64)
+    parents = (_drawn(k + np.uint64(seed << 32)) * k >> np.uint64(32)).astype(np.int64)
+    parents[0] = -1
+    templates = [_tree_body(level, child, 3) for level in range(3) for child in range(3)]
+    rows = (_drawn(~k - np.uint64(seed << 32)) * np.uint64(6) >> np.uint64(32)).astype(np.int64) + 3
+    rows[0] = 0
+    system = System(f"random tree of {n} bodies, seed {seed}")
+    system.branch(templates, rows, parents)
+    return system
+
+
+def _drawn(numbers: Words) -> Words:
+    """Return a random number below 2^32 for each number: splitmix64 [Steele, Lea & Flood 2014]."""
+    x = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return (x ^ (x >> np.uint64(31))) >> np.uint64(32)
+
+
 def _tree_body(level: int, child: int, branching: int) -> Body:
     """Return the template of a body of a tree; the root, level 0, is at the world's origin."""
     angle = 2 * math.pi * child / branching
@@ -212,6 +247,7 @@ GENERATORS: dict[str, Generator] = {
     "figure48": Generator(figure48, (), "that of 48 degrees of freedom"),
     "crowd": Generator(crowd, ("N",), "N figures side by side, each on a free joint"),
     "tree": Generator(tree, ("DEPTH", "BRANCHING"), "DEPTH levels, every body with BRANCHING children"),
+    "random_tree": Generator(random_tree, ("N",), "N bodies, each on a random one before it", ("SEED",)),
 }
 
 
@@ -242,8 +278,9 @@ def system_from(spec: str) -> System:
     name, *arguments = spec.split(":")
     if name in GENERATORS:
         generator = GENERATORS[name]
-        usage = ":".join((name, *generator.arguments))
-        if len(arguments) != len(generator.arguments) or not all(map(_is_count, arguments)):
+        least, most = len(generator.arguments), len(generator.arguments) + len(generator.optional)
+        if not least <= len(arguments) <= most or not all(map(_is_count, arguments)):
+            usage = generator.usage(name)
             raise InputError(f"model {spec!r}: bad arguments; write {usage}, with whole numbers from 1 on")
         return generator.make(*map(int, arguments))
     if not spec.strip():

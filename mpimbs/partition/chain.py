@@ -32,7 +32,7 @@ def terminal_ratio(width: int) -> float:
     return tuned().terminal_ratio * (tuned().swept_in_lanes if width > 1 else 1.0)
 
 
-def body_costs(joint_types: npt.NDArray[np.int8]) -> Floats:
+def body_costs(joint_types: npt.NDArray[np.integer]) -> Floats:
     """Relative cost of each body's sweep.
 
     Parameters

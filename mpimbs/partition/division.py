@@ -10,6 +10,7 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.order import Order
+from mpimbs.partition.balance import balance
 from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.intervals import cut_tree
 from mpimbs.partition.lanes import chosen_width, cut_tiles, width_of
@@ -123,7 +124,7 @@ def divide_tree(
     if count == 1:
         return Division(width, 1.0, np.array([0, system.n_bodies]), np.arange(2))
     order, bounds = cut_tree(system, count)
-    return Division(width, 1.0, bounds, _owners(count, size), order)
+    return Division(width, 1.0, balance(system, order, bounds, width), _owners(count, size), order)
 
 
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:

@@ -245,7 +245,7 @@ def cut_intervals(order: Order, costs: Floats, size: int, ratio: float | None = 
     handles = open_handles(order)
     swept, best, least = costs, np.zeros(0, np.int64), np.inf
     for _ in range(ROUNDS):
-        cuts = _to_few_handles(split_chain([swept], size, 1.0), swept, handles)
+        cuts = move_to_few_handles(split_chain([swept], size, 1.0), swept, handles)
         swept = swept_costs(order, costs, cuts, ratio)
         largest = float(np.add.reduceat(swept, cuts[:-1]).max())
         if largest < least:
@@ -281,7 +281,7 @@ def cut_tree(system: Contents, size: int) -> tuple[Order, Integers]:
     return (listed, cuts_as_listed) if most_as_listed <= most + SPARED else (order, cuts)
 
 
-def _to_few_handles(cuts: Integers, costs: Floats, handles: Integers) -> Integers:
+def move_to_few_handles(cuts: Integers, costs: Floats, handles: Integers) -> Integers:
     """Move each cut to where the fewest handles are open within MOVE of a share; of several to the nearest."""
     before = np.concatenate(([0.0], np.cumsum(costs)))
     reach = MOVE * before[-1] / (len(cuts) - 1)

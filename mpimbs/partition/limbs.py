@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.partition.chain import body_costs
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.sizes import tuned
 from mpimbs.spatial.lanes import WIDTHS, native_width
-from mpimbs.sweep.build import Build
 from mpimbs.sweep.limbs import Chosen, Group, Stretch
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
+Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 MOST_ON_PATH = 16  # bodies of a stretch for each of its path
 WITHOUT_SIDES = 0.9  # of a subtree is on its heaviest child: what is beside it hardly counts
-PAYING = (0.0, 0.45, 0.9)  # time per body of a stretch, over that of one swept in doubles, up to which it is chosen
+PAYING = (0.0, 0.45, 0.9)  # time of a stretch over that in doubles up to which it is chosen
 BYTES_OF_A_BODY = 8 * (PLACE + BIAS + PIVOT)  # of workspace
 _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2^64
 
 
-def closed_subtrees(made: Build, open_bodies: Integers) -> npt.NDArray[np.bool_]:
+class Hanging(Protocol):
+    """How bodies hang together: what is asked of a `Build`, or of what stands for one."""
+
+    @property
+    def parent(self) -> Integers: ...
+
+    @property
+    def order(self) -> Integers: ...
+
+    @property
+    def sizes(self) -> Integers: ...
+
+
+def closed_subtrees(made: Hanging, open_bodies: Integers) -> npt.NDArray[np.bool_]:
     """Whether all of the subtree of the body at each place of the depth-first order is here [n].
 
     Parameters
     ----------
-    made : Build
+    made : Hanging
     open_bodies : array
         Bodies, numbered as in `made`, that have children elsewhere.
     """
@@ -40,12 +56,12 @@ def closed_subtrees(made: Build, open_bodies: Integers) -> npt.NDArray[np.bool_]
     return closed
 
 
-def shapes(made: Build, patterns: npt.NDArray[np.integer]) -> Integers:
+def shapes(made: Hanging, patterns: npt.NDArray[np.integer]) -> Integers:
     """A number for each place: the same where subtrees have the same joints and hang together in the same way [n].
 
     Parameters
     ----------
-    made : Build
+    made : Hanging
     patterns : array [n]
         Of each body, a number for its joint.
     """
@@ -82,14 +98,14 @@ class _Tree:
 
     Parameters
     ----------
-    made : Build
+    made : Hanging
     patterns : array [n]
         Of each body, a number for its joint.
     open_bodies : array
         Bodies that have children elsewhere.
     """
 
-    def __init__(self, made: Build, patterns: npt.NDArray[np.integer], open_bodies: Integers) -> None:
+    def __init__(self, made: Hanging, patterns: npt.NDArray[np.integer], open_bodies: Integers) -> None:
         self.n, self.sizes = len(made.order), made.sizes
         self.shape, self.closed = shapes(made, patterns), closed_subtrees(made, open_bodies)
         place = np.append(_places(made), -1)
@@ -97,7 +113,9 @@ class _Tree:
         self.heavy = np.full(self.n + 1, -1)  # last child of each
         self.heavy[self.parent] = np.arange(self.n)
         self._made: dict[tuple[int, int], Stretch | None] = {}  # by first body and width
+        self._relative: dict[tuple[int, int], float] = {}  # time over that in doubles, by shape and width
         self._patterns = patterns[made.order].astype(np.int64)
+        self.costs = costs_of(self._patterns)
         self._open = place[open_bodies]
 
     def stretches(self, width: int, most_cost: float) -> list[Stretch]:
@@ -105,12 +123,16 @@ class _Tree:
         found: list[Stretch] = []
         free = np.ones(self.n, bool)
         for first in self._begins(width * tuned().least_lane).tolist() if most_cost > 0.0 else []:
-            if not free[first]:
+            alike = int(self.shape[first]) if self.closed[first] else -1, width
+            if not free[first] or self._relative.get(alike, 0.0) > most_cost:
                 continue
             if (first, width) not in self._made:
                 self._made[first, width] = self._stretch(first, width)
             stretch = self._made[first, width]
-            if stretch is not None and stretch_cost(stretch) <= most_cost * (stretch.last - stretch.first):
+            if alike not in self._relative:
+                alone = float(self.costs[first : first + self.sizes[first]].sum())
+                self._relative[alike] = np.inf if stretch is None else stretch_cost(stretch, self.costs) / alone
+            if stretch is not None and self._relative[alike] <= most_cost:
                 free[stretch.first : stretch.last] = False
                 found.append(stretch)
         return found
@@ -127,7 +149,7 @@ class _Tree:
         """Cut the subtree at a place along its path; None where too much hangs on that, or nothing is cut."""
         last, is_open = first + int(self.sizes[first]), not self.closed[first]
         path = self._path(first, int(self._open[0]) if is_open else -1)
-        if last - first > MOST_ON_PATH * len(path):
+        if last - first > MOST_ON_PATH * len(path) or len(path) < width:
             return None
         on_path = np.zeros(last - first, bool)
         on_path[path - first] = True
@@ -152,22 +174,33 @@ class _Tree:
         return np.array(path)
 
 
-def _places(made: Build) -> Integers:
+def _places(made: Hanging) -> Integers:
     places = np.empty(len(made.order), np.int64)
     places[made.order] = np.arange(len(made.order))
     return places
 
 
-def stretch_cost(stretch: Stretch) -> float:
-    """Predicted time of the sweeps of a stretch, in that of a body swept in doubles."""
+def costs_of(patterns: npt.NDArray[np.integer]) -> Floats:
+    """Time of each body swept in doubles, by its pattern, in that of one on a revolute joint."""
+    return body_costs(patterns // 2) / (1.0 + tuned().axis_cost)
+
+
+def stretch_cost(stretch: Stretch, costs: Floats) -> float:
+    """Predicted time of the sweeps of a stretch, in that of a revolute body swept in doubles; `costs` [n] of places."""
     t = tuned()
     rows = [tile.length * (row_cost(tile.width) if tile.width > 1 else 1.0) for tile in stretch.tiles]
-    return t.tip_ratio * sum(rows) + sum(t.join_cost * tile.width for tile in stretch.tiles)
+    mean = float(costs[stretch.first : stretch.last].mean())
+    return t.tip_ratio * mean * sum(rows) + sum(t.join_cost * tile.width for tile in stretch.tiles)
 
 
 def row_cost(width: int) -> float:
     """Time of a row of bodies side by side, in that of a body swept in doubles."""
     return float(getattr(tuned(), f"row_of_{width}"))
+
+
+def tile_cost(width: int, rows: float) -> float:
+    """Predicted time of the sweeps of a tile of closed subtrees, each of which takes `rows` in doubles."""
+    return tuned().tile_start + row_cost(width) * rows
 
 
 class _Choice:
@@ -215,17 +248,17 @@ class _Choice:
         self.chosen.groups.append(Group(filled.reshape(-1, self._width), len(places)))
 
     def cost(self) -> float:
-        """Predicted time of an evaluation, in that of a body swept in doubles."""
-        t = tuned()
-        row, sizes = row_cost(self._width), self._tree.sizes
-        groups, stretches = self.chosen
-        tiles = sum(len(group.places) * (t.tile_start + row * sizes[group.places[0, 0]]) for group in groups)
-        start = t.limbs_start if self.chosen.any else 0.0
-        return float(self._free.sum() + tiles + start) + sum(map(stretch_cost, stretches))
+        """Predicted time of an evaluation, in that of a revolute body swept in doubles."""
+        costs, sizes, (groups, stretches) = self._tree.costs, self._tree.sizes, self.chosen
+        firsts = [int(group.places[0, 0]) for group in groups]
+        rows = [float(costs[first : first + sizes[first]].sum()) for first in firsts]
+        tiles = sum(len(group.places) * tile_cost(self._width, row) for group, row in zip(groups, rows, strict=True))
+        start = tuned().limbs_start if self.chosen.any else 0.0
+        return float(costs[self._free].sum() + tiles + start) + sum(stretch_cost(s, costs) for s in stretches)
 
 
 def choose_limbs(
-    made: Build, patterns: npt.NDArray[np.integer], open_bodies: Integers, width: int, most: int | None = None
+    made: Hanging, patterns: npt.NDArray[np.integer], open_bodies: Integers, width: int, most: int | None = None
 ) -> Chosen:
     """Choose what is swept in lanes, as it is predicted to be the fastest.
 
@@ -249,10 +282,17 @@ def choose_limbs(
     if most is None and tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
         most = tuned().most_lane
     usable = tree.closed if most is None else tree.closed & (tree.sizes <= most)
-    least = np.inf if width else float(tree.n)
-    for number in (width,) if width else [w for w in WIDTHS if w <= native_width()]:
+    least = np.inf if width else float(tree.costs.sum())
+    native = width or native_width()
+    for number in (width,) if width else [w for w in WIDTHS if w <= native]:
+        tried: list[list[int]] = []
         for most_cost in PAYING:
-            choice = _Choice(tree, number, tree.stretches(number, most_cost))
+            stretches = tree.stretches(number, most_cost)
+            firsts = [stretch.first for stretch in stretches]
+            if firsts in tried:
+                continue
+            tried.append(firsts)
+            choice = _Choice(tree, number, stretches)
             for lanes in (number, int(row_cost(number)) + 1):
                 choice.take(usable, lanes)
             if choice.chosen.any and choice.cost() < least:

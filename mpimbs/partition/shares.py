@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
-import numpy as np
-
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
-from mpimbs.partition.chain import BodyCosts, body_costs, costs_between
+from mpimbs.partition.balance import LaneCosts
+from mpimbs.partition.chain import BodyCosts, costs_between
 from mpimbs.partition.division import divide, divide_tree
-from mpimbs.partition.intervals import interval, swept_costs
-from mpimbs.sizes import tuned
+from mpimbs.partition.intervals import interval
+from mpimbs.sweep.limbs import Swept
 
 
 class Owned(NamedTuple):
@@ -29,6 +28,8 @@ class Owned(NamedTuple):
         How many of them have children that another rank owns.
     cost : float
         Predicted, over the mean of all ranks.
+    swept : Swept, optional
+        Of a tree: how many bodies are swept in which way.
     """
 
     first: int
@@ -36,6 +37,7 @@ class Owned(NamedTuple):
     components: int
     handles: int
     cost: float
+    swept: Swept | None = None
 
 
 def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
@@ -59,42 +61,48 @@ def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
     """
     division = (divide if system.is_chain else divide_tree)(system, size)
     cuts, order = division.cuts, division.order or Order.of(system)
+    swept: list[Swept | None] = [None] * size
     if order.is_chain:
         costs = costs_between(BodyCosts(system), cuts)
         costs[:-1] *= division.tip_ratio
     else:
-        bodies = body_costs(system.joint_types())[order.where(0, order.n)]
-        costs = np.add.reduceat(swept_costs(order, bodies, cuts, tuned().tip_ratio), cuts[:-1])
+        _, costs, swept[:] = LaneCosts(system, order, division.width).of(cuts)
     found = (interval(order, first, last) for first, last in itertools.pairwise(cuts.tolist()))
     relative = (costs / costs.mean()).tolist()
     return division.order, [
-        Owned(part.first, part.last, len(part.hung_on), len(part.open), cost)
-        for part, cost in zip(found, relative, strict=True)
+        Owned(part.first, part.last, len(part.hung_on), len(part.open), cost, how)
+        for part, cost, how in zip(found, relative, swept, strict=True)
     ]
 
 
-def told(system: System, size: int) -> list[str]:
-    """Say who owns what, in a table: a line for each rank, and one of their balance; errors as of `shares`."""
-    order, found = shares(system, size)
+def told(system: System, order: Order | None, found: list[Owned]) -> list[str]:
+    """Say who owns what, as `shares` gave it, in a table: a line for each rank, and one of their balance."""
+    size = len(found)
     numbered = arranged(system, order)
-    rows: list[tuple[str, ...]] = [("rank", "bodies", "hangs on", "open", "cost", "from", "to")]
+    ways = Swept._fields if found[0].swept else ()
+    rows: list[tuple[str, ...]] = [("rank", "bodies", "hangs on", "open", *ways, "cost", "from", "to")]
     for rank, share in enumerate(found):
         names = (numbered.name_of(place) for place in (share.first, share.last - 1))
-        counts = map(str, (rank, share.last - share.first, share.components, share.handles))
+        counts = map(str, (rank, share.last - share.first, share.components, share.handles, *(share.swept or ())))
         rows.append((*counts, f"{share.cost:.2f}", *names))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
-            cell.ljust(width) if k >= 5 else cell.rjust(width)
+            cell.ljust(width) if k >= len(row) - 2 else cell.rjust(width)
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
     ]
     listed = "in the model's order" if numbered is system else "depth first, the heaviest branch last"
     largest = max(share.cost for share in found)
+    remarks = [
+        "hangs on: how many bodies of other ranks, or the world; open: how many bodies have children on other ranks"
+    ]
+    if ways:
+        remarks.append("swept in lanes: limbs, side by side, and stretches, along a path; in doubles: the trunk")
     return [
         f"{size} rank{'s' if size > 1 else ''}, bodies {listed}; predicted balance: the dearest part costs "
         f"{largest:.2f} times the mean",
         *lines,
-        "hangs on: how many bodies of other ranks, or the world; open: how many bodies have children on other ranks",
+        *remarks,
     ]

@@ -19,6 +19,8 @@ from mpimbs.instruments.accuracy import relative_error
 from mpimbs.instruments.laps import PhaseLaps, disturbance, said, summary, take_turns
 from mpimbs.model import System
 from mpimbs.study.replay import RTOL, player
+from mpimbs.sweep.intervals import Intervals
+from mpimbs.sweep.limbs import Swept
 
 _BY_PHASE = 0.1  # of the evaluations, timed by phase beside the others
 
@@ -51,7 +53,8 @@ def bench(
     Returns
     -------
     dict
-        ranks, cuts, lanes, n (bodies), dof, repetitions, us_min, us_median, us_p90 (90th percentile),
+        ranks, cuts, lanes, swept (of a tree: how many bodies are in limbs side by side, in stretches along a path, and
+        in the trunk, in doubles), n (bodies), dof, repetitions, us_min, us_median, us_p90 (90th percentile),
         switches_per_evaluation (context switches, on the rank with the most), ns_per_body_min, phases: median time of
         each phase (us) on the rank that is the last to be done, see `laps.PhaseLaps`; and where lanes are used,
         scalar: us_min, us_median, us_p90, ratio of the minima without lanes, difference of the accelerations relative
@@ -82,6 +85,7 @@ def bench(
         "overlap": settings.get("overlap", EvaluationSettings.overlap),
         "cuts": len(used.division.bounds) - 2,
         "lanes": width,
+        "swept": _swept(used),
         "n": system.n_bodies,
         "dof": system.nu,
         "repetitions": len(laps["used"]),
@@ -100,6 +104,14 @@ def bench(
     for row in rows.values():
         row.dynamics.close()
     return figures
+
+
+def _swept(dynamics: Dynamics) -> dict[str, int] | None:
+    """How many bodies of a tree are swept in which way, on all ranks together; None for a chain."""
+    part = dynamics.subchains
+    if not isinstance(part, Intervals):
+        return None
+    return dict(zip(Swept._fields, dynamics.comm.allreduce(np.array(part.swept)).tolist(), strict=True))
 
 
 class _Timed(NamedTuple):
@@ -238,6 +250,12 @@ def _evaluation_lines(figures: dict[str, Any], where: str) -> list[str]:
         f"median us by phase: {', '.join(f'{name} {value:.4g}' for name, value in phases.items())}; together "
         f"{sum(phases.values()):.4g}, beside the call from Python",
     ]
+    if figures["swept"]:
+        swept = Swept(**figures["swept"])
+        lines.append(
+            f"swept: {swept.limbs} bodies in limbs side by side, {swept.stretches} along stretches, {swept.trunk} in "
+            "the trunk, in doubles"
+        )
     if "solutions" in figures:
         s = figures["solutions"]
         lines.append(

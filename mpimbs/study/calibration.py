@@ -8,87 +8,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from mpi4py import MPI
 
 from mpimbs.compiling import compile_evaluations
-from mpimbs.coupling import Strategy, coupling_named
-from mpimbs.coupling.settings import EvaluationSettings
+from mpimbs.coupling import coupling_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.accuracy import ASSEMBLED
-from mpimbs.instruments.laps import timed_calls
 from mpimbs.instruments.phases import run_assemblies
 from mpimbs.model import System, system_from
 from mpimbs.partition.division import Division
 from mpimbs.spatial.assembly import BLOCK, RECORD
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.bench import check_seconds
+from mpimbs.study.interval_times import IntervalTimes, time_intervals
+from mpimbs.study.share import SECONDS, Share
 from mpimbs.study.trace import Sweeps
+from mpimbs.sweep.structure import TURNING
 
-SECONDS = 0.12  # wall time for each share
-_FEWEST = 5  # calls
-_ROUNDS, _MOST_ROUNDS = 4, 100
 _JOINS = 63
-
-
-class Share(Dynamics):
-    """The bodies of one rank among many, evaluated alone: handle 1 at rest, no load on handle 2, no messages.
-
-    Parameters
-    ----------
-    system : System
-    division : Division
-        Of the system among all ranks.
-    number : int
-        The rank.
-    coupling : str
-        Of whose evaluation the sweeps are.
-    staged : bool
-        Call the phases from Python one by one, as for a coupling that is not compiled.
-    """
-
-    def __init__(
-        self, system: System, division: Division, number: int, coupling: str = "dcae", staged: bool = False
-    ) -> None:
-        self._given = division, number
-        super().__init__(system, MPI.COMM_SELF, coupling)
-        self.in_phases = staged
-
-    def divide(
-        self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
-    ) -> tuple[Division, int]:
-        """Give what was given."""
-        return self._given
-
-    def time(self, seconds: float) -> Sweeps:
-        """Time evaluations at the state of `bench`, for so many seconds: the least time, and its phases."""
-        first = int(self.system.offsets_of([self.subchain.first])[1][0])
-        q, u = self.subchain.q, 0.1 * np.sin(np.arange(first, first + self.subchain.nu))
-        udot, rates = np.empty(len(u)), np.empty(len(q))
-
-        def call() -> None:
-            self.evaluate(0.0, q, u, udot, rates)
-
-        def lap() -> npt.NDArray[np.float64]:
-            before = self.laps.copy()
-            call()
-            return self.laps - before
-
-        call()
-        shortest, spent, rounds, count = np.inf, 0.0, 0, _FEWEST
-        phases: list[npt.NDArray[np.float64]] = []
-        # The first times may be far too long where other work has the core: how many calls make a round is seen anew in
-        # each, and rounds go on until those without phases have had their half of the time.
-        while rounds < _ROUNDS or (spent < 0.5 * seconds and rounds < _MOST_ROUNDS):
-            self.timed = False
-            laps = timed_calls(self.comm, call, count)
-            shortest, spent, rounds = min(shortest, float(laps.min())), spent + float(laps.sum()), rounds + 1
-            self.timed = True
-            phases += [lap() for _ in range(min(count, 500))]
-            count = int(np.clip(0.5 * seconds / _ROUNDS / max(shortest, 1e-7), 1, 10_000))
-        least = min(phases, key=lambda laps: float(laps.sum()))
-        rest = max(shortest - float(least.sum()), 0.0)
-        return Sweeps(rest, *(float(part) for part in least))
 
 
 class Key(NamedTuple):
@@ -103,7 +39,8 @@ class Calibration:
     """Measured times of a system's shares on this core, for any numbers of ranks and several couplings.
 
     Every number of ranks that is asked for has a share from the middle of the chain and the tip's timed. Ranks whose
-    share has another number of bodies get times in between, by powers of the number of bodies.
+    share has another number of bodies get times in between, by powers of the number of bodies. No two shares of a tree
+    are alike: see `interval_times`.
 
     Parameters
     ----------
@@ -120,6 +57,8 @@ class Calibration:
     ----------
     shares : dict
         Times by `Key` and number of bodies.
+    intervals : dict
+        Of a tree: what its intervals take, by number of ranks.
     costs : dict
         What couplings measured for themselves, by name.
     """
@@ -129,6 +68,7 @@ class Calibration:
         self.system = system
         self.seconds = seconds
         self.shares: dict[Key, dict[int, Sweeps]] = {}
+        self.intervals: dict[int, IntervalTimes] = {}
         self.costs: dict[str, Any] = {}
         self._joins: dict[str, float] = {}
         self._divisions: dict[tuple[str, int], Division] = {}
@@ -136,11 +76,13 @@ class Calibration:
     def division(self, ranks: int, coupling: str = "dcae") -> Division:
         """Divide the system among so many ranks, as a coupling does; raises InputError as `Dynamics`."""
         if (coupling, ranks) not in self._divisions:
-            self._divisions[coupling, ranks] = coupling_named(coupling).divide(self.system, ranks)
+            self._divisions[coupling, ranks] = coupling_for(self.system, coupling).divide(self.system, ranks)
         return self._divisions[coupling, ranks]
 
     def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
         """Give the times of every rank's sweeps (s); those that are not known are measured."""
+        if not self.system.is_chain:
+            return self.of_tree(ranks).sweeps
         division = self.division(ranks, coupling)
         bodies = np.diff(division.cuts)
         self._measure(division, ranks - 1, Key(coupling, staged, True))
@@ -149,6 +91,16 @@ class Calibration:
         inner = self.shares.get(Key(coupling, staged, False), {})
         found = {int(n): interpolated(inner, int(n)) for n in np.unique(bodies[:-1])}
         return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
+
+    def of_tree(self, ranks: int) -> IntervalTimes:
+        """Give what the intervals of a tree take on so many ranks; what is not known is measured."""
+        if ranks not in self.intervals:
+            self.intervals[ranks] = time_intervals(self.system, self.division(ranks), self.seconds)
+        return self.intervals[ranks]
+
+    def scanned(self, ranks: int) -> int:
+        """Doubles of a message of the scan of turns."""
+        return TURNING if self.system.is_chain else self.of_tree(ranks).turns
 
     def _measure(self, division: Division, number: int, key: Key) -> None:
         bodies = int(np.diff(division.cuts)[number])
@@ -186,6 +138,11 @@ class Calibration:
             {**key._asdict(), "bodies": bodies, **sweeps._asdict()}
             for key, known in self.shares.items()
             for bodies, sweeps in sorted(known.items())
+        ]
+        shares += [
+            {"coupling": "dcae", "ranks": ranks, "rank": rank, **sweeps._asdict()}
+            for ranks, times in self.intervals.items()
+            for rank, sweeps in times.measured.items()
         ]
         costs = {name: costs._asdict() for name, costs in self.costs.items()}
         return {"seconds": self.seconds, "shares": shares, "joins": self._joins, "couplings": costs}

@@ -26,9 +26,9 @@ from mpimbs.study.calibration import Calibration, powers_of_two
 from mpimbs.study.cluster import Cluster
 from mpimbs.study.tables import host, write_tables
 from mpimbs.study.trace import Trace, compute_seconds
-from mpimbs.study.traced_couplings import TRACED, TracedCoupling, write_traces
+from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, TracedCoupling, write_traces
 
-MOST_RANKS = 4096  # by default
+MOST_RANKS, MOST_RANKS_OF_TREES = 4096, 256  # by default
 PREDICTION_FILES = ("prediction.json", "prediction.tsv", "prediction.png")
 
 METHODS: dict[str, Callable[[Sequence[Trace], Cluster], float]] = {
@@ -107,7 +107,7 @@ def predict(
         that the system can't be divided among.
     """
     evaluate = _method(method)
-    traced = _traced(coupling, solver)
+    traced = _traced(system, coupling, solver)
     known = Calibration(system) if calibration is None else calibration
     wanted = list(ranks)
     for count in wanted:
@@ -149,14 +149,15 @@ def best(
     """
     known = Calibration(system) if calibration is None else calibration
     counts = ranks_to_predict(system) if ranks is None else list(ranks)
-    chosen = TRACED if couplings is None else couplings
+    traced = TRACED if system.is_chain else TRACED_OF_TREES
+    chosen = traced if couplings is None else couplings
     rows = [row for name in chosen for row in predict(system, counts, cluster, name, method, None, known)]
     return min(rows, key=lambda row: row.seconds)
 
 
 def ranks_to_predict(system: System) -> list[int]:
-    """Powers of two up to 4096, as far as there are bodies; 1 for a tree, which is not divided."""
-    return powers_of_two(min(MOST_RANKS, system.n_bodies)) if system.is_chain else [1]
+    """Powers of two up to 4096, as far as there are bodies; of a tree up to 256, whose shares are timed one by one."""
+    return powers_of_two(min(MOST_RANKS if system.is_chain else MOST_RANKS_OF_TREES, system.n_bodies))
 
 
 def _method(name: str) -> Callable[[Sequence[Trace], Cluster], float]:
@@ -167,11 +168,13 @@ def _method(name: str) -> Callable[[Sequence[Trace], Cluster], float]:
     return METHODS[name]
 
 
-def _traced(name: str, solver: LoadSolver | None) -> TracedCoupling:
+def _traced(system: System, name: str, solver: LoadSolver | None) -> TracedCoupling:
     coupling_named(name, solver)
-    if name not in TRACED:
-        raise InputError(f"coupling '{name}' is not predicted; choose one of: {', '.join(TRACED)}")
-    return TRACED[name](solver)
+    known = TRACED if system.is_chain else TRACED_OF_TREES
+    if name not in known:
+        of_trees = "" if system.is_chain else " for trees"
+        raise InputError(f"coupling '{name}' is not predicted{of_trees}; choose one of: {', '.join(known)}")
+    return known[name](solver)
 
 
 def _mean(

@@ -178,7 +178,7 @@ def _predicted(
         of_all |= {"coupling": name, "n": system.n_bodies, "dof": system.nu}
         try:
             predicted = predict(system, counts, cluster, name, calibration=calibration) if counts else []
-        except SimulationError as error:  # of the motion along which constraint loads are solved for
+        except (InputError, SimulationError) as error:  # there are no traces; the motion of constraint loads ends
             refused.setdefault(f"any ranks, predicted: {error}", []).append(name)
             continue
         rows += [

@@ -6,6 +6,7 @@ Collective operations of MPI stand as the messages of a butterfly, which short o
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TAG, TO, schedule
@@ -103,13 +104,16 @@ class Trace:
         if rows:
             self._receive(rows[-1], doubles * DOUBLE, base)
 
-    def butterfly(self, doubles: int, join: float = 0.0) -> None:
-        """Exchange values of so many doubles at every level, as `parallel.butterfly` does, and join them (s)."""
-        base = self._tags(self._levels)
-        for row in _rows(self.rank, self.size, False):
+    def butterfly(self, doubles: int, join: float | Sequence[float] = 0.0) -> None:
+        """Exchange values of so many doubles at every level, as `parallel.butterfly` does, and join them.
+
+        `join` is the time that it takes (s), at every level or at each from the leaves up.
+        """
+        base, rows = self._tags(self._levels), _rows(self.rank, self.size, False)
+        for row, seconds in zip(rows, [join] * len(rows) if isinstance(join, float) else join, strict=True):
             self._send(row, doubles * DOUBLE, base)
             self._receive(row, doubles * DOUBLE, base)
-            self.compute(join)
+            self.compute(seconds)
 
     def halo(self, leftward: int, rightward: int, first: int = 0, teller: int = 0) -> None:
         """Swap messages of so many doubles with the neighbours, as chains exchange them; ranks from `first` on do.

@@ -71,6 +71,23 @@ class ButterflyTrace(NamedTuple):
             trace.compute(calibration.join(self.coupling))
 
 
+class IntervalTrace:
+    """The butterfly of a tree's intervals: what a join takes depends on the bodies that are open, at every level."""
+
+    coupling = "dcae"
+    staged = False
+
+    def cases(self, calibration: Calibration, ranks: int) -> list[Case]:
+        """All evaluations are the same."""
+        return [Case(1.0)]
+
+    def solve(self, trace: Trace, calibration: Calibration, sweeps: Sweeps, case: Case) -> None:
+        """See `TracedCoupling`."""
+        times = calibration.of_tree(trace.size)
+        trace.compute(sweeps.coupling)
+        trace.butterfly(times.doubles, times.joins[trace.rank])
+
+
 class ConstraintLoadTrace:
     """Halo of the equations, iterations of PETSc's cg with its products and sums over all ranks, halo of the loads.
 
@@ -164,13 +181,17 @@ TRACED: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
 }
 
 
+# What serves trees.
+TRACED_OF_TREES: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {"dcae": lambda solver: IntervalTrace()}
+
+
 def write_traces(traced: TracedCoupling, calibration: Calibration, ranks: int, case: Case) -> list[Trace]:
     """Write the traces of all ranks of one evaluation, in the order of `pipeline`."""
     traces = []
     for rank, sweeps in enumerate(calibration.sweeps(ranks, traced.coupling, traced.staged)):
         trace = Trace(rank, ranks)
         trace.compute(sweeps.call + sweeps.motion)
-        trace.scan()
+        trace.scan(calibration.scanned(ranks))
         trace.compute(sweeps.inward)
         traced.solve(trace, calibration, sweeps, case)
         trace.compute(sweeps.outward)

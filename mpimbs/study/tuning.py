@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 from mpimbs.compiling import compile_evaluations
 from mpimbs.model import JOINT_TYPES, Body, Joint, System, system_from
 from mpimbs.partition.division import Division
 from mpimbs.sizes import Sizes, tuned, using
-from mpimbs.spatial.lanes import native_width
+from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.study.bench import check_seconds
-from mpimbs.study.calibration import SECONDS, Share
+from mpimbs.study.share import SECONDS, Share
 from mpimbs.study.tables import host
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
@@ -24,6 +27,9 @@ TYPES = ("revolute", "prismatic", "universal", "spherical", "planar")
 SHORT = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)  # bodies of a lane, tried against one piece
 LONG = (16, 32, 64, 128, 256, 512)  # bodies of a lane, tried against one another
 KEPT = tuple(2**k for k in range(10, 18))  # bodies of a subchain that keeps all, the pivots, or nothing
+LEVELS = (1, 2, 3, 4)  # below the root of subtrees that are swept side by side
+TILES = (1, 8)  # of these
+LINKS = (8, 16, 32, 64)  # of a stretch, for each lane
 _ALWAYS = 1 << 38  # bytes
 NOT_MEASURED = ("sample_bytes", "checkpoint_bytes", "slice_numbers")  # which take several ranks and their file system
 
@@ -34,7 +40,7 @@ def tune(seconds: float = SECONDS) -> Sizes:
     Parameters
     ----------
     seconds : float
-        Wall time for each share of some sixty (s).
+        Wall time for each share of some hundred (s).
 
     Raises
     ------
@@ -61,6 +67,7 @@ def tune(seconds: float = SECONDS) -> Sizes:
             most_lane=_most_lane(width, seconds),
             all_bytes=all_bytes,
             pivot_bytes=pivot_bytes,
+            **_limbs(seconds),
         )
 
 
@@ -76,7 +83,12 @@ def _share(
 
 def _alone(bodies: int, width: int, seconds: float) -> float:
     """Time an evaluation of a chain on one rank (s)."""
-    return _share(system_from(f"spatial_chain:{bodies}"), 0, bodies, width, seconds, ranks=1)
+    return _whole(system_from(f"spatial_chain:{bodies}"), width, seconds)
+
+
+def _whole(system: System, width: int, seconds: float) -> float:
+    """Time an evaluation of a system on one rank (s)."""
+    return _share(system, 0, system.n_bodies, width, seconds, ranks=1)
 
 
 def _axis_cost(seconds: float) -> float:
@@ -91,6 +103,47 @@ def _axis_cost(seconds: float) -> float:
         times.append(_share(chain, 0, BODIES, 1, seconds, ranks=1))
     step, axis = np.linalg.lstsq(np.array(rows, float), np.array(times))[0]
     return float(np.clip(axis / step, 0.01, 10.0)) if step > 0.0 else 10.0
+
+
+def _forest(copies: int, levels: int) -> System:
+    """So many equal binary trees that hang on the world: each a lane."""
+    one = system_from(f"tree:{levels}:2")
+    system = System("forest")
+    n, begins = one.n_bodies, one.n_bodies * np.arange(copies)[:, None]
+    bodies, rows = one.segments.rows(0, n)
+    parents = np.where(one.parents() >= 0, one.parents() + begins, -1)
+    system.branch(bodies, np.tile(rows, copies), parents.ravel())
+    return system
+
+
+def _limbs(seconds: float) -> dict[str, Any]:
+    """Fit the times of equal subtrees side by side, and of stretches, to what they are predicted by.
+
+    An evaluation takes some time itself; then every body in doubles, row of so many lanes, tile of rows, all limbs
+    together, row of a stretch, and join of its lanes. Widths for which this machine has no registers are left out.
+    """
+    widths = [width for width in WIDTHS if width <= native_width()]
+    names = [f"row_of_{width}" for width in widths] + ["tile_start", "limbs_start", "join_cost"]
+    columns = ["call", "body", "row_of_stretch", *names]
+    terms: list[dict[str, float]] = []
+    times: list[float] = []
+
+    def add(system: System, width: int, **term: float) -> None:
+        terms.append({"call": 1.0, **term})
+        times.append(_whole(system, width, seconds))
+
+    for width, tiles, levels in itertools.product(widths, TILES, LEVELS):
+        forest = _forest(width * tiles, levels)
+        rows = forest.n_bodies / width
+        add(forest, width, **{f"row_of_{width}": rows, "tile_start": tiles, "limbs_start": 1.0})
+        add(forest, 1, body=forest.n_bodies)
+    for links in LINKS:
+        stretch = system_from(f"caterpillar:{links * widths[-1]}")
+        add(stretch, widths[-1], row_of_stretch=2.0 * links, join_cost=widths[-1], limbs_start=1.0)
+    relative = np.array(times)[:, None]
+    rows_of_all = np.array([[term.get(name, 0.0) for name in columns] for term in terms])
+    found = dict(zip(columns, nnls(rows_of_all / relative, np.ones(len(times)))[0].tolist(), strict=True))
+    return {name: _rounded(float(np.clip(found[name] / max(found["body"], 1e-9), 0.01, 1e3))) for name in names}
 
 
 def _least_lane(width: int, seconds: float) -> int:

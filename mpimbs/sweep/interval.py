@@ -114,6 +114,8 @@ class IntervalPart(PartOfOne):
         Their equations, as in `spatial.columns`.
     loads : array [1, (room.inboard + room.open) * 6]
         Accelerations of the inboard bodies, loads on the open ones.
+    swept : Swept
+        How many bodies are swept in which way.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class IntervalPart(PartOfOne):
         self.outside, self.room = outside, outside.room
         room = self.room
         chosen = choose(whole.made)
+        self.swept = chosen.swept(whole.made.sizes)
         wrenches = system.has_wrenches(first, last)
         self._limbs = Limbs(whole.made, len(outside.inboard), chosen, wrenches) if chosen.any else None
         self.width = self._limbs.width if self._limbs else 1

@@ -13,6 +13,7 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.interval import IntervalPart
 from mpimbs.sweep.interval_sequence import IntervalsPlan
+from mpimbs.sweep.limbs import Swept
 from mpimbs.sweep.part import Ends
 from mpimbs.sweep.sequence import sequence_rows
 from mpimbs.sweep.structure import TURNING, Handles
@@ -43,6 +44,8 @@ class Intervals:
         Their equations, as in `spatial.columns`.
     loads : array [count, (room.inboard + room.open) * 6]
         Accelerations of the inboard bodies of each, loads on the open ones.
+    swept : Swept
+        How many bodies of all are swept in which way.
     """
 
     def __init__(self, parts: Sequence[IntervalPart], whole: Subchain) -> None:
@@ -52,6 +55,7 @@ class Intervals:
         self.blocks = aligned_zeros(count * self.room.size()).reshape(count, -1)
         self.loads = np.zeros((count, numbers))
         self.width = max(part.width for part in parts)
+        self.swept = Swept(*(sum(counts) for counts in zip(*(part.swept for part in parts), strict=True)))
         turn = whole.nothing_before(TURNING)
         rows = sequence_rows([(part.plan, part[0].nq, part[0].nu) for part in parts])
         handles = Handles(turn, self.blocks.reshape(-1), self.loads.reshape(-1))

@@ -62,6 +62,24 @@ class Stretch(NamedTuple):
     is_open: bool
 
 
+class Swept(NamedTuple):
+    """How many bodies are swept in which way.
+
+    Attributes
+    ----------
+    limbs : int
+        Of closed subtrees side by side.
+    stretches : int
+        Of stretches, in pieces along a path.
+    trunk : int
+        All others, in doubles.
+    """
+
+    limbs: int
+    stretches: int
+    trunk: int
+
+
 class Chosen(NamedTuple):
     """The limbs of an interval; of neither is none of the other."""
 
@@ -72,6 +90,12 @@ class Chosen(NamedTuple):
     def any(self) -> bool:
         """Whether there are any."""
         return bool(self.groups or self.stretches)
+
+    def swept(self, sizes: Integers) -> Swept:
+        """Count bodies by how they are swept; `sizes` [n] are those of the subtrees at the places of all."""
+        beside = sum(group.lanes * int(sizes[group.places[0, 0]]) for group in self.groups)
+        along = sum(stretch.last - stretch.first for stretch in self.stretches)
+        return Swept(beside, along, len(sizes) - beside - along)
 
 
 class _Numbers(NamedTuple):

@@ -611,15 +611,36 @@ def test_check_says_who_would_own_what(call: Callable[[str], Call]) -> None:
     ):
         plain, found = call(f"check {model}"), call(f"check {model} --ranks 4")
         assert (found.code, found.err) == (0, "") and found.out.startswith(plain.out)
-        _, heading, *rows, _ = found.out.removeprefix(plain.out).splitlines()
-        table = [row.split() for row in rows]
-        assert heading.split() == ["rank", "bodies", "hangs", "on", "open", "cost", "from", "to"]
+        _, heading, *rows = found.out.removeprefix(plain.out).splitlines()
+        ways = ["limbs", "stretches", "trunk"] if model == "figure" else []
+        table = [row.split() for row in rows[:4]]
+        assert heading.split() == ["rank", "bodies", "hangs", "on", "open", *ways, "cost", "from", "to"]
+        assert len(rows) == 5 + bool(ways)
+        for row in table:
+            assert not ways or sum(map(int, row[4:7])) == int(row[1])
+            del row[4 : 4 + len(ways)]
         assert [row[0] for row in table] == list("0123") and sum(int(row[1]) for row in table) == bodies
         assert (table[0][5], table[-1][-1]) == (first, last)
         hung, opened = ([row[k] for row in table] for k in (2, 3))
         assert hung[0] == "1" and opened[-1] == "0"
         assert model == "figure" or (hung, opened) == (["1"] * 4, ["1", "1", "1", "0"])
         assert sum(float(row[4]) for row in table) == pytest.approx(4.0, abs=0.03)
+
+
+def test_check_draws_who_would_own_what(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    found = call("check figure --ranks 4 --pictures @/drawn")
+    assert (found.code, found.err) == (0, "")
+    parallel_assert(
+        comm.rank > 0 or found.out.endswith(f"drew {folder / 'drawn' / 'partition.png'}\n"), found.out, comm
+    )
+    assert (folder / "drawn" / "partition.png").stat().st_size > 1000
+    for options, message in (
+        ("--ranks 4 --pictures @/drawn", "partition.png: exists already"),
+        ("--pictures @/other", "--pictures: what is drawn is which rank owns what; say of how many with --ranks"),
+    ):
+        refused = call(f"check figure {options}")
+        assert refused.code == 2 and (comm.rank > 0 or message in refused.err), refused.err
+    assert call("check figure --ranks 4 --pictures @/drawn --force").code == 0
 
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="rank 0 alone measures")

@@ -75,6 +75,19 @@ def test_a_tree_has_its_levels_and_branches(depth, branching, n):
     assert len({tuple(row) for row in system.columns().axis.round(6)}) >= 2
 
 
+def test_a_random_tree_is_the_same_everywhere():
+    """Parents of the first ones by hand; nearly even over those before; another seed draws another one."""
+    system = system_from("random_tree:20000")
+    parents, n = system.parents(), 20000
+    assert parents[:8].tolist() == [-1, 0, 1, 0, 2, 2, 0, 2] and np.all(parents[1:] < np.arange(1, n))
+    place = parents[1000:] / np.arange(1000, n)
+    assert np.abs(np.histogram(place, 10, (0, 1))[0] / len(place) - 0.1).max() < 0.01
+    assert 5 * np.log(n) > system.summary().depth > np.log(n)
+    assert np.array_equal(parents, system_from("random_tree:20000:1").parents())
+    assert not np.array_equal(parents, system_from("random_tree:20000:2").parents())
+    assert len(np.unique(system.columns().axis, axis=0)) >= 6
+
+
 def test_the_figure_is_symmetric():
     system = system_from("figure")
     assert (system.n_bodies, system.nu, system.nq) == (15, 36, 36 + 7)

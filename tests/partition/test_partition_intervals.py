@@ -18,10 +18,10 @@ from mpimbs.partition.intervals import (
     MOVE,
     Floats,
     Interval,
-    _to_few_handles,
     cut_intervals,
     interval,
     join,
+    move_to_few_handles,
     open_handles,
     swept_costs,
 )
@@ -196,7 +196,7 @@ def test_cuts_move_to_where_few_handles_are_open(shape: str) -> None:
     order = ordered(SHAPES[shape](n))
     costs, handles = np.ones(n), open_handles(order)
     even = split_chain([costs], size, 1.0)
-    moved = _to_few_handles(even, costs, handles)
+    moved = move_to_few_handles(even, costs, handles)
     assert np.abs(moved - even).max() <= MOVE * n / size + 1
     assert np.all(handles[moved] <= handles[even]) and handles[moved].sum() < handles[even].sum()
     assert max(len(interval(order, *cut).open) for cut in itertools.pairwise(moved.tolist())) <= 4

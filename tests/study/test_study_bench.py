@@ -49,6 +49,22 @@ def test_bench_compares_with_one_lane(comm: MPI.Comm, lanes: int) -> None:
         assert lines[2].startswith("without lanes: ") and "times as long; accelerations differ by" in lines[2]
 
 
+@pytest.mark.parametrize("spec", ["tree:7:2", "caterpillar:300", "spatial_chain:40"])
+def test_bench_says_how_a_tree_is_swept(comm: MPI.Comm, spec: str) -> None:
+    """All bodies of all ranks in one of three ways: most of a tree in limbs, of a caterpillar in stretches."""
+    system = system_from(spec)
+    figures = bench(system, comm, seconds=0.01)
+    swept, lines = figures["swept"], report(figures)
+    if system.is_chain:
+        assert swept is None and not any(line.startswith("swept") for line in lines)
+        return
+    assert sum(swept.values()) == system.n_bodies
+    most = "limbs" if spec.startswith("tree") else "stretches"
+    assert swept[most] > system.n_bodies / 2 and figures["lanes"] > 1
+    said_so = f"swept: {swept['limbs']} bodies in limbs side by side, {swept['stretches']} along stretches, "
+    assert f"{said_so}{swept['trunk']} in the trunk, in doubles" in lines
+
+
 @pytest.mark.parametrize("cuts", [None, 7])
 def test_bench_of_constraint_loads(comm: MPI.Comm, cuts: int | None) -> None:
     """States of a motion in turn, with the tolerance of its integrator."""

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib import image
 from mpi4py import MPI
 
@@ -13,12 +15,19 @@ from mpimbs.cli import main
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import system_from
+from mpimbs.model.order import Order
+from mpimbs.model.segments import Integers
+from mpimbs.partition.intervals import interval, join
+from mpimbs.spatial.columns import INBOARD, LAST, OPEN, SIX, Room, join_columns, open_at
 from mpimbs.study import simgrid
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import Calibration, Key, interpolated
 from mpimbs.study.cluster import cluster_named, measure_here, presets, read_cluster
+from mpimbs.study.interval_times import MOST_TIMED, value_of
 from mpimbs.study.predict import best, predict, ranks_to_predict
 from mpimbs.study.trace import Sweeps
+from oracles.random_systems import SETTINGS
+from oracles.trees import parents
 
 CLUSTER = """
 name = "mine"
@@ -181,7 +190,48 @@ def test_predictions_of_all_couplings() -> None:
 def test_default_ranks() -> None:
     assert ranks_to_predict(system_from("chain:100")) == [1, 2, 4, 8, 16, 32, 64]
     assert ranks_to_predict(system_from("chain:1000000"))[-1] == 4096
-    assert ranks_to_predict(system_from("figure")) == [1]
+    assert ranks_to_predict(system_from("figure")) == [1, 2, 4, 8]
+    assert ranks_to_predict(system_from("tree:9:2"))[-1] == 256
+
+
+@pytest.mark.parametrize("spec", ["tree:7:2", "random_tree:300"])
+def test_predictions_of_trees(spec: str) -> None:
+    system = system_from(spec)
+    calibration = Calibration(system, 0.005)
+    rows = predict(system, (1, 3, 40), cluster_named("infiniband"), calibration=calibration)
+    assert [row.ranks for row in rows] == [1, 3, 40] and rows[0].bodies == system.n_bodies
+    assert rows[0].messages == 0.0 < min(row.messages for row in rows[1:]) and rows[0].efficiency == 1.0
+    times = calibration.of_tree(40)
+    assert len(times.sweeps) == 40 and len(times.measured) == MOST_TIMED
+    dearest = max(sum(sweeps) + sum(joins) for sweeps, joins in zip(times.sweeps, times.joins, strict=True))
+    assert rows[2].compute == pytest.approx(dearest)
+    assert predict(system, (40,), cluster_named("ethernet"), calibration=calibration)[0].compute == rows[2].compute
+    shares = calibration.record()["shares"]
+    assert len(shares) == 1 + 3 + MOST_TIMED and {share["ranks"] for share in shares} == {1, 3, 40}
+    quickest = best(system, cluster_named("infiniband"), ranks=(1, 3, 40), calibration=calibration)
+    assert quickest.seconds == min(row.seconds for row in rows)
+    with pytest.raises(InputError, match="coupling 'pcg' is not predicted for trees; choose one of: dcae"):
+        predict(system, (2,), cluster_named("infiniband"), "pcg")
+
+
+@SETTINGS
+@given(st.data(), parents())
+def test_made_up_values_join_as_intervals_do(data: st.DataObject, parent: Integers) -> None:
+    """What hangs where and is open of a join that is timed, is that of the joined interval."""
+    order = Order(len(parent), parent)
+    if order.n < 2:
+        return
+    first, middle, last = sorted(data.draw(st.sets(st.integers(0, order.n), min_size=3, max_size=3)))
+    left, right = interval(order, first, middle), interval(order, middle, last)
+    whole, both = join(order, left, right).whole, len(left.open) + len(right.open)
+    room = Room(len(left.hung_on) + len(right.hung_on), max(both, 1))
+    out = np.zeros(room.size())
+    join_columns(room, *(value_of(order, part, room) for part in (left, right)), out,
+                 np.zeros(room.responses()), np.zeros(2 * SIX))  # fmt: skip
+    expected = value_of(order, whole, room)
+    assert out[[LAST, INBOARD, OPEN]].tolist() == expected[[LAST, INBOARD, OPEN]].tolist()
+    places = open_at.py_func(room, 0) + np.arange(len(whole.open))
+    assert out[places].tolist() == whole.open.tolist() and np.isfinite(out).all()
 
 
 MODEL = "chain:64 --seconds 0.01"

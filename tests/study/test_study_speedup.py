@@ -65,9 +65,8 @@ def test_points_of_a_plan() -> None:
     sizes = [p[2:] for p in points if p[0] == "size"]
     assert sizes == [(p, n) for p in (1, 2) for n in (2, 4, 8, 16, 32, 64)]
     assert default_ranks(6) == (1, 2, 4, 6)
-    assert default_couplings(system_from("figure")) == ("dcae",) and "dca" not in default_couplings(
-        system_from("chain:20000")
-    )
+    assert default_couplings(system_from("figure")) == ("dcae", "pcg")
+    assert "dca" not in default_couplings(system_from("chain:20000"))
     for plan, message in (
         (Plan(("dcea",), (1,)), "unknown coupling 'dcea'"),
         (Plan(("dcae",), (0, 1)), "ranks from 1 on"),
@@ -105,6 +104,8 @@ def test_a_study_of_a_tree(comm: MPI.Comm, tmp_path: Path) -> None:
     assert all(f"left out: {note}" in lines for note in table["notes"])
     unfit = f"any {len(measured)} point(s)"
     assert any(line.startswith("dcae: no fit of t = C0 + ") and unfit in line for line in lines)
+    rows, notes = beyond(system, ("pcg",), comm)
+    assert not rows and notes[-1].startswith("pcg on any ranks, predicted: coupling 'pcg' is not predicted for trees")
 
 
 def test_a_butterfly_model_is_found() -> None:

@@ -22,7 +22,7 @@ from mpimbs.study.cluster import Cluster, Link, cluster_named
 from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, Line
 from mpimbs.study.cost_fit import PowerLaw
 from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Event, Sweeps, Trace, compute_seconds
-from mpimbs.study.traced_couplings import TRACED, Case, write_traces
+from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, Case, write_traces
 from tolerances import TOLERANCE
 
 US = 1e-6
@@ -116,6 +116,24 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
             sent = sizes[0] * left + sizes[1] * tells, sizes[1] * told + sizes[0] * right
             parallel_assert(rooms == sent, f"{rooms}, not {sent} doubles", comm)
             parallel_assert(sorted(found) == sorted(expected), f"halo {found}, planned {expected}", comm)
+
+
+@pytest.mark.parametrize("spec", ["tree:6:2", "caterpillar:40", "random_tree:100"])
+def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
+    """Sizes follow from the bodies that are open; every join at its level."""
+    system = system_from(spec)
+    calibration, traced = Calibration(system, 0.001), TRACED_OF_TREES["dcae"](None)
+    trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
+    levels = (comm.size - 1).bit_length()
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        for base, plan in (
+            (0, dynamics._evaluation._turns._butterfly),
+            (levels, dynamics.coupling._butterfly),  # type: ignore[attr-defined]
+        ):
+            found, expected = messages(trace, base, levels), planned(plan)
+            parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        joins = calibration.of_tree(comm.size).joins[comm.rank]
+        parallel_assert(len(joins) == len(plan.schedule) and all(join > 0.0 for join in joins), f"{joins}", comm)
 
 
 def test_the_order_of_an_evaluation() -> None:

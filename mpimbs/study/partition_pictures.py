@@ -1,0 +1,157 @@
+"""The partition of a system among ranks: its tree, level by level, with a colour for each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from mpimbs.model import System
+from mpimbs.model.order import Order
+from mpimbs.partition.shares import Owned
+from mpimbs.study.axes import new_figure
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+PARTITION_FILE = "partition.png"
+MOST_DRAWN = 20_000  # bodies; of a larger tree small subtrees are left out
+MOST_NAMED = 10  # ranks with colours and a line of the legend of their own; of more a bar tells
+COLOURS = "viridis"
+_AREA = 6e4  # of all dots together (points^2)
+_WIDE, _HIGH = 11.0, 7.5  # inches
+
+
+def draw_partition(system: System, order: Order | None, owned: Sequence[Owned]) -> Figure:
+    """Draw which bodies each rank owns.
+
+    Bodies of one depth stand in a row, or in a column where the tree is deeper than wide; the longest branches run
+    straight. Joints that are cut are black.
+
+    Parameters
+    ----------
+    system, order, owned
+        As given to, and by, `partition.shares.shares`.
+    """
+    order = Order.of(system) if order is None else order
+    drawn, least = drawn_bodies(order.ends - np.arange(order.n))
+    number = np.full(order.n + 1, -1)
+    number[drawn] = np.arange(len(drawn))
+    parents = number[order.parents[drawn]]
+    rank = np.searchsorted([share.first for share in owned], drawn, "right") - 1
+    across, depth = layered(parents)
+    sideways = bool(depth.max() > 2.0 * np.ptp(across))
+    points = np.stack((depth, across) if sideways else (across, depth), axis=1)
+
+    title = f"{system.name}: {len(owned)} rank{'s' if len(owned) > 1 else ''}"
+    if least > 1:
+        title += f"; drawn are {len(drawn)} bodies, those with subtrees of {least} or more"
+    figure, axes = new_figure(title, "", "", _WIDE, _HIGH)
+    mappable, colours = _colours(len(owned))
+    below = np.flatnonzero(parents >= 0)
+    cut = rank[below] != rank[parents[below]]
+    ends = np.stack((points[parents[below]], points[below]), axis=1)
+    thin = float(np.clip(1000.0 / len(drawn), 0.3, 1.0))
+    axes.add_collection(LineCollection(ends[~cut], colors=colours[rank[below[~cut]]], lw=thin))
+    axes.add_collection(LineCollection(ends[cut], colors="k", lw=1.5 * thin))
+    size = float(np.clip(_AREA / len(drawn), 4.0, 60.0))
+    axes.scatter(*points.T, s=size, c=colours[rank], lw=0, zorder=2)
+    _name_ranks(figure, axes, mappable, colours, owned)
+    (axes.set_xlabel if sideways else axes.set_ylabel)("bodies from the root")
+    (axes.set_yticks if sideways else axes.set_xticks)([])
+    (axes.xaxis if sideways else axes.yaxis).set_major_locator(MaxNLocator(integer=True))
+    if not sideways:
+        axes.invert_yaxis()
+    return figure
+
+
+def drawn_bodies(sizes: Integers) -> tuple[Integers, int]:
+    """Choose what is drawn: bodies whose subtrees, of `sizes` [n], have so many bodies at the least that these are few.
+
+    Returns
+    -------
+    (array, int)
+        Their places, ascending, and that number.
+    """
+    if len(sizes) <= MOST_DRAWN:
+        return np.arange(len(sizes)), 1
+    least = min(int(np.sort(sizes)[-MOST_DRAWN - 1]) + 1, int(sizes.max()))
+    return np.flatnonzero(sizes >= least), least
+
+
+def layered(parents: Integers) -> tuple[Floats, Integers]:
+    """Place a tree in layers, as narrow as can be [Wetherell & Shannon 1979]; each body above its last child.
+
+    Parameters
+    ----------
+    parents : array [n]
+        Of each body, before it in depth-first order; -1 the world.
+
+    Returns
+    -------
+    (array [n], array [n])
+        Place across, 1 apart at least in a layer; and depth, 0 that of what is on the world.
+    """
+    n, above = len(parents), parents.tolist()
+    depth, last = [0] * n, [-1] * n
+    for k, parent in enumerate(above):
+        if parent >= 0:
+            depth[k], last[parent] = depth[parent] + 1, k
+    # From the tips of each branch on, from left to right: after all bodies of its subtree.
+    free = [0.0] * (max(depth) + 1)  # next place of each layer
+    moved = [0.0] * len(free)  # of what is in a layer and below it
+    across, shift = [0.0] * n, [0.0] * n
+    for k in _after_their_subtrees(above):
+        d, child = depth[k], last[k]
+        place = free[d] if child < 0 else across[child]
+        moved[d] = max(moved[d], free[d] - place) if child >= 0 else moved[d]
+        shift[k] = moved[d] if child >= 0 else 0.0
+        across[k] = place + shift[k]
+        free[d] = across[k] + 1.0
+    carried = [0.0] * n
+    for k, parent in enumerate(above):
+        if parent >= 0:
+            carried[k] = carried[parent] + shift[parent]
+    return np.array(across) + carried, np.array(depth)
+
+
+def _after_their_subtrees(parents: list[int]) -> list[int]:
+    """Bodies in the order in which their subtrees end; `parents` are in depth-first order."""
+    found: list[int] = []
+    path: list[int] = []
+    for k, parent in enumerate(parents):
+        while path and path[-1] != parent:
+            found.append(path.pop())
+        path.append(k)
+    return found + path[::-1]
+
+
+def _colours(ranks: int) -> tuple[ScalarMappable, Floats]:
+    """Colours of the ranks [ranks, 4]: as different as can be for a few, else along a bar."""
+    mappable = ScalarMappable(Normalize(0, max(ranks - 1, 1)), COLOURS)
+    if ranks <= MOST_NAMED:
+        return mappable, np.array([colormaps["tab10"](k) for k in range(ranks)])
+    return mappable, np.asarray(mappable.to_rgba(np.arange(ranks)))
+
+
+def _name_ranks(figure: Figure, axes: Any, mappable: ScalarMappable, colours: Floats, owned: Sequence[Owned]) -> None:
+    if len(owned) > MOST_NAMED:
+        figure.colorbar(mappable, ax=axes, label="rank")
+        return
+    handles = [
+        Line2D([], [], marker="o", lw=0, color=colour,
+               label=f"rank {rank}: {share.last - share.first} bodies, cost {share.cost:.2f}")
+        for rank, (share, colour) in enumerate(zip(owned, colours, strict=True))
+    ]  # fmt: skip
+    if len(owned) > 1:
+        handles.append(Line2D([], [], color="k", label="cut joints"))
+    figure.legend(handles=handles, loc="outside right upper", fontsize="small")

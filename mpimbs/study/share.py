@@ -1,0 +1,79 @@
+"""The bodies of one rank among many, alone on one core: what their sweeps take."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.coupling import Strategy
+from mpimbs.coupling.settings import EvaluationSettings
+from mpimbs.dynamics import Dynamics
+from mpimbs.instruments.laps import timed_calls
+from mpimbs.model import System
+from mpimbs.partition.division import Division
+from mpimbs.study.trace import Sweeps
+
+SECONDS = 0.12  # wall time for each share
+_FEWEST = 5  # calls
+_ROUNDS, _MOST_ROUNDS = 4, 100
+
+
+class Share(Dynamics):
+    """The bodies of one rank among many, evaluated alone: handle 1 at rest, no load on handle 2, no messages.
+
+    Parameters
+    ----------
+    system : System
+    division : Division
+        Of the system among all ranks.
+    number : int
+        The rank.
+    coupling : str
+        Of whose evaluation the sweeps are.
+    staged : bool
+        Call the phases from Python one by one, as for a coupling that is not compiled.
+    """
+
+    def __init__(
+        self, system: System, division: Division, number: int, coupling: str = "dcae", staged: bool = False
+    ) -> None:
+        self._given = division, number
+        super().__init__(system, MPI.COMM_SELF, coupling)
+        self.in_phases = staged
+
+    def divide(
+        self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
+    ) -> tuple[Division, int]:
+        """Give what was given."""
+        return self._given
+
+    def time(self, seconds: float) -> Sweeps:
+        """Time evaluations at the state of `bench`, for so many seconds: the least time, and its phases."""
+        first = int(self.system.offsets_of([self.subchain.first])[1][0])
+        q, u = self.subchain.q, 0.1 * np.sin(np.arange(first, first + self.subchain.nu))
+        udot, rates = np.empty(len(u)), np.empty(len(q))
+
+        def call() -> None:
+            self.evaluate(0.0, q, u, udot, rates)
+
+        def lap() -> npt.NDArray[np.float64]:
+            before = self.laps.copy()
+            call()
+            return self.laps - before
+
+        call()
+        shortest, spent, rounds, count = np.inf, 0.0, 0, _FEWEST
+        phases: list[npt.NDArray[np.float64]] = []
+        # The first times may be far too long where other work has the core: how many calls make a round is seen anew in
+        # each, and rounds go on until those without phases have had their half of the time.
+        while rounds < _ROUNDS or (spent < 0.5 * seconds and rounds < _MOST_ROUNDS):
+            self.timed = False
+            laps = timed_calls(self.comm, call, count)
+            shortest, spent, rounds = min(shortest, float(laps.min())), spent + float(laps.sum()), rounds + 1
+            self.timed = True
+            phases += [lap() for _ in range(min(count, 500))]
+            count = int(np.clip(0.5 * seconds / _ROUNDS / max(shortest, 1e-7), 1, 10_000))
+        least = min(phases, key=lambda laps: float(laps.sum()))
+        rest = max(shortest - float(least.sum()), 0.0)
+        return Sweeps(rest, *(float(part) for part in least))

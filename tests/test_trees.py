@@ -154,6 +154,23 @@ def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
         assert_close("joint loads", found, loads[dynamics.bodies], "ranks", scale=float(np.abs(loads).max()), comm=comm)
 
 
+@pytest.mark.parametrize("joined", ["dcae of 8", "pcg of 8"])
+def test_intervals_of_a_rank_have_the_same_lanes(comm: MPI.Comm, joined: str) -> None:
+    """As many as are the fastest for the largest: by itself, another would have others."""
+    system = system_from("caterpillar:90")
+    figures = system_from("crowd:3")
+    for k in range(figures.n_bodies):
+        body = figures.body(k)
+        system.add(body.model_copy(update={"parent": None}), parent=body.parent)
+    rng = np.random.default_rng(7)
+    q, u = system.initial_state(0, system.n_bodies)[0], 0.1 * rng.normal(size=system.nu)
+    with closing(Dynamics(system, lanes=1)) as alone:
+        reference = alone.accelerations(q, u)
+    with closing(Dynamics(system, comm, **JOINED[joined])) as dynamics:
+        found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
+    assert_close("accelerations", found, reference[own], "ranks", scale=float(np.abs(reference).max()), comm=comm)
+
+
 def test_a_large_random_tree(comm: MPI.Comm) -> None:
     """20,000 bodies in an order that is not depth first."""
     parents = SHAPES["recursive"](20_000)

@@ -258,7 +258,12 @@ class _Choice:
 
 
 def choose_limbs(
-    made: Hanging, patterns: npt.NDArray[np.integer], open_bodies: Integers, width: int, most: int | None = None
+    made: Hanging,
+    patterns: npt.NDArray[np.integer],
+    open_bodies: Integers,
+    width: int,
+    most: int | None = None,
+    if_faster: bool = False,
 ) -> Chosen:
     """Choose what is swept in lanes, as it is predicted to be the fastest.
 
@@ -274,6 +279,8 @@ def choose_limbs(
     most : int, optional
         Bodies of a closed subtree side by side with others at the most; by default as many as a lane may have where
         not all of a workspace is kept.
+    if_faster : bool
+        Whether to choose nothing, where that is predicted to be faster than so many lanes.
     """
     best = Chosen([], [])
     if width == 1:
@@ -282,7 +289,7 @@ def choose_limbs(
     if most is None and tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
         most = tuned().most_lane
     usable = tree.closed if most is None else tree.closed & (tree.sizes <= most)
-    least = np.inf if width else float(tree.costs.sum())
+    least = np.inf if width and not if_faster else float(tree.costs.sum())
     native = width or native_width()
     for number in (width,) if width else [w for w in WIDTHS if w <= native]:
         tried: list[list[int]] = []

@@ -31,18 +31,26 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
     """
     order, bounds, owners = division.order, division.bounds, division.owners
 
-    def part(first: int, last: int, outside: Outside) -> IntervalPart:
+    def part(first: int, last: int, outside: Outside, width: int) -> IntervalPart:
         def choose(made: Build) -> Chosen:
-            return choose_limbs(made, system.joint_patterns(first, last), outside.open - first, division.width)
+            patterns = system.joint_patterns(first, last)
+            return choose_limbs(made, patterns, outside.open - first, width, if_faster=division.width == 0)
 
         return IntervalPart(system, first, last, outside, choose)
 
     if order is None:  # one interval
-        only = part(0, system.n_bodies, NOTHING_OUTSIDE)
+        only = part(0, system.n_bodies, NOTHING_OUTSIDE, division.width)
         return Intervals([only], only.whole)
     room, most = room_of(order, bounds, owners, apart), max(1, int(open_handles(order)[bounds].max()))
-    pieces = itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist())
-    parts = [part(*piece, outside_of(order, *piece, room, most, apart)) for piece in pieces]
+    pieces = list(itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist()))
+    found: dict[tuple[int, int], IntervalPart] = {}
+    width = division.width
+    for piece in sorted(
+        pieces, key=lambda ends: ends[0] - ends[1]
+    ):  # all have as many lanes as the largest that has any
+        found[piece] = part(*piece, outside_of(order, *piece, room, most, apart), width)
+        width = width or (found[piece].width if found[piece].width > 1 else 0)
+    parts = [found[piece] for piece in pieces]
     if len(parts) == 1:
         return Intervals(parts, parts[0].whole)
     first, last = division.cuts[rank : rank + 2].tolist()

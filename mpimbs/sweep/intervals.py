@@ -29,7 +29,7 @@ class Intervals:
     Parameters
     ----------
     parts : sequence of IntervalPart
-        One at least; with the same room.
+        One at least; with the same room, and as many lanes or none.
     whole : Subchain
         All their bodies as one interval; of a single one that which it has.
 

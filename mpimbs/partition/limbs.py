@@ -25,7 +25,7 @@ BYTES_OF_A_BODY = 8 * (PLACE + BIAS + PIVOT)  # of workspace
 _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2^64
 
 
-class Hanging(Protocol):
+class Subtrees(Protocol):
     """How bodies hang together: what is asked of a `Build`, or of what stands for one."""
 
     @property
@@ -38,12 +38,12 @@ class Hanging(Protocol):
     def sizes(self) -> Integers: ...
 
 
-def closed_subtrees(made: Hanging, open_bodies: Integers) -> npt.NDArray[np.bool_]:
+def closed_subtrees(made: Subtrees, open_bodies: Integers) -> npt.NDArray[np.bool_]:
     """Whether all of the subtree of the body at each place of the depth-first order is here [n].
 
     Parameters
     ----------
-    made : Hanging
+    made : Subtrees
     open_bodies : array
         Bodies, numbered as in `made`, that have children elsewhere.
     """
@@ -56,12 +56,12 @@ def closed_subtrees(made: Hanging, open_bodies: Integers) -> npt.NDArray[np.bool
     return closed
 
 
-def shapes(made: Hanging, patterns: npt.NDArray[np.integer]) -> Integers:
+def shapes(made: Subtrees, patterns: npt.NDArray[np.integer]) -> Integers:
     """A number for each place: the same where subtrees have the same joints and hang together in the same way [n].
 
     Parameters
     ----------
-    made : Hanging
+    made : Subtrees
     patterns : array [n]
         Of each body, a number for its joint.
     """
@@ -98,14 +98,14 @@ class _Tree:
 
     Parameters
     ----------
-    made : Hanging
+    made : Subtrees
     patterns : array [n]
         Of each body, a number for its joint.
     open_bodies : array
         Bodies that have children elsewhere.
     """
 
-    def __init__(self, made: Hanging, patterns: npt.NDArray[np.integer], open_bodies: Integers) -> None:
+    def __init__(self, made: Subtrees, patterns: npt.NDArray[np.integer], open_bodies: Integers) -> None:
         self.n, self.sizes = len(made.order), made.sizes
         self.shape, self.closed = shapes(made, patterns), closed_subtrees(made, open_bodies)
         place = np.append(_places(made), -1)
@@ -174,7 +174,7 @@ class _Tree:
         return np.array(path)
 
 
-def _places(made: Hanging) -> Integers:
+def _places(made: Subtrees) -> Integers:
     places = np.empty(len(made.order), np.int64)
     places[made.order] = np.arange(len(made.order))
     return places
@@ -258,7 +258,7 @@ class _Choice:
 
 
 def choose_limbs(
-    made: Hanging,
+    made: Subtrees,
     patterns: npt.NDArray[np.integer],
     open_bodies: Integers,
     width: int,

@@ -635,7 +635,10 @@ def test_check_draws_who_would_own_what(comm: MPI.Comm, call: Callable[[str], Ca
     )
     assert (folder / "drawn" / "partition.png").stat().st_size > 1000
     for options, message in (
-        ("--ranks 4 --pictures @/drawn", "partition.png: exists already"),
+        (
+            "--ranks 4 --pictures @/drawn",
+            "partition.png: exists; move it, choose another name with --pictures, or replace it with --force",
+        ),
         ("--pictures @/other", "--pictures: what is drawn is which rank owns what; say of how many with --ranks"),
     ):
         refused = call(f"check figure {options}")

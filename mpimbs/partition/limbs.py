@@ -137,6 +137,14 @@ class _Tree:
                 found.append(stretch)
         return found
 
+    def alike(self, places: Integers) -> Integers:
+        """Those of places of one shape where the subtree is the first one's, body by body: numbers may be equal by
+        chance."""
+        within = places[:, None] + np.arange(self.sizes[places[0]])
+        back = within[:, 1:] - self.parent[within[:, 1:]]
+        same = (self._patterns[within] == self._patterns[within[0]]).all(axis=1)
+        return places[same & (back == back[0]).all(axis=1)]
+
     def _begins(self, least: int) -> Integers:
         """Where stretches may begin: subtrees of so many bodies on the world, outside, or beside others that count."""
         inner = self.parent >= 0
@@ -243,6 +251,7 @@ class _Choice:
     def _add(self, places: Integers) -> None:
         if not len(places):
             return
+        places = self._tree.alike(places)
         self._free[(places[:, None] + np.arange(self._tree.sizes[places[0]])).ravel()] = False
         filled = np.concatenate((places, np.full(-len(places) % self._width, places[-1])))
         self.chosen.groups.append(Group(filled.reshape(-1, self._width), len(places)))

@@ -100,3 +100,15 @@ def test_open_bodies_are_in_no_limb() -> None:
 def test_nothing_to_put_side_by_side() -> None:
     system = build_system(Seeded(1), 5, False, ("revolute",), False, False)
     assert choose_limbs(build(system.columns()), system.joint_patterns(0, 5), NO_BODIES, 1).any is False
+
+
+def test_shapes_that_have_one_number_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subtrees are compared body by body before they are put side by side."""
+    system = bushes(4)
+    made, patterns = build(system.columns()), system.joint_patterns(0, system.n_bodies).copy()
+    patterns[3 + 9 + 8] += 1  # another joint at the tip of the second bush
+    monkeypatch.setattr("mpimbs.partition.limbs.shapes", lambda made, patterns: made.sizes)
+    groups, _ = choose_limbs(made, patterns, NO_BODIES, 2)
+    place = {int(body): k for k, body in enumerate(made.order)}
+    (roots,) = [group.places.ravel()[: group.lanes].tolist() for group in groups if made.sizes[group.places[0, 0]] == 9]
+    assert roots == sorted(place[3 + 9 * copy] for copy in (0, 2, 3))

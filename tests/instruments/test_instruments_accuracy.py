@@ -45,5 +45,11 @@ def test_notes() -> None:
     assert "dca" in long and str(LONG + 1) in long
     (tree,) = notes(system_from("figure"))
     assert "dcae and pcg solve it" in tree
-    with pytest.raises(InputError, match="leave `accuracy` out"):
-        fitness(system_from("figure"))
+
+
+def test_couplings_that_solve_trees_are_fit_for_them() -> None:
+    rows = fitness(system_from("figure"))
+    assert {row.coupling for row in rows} == {"dcae", "pcg"}
+    assert all(row.fit for row in rows), rows
+    with pytest.raises(InputError, match="is a tree"):
+        fitness(system_from("figure"), ["dca"])

@@ -550,10 +550,10 @@ def test_a_tree_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
     put(comm, folder / "model.toml", TREE)
     found = call("check @/model.toml")
     assert found.code == 0 and (comm.rank > 0 or "four: tree of 4 bodies, 12 degrees of freedom" in found.out)
-    assert call("run @/model.toml --t-end 0.01 -o @/out.h5").code == 0
-    if comm.size > 1:
-        command = "run @/model.toml --t-end 0.01 -o @/other.h5 --coupling pcg"
-        refuses(comm, call, folder, command, "'four' is a tree", f"start 1 rank instead of {comm.size}")
+    for coupling in ("dcae", "pcg"):
+        assert call(f"run @/model.toml --t-end 0.01 -o @/{coupling}.h5 --coupling {coupling}").code == 0
+    command = "run @/model.toml --t-end 0.01 -o @/other.h5 --coupling dca"
+    refuses(comm, call, folder, command, "'four' is a tree", "choose `coupling='dcae'` or 'pcg'")
 
 
 def test_an_error_that_one_rank_alone_sees(

@@ -131,7 +131,7 @@ def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
     if not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: the couplings dca and dca-terminal of this version solve chains; "
-            "choose `coupling='dcae'` or 'pcg', which solve trees"
+            "choose `coupling='dcae'` or `coupling='pcg'`, which solve trees"
         )
     if cuts is not None and cuts != size - 1:
         raise InputError(

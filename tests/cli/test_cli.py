@@ -553,7 +553,7 @@ def test_a_tree_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
     for coupling in ("dcae", "pcg"):
         assert call(f"run @/model.toml --t-end 0.01 -o @/{coupling}.h5 --coupling {coupling}").code == 0
     command = "run @/model.toml --t-end 0.01 -o @/other.h5 --coupling dca"
-    refuses(comm, call, folder, command, "'four' is a tree", "choose `coupling='dcae'` or 'pcg'")
+    refuses(comm, call, folder, command, "'four' is a tree", "choose --coupling dcae or --coupling pcg")
 
 
 def test_an_error_that_one_rank_alone_sees(

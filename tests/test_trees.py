@@ -308,7 +308,7 @@ def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> N
 
 def test_other_couplings_say_which_ones_solve_trees(comm: MPI.Comm) -> None:
     for coupling in ("dca", "dca-terminal"):
-        with pytest.raises(InputError, match=r"is a tree.*`coupling='dcae'` or 'pcg', which solve trees"):
+        with pytest.raises(InputError, match=r"is a tree.*`coupling='dcae'` or `coupling='pcg'`, which solve"):
             Dynamics("tree:4:2", comm, coupling)
 
 

@@ -163,7 +163,7 @@ def _subchains(system: System, size: int, cuts: int | None) -> int:
     if (size > 1 or cuts) and not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: on several ranks, or with cuts, it is divided into intervals, not "
-            "subchains; choose `coupling='dcae'` or 'pcg'"
+            "subchains; choose `coupling='dcae'` or `coupling='pcg'`"
         )
     return _pieces(system, size, cuts)
 

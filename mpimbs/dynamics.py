@@ -114,14 +114,15 @@ class Dynamics:
         self.comm = given.Dup()
         self.cuts = self.division.cuts
         self.subchain = self.subchains.whole
-        self.coupling = strategy.join(self.comm, self.subchains)
+        joined = MPI.COMM_SELF if self.subchains.independent else self.comm
+        self.coupling = strategy.join(joined, self.subchains)
         self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
         self.external = ExternalLoads(self.subchain, self.cuts, make_exchange)
         self._may_fail = whole.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in whole.gravity)])
         own = self.subchains, self.coupling, self.subchain, self.external
-        self._evaluation = Evaluation(self.comm, strategy.evaluation, *own, self._root, chosen.overlap)
+        self._evaluation = Evaluation(joined, strategy.evaluation, *own, self._root, chosen.overlap)
         self.model_order = to_model_order(
             self.comm, whole, self.division.order, self.cuts, self.subchain.first, self.subchain.last
         )

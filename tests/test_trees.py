@@ -171,6 +171,27 @@ def test_intervals_of_a_rank_have_the_same_lanes(comm: MPI.Comm, joined: str) ->
     assert_close("accelerations", found, reference[own], "ranks", scale=float(np.abs(reference).max()), comm=comm)
 
 
+def test_figures_that_are_whole_need_no_messages(comm: MPI.Comm) -> None:
+    """One rank alone evaluates; the others are asked for nothing."""
+    system = system_from("crowd:12")
+    rng = np.random.default_rng(8)
+    q, u = system.initial_state(0, system.n_bodies)[0], rng.normal(size=system.nu)
+    with closing(Dynamics(system, lanes=1)) as alone:
+        reference = alone.accelerations(q, u)
+        energy = alone.energy_and_momentum(q, u)
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine, own = parts(dynamics, q, u), dynamics.gather_u.part
+        udot, rates = np.zeros_like(mine[1]), np.empty_like(mine[0])
+        if comm.rank == comm.size - 1:
+            dynamics.derivative(0.0, *mine, udot, rates)
+        comm.Barrier()
+        if comm.rank < comm.size - 1:
+            dynamics.derivative(0.0, *mine, udot, rates)
+        found = dynamics.energy_and_momentum(*mine)
+    assert_close("accelerations", udot, reference[own], "ranks", scale=float(np.abs(reference).max()), comm=comm)
+    assert_close("energy and momentum", found, energy, "ranks", scale=float(np.abs(energy).max()), comm=comm)
+
+
 def test_a_large_random_tree(comm: MPI.Comm) -> None:
     """20,000 bodies in an order that is not depth first."""
     parents = SHAPES["recursive"](20_000)

@@ -41,7 +41,9 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
     if order is None:  # one interval
         only = part(0, system.n_bodies, NOTHING_OUTSIDE, division.width)
         return Intervals([only], only.whole)
-    room, most = room_of(order, bounds, owners, apart), max(1, int(open_handles(order)[bounds].max()))
+    handles = open_handles(order)[bounds]
+    room, most = room_of(order, bounds, owners, apart), max(1, int(handles.max()))
+    independent = not apart and not handles.any()
     pieces = list(itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist()))
     found: dict[tuple[int, int], IntervalPart] = {}
     width = division.width
@@ -52,9 +54,10 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
         width = width or (found[piece].width if found[piece].width > 1 else 0)
     parts = [found[piece] for piece in pieces]
     if len(parts) == 1:
-        return Intervals(parts, parts[0].whole)
+        return Intervals(parts, parts[0].whole, independent)
     first, last = division.cuts[rank : rank + 2].tolist()
-    return Intervals(parts, IntervalSubchain(system, first, last, outside_of(order, first, last, room, most)))
+    whole = IntervalSubchain(system, first, last, outside_of(order, first, last, room, most))
+    return Intervals(parts, whole, independent)
 
 
 def own_cut_intervals(system: Contents, division: Division, rank: int) -> Intervals:

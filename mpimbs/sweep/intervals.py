@@ -32,6 +32,8 @@ class Intervals:
         One at least; with the same room, and as many lanes or none.
     whole : Subchain
         All their bodies as one interval; of a single one that which it has.
+    independent : bool
+        See `Part`.
 
     Attributes
     ----------
@@ -48,8 +50,8 @@ class Intervals:
         How many bodies of all are swept in which way.
     """
 
-    def __init__(self, parts: Sequence[IntervalPart], whole: Subchain) -> None:
-        self._parts = list(parts)
+    def __init__(self, parts: Sequence[IntervalPart], whole: Subchain, independent: bool = False) -> None:
+        self._parts, self.independent = list(parts), independent
         self.whole, self.room = whole, parts[0].room
         count, numbers = len(parts), 6 * (self.room.inboard + self.room.open)
         self.blocks = aligned_zeros(count * self.room.size()).reshape(count, -1)

@@ -47,7 +47,14 @@ class Part(Protocol):
 
     Vectors of coordinates and speeds are in the order of these. How it is swept, by which passes, is a matter of the
     coupling that it goes with (`mpimbs.pipeline`), as is the form of its equations.
+
+    Attributes
+    ----------
+    independent : bool
+        Whether no rank's bodies hang on those of another: evaluations need no messages.
     """
+
+    independent: bool
 
     @property
     def plan(self) -> npt.NDArray[np.int64]:
@@ -108,6 +115,8 @@ class PartOfOne:
     whole : Subchain
         All bodies of the part.
     """
+
+    independent = False
 
     def __init__(self, whole: Subchain) -> None:
         self._whole = whole

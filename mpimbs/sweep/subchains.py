@@ -38,6 +38,8 @@ class Subchains:
         See `sweep.structure.Handles`.
     """
 
+    independent = False
+
     def __init__(self, subchains: Sequence[Subchain]) -> None:
         self._subchains = list(subchains)
         count = len(self._subchains)

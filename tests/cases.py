@@ -9,7 +9,6 @@ import numpy as np
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System
-from mpimbs.model.order import depth_first
 from mpimbs.model.segments import Integers
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, join
 from mpimbs.sweep.motion import join_turn
@@ -18,7 +17,7 @@ from mpimbs.sweep.subchain import AT_REST, Subchain
 from mpimbs.sweep.subchains import Subchains
 from oracles.dense import Array
 from oracles.random_systems import State, random_system
-from oracles.trees import SHAPES, scrambled
+from oracles.trees import SHAPES, depth_first, scrambled
 from swept import Swept
 
 GENERATORS = ("chain", "spatial_chain", "rope", "free_chain")

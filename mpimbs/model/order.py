@@ -26,17 +26,6 @@ class _Walk(NamedTuple):
     after: Integers  # [n]: the body that comes after all those of each one's subtree; -1 if there is none
 
 
-def depth_first(parent: Integers) -> Integers:
-    """Depth-first order of the bodies of a tree, siblings in the order in which they stand: int64 [n].
-
-    Parameters
-    ----------
-    parent : array [n]
-        -1 at the boundary; every parent before its children.
-    """
-    return _walk(parent).order
-
-
 def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
     """Depth-first order in which of several siblings that with the most bodies in its subtree comes last.
 
@@ -99,8 +88,6 @@ def _sizes_if_listed_so(parent: Integers) -> Integers | None:
 
 def _walk(parent: Integers) -> _Walk:
     n = len(parent)
-    if np.array_equal(parent, np.arange(-1, n - 1)):
-        return _Walk(np.arange(n), np.full(n, -1))
     by_parent = np.argsort(parent, kind="stable")
     above = parent[by_parent]
     siblings = above[1:] == above[:-1]

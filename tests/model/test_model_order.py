@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
 from mpimbs.model.arranged import Arranged, arranged
-from mpimbs.model.order import Order, coordinates_at, depth_first, heaviest_last
+from mpimbs.model.order import Order, coordinates_at, heaviest_last
 from mpimbs.model.segments import Integers
 from oracles.dense import dense_accelerations
 from oracles.random_systems import SETTINGS, random_system, systems
@@ -37,16 +37,6 @@ def walk(parent: Integers, weight: Integers, above: int = -1) -> Iterator[int]:
     for k in sorted(np.flatnonzero(parent == above), key=lambda k: weight[k]):
         yield int(k)
         yield from walk(parent, weight, int(k))
-
-
-@SETTINGS
-@given(DRAWN)
-def test_depth_first(parent: Integers) -> None:
-    """Every body once, each subtree in one stretch, and siblings in sequence; what is so already stays."""
-    order = depth_first(parent)
-    assert order.tolist() == list(walk(parent, np.zeros(len(parent))))
-    place = np.argsort(order)
-    assert np.array_equal(depth_first(np.append(place, -1)[parent[order]]), np.arange(len(parent)))
 
 
 @SETTINGS

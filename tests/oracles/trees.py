@@ -9,6 +9,16 @@ from mpimbs.model import System
 from mpimbs.model.segments import Integers
 
 
+def depth_first(parent: Integers) -> Integers:
+    """The bodies depth first, siblings in the order in which they stand."""
+    order: list[int] = []
+    ahead = np.flatnonzero(parent < 0)[::-1].tolist()
+    while ahead:
+        order.append(ahead.pop())
+        ahead += np.flatnonzero(parent == order[-1])[::-1].tolist()
+    return np.array(order)
+
+
 def chain(n: int) -> Integers:
     return np.arange(-1, n - 1)
 

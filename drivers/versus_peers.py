@@ -71,12 +71,7 @@ def main(
     sizes = [int(n) for n in sizes]
     for n in sizes:
         system_from(f"{model}:{n}")  # a bad name ends here
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {
-        "model": model, "sizes": sizes, "peers": list(peers), "seconds": seconds, "memory": memory, "limit": limit,
-        "agreement": AGREEMENT,
-    }  # fmt: skip
-    table: dict[str, Any] = {"settings": settings, "machine": machine(), "rows": [], "stops": {}}
+    table = begun(folder, {"model": model, "sizes": sizes}, peers, seconds, memory, limit) | {"stops": {}}
     for n in sizes:
         standing = [name for name in peers if name not in table["stops"]]
         for pair in [[name] for name in standing] or [[]]:
@@ -95,6 +90,15 @@ def main(
     (folder / "versus_peers.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     save(draw(table), folder / "versus_peers.png")
     return table
+
+
+def begun(
+    folder: Path, asked: dict[str, Any], peers: Sequence[str], seconds: float, memory: float | None, limit: float
+) -> dict[str, Any]:
+    """Make the folder; give the table without rows, of what is asked for and how it is timed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    timed = {"peers": list(peers), "seconds": seconds, "memory": memory, "limit": limit, "agreement": AGREEMENT}
+    return {"settings": asked | timed, "machine": machine(), "rows": []}
 
 
 def of_models(
@@ -121,12 +125,7 @@ def of_models(
         figures where a peer gives none).
     """
     bodies = {model: system_from(model).n_bodies for model in models}  # a bad name ends here
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {
-        "models": list(models), "peers": list(peers), "seconds": seconds, "memory": memory, "limit": limit,
-        "agreement": AGREEMENT,
-    }  # fmt: skip
-    table: dict[str, Any] = {"settings": settings, "machine": machine(), "rows": []}
+    table = begun(folder, {"models": list(models)}, peers, seconds, memory, limit)
     print(f"| MODEL | bodies | {OURS} | {' | '.join(peers)} |\n|{'---|' * (3 + len(peers))}")
     for model, n in bodies.items():
         for pair in [[name] for name in peers] or [[]]:

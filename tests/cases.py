@@ -6,7 +6,9 @@ from contextlib import closing
 from itertools import pairwise
 
 import numpy as np
+from mpi4py import MPI
 
+from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System
 from mpimbs.model.segments import Integers
@@ -72,6 +74,11 @@ def parts(dynamics: Dynamics, q: Array, u: Array, *more: Array) -> list[Array]:
     """This rank's parts of coordinates, speeds, and vectors like these."""
     mine = dynamics.gather_u.part
     return [q[dynamics.gather_q.part], u[mine], *(vector[mine] for vector in more)]
+
+
+def separated(system: System, comm: MPI.Comm, cuts: int, solver: LoadSolver) -> Dynamics:
+    """Dynamics by constraint loads with so many cuts, or the least that the ranks allow."""
+    return Dynamics(system, comm, "pcg", cuts=max(cuts, comm.size - 1), solver=solver)
 
 
 def typed_chain(types: tuple[str, ...], seed: int, **options: bool) -> System:

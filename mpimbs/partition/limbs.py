@@ -271,13 +271,13 @@ def choose_limbs(
     patterns: npt.NDArray[np.integer],
     open_bodies: Integers,
     width: int,
-    most: int | None = None,
     if_faster: bool = False,
 ) -> Chosen:
     """Choose what is swept in lanes, as it is predicted to be the fastest.
 
     Tried are stretches that pay well, all that pay, and none; then, of what is left, closed subtrees side by side: full
-    tiles of the largest first, and such as pay though not full.
+    tiles of the largest first, and such as pay though not full. They have no more bodies than a lane may have, where
+    not all of a workspace is kept.
 
     Parameters
     ----------
@@ -285,9 +285,6 @@ def choose_limbs(
         As of `shapes` and `closed_subtrees`.
     width : int
         Number of lanes; 0: what is predicted to be the fastest.
-    most : int, optional
-        Bodies of a closed subtree side by side with others at the most; by default as many as a lane may have where
-        not all of a workspace is kept.
     if_faster : bool
         Whether to choose nothing, where that is predicted to be faster than so many lanes.
     """
@@ -295,9 +292,9 @@ def choose_limbs(
     if width == 1:
         return best
     tree = _Tree(made, patterns, open_bodies)
-    if most is None and tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
-        most = tuned().most_lane
-    usable = tree.closed if most is None else tree.closed & (tree.sizes <= most)
+    usable = tree.closed
+    if tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
+        usable = usable & (tree.sizes <= tuned().most_lane)
     least = np.inf if width and not if_faster else float(tree.costs.sum())
     native = width or native_width()
     for number in (width,) if width else [w for w in WIDTHS if w <= native]:

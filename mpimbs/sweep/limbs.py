@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.sweep.build import NO_BODIES, Build, different_rows, join_steps, path_to
 from mpimbs.sweep.limb_passes import IS_OPEN, SLOT, LimbsPlan
-from mpimbs.sweep.sequence import PLAN_AT, PLAN_SIZE, Q_BEGIN, Q_COUNT, U_BEGIN, U_COUNT
+from mpimbs.sweep.sequence import Q_BEGIN, U_BEGIN, sequence_rows
 from mpimbs.sweep.side_by_side import side_by_side
 from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, TURNING, Springs, Structure
 from mpimbs.sweep.tiles import HUNG, JOINED, Kinds, Placed, Tile, Tiles
@@ -81,7 +81,7 @@ class Swept(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The limbs of an interval; of neither is none of the other."""
+    """The limbs of an interval; no body is in two."""
 
     groups: list[Group]
     stretches: list[Stretch]
@@ -101,7 +101,7 @@ class Chosen(NamedTuple):
 class _Numbers(NamedTuple):
     """Where numbers of some steps stand among those of all."""
 
-    steps: Integers  # [m, 8] or [lanes, m, 8], of the first lane: numbered from 0 on
+    steps: Integers  # [m, 8]: of the first lane, numbered from 0 on
     coordinates: Integers  # [..., nq]
     speeds: Integers  # [..., nu]
 
@@ -299,15 +299,10 @@ class Limbs:
 
     def _rows(self, slots: Integers, stretches: list[Stretch]) -> Integers:
         """The rows of the stretches, behind those that are side by side."""
-        rows = np.zeros((len(stretches), 8), np.int64)
-        at_q = at_u = 0
-        for sequence in self._beside:
-            at_q, at_u = sequence.coordinates.size, sequence.speeds.size
-        for row, slot, stretch, sequence in zip(rows, slots, stretches, self._along, strict=True):
-            plan, nq, nu = sequence.tiles.plan, sequence.coordinates.size, sequence.speeds.size
-            row[[PLAN_AT, PLAN_SIZE, SLOT, IS_OPEN]] = plan.ctypes.data, plan.size, slot, stretch.is_open
-            row[[Q_BEGIN, U_BEGIN, Q_COUNT, U_COUNT]] = at_q, at_u, nq, nu
-            at_q, at_u = at_q + nq, at_u + nu
+        rows = sequence_rows([(part.tiles.plan, part.coordinates.size, part.speeds.size) for part in self._along])
+        for part in self._beside:
+            rows[:, [Q_BEGIN, U_BEGIN]] += part.coordinates.size, part.speeds.size
+        rows[:, SLOT], rows[:, IS_OPEN] = slots, [stretch.is_open for stretch in stretches]
         return rows
 
     @staticmethod

@@ -8,7 +8,7 @@ import pytest
 from mpi4py import MPI
 from scipy.linalg import null_space
 
-from cases import accelerations, mixed_chain, moving_state, typed_chain
+from cases import accelerations, mixed_chain, moving_state, parts, separated, typed_chain
 from mpi_helpers import parallel_assert
 from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import LoadSolver, coupling_named
@@ -17,24 +17,13 @@ from mpimbs.coupling.separated_joint import constraint_subspace
 from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import JOINT_TYPES, System, system_from
+from mpimbs.model import JOINT_TYPES, system_from
 from mpimbs.sweep.subchain import Subchain
 from oracles import dense
 from oracles.dense import Array
 from tolerances import assert_close
 
 EVERY_TYPE = tuple(kind.name for kind in JOINT_TYPES)
-
-
-def separated(system: System, comm: MPI.Comm, cuts: int, solver: LoadSolver) -> Dynamics:
-    """Dynamics with so many cuts, or the least that the ranks allow."""
-    return Dynamics(system, comm, "pcg", cuts=max(cuts, comm.size - 1), solver=solver)
-
-
-def parts_of(dynamics: Dynamics, *vectors: Array) -> list[Array]:
-    """This rank's parts of coordinates, speeds and forces."""
-    slices = (dynamics.gather_q.part, dynamics.gather_u.part, dynamics.gather_u.part)
-    return [vector[part] for vector, part in zip(vectors, slices, strict=False)]
 
 
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
@@ -46,7 +35,7 @@ def test_every_preconditioner(comm: MPI.Comm, kind: str, preconditioner: str) ->
         for k, size in enumerate((1.0, 1.001, -3.0)):
             given = (q * (1.0 + 0.01 * k), u * size, tau)
             reference = accelerations(system, *given)
-            got = dynamics.accelerations(*parts_of(dynamics, *given), t=0.1 * k)
+            got = dynamics.accelerations(*parts(dynamics, *given), t=0.1 * k)
             ours = reference[dynamics.gather_u.part]
             assert_close(f"accelerations {k}", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
 
@@ -58,7 +47,7 @@ def test_joints_of_every_type(comm: MPI.Comm, name: str) -> None:
     q, u, tau = moving_state(system, 1)
     reference = dense.dense_accelerations(system, q, u, tau)
     with closing(separated(system, comm, 8, LoadSolver())) as dynamics:
-        got = dynamics.accelerations(*parts_of(dynamics, q, u, tau))
+        got = dynamics.accelerations(*parts(dynamics, q, u, tau))
         unknowns = dynamics.coupling.unknowns  # type: ignore[attr-defined]
         ours = reference[dynamics.gather_u.part]
     nu = next(kind.nu for kind in JOINT_TYPES if kind.name == name)
@@ -100,7 +89,7 @@ def test_63_cuts(comm: MPI.Comm, n: int, preconditioner: str) -> None:
     q, u, tau = moving_state(system)
     reference = accelerations(system, q, u, tau)
     with closing(separated(system, comm, min(63, n - 1), LoadSolver(preconditioner, "none"))) as dynamics:
-        got = dynamics.accelerations(*parts_of(dynamics, q, u, tau))
+        got = dynamics.accelerations(*parts(dynamics, q, u, tau))
         iterations = dynamics.coupling.iterations  # type: ignore[attr-defined]
         ours = reference[dynamics.gather_u.part]
     assert_close("accelerations", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
@@ -117,7 +106,7 @@ def test_constraint_loads_are_those_of_the_joints(comm: MPI.Comm, name: str) -> 
     q, u, tau = moving_state(system, 1)
     wrenches = dense.joint_wrenches(system, q, u, tau, frame="body")
     with closing(separated(system, comm, 8, LoadSolver())) as dynamics:
-        dynamics.accelerations(*parts_of(dynamics, q, u, tau))
+        dynamics.accelerations(*parts(dynamics, q, u, tau))
         joints = dynamics.coupling.joints  # type: ignore[attr-defined]
         bodies, subspaces, found = joints.bodies, joints.subspaces, joints.solution.copy()
     expected = np.einsum("ki,ki->k", subspaces, wrenches[bodies])
@@ -132,7 +121,7 @@ def test_loads_with_63_cuts_are_those_of_one_rank(comm: MPI.Comm, n: int, kind: 
     with closing(Dynamics(system)) as alone:
         reference = alone.joint_loads(q, u, tau)
     with closing(separated(system, comm, min(63, n - 1), LoadSolver())) as dynamics:
-        found = dynamics.joint_loads(*parts_of(dynamics, q, u, tau))
+        found = dynamics.joint_loads(*parts(dynamics, q, u, tau))
         ours = reference[dynamics.subchain.first : dynamics.subchain.last]
     for part in (slice(0, 3), slice(3, 6)):
         scale = np.abs(reference[:, part]).max()
@@ -144,7 +133,7 @@ def test_joint_loads_of_several_subchains(comm: MPI.Comm, coupling: str) -> None
     system, q, u, tau = mixed_chain(30, 3)
     wrenches = dense.joint_wrenches(system, q, u, tau, frame="body")
     with closing(Dynamics(system, comm, coupling, cuts=11)) as dynamics:
-        found = dynamics.joint_loads(*parts_of(dynamics, q, u, tau))
+        found = dynamics.joint_loads(*parts(dynamics, q, u, tau))
         ours = wrenches[dynamics.subchain.first : dynamics.subchain.last]
     assert_close("joint loads", found, ours, "iterated", scale=np.abs(wrenches).max(), comm=comm)
 
@@ -154,7 +143,7 @@ def test_evaluations_leave_nothing_behind(comm: MPI.Comm) -> None:
     system = system_from("spatial_chain:256")
     q, u, _ = moving_state(system)
     with closing(separated(system, comm, 31, LoadSolver())) as dynamics:
-        q, u = parts_of(dynamics, q, u)
+        q, u = parts(dynamics, q, u)
         udot, rates = np.empty(len(u)), np.empty(len(q))
         compile_evaluations(dynamics)
         for k in range(5):
@@ -174,21 +163,22 @@ def test_cuts_of_other_couplings(comm: MPI.Comm, cuts: int) -> None:
     system, q, u, tau = mixed_chain(30, 2)
     reference = accelerations(system, q, u, tau)
     with closing(Dynamics(system, comm, cuts=max(cuts, comm.size - 1))) as dynamics:
-        got = dynamics.accelerations(*parts_of(dynamics, q, u, tau))
+        got = dynamics.accelerations(*parts(dynamics, q, u, tau))
         ours = reference[dynamics.gather_u.part]
     assert_close("accelerations", got, ours, "ranks", scale=np.abs(reference).max(), comm=comm)
 
 
+@pytest.mark.parametrize(("model", "cuts"), [("spatial_chain:32", 15), ("tree:5:2", 9)])
 @pytest.mark.parametrize("estimate", ESTIMATES)
-def test_estimates_save_iterations(comm: MPI.Comm, estimate: str) -> None:
+def test_estimates_save_iterations(comm: MPI.Comm, estimate: str, model: str, cuts: int) -> None:
     """Along a smooth motion a better estimate needs fewer iterations than none, and all give the same."""
-    system = system_from("spatial_chain:32")
+    system = system_from(model)
     q, u, _ = moving_state(system, 0, 0.1)
     spent = {}
     for name in ("none", estimate):
-        with closing(separated(system, comm, 15, LoadSolver("block-jacobi", name, 1e-8))) as dynamics:
+        with closing(separated(system, comm, cuts, LoadSolver("block-jacobi", name, 1e-8))) as dynamics:
             for k in range(12):
-                dynamics.accelerations(*parts_of(dynamics, q + 0.002 * k * u, u), t=0.002 * k)
+                dynamics.accelerations(*parts(dynamics, q + 0.002 * k * u, u), t=0.002 * k)
             spent[name] = dynamics.coupling.total_iterations  # type: ignore[attr-defined]
     share = {"none": 1.0, "fischer": 0.99}.get(estimate, 0.9)  # Fischer's guess is made for a matrix that stays
     parallel_assert(spent[estimate] <= share * spent["none"], str(spent), comm)
@@ -233,7 +223,7 @@ def test_fischer_begins_anew_when_solutions_repeat(comm: MPI.Comm) -> None:
     reference = accelerations(system, q, u, tau)
     with closing(separated(system, comm, 1, LoadSolver("jacobi", "fischer"))) as dynamics:
         for k in range(40):
-            got = dynamics.accelerations(*parts_of(dynamics, q, u, tau), t=0.1 * k)
+            got = dynamics.accelerations(*parts(dynamics, q, u, tau), t=0.1 * k)
         ours = reference[dynamics.gather_u.part]
     assert_close("accelerations", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
 
@@ -260,7 +250,7 @@ def test_loads_that_vanish(comm: MPI.Comm, preconditioner: str) -> None:
     with closing(separated(system, comm, 3, LoadSolver(preconditioner, "zero"))) as dynamics:
         dynamics.coupling.joints.solution[:] = 1.0  # type: ignore[attr-defined]
         for t in (0.0, 0.1):
-            got = dynamics.accelerations(*parts_of(dynamics, q, u), t=t)
+            got = dynamics.accelerations(*parts(dynamics, q, u), t=t)
             parallel_assert(float(np.abs(got).max()) < 1e-20, f"{got}", comm)
             dynamics.coupling._hold.remember(t, 1e-20 * np.ones(dynamics.coupling.joints.rows))  # type: ignore[attr-defined]
 
@@ -272,7 +262,7 @@ def test_no_convergence_is_said(comm: MPI.Comm) -> None:
         closing(separated(system, comm, 31, LoadSolver("jacobi", "none", most=3))) as dynamics,
         pytest.raises(SimulationError, match=r"not converge at t = 0.5 s: 3 iterations .* about .*`coupling='dcae'`"),
     ):
-        dynamics.accelerations(*parts_of(dynamics, q, u, tau), t=0.5)
+        dynamics.accelerations(*parts(dynamics, q, u, tau), t=0.5)
 
 
 def test_not_finite_is_no_error(comm: MPI.Comm) -> None:
@@ -282,11 +272,11 @@ def test_not_finite_is_no_error(comm: MPI.Comm) -> None:
     reference = accelerations(system, q, u, tau)
     for preconditioner in PRECONDITIONERS:
         with closing(separated(system, comm, 4, LoadSolver(preconditioner))) as dynamics:
-            parts = parts_of(dynamics, q, u, tau)
-            dynamics.accelerations(*parts)
-            got = dynamics.accelerations(parts[0], np.full_like(parts[1], 1e200), parts[2], t=1.0)
+            mine = parts(dynamics, q, u, tau)
+            dynamics.accelerations(*mine)
+            got = dynamics.accelerations(mine[0], np.full_like(mine[1], 1e200), mine[2], t=1.0)
             parallel_assert(not np.isfinite(got).all(), preconditioner, comm)
-            got = dynamics.accelerations(*parts, t=2.0)
+            got = dynamics.accelerations(*mine, t=2.0)
             ours = reference[dynamics.gather_u.part]
         assert_close(preconditioner, got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
 
@@ -298,7 +288,7 @@ def test_coordinates_that_are_not_finite_leave_nothing_behind(comm: MPI.Comm, pr
     system, q, u, tau = mixed_chain(12, 1)
     reference = accelerations(system, q, u, tau)
     with closing(separated(system, comm, 5, LoadSolver(preconditioner))) as dynamics:
-        mine, ours, forces = parts_of(dynamics, q, u, tau)
+        mine, ours, forces = parts(dynamics, q, u, tau)
         room = np.empty_like(ours), np.empty_like(mine)
         if not first:
             dynamics.evaluate(0.0, mine, ours, *room, forces)

@@ -43,7 +43,7 @@ PointPair = Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vec
 
 
 class _Jointed(CheckedTable):
-    """What `Joint` and `Loop` share: the type, with the axis and the pitch that only some take, and what acts along it."""
+    """What `Joint` and `Loop` share: type, axis and pitch, which only some types take, and what acts along it."""
 
     type: str = Field(description="the type of joint, such as 'revolute'")
     axis: Floats = _BY_TYPE

@@ -236,7 +236,7 @@ class Contents:
         return any(len(force.on(lo, hi)) for force in self.body_forces)
 
     def has_loads_of_time(self) -> bool:
-        """Return whether wrenches or springs act on bodies, or functions of time or state on bodies, joints or loops."""
+        """Return whether wrenches or springs act on bodies, or functions of time or state on bodies, joints, loops."""
         joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
         driven = any(map(callable, chain(self.torques.values(), joints, (loop.torque for loop in self.loops))))
         return bool(driven or self.force_functions) or self.has_wrenches(0, self.n_bodies)

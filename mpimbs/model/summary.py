@@ -110,8 +110,8 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
     loaded = any(system.gravity) or system.torques or system.wrenches or system.springs or system.force_functions
-    loaded = loaded or any(loop.driven or any(loop.stiffness) for loop in system.loops)
-    return not loaded and not any(_moves(body) for segment in system.segments for body in segment.bodies)
+    pulled = any(loop.driven or any(loop.stiffness) for loop in system.loops)
+    return not loaded and not pulled and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 
 
 def _warnings(system: Contents) -> Iterator[str]:

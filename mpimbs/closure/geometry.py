@@ -124,9 +124,7 @@ class LoopJoints:
         held = self.held(bodies)
         a, b = self.bodies.T
         turning = bodies.omega[b] - bodies.omega[a]
-        points = (
-            bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b)
-        )
+        points = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
         first, second = points
         rates = np.einsum("ni,ni->n", held.moment, turning[self.loop])
         rates += np.einsum("ni,ni->n", held.force, (second - first)[self.loop])
@@ -163,8 +161,10 @@ class LoopJoints:
         reached = np.where(_BALL[self.kind][:, None, None], rotation, reached)
         # a screw may have turned several times
         pitch = np.where(self._pitch == 0.0, np.inf, self._pitch)
-        return before, reached, angle + 2 * np.pi * np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)) * (
-            self._pitch != 0.0
+        return (
+            before,
+            reached,
+            angle + 2 * np.pi * np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)) * (self._pitch != 0.0),
         )
 
 

@@ -32,7 +32,7 @@ from mpimbs.sweep.loop_joints import (
     POSITION,
     ROOT,
     VELOCITY,
-    LoopJoints,
+    ClosingJoints,
     close_joints,
 )
 from mpimbs.sweep.motion import motions
@@ -61,7 +61,7 @@ ACCELERATIONS, SPEEDS, PLACES = range(3)
 class LoopsPlan(NamedTuple):
     """What the walks over a tree with loops are given beside its steps."""
 
-    joints: LoopJoints
+    joints: ClosingJoints
     events: Rows  # [events, 8]: the columns above, in the order of the walk inward
     first_event: Integers  # [m + 1]: of each step, from the last step on
     paths: Integers

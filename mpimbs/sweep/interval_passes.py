@@ -75,6 +75,17 @@ def motion_of_interval(zero, part, q, u):
         before, done = turn, p.reach[k]
 
 
+@kernel(merge=True)
+def measure_interval(zero, part, q, u):
+    """Measure how far the loops are from closed, given the motions of the inboard bodies in their table."""
+    p = read(part, INTERVAL)
+    if p.loops.size > 0:
+        move_limbs(zero, p.limbs, q, u, p.handles.turn)
+        q, u = of_trunk(zero, p.limbs, q, u, False)
+        joint_places(0.0, p.structure, q, p.work.place)
+        ask_of_loops(p.loops, p.structure, p.work, u)
+
+
 @kernel
 def _columns(p, value):
     """Write E, W and c of every open body, and keep s: over what `inward` has left."""

@@ -277,9 +277,7 @@ class Limbs:
         firsts = np.array([stretch.first for stretch in stretches], np.int64)
         on = made.parent[made.order[np.concatenate((places, firsts))]]
         bodies = made.order[self._elsewhere(made, chosen)]
-        self._trunk_steps, numbers = self._make_trunk(
-            made, bodies, boundaries, np.union1d(on[on >= 0], slotted)
-        )
+        self._trunk_steps, numbers = self._make_trunk(made, bodies, boundaries, np.union1d(on[on >= 0], slotted))
         slots = -1 - on
         slots[on >= 0] = self.trunk.structure.steps[self.trunk.body_step[on[on >= 0]], SINK]
         repeated = [np.arange(group.places.size) >= group.lanes for group in groups]

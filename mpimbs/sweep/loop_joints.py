@@ -50,7 +50,7 @@ _E_X = (1.0, 0.0, 0.0)
 _UNIT = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 
-class LoopJoints(NamedTuple):
+class ClosingJoints(NamedTuple):
     """What is fixed of some loop joints, and what an evaluation writes of them."""
 
     rows: Rows  # [n, 8]: the columns above
@@ -62,7 +62,7 @@ class LoopJoints(NamedTuple):
     root: Floats  # [6]: acceleration of the world, -g
 
 
-LOOP_JOINTS = schema(LoopJoints)
+CLOSING_JOINTS = schema(ClosingJoints)
 
 
 @kernel(inline=True)

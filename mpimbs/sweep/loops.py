@@ -15,7 +15,7 @@ from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, LoopsPlan
-from mpimbs.sweep.loop_joints import CLOSURE, MINUS_S, SIX, WORLD_IS_A, WORLD_IS_B, LoopJoints
+from mpimbs.sweep.loop_joints import CLOSURE, MINUS_S, POSITION, SIX, VELOCITY, WORLD_IS_A, WORLD_IS_B, ClosingJoints
 from mpimbs.sweep.loop_table import ELSEWHERE, WORLD, LoopTable
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, SINK
 
@@ -115,7 +115,7 @@ class Closings:
         heapq.heapify(heap)
         bodies = np.empty(len(tree.places), np.int64)
         bodies[tree.places] = np.arange(len(tree.places))
-        waiting = {body: True for body in self._begin}
+        waiting = dict.fromkeys(self._begin, True)
         while heap:
             body = int(bodies[-heapq.heappop(heap)])
             on = self._pass(body, handed.pop(body, []))
@@ -176,7 +176,6 @@ class Closings:
             self.by_body[path[0]] = events
         return front
 
-
     @property
     def slotted(self) -> Integers:
         """The bodies here at which loops are closed."""
@@ -224,11 +223,11 @@ class Loops:
         The bodies outside.
     """
 
-    def __init__(
-        self, system: Contents, table: LoopTable, made: Build, closings: Closings, slots: Integers
-    ) -> None:
+    def __init__(self, system: Contents, table: LoopTable, made: Build, closings: Closings, slots: Integers) -> None:
         self.closings, self._loop_table = closings, table
         count, m = len(table), len(made.structure.steps)
+        second = table.bodies[:, 1]
+        self._frames = np.where((second >= 0)[:, None, None], made.body_frame[second], np.eye(3))
         self.loads = aligned_zeros(count * ROW)
         self.boundary = np.zeros(len(slots) * BOUNDARY)
         self.boundary.reshape(-1, BOUNDARY)[:, [0, 4, 8]] = 1.0
@@ -237,7 +236,7 @@ class Loops:
         self.motions.reshape(-1, BOUNDARY)[m:, [0, 4, 8]] = 1.0
         self.aim = np.zeros(2)
         self.root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
-        joints = LoopJoints(
+        joints = ClosingJoints(
             rows=self._joint_rows(table, made, m),
             ends=table.ends(made).ravel(),
             subspaces=_aligned(table.subspaces),
@@ -265,6 +264,34 @@ class Loops:
         )
         self.plan = self._table.data
 
+    def violations(self) -> Floats:
+        """How far from closed the loops were when they were last measured, in positions and velocities [n, 2].
+
+        Norms over what their joints constrain (m and rad, m/s and rad/s, together).
+        """
+        measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
+        found = [measured[:, at : at + ROW] / self._loop_table.scales for at in (POSITION, VELOCITY)]
+        return np.linalg.norm(np.stack(found, axis=1), axis=2)
+
+    def joint_loads(self) -> Floats:
+        """Loads of the loop joints that an evaluation found [n, 6]: see `loops.ClosedLoops.loads`."""
+        measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
+        columns = measured[:, SIX : 2 * SIX].reshape(-1, 6, ROW)
+        acting = np.einsum("nik,nk->ni", columns, self.loads.reshape(-1, ROW))  # at the origin of the second body
+        force = np.einsum("nij,nj->ni", self._frames, acting[:, 3:])
+        moment = np.einsum("nij,nj->ni", self._frames, acting[:, :3])
+        moment -= np.cross(self._loop_table.positions[:, 1], force)
+        return np.concatenate((moment, force), axis=1)
+
+    def farthest(self) -> float:
+        """How far a step that carries an end is from the world's origin (m), as last measured."""
+        return float(np.abs(self.motions.reshape(-1, BOUNDARY)[:, 9:12]).max())
+
+    @property
+    def numbers(self) -> Integers:
+        """Which loops of the system these are [n]."""
+        return self._loop_table.numbers
+
     @staticmethod
     def _joint_rows(table: LoopTable, made: Build, m: int) -> Integers:
         rows = np.zeros((len(table), 8), np.int64)
@@ -276,7 +303,9 @@ class Loops:
         rows[:, 5] = table.pitch != 0.0
         return rows
 
-    def _events(self, made: Build, count: int) -> tuple[Integers, Integers, Integers, Integers, Integers, int, int, int]:
+    def _events(
+        self, made: Build, count: int
+    ) -> tuple[Integers, Integers, Integers, Integers, Integers, int, int, int]:
         """The tables of events, and the room that they need."""
         closings, structure = self.closings, made.structure
         lengths = [ROW * front.most for front in closings.fronts]

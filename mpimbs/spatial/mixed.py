@@ -410,6 +410,15 @@ def _copy_out(room, work, length, number, mask, ends, sort, into, first_behind, 
 
 
 @kernel
+def _follow(into, x):
+    """Give blocks that were made one with others what these have."""
+    for a in range(into.size):
+        if into[a] >= 0.0:
+            for i in range(COLUMNS):
+                x[ROW * a + i] = x[ROW * int(into[a]) + i]
+
+
+@kernel
 def spread_mixed(room, left, right, out, responses, accelerations, loads, room_left, room_right, work):
     """Find accelerations of the slots and loads of the groups of two intervals that `join_mixed` joined.
 
@@ -439,16 +448,17 @@ def spread_mixed(room, left, right, out, responses, accelerations, loads, room_l
                     x[ROW * a + i] = accelerations[6 * to + i]
                 else:
                     x[ROW * a + i] = loads[6 * (to - room.inboard) + i]
+    _follow(into, x)
     for own in range(count - 1, -1, -1):
         base = ROW + own * (length + ROW)
         s = 0.0
         for k in range(length):
             s += responses[base + ROW + k] * x[k]
-        x[int(responses[base])] = s
-    for a in range(blocks):
-        if into[a] >= 0.0:
-            for i in range(COLUMNS):
-                x[ROW * a + i] = x[ROW * int(into[a]) + i]
+        d = int(responses[base])
+        x[d] = s
+        for a in range(blocks):  # what was found earlier saw them apart
+            if into[a] == d // ROW:
+                x[ROW * a + d % ROW] = s
     slots_left, slots_right = int(left[SLOTS]), int(right[SLOTS])
     for a in range(first_right):
         to = a if a < slots_left else room.inboard + a - slots_left

@@ -107,9 +107,14 @@ class LoopTable:
         found.bodies = bodies
         return found
 
+    def frames(self, made: Build) -> Floats:
+        """Step frame to body frame components at the ends [n, 2, 3, 3]; of those elsewhere motions are the body's."""
+        here = self.bodies >= 0
+        return np.where(here[..., None, None], made.body_frame[np.where(here, self.bodies, 0)], np.eye(3))
+
     def ends(self, made: Build) -> Floats:
         """The numbers of the ends [n, 2, END], in the frames of the steps that carry them."""
-        frames = np.where((self.bodies >= 0)[..., None, None], made.body_frame[self.bodies], np.eye(3))
+        frames = self.frames(made)
         found = np.empty((len(self), 2, END))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)

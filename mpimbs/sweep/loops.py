@@ -260,8 +260,7 @@ class Loops:
         self.closings, self._loop_table, self._system = closings, table, system
         self._where = np.zeros(0, np.int64)
         count, m = len(table), len(made.structure.steps)
-        second = table.bodies[:, 1]
-        self._frames = np.where((second >= 0)[:, None, None], made.body_frame[second], np.eye(3))
+        self._frames = table.frames(made)
         self.loads = aligned_zeros(count * ROW)
         self.boundary = np.zeros(len(slots) * BOUNDARY)
         self.boundary.reshape(-1, BOUNDARY)[:, [0, 4, 8]] = 1.0
@@ -312,9 +311,11 @@ class Loops:
         return np.flatnonzero((self._loop_table.bodies == ELSEWHERE).any(axis=1))
 
     def near_motion(self, loop: int) -> Floats:
-        """Motion of the step that carries the end here of a loop whose other one is elsewhere [BOUNDARY]."""
+        """Motion of the body, in its frame, of the end here of a loop whose other one is elsewhere [BOUNDARY]."""
         near = 1 - int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
-        found: Floats = self.motions.reshape(-1, BOUNDARY)[self._rows[loop, near]]
+        found, frame = self.motions.reshape(-1, BOUNDARY)[self._rows[loop, near]].copy(), self._frames[loop, near]
+        found[:9] = (frame @ found[:9].reshape(3, 3)).ravel()
+        found[12:] = (found[12:].reshape(2, 3) @ frame.T).ravel()
         return found
 
     def place_far(self, loop: int, motion: Floats) -> None:
@@ -372,8 +373,8 @@ class Loops:
         measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
         columns = measured[:, SIX : 2 * SIX].reshape(-1, 6, ROW)
         acting = np.einsum("nik,nk->ni", columns, self.loads.reshape(-1, ROW))  # at the origin of the second body
-        force = np.einsum("nij,nj->ni", self._frames, acting[:, 3:])
-        moment = np.einsum("nij,nj->ni", self._frames, acting[:, :3])
+        force = np.einsum("nij,nj->ni", self._frames[:, 1], acting[:, 3:])
+        moment = np.einsum("nij,nj->ni", self._frames[:, 1], acting[:, :3])
         moment -= np.cross(self._loop_table.positions[:, 1], force)
         return np.concatenate((moment, force), axis=1)
 
@@ -390,7 +391,7 @@ class Loops:
     def _joint_rows(table: LoopTable, made: Build, m: int) -> Integers:
         rows = np.zeros((len(table), 8), np.int64)
         world, elsewhere = table.bodies == WORLD, table.bodies == ELSEWHERE
-        steps = np.where(table.bodies >= 0, made.body_step[table.bodies], m)
+        steps = np.where(table.bodies >= 0, made.body_step[np.maximum(table.bodies, 0)], m)
         rows[:, :2] = np.where(elsewhere, m + 1 + np.arange(len(table))[:, None], steps)
         rows[:, 2:4] = np.stack((table.turns, table.constraints), axis=1)
         rows[:, 4] = np.where(world[:, 0], WORLD_IS_A, np.where(world[:, 1], WORLD_IS_B, 0))

@@ -1,0 +1,183 @@
+"""Where loop joints lie in a state: the directions in which they hold, and how far they are from closed.
+
+Of a loop, F_a is the joint frame on the first body and F_b that on the second, which moves in F_a as a child's frame
+does in the joint frame on its parent. What of that motion the joint allows is found from its steps: the frame before
+its last turn has the free axes among its unit axes, and every other unit axis is a constraint, a moment in N m or a
+force in N at F_b's origin. A helical joint holds the force along its axis together with the moment that it turns into.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.model import JOINT_TYPES, System
+from mpimbs.model.columns import offsets
+from mpimbs.model.joints import joint_index
+from mpimbs.sweep.build import matrices_of, turned_to
+from mpimbs.sweep.structure import PLACE
+from mpimbs.sweep.subchain import Subchain
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_ALONG = {"axis": 2, "z": 2, "x": 0, "y": 1}  # unit axis of the joint frame, its z turned to the axis, that a step has
+_TURNS = [tuple(_ALONG[step.align] for step in kind.steps if step.turn == 1) for kind in JOINT_TYPES]
+_DEPTH = max(map(len, _TURNS))
+_TURN = np.array([turns + (-1,) * (_DEPTH + 1 - len(turns)) for turns in _TURNS])  # [type, turn]: -1 none
+_BALL = np.array([kind.quaternion for kind in JOINT_TYPES])
+_HELD = np.ones((len(JOINT_TYPES), 6), bool)  # [type, unit axis]: three moments, three forces
+for _row, _kind in enumerate(JOINT_TYPES):
+    for _step in _kind.steps:
+        for _axis in _step.axes:  # about or along its z; or of a step whose frame is the joint's
+            _HELD[_row, _axis if _step.align == "z" else _axis - 2 + _ALONG[_step.align]] = False
+_FORCE = 3  # unit axes from here on are forces
+
+
+class Held(NamedTuple):
+    """The constraints of all loops in a state, loop by loop; world components."""
+
+    origin: Floats  # [loops, 3]: of F_b, m
+    moment: Floats  # [rows, 3]: unit moment about it ...
+    force: Floats  # [rows, 3]: ... and force that a constraint takes; one is zero but of a helical joint
+    violation: Floats  # [rows]: rad or m, of the motion in that direction that would close the loop, reversed
+
+
+class BodyMotions(NamedTuple):
+    """Poses and velocities of all bodies, and at last of the world; world components."""
+
+    rotation: Floats  # [n + 1, 3, 3]
+    origin: Floats  # [n + 1, 3], m
+    omega: Floats  # [n + 1, 3], rad/s
+    velocity: Floats  # [n + 1, 3], m/s, of the origin
+
+
+def body_motions(subchain: Subchain, q: Floats, u: Floats) -> BodyMotions:
+    """Poses and velocities of all bodies of a system in a state."""
+    of_steps, made = subchain.motions(*subchain.state(q, u)).reshape(-1, PLACE + 6), subchain.made
+    rows = of_steps[made.body_step]
+    to_world = np.swapaxes(rows[:, :9].reshape(-1, 3, 3), 1, 2)
+    omega, velocity = (np.einsum("nij,nj->ni", to_world, rows[:, k : k + 3]) for k in (PLACE, PLACE + 3))
+    rotation = to_world @ np.swapaxes(made.body_frame, 1, 2)
+    moving = rotation, rows[:, 9:PLACE], omega, velocity
+    world = np.eye(3), np.zeros(3), np.zeros(3), np.zeros(3)
+    return BodyMotions(*(np.concatenate([here, still[None]]) for here, still in zip(moving, world, strict=True)))
+
+
+class LoopJoints:
+    """The loop joints of a system as arrays.
+
+    Attributes
+    ----------
+    names : list of str
+    bodies : int64 [loops, 2]
+        Numbers of the bodies; -1 the world.
+    kind : int64 [loops]
+        Row of `JOINT_TYPES`.
+    first : int64 [loops + 1]
+        Where the rows of each loop begin.
+    loop, axis : int64 [rows]
+        Of each constraint, its loop and its unit axis: 0 to 2 moments about, 3 to 5 forces along x, y, z.
+    """
+
+    def __init__(self, system: System) -> None:
+        loops = system.loops
+        self.names = [loop.name for loop in loops]
+        numbers = {name: system.index_of(name) for loop in loops for name in loop.bodies if name != "world"}
+        self.bodies = np.array([[numbers.get(name, -1) for name in loop.bodies] for loop in loops]).reshape(-1, 2)
+        self.kind = np.array([joint_index(loop.type) for loop in loops], np.int64)
+        self._positions = np.array([loop.positions for loop in loops], np.float64).reshape(-1, 2, 3)
+        turned = matrices_of(np.array([loop.rotations for loop in loops], np.float64).reshape(-1, 4))
+        axis = turned_to(np.array([loop.axis for loop in loops], np.float64).reshape(-1, 3))
+        self._frames = turned.reshape(-1, 2, 3, 3) @ axis[:, None]
+        self._pitch = np.array([loop.pitch for loop in loops], np.float64)
+        held = _HELD[self.kind]
+        self.first = offsets(held.sum(axis=1))
+        self.loop, self.axis = np.nonzero(held)
+
+    def held(self, bodies: BodyMotions) -> Held:
+        """The constraints, given where the bodies are."""
+        (frame, place), (frame_b, place_b) = (self._placed(bodies, end) for end in (0, 1))
+        rotation = np.swapaxes(frame, 1, 2) @ frame_b
+        shift = np.einsum("nji,nj->ni", frame, place_b - place)
+        before, reached, angle = self._nearest(rotation, shift)
+        error = _rotation_vectors(rotation @ np.swapaxes(reached, 1, 2))
+        shift[:, 2] -= self._pitch * angle
+        moved = np.concatenate([np.einsum("nji,nj->ni", before, value) for value in (error, shift)], axis=1)
+        units = np.swapaxes(frame @ before, 1, 2)[self.loop, self.axis % 3]
+        is_force = self.axis >= _FORCE
+        # S = z rotation + pitch z translation, so that C = z force - pitch z moment, made of unit length
+        screw = np.where(self.axis == 5, self._pitch[self.loop], 0.0)
+        length = np.hypot(1.0, screw)[:, None]
+        moment = units * np.where(is_force, -screw, 1.0)[:, None] / length
+        force = units * is_force[:, None] / length
+        return Held(place_b, moment, force, moved[self.loop, self.axis] / length[:, 0])
+
+    def position_violation(self, bodies: BodyMotions) -> Floats:
+        """How far each loop is from closed [loops]: norm over its constraints, m and rad together."""
+        return self.norms(self.held(bodies).violation)
+
+    def velocity_violation(self, bodies: BodyMotions) -> Floats:
+        """How fast each loop opens [loops]: norm over its constraints, m/s and rad/s together."""
+        held = self.held(bodies)
+        a, b = self.bodies.T
+        turning = bodies.omega[b] - bodies.omega[a]
+        points = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
+        first, second = points
+        rates = np.einsum("ni,ni->n", held.moment, turning[self.loop])
+        rates += np.einsum("ni,ni->n", held.force, (second - first)[self.loop])
+        return self.norms(rates)
+
+    def norms(self, rows: Floats) -> Floats:
+        """The norm over each loop's rows [loops]."""
+        return np.sqrt(np.bincount(self.loop, rows**2, len(self.names)))
+
+    def _placed(self, bodies: BodyMotions, end: int) -> tuple[Floats, Floats]:
+        """Joint frames [loops, 3, 3] and their origins [loops, 3] on the first or second bodies."""
+        body = self.bodies[:, end]
+        rotation = bodies.rotation[body]
+        return rotation @ self._frames[:, end], bodies.origin[body] + np.einsum(
+            "nij,nj->ni", rotation, self._positions[:, end]
+        )
+
+    def _nearest(self, rotation: Floats, shift: Floats) -> tuple[Floats, Floats, Floats]:
+        """The frame in F_a before the last turn, that after it, nearest to F_b's rotation, and the last angle."""
+        loops = np.arange(len(rotation))
+        before = reached = np.broadcast_to(np.eye(3), rotation.shape)
+        angle = np.zeros(len(rotation))
+        for slot in range(_DEPTH):
+            here, later = _TURN[self.kind, slot], _TURN[self.kind, slot + 1]
+            left = np.swapaxes(reached, 1, 2) @ rotation
+            j, k = (here + 1) % 3, (here + 2) % 3
+            last = np.arctan2(left[loops, k, j] - left[loops, j, k], left[loops, j, j] + left[loops, k, k])
+            # the next axis stays where this turn takes it
+            taken = np.arctan2(left[loops, k, later], left[loops, j, later]) - np.where(later == j, 0.0, np.pi / 2)
+            angle = np.where(here < 0, angle, np.where(later < 0, last, taken))
+            turned = _turns(here, angle)
+            before = np.where((here >= 0)[:, None, None], reached, before)
+            reached = np.where((here >= 0)[:, None, None], reached @ turned, reached)
+        reached = np.where(_BALL[self.kind][:, None, None], rotation, reached)
+        # a screw may have turned several times
+        pitch = np.where(self._pitch == 0.0, np.inf, self._pitch)
+        return (
+            before,
+            reached,
+            angle + 2 * np.pi * np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)) * (self._pitch != 0.0),
+        )
+
+
+def _turns(axis: Integers, angle: Floats) -> Floats:
+    """Rotations [n, 3, 3] about unit axes by angles."""
+    n, j, k = np.arange(len(axis)), (axis + 1) % 3, (axis + 2) % 3
+    turned = np.tile(np.eye(3), (len(axis), 1, 1))
+    turned[n, j, j] = turned[n, k, k] = np.cos(angle)
+    turned[n, k, j], turned[n, j, k] = np.sin(angle), -np.sin(angle)
+    return turned
+
+
+def _rotation_vectors(rotation: Floats) -> Floats:
+    from scipy.spatial.transform import Rotation
+
+    return Rotation.from_matrix(rotation).as_rotvec() if len(rotation) else np.zeros((0, 3))

@@ -1,0 +1,145 @@
+"""The constraints of loops on the speeds of a system, J u = 0: sparse, and what they are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from mpimbs.closure.geometry import BodyMotions, Held, LoopJoints, body_motions
+from mpimbs.model import JOINT_TYPES, System
+from mpimbs.model.columns import numbers_of
+from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U
+from mpimbs.sweep.subchain import Subchain
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+MOST_ENTRIES = 20_000_000  # numbers of a Jacobian, 1 GB with what it is made from
+
+
+class TooLargeError(Exception):
+    """The loops span so many joints that their Jacobian isn't made."""
+
+
+class LoopJacobian:
+    """The constraints of all loops of a system, as a function of its state; on one process.
+
+    Parameters
+    ----------
+    system : System
+
+    Attributes
+    ----------
+    joints : LoopJoints
+    subchain : Subchain
+        The whole system.
+
+    Raises
+    ------
+    TooLargeError
+        It would have more than `MOST_ENTRIES` numbers.
+    """
+
+    def __init__(self, system: System) -> None:
+        self.system, self.joints, self.subchain = system, LoopJoints(system), Subchain(system)
+        structure = self.subchain.structure
+        counts = structure.steps[:, LAST_U] - structure.steps[:, FIRST_U]
+        speeds = np.arange(counts.sum()) + np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts)
+        self._step = np.empty(system.nu, np.int64)
+        self._step[speeds] = np.repeat(np.arange(len(counts)), counts)
+        self._row, self._speed, self._sign = self._pairs()
+        self._shape = len(self.joints.loop), system.nu
+
+    def _pairs(self) -> tuple[Integers, Integers, Floats]:
+        """Which rows depend on which speeds [entries], and on the side of which body: 1 the second, -1 the first."""
+        joints, offset = self.joints, self.system.offsets()[1]
+        loop, body, sign = _paths(self.system.parents(), np.diff(offset), joints.bodies)
+        speed, begin = numbers_of(offset, body)
+        passing = np.repeat(np.arange(len(body)), np.diff(begin))
+        held = np.diff(joints.first)[loop[passing]]
+        if held.sum() > MOST_ENTRIES:
+            raise TooLargeError
+        row, begin = numbers_of(joints.first, loop[passing])
+        entry = np.repeat(np.arange(len(passing)), held)
+        return row, speed[entry], sign[passing[entry]]
+
+    def bodies(self, q: Floats, u: Floats | None = None) -> BodyMotions:
+        """Where the bodies are in a state, and how they move."""
+        return body_motions(self.subchain, q, np.zeros(self.system.nu) if u is None else u)
+
+    def held(self, q: Floats) -> Held:
+        """The constraints in a state."""
+        return self.joints.held(self.bodies(q))
+
+    def at(self, q: Floats) -> tuple[csr_array, Held, Floats]:
+        """The Jacobian [rows, nu] in a state, the constraints, and the largest arm of each loop (m) [loops].
+
+        An arm is the distance from a joint on its way to the loop's own.
+        """
+        held = self.held(q)
+        structure = self.subchain.structure
+        steps = self.subchain.last_motions.reshape(-1, BOUNDARY)[self._step]
+        unit = steps[:, :9].reshape(-1, 3, 3)[np.arange(len(steps)), structure.axes % 3]
+        turns = (structure.axes < 3)[:, None]
+        turning, sliding = unit * turns, unit * np.where(turns, structure.pitch[:, None], 1.0)
+        row, speed, loop = self._row, self._speed, self.joints.loop[self._row]
+        arm = held.origin[loop] - steps[speed, 9:12]
+        # moment . turning + force . (sliding + turning x arm)
+        values = np.einsum("ni,ni->n", held.moment[row], turning[speed])
+        values += np.einsum("ni,ni->n", held.force[row], sliding[speed] + np.cross(turning[speed], arm))
+        arms = np.zeros(len(self.joints.names))
+        np.maximum.at(arms, loop, np.linalg.norm(arm, axis=1))
+        return csr_array((self._sign * values, (row, speed)), shape=self._shape), held, arms
+
+
+def _paths(parent: Integers, speeds: Integers, bodies: Integers) -> tuple[Integers, Integers, Floats]:
+    """Bodies on the ways from the ends of each loop to where they meet: the loop, the body, 1 on the second's side."""
+    depth = _depths(parent)
+    ends = bodies.copy()
+    found: list[tuple[Integers, Integers, Floats]] = []
+    open_loops, entries = np.flatnonzero(ends[:, 0] != ends[:, 1]), 0
+    while len(open_loops):
+        now = ends[open_loops]
+        side = np.argmax(depth[now], axis=1)  # the deeper end goes on; -1 is the world, whose depth stands last
+        body = now[np.arange(len(now)), side]
+        found.append((open_loops, body, np.where(side == 1, 1.0, -1.0)))
+        entries += int(speeds[body].sum())
+        if entries > MOST_ENTRIES:
+            raise TooLargeError
+        ends[open_loops, side] = parent[body]
+        open_loops = open_loops[ends[open_loops, 0] != ends[open_loops, 1]]
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    loop, body, sign = (np.concatenate(part) for part in zip(*found, strict=True))
+    return loop, body, sign
+
+
+def _depths(parent: Integers) -> Integers:
+    """Joints from the world to each body, and at last of the world: int64 [n + 1]."""
+    depth = [0] * (len(parent) + 1)
+    for k, above in enumerate(parent.tolist()):
+        depth[k] = depth[above] + 1
+    return np.array(depth)
+
+
+def displaced(system: System, q: Floats, move: Floats) -> Floats:
+    """Coordinates after a displacement by small turns and slides `move` [nu] (rad, m), along the speeds."""
+    from scipy.spatial.transform import Rotation
+
+    there = q.copy()
+    q_offset, u_offset = system.offsets()
+    ball = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
+    plain = np.flatnonzero(~ball)
+    there[numbers_of(q_offset, plain)[0]] += move[numbers_of(u_offset, plain)[0]]
+    balls = np.flatnonzero(ball)
+    if not len(balls):
+        return there
+    at, along = q_offset[balls][:, None], u_offset[balls][:, None]
+    before = Rotation.from_quat(q[at + [1, 2, 3, 0]])
+    after = (before * Rotation.from_rotvec(move[along + [0, 1, 2]])).as_quat()
+    there[at + [1, 2, 3, 0]] = after * np.where(np.sum(after * q[at + [1, 2, 3, 0]], axis=1) < 0, -1.0, 1.0)[:, None]
+    free = np.diff(u_offset)[balls] > 3
+    slides = before[free].apply(move[along[free] + [3, 4, 5]]) if free.any() else np.zeros((0, 3))
+    there[at[free] + [4, 5, 6]] += slides  # its speeds are in the body's frame
+    return there

@@ -1,0 +1,103 @@
+"""Random mechanisms: trees with loops that are closed in a state whose speeds they allow, from a seed."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpimbs.model import Joint, Loop, System
+from oracles.dense import FORMULAS, REAL, Array, Snapshot, rotation_of
+from oracles.loops import Carrier, allowed_speeds, carriers, quaternion_of
+from oracles.random_systems import ALL, TYPES, Seeded, Source, choice, coordinates, random_system, unit, vector
+
+LOOP_TYPES = tuple(name for name in ALL if name != "free")
+
+
+def closing_loop(
+    system: System, bodies: tuple[int, int], poses: list[Carrier], kind: str, source: Source, name: str
+) -> Loop:
+    """A loop joint between two bodies (-1 the world) that is closed where they are, in a random place of its own."""
+    fields: dict[str, object] = {}
+    if TYPES[kind].takes_axis:
+        fields["axis"] = unit(source, 3).tolist()
+    if TYPES[kind].takes_pitch:
+        fields["pitch"] = source.uniform(-0.5, 0.5)
+    draft = Loop(
+        name=name,
+        type=kind,
+        bodies=[system.name_of(k) if k >= 0 else "world" for k in bodies],
+        positions=(vector(source, 1), (0, 0, 0)),
+        rotations=(unit(source, 4).tolist(), (1, 0, 0, 0)),
+        **fields,
+    )
+    at = np.array(coordinates(source, kind, 4), REAL)
+    motion = FORMULAS[kind](at, np.zeros(TYPES[kind].nu), np.array(draft.axis, REAL), REAL(draft.pitch))
+    first, second = (poses[k] for k in bodies)
+    frame = first.rotation @ rotation_of(np.array(draft.rotations[0], REAL))
+    there = first.origin + first.rotation @ np.array(draft.positions[0], REAL) + frame @ motion.displacement
+    turned = second.rotation.T @ frame @ motion.rotation
+    place = second.rotation.T @ (there - second.origin)
+    return draft.model_copy(
+        update={
+            "positions": (draft.positions[0], tuple(place.astype(float).tolist())),
+            "rotations": (draft.rotations[0], tuple(quaternion_of(turned).astype(float).tolist())),
+        }
+    )
+
+
+def random_mechanism(
+    seed: int,
+    n: int,
+    loops: int,
+    types: Sequence[str] | None = None,
+    loop_types: Sequence[str] = LOOP_TYPES,
+    doubled: int = 0,
+    chain: bool = False,
+    to_world: float = 0.2,
+    reach: int | None = None,
+) -> tuple[System, Array, Array, Array]:
+    """A system of n bodies with loops, and a state (q, u, tau) that they allow.
+
+    Parameters
+    ----------
+    types, loop_types : sequence of str, optional
+        Of the joints of the tree, and of the loops.
+    doubled : int
+        So many further loops repeat others, with all their constraints.
+    to_world : float
+        Chance that an end of a loop is the world.
+    reach : int, optional
+        How many places, in the order of the bodies, the ends of a loop lie apart at the most.
+    """
+    system, q, u, tau = random_system(seed, n, chain, types, wrenches=True)
+    source = Seeded(seed + 10**6)
+    poses = carriers(Snapshot(system, q, u))
+    for k in range(loops):
+        second = source.index(n)
+        least = max(0, second - (reach or n))
+        first = -1 if source.uniform(0, 1) < to_world or second == least else least + source.index(second - least)
+        pair = (second, first) if source.index(2) else (first, second)
+        system.add_loop(closing_loop(system, pair, poses, choice(source, loop_types), source, f"loop{k}"))
+    for k in range(doubled):
+        system.add_loop(system.loops[source.index(loops)].model_copy(update={"name": f"again{k}"}))
+    return system, q, allowed_speeds(system, q, u), tau
+
+
+def planar_mechanism(seed: int, n: int, loops: int) -> tuple[System, Array, Array, Array]:
+    """The same of hinges that are all parallel: each loop has at least 3 constraints that the tree's hinges fulfil."""
+    system, q, u, tau = random_system(seed, n, False, ["revolute"], springs=False)
+    source = Seeded(seed + 10**6)
+    flat = System(name="planar", gravity=system.gravity)
+    for body in system.bodies():
+        position = (*body.joint.position[:2], source.uniform(-0.1, 0.1))
+        flat.add(body, joint=Joint(type="revolute", position=position))
+    poses = carriers(Snapshot(flat, q, u))
+    for k in range(loops):
+        second = 1 + source.index(n - 1)
+        first = source.index(second + 1) - 1
+        here, there = (poses[end] for end in (first, second))
+        point = vector(source, 1)
+        place = there.rotation.T @ (here.origin + here.rotation @ np.array(point, REAL) - there.origin)
+        names = [flat.name_of(end) if end >= 0 else "world" for end in (first, second)]
+        positions = (point, place.astype(float).tolist())
+        flat.add_loop(name=f"hinge{k}", type="revolute", bodies=names, positions=positions)
+    return flat, q, allowed_speeds(flat, q, u), tau

@@ -17,8 +17,10 @@ from mpimbs.instruments.peer import Peer, UnavailableError, plain_joint_forces
 from mpimbs.instruments.peers import OURS, PEERS, compare, sentences, time_in_turns
 from mpimbs.instruments.peers_apart import compare_apart
 from mpimbs.model import JOINT_TYPES, Joint, Loop, System, system_from
-from oracles.closure import accelerations_at_rest, relative_motion
-from oracles.dense import Array, dense_accelerations, generalized_forces, kinematics
+from oracles.dense import Array, Snapshot, dense_accelerations, generalized_forces
+from oracles.loops import closed, closures, opened
+from oracles.mechanisms import four_bar_acceleration
+from oracles.random_loops import random_mechanism
 from oracles.random_systems import ALL, random_system
 from tolerances import TOLERANCE, assert_close, error
 
@@ -244,59 +246,43 @@ def test_a_process_of_its_own(spec: str, limit: float, reason: str | None) -> No
         assert set(row) == FIGURES if reason is None else row["reason"].startswith(reason)
 
 
-def tied_arms() -> System:
-    """Two arms in space, on balls and hinges; one ends on the world by a ball joint, the other is fixed to its end."""
-    system = System()
-    for arm in ("a", "b"):
-        joints: list[dict[str, Any]] = [{"type": "spherical", "q": (0.8, 0.6, 0, 0)}]
-        joints += [{"type": "revolute", "axis": (1, k, 0), "position": (0, -1, 0), "q": 0.3 * k} for k in range(4)]
-        for number, joint in enumerate(joints):
-            parent = f"{arm}{number - 1}" if number else "world"
-            inertia = (0.2, 0.1, 0.2, 0, 0, 0)
-            system.add(name=f"{arm}{number}", parent=parent, mass=1 + number, inertia=inertia, joint=joint)
-    system.add(system.body(4), name="c", parent="b4")
-    q, u = system.initial_state(0, system.n_bodies)
-    motion, onto = kinematics(system, q, u), (0.1, -1, 0.2)
-    places = motion.origin[4] + motion.rotation[4] @ onto, onto
-    system.add_loop(name="ball", type="spherical", bodies=("world", "a4"), positions=places)
-    places = motion.rotation[4].T @ (motion.origin[10] - motion.origin[4]), (0, 0, 0)
-    turned = Rotation.from_matrix(motion.rotation[4].T @ motion.rotation[10]).as_quat()[[3, 0, 1, 2]], (1, 0, 0, 0)
-    system.add_loop(name="plate", type="fixed", bodies=("a4", "c"), positions=places, rotations=turned)
-    return system
-
-
 def assert_closed_as(what: str, system: System, q: Array, u: Array, tau: Array | None, reference: Array) -> None:
-    """Each way to evaluate loops is as near to the reference as it is known to be, in each of two calls."""
+    """`constraintDynamics` is exact, in each of two calls, and where all hinges are parallel `lcaba` as it is known."""
     peer = PEERS["pinocchio"](system, q, u, tau, None)
+    plane = {"revolute", "prismatic", "fixed"}.issuperset(system.summary().joint_types)
     for _ in range(2):
         for way, evaluate in peer.ways.items():
-            off = error(peer.in_our_order(evaluate()), reference)
-            assert off <= peer.rough.get(way, TOLERANCE["pinocchio"][0]), f"{what}, {way}: {off}"
+            off, allowed = error(peer.in_our_order(evaluate()), reference), TOLERANCE["pinocchio"][0]
+            assert off <= (peer.rough.get(way, allowed) if plane or way not in peer.rough else np.inf), f"{what}, {way}"
 
 
-@pytest.mark.parametrize("n", [1, 2, 10, 40])
-def test_loops_of_a_row_of_linkages(n: int) -> None:
-    """Against the exact reduced equation, turning with -2 rad/s at 1 rad from the horizontal."""
-    inertia, moment = (n + 1) / 3 + n, 9.81 * ((n + 1) / 2 + n)
-    for tree in ("four_bar", "four_bar_chain"):
-        system = system_from(f"{tree}:{n}")
-        _, u = system.initial_state(0, system.n_bodies)
-        cranks = np.arange(2 * n + 1) % 2 == 0
-        q = np.where(cranks, 1.0, -1.0)
-        if tree == "four_bar_chain":
-            q[2:] += np.where(cranks[2:], -np.pi, np.pi)
-        reference = -moment / inertia * np.cos(1.0) * np.where(cranks, 1.0, -1.0)
-        assert_closed_as(tree, system, q, 2 * u, None, reference)
+LINKAGES = ["four_bar:2", "four_bar:5", "four_bar_chain:5", "five_bar", "coupled_loops", "parallelogram", "boom:3"]
 
 
-@pytest.mark.parametrize(
-    "spec", ["five_bar", "coupled_loops", "parallelogram", "boom:3", "ring:6", "track:20", "tied arms"]
-)
-def test_loops_where_nothing_moves(spec: str) -> None:
-    system = tied_arms() if spec == "tied arms" else system_from(spec)
+@pytest.mark.parametrize("spec", [*LINKAGES, "track:9"])
+def test_loops_of_mechanisms(spec: str) -> None:
+    system = system_from(spec)
     q, u = system.initial_state(0, system.n_bodies)
     tau = np.sin(1.0 + np.arange(system.nu))
-    assert_closed_as(spec, system, q, 0 * u, tau, accelerations_at_rest(system, q, tau))
+    assert_closed_as(spec, system, q, u, tau, closed(system, q, u, tau).udot)
+
+
+@pytest.mark.parametrize("kind", ["spherical", "fixed"])
+@pytest.mark.parametrize("seed", range(4))
+def test_loops_in_space(seed: int, kind: str) -> None:
+    types = ["spherical", "free", "planar", "helical", "universal"]
+    system, q, u, tau = random_mechanism(seed, 9, 2, types, [kind], chain=True, to_world=0.5, wrenches=False)
+    assert_closed_as(kind, system, q, u, tau, closed(system, q, u, tau).udot)
+
+
+@pytest.mark.parametrize("tree", ["four_bar", "four_bar_chain"])
+def test_loops_of_a_long_row_of_linkages(tree: str) -> None:
+    system = system_from(f"{tree}:60")
+    _, u = system.initial_state(0, system.n_bodies)
+    q = np.where(np.arange(121) % 2 == 0, 1.0, -1.0)
+    if tree == "four_bar_chain":
+        q[2:] += np.where(q[2:] > 0, -np.pi, np.pi)
+    assert_closed_as(tree, system, q, 2 * u, None, -u * four_bar_acceleration(60, 1.0))
 
 
 def test_what_acts_along_the_joints_of_loops() -> None:
@@ -327,9 +313,9 @@ def test_the_power_of_a_ball_joint_that_closes_a_loop() -> None:
         rest=rest.as_quat()[[3, 0, 1, 2]],
     )
     q, u = np.linspace(0.2, 0.9, 6), np.linspace(-1, 2, 6)
-    ((_, turned, _, turning, _),) = relative_motion(system, q, u)
-    turning = turned.T @ turning
-    moment = (0.1, 0.2, 0.3) - 7 * (rest.inv() * Rotation.from_matrix(turned)).as_rotvec() - (1, 2, 3) * turning
+    (loop,) = closures(system, Snapshot(opened(system), q, u))
+    turned, turning = rest.inv() * Rotation.from_matrix(loop.motion.rotation.astype(float)), loop.speeds
+    moment = (0.1, 0.2, 0.3) - 7 * turned.as_rotvec() - (1, 2, 3) * turning
     built = peer_pinocchio.PinocchioModel(system)
     found = peer_pinocchio.loop_forces(system, built, built.q_of(q), built.u_of(u))
     assert_close("power", found @ built.u_of(u), moment @ turning, "dense")

@@ -58,9 +58,10 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Time one evaluation of forward dynamics by this package and by its peers, in one run on one process.
 
-    The state is the model's q with speeds u_k = 0.1 sin(k), as for `bench`; of a model with loops, which these speeds
-    would tear, its own. All are called from Python. First the accelerations are compared: a peer that differs from ours
-    by more than 1e-8 of the largest one is not timed, but for ways that are rough by nature (see `Peer`). Another
+    The state is the model's q with speeds u_k = 0.1 sin(k), as for `bench`; of a model with loops the nearest to these
+    that close them, beside the model's q, where accelerations may be nothing. All are called from Python. First the
+    accelerations are compared: a peer that differs from ours by more than 1e-8 of the largest one is not timed, but for
+    ways that are rough by nature (see `Peer`). Another
     frame, sign or inertia would give differences of the order of 1; what is below comes from the peer's own rounding,
     which grows along a chain (Pinocchio: 1e-13 after 256 revolute joints; of spherical joints 1e-12 after 16, 1e-8 to
     1e-4 after 32, all digits after 64); and 1e-8 is the tolerance of a simulation by default, so that a peer with a
@@ -104,16 +105,18 @@ def compare(
             raise InputError(f"unknown peer {name!r}{suggest(name, PEERS)}")
     dynamics = Dynamics(system)
     dynamics.timed = False
-    q, u = system.initial_state(0, system.n_bodies)
-    if not system.loops:
-        u = 0.1 * np.sin(np.arange(system.nu))
-    udot, rates = np.empty(system.nu), np.empty(system.nq)
+    order_q, order_u = dynamics.gather_q.part, dynamics.gather_u.part
+    ours = _state(dynamics, 0.1 * np.sin(np.arange(system.nu))[order_u])
+    q, u, udot = np.empty(system.nq), np.empty(system.nu), np.empty(system.nu)
+    q[order_q], u[order_u] = ours
+    found, rates = np.empty(system.nu), np.empty(system.nq)
     rows: dict[str, dict[str, Any]] = {OURS: {"version": metadata.version(OURS)}}
-    ways = {(OURS, "derivative"): _Way(partial(dynamics.derivative, 0.0, q, u, udot, rates), 0.0)}
+    ways = {(OURS, "derivative"): _Way(partial(dynamics.derivative, 0.0, *ours, found, rates), 0.0)}
     ways[OURS, "derivative"].call()
+    udot[order_u] = found
     for name in wanted:
-        rows[name], found = _agreeing(name, (system, q, u, None, memory), udot)
-        ways |= {(name, way): what for way, what in found.items()}
+        rows[name], agreeing = _agreeing(name, (system, q, u, None, memory), udot)
+        ways |= {(name, way): what for way, what in agreeing.items()}
     for (name, way), laps in time_in_turns({key: what.call for key, what in ways.items()}, seconds).items():
         times = summary(laps)
         each_way = {"us_min": times["us_min"], "difference": ways[name, way].difference}
@@ -126,6 +129,15 @@ def compare(
             row["ratio"] = row["us_min"] / rows[OURS]["us_min"]
     dynamics.close()
     return rows
+
+
+def _state(dynamics: Dynamics, u: Floats) -> tuple[Floats, Floats]:
+    """Give the model's coordinates and these speeds; where it has loops those near by that close them."""
+    q, loops = dynamics.subchain.q, dynamics.loops
+    if loops is None:
+        return q, u
+    q = loops.close_places(dynamics.subchain.displaced(q, u))
+    return q, loops.close_speeds(q, u)
 
 
 class _Way(NamedTuple):

@@ -83,6 +83,17 @@ def test_figures(name: str, spec: str) -> None:
     assert [line.split()[0] for line in sentences(rows)] == [OURS, name]
 
 
+@pytest.mark.parametrize("spec", ["four_bar:5", "boom:3"])
+def test_figures_of_systems_with_loops(spec: str) -> None:
+    """In the order of the model, where the solver's is another; each way as near to ours as it is known to be."""
+    rows = compare(system_from(spec), 0.02, ["pinocchio"])
+    assert set(rows["pinocchio"]) == FIGURES
+    ways = rows["pinocchio"]["ways"]
+    assert set(ways) == set(peer_pinocchio.LOOP_WAYS)
+    assert ways["constraintDynamics"]["difference"] < 1e-8
+    assert ways["constraintDynamics"]["difference"] < ways["lcaba, 1 iteration"]["difference"]
+
+
 def test_each_call_does_the_work(name: str) -> None:
     """Were something kept from call to call, the time would not grow with the chain."""
     calls = {}

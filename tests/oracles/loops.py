@@ -36,7 +36,7 @@ DEPENDENT = 1e-9  # singular values, of the largest, of combinations of constrai
 def opened(system: System) -> System:
     """The same system without its loops."""
     tree = copy.copy(system)
-    tree.loops = []
+    tree.loops, tree.loop_bodies = [], []
     return tree
 
 

@@ -54,6 +54,7 @@ def random_mechanism(
     chain: bool = False,
     to_world: float = 0.2,
     reach: int | None = None,
+    wrenches: bool = True,
 ) -> tuple[System, Array, Array, Array]:
     """A system of n bodies with loops, and a state (q, u, tau) that they allow.
 
@@ -67,8 +68,10 @@ def random_mechanism(
         Chance that an end of a loop is the world.
     reach : int, optional
         How many places, in the order of the bodies, the ends of a loop lie apart at the most.
+    wrenches : bool
+        Whether wrenches act on bodies.
     """
-    system, q, u, tau = random_system(seed, n, chain, types, wrenches=True)
+    system, q, u, tau = random_system(seed, n, chain, types, wrenches=wrenches)
     source = Seeded(seed + 10**6)
     poses = carriers(Snapshot(system, q, u))
     for k in range(loops):

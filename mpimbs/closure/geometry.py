@@ -33,7 +33,7 @@ for _row, _kind in enumerate(JOINT_TYPES):
     for _step in _kind.steps:
         for _axis in _step.axes:  # about or along its z; or of a step whose frame is the joint's
             _HELD[_row, _axis if _step.align == "z" else _axis - 2 + _ALONG[_step.align]] = False
-_FORCE = 3  # unit axes from here on are forces
+FORCE = 3  # the unit axes from here on are translations, their constraints forces
 
 
 class Held(NamedTuple):
@@ -107,7 +107,7 @@ class LoopJoints:
         shift[:, 2] -= self._pitch * angle
         moved = np.concatenate([np.einsum("nji,nj->ni", before, value) for value in (error, shift)], axis=1)
         units = np.swapaxes(frame @ before, 1, 2)[self.loop, self.axis % 3]
-        is_force = self.axis >= _FORCE
+        is_force = self.axis >= FORCE
         # S = z rotation + pitch z translation, so that C = z force - pitch z moment, made of unit length
         screw = np.where(self.axis == 5, self._pitch[self.loop], 0.0)
         length = np.hypot(1.0, screw)[:, None]
@@ -124,9 +124,7 @@ class LoopJoints:
         held = self.held(bodies)
         a, b = self.bodies.T
         turning = bodies.omega[b] - bodies.omega[a]
-        points = (
-            bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b)
-        )
+        points = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
         first, second = points
         rates = np.einsum("ni,ni->n", held.moment, turning[self.loop])
         rates += np.einsum("ni,ni->n", held.force, (second - first)[self.loop])
@@ -163,8 +161,10 @@ class LoopJoints:
         reached = np.where(_BALL[self.kind][:, None, None], rotation, reached)
         # a screw may have turned several times
         pitch = np.where(self._pitch == 0.0, np.inf, self._pitch)
-        return before, reached, angle + 2 * np.pi * np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)) * (
-            self._pitch != 0.0
+        return (
+            before,
+            reached,
+            angle + 2 * np.pi * np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)) * (self._pitch != 0.0),
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from mpimbs.closure.geometry import BodyMotions, Held, LoopJoints, body_motions
+from mpimbs.closure.geometry import FORCE, BodyMotions, LoopJoints, body_motions
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U
@@ -20,6 +22,19 @@ MOST_ENTRIES = 20_000_000  # numbers of a Jacobian, 1 GB with what it is made fr
 
 class TooLargeError(Exception):
     """The loops span so many joints that their Jacobian isn't made."""
+
+
+class Constraints(NamedTuple):
+    """The constraints of all loops in a state, with lengths in units of each loop's size: numbers of about one or less.
+
+    The size of a loop is the largest distance from one of its joints to that which closes it. `matrix` times what
+    `columns` divides is what `rows` multiplies.
+    """
+
+    matrix: csr_array  # [rows, nu]
+    violation: Floats  # [rows]
+    rows: Floats  # [rows]: 1 or 1/m
+    columns: Floats  # [nu]: 1 or m
 
 
 class LoopJacobian:
@@ -68,16 +83,9 @@ class LoopJacobian:
         """Where the bodies are in a state, and how they move."""
         return body_motions(self.subchain, q, np.zeros(self.system.nu) if u is None else u)
 
-    def held(self, q: Floats) -> Held:
-        """The constraints in a state."""
-        return self.joints.held(self.bodies(q))
-
-    def at(self, q: Floats) -> tuple[csr_array, Held, Floats]:
-        """The Jacobian [rows, nu] in a state, the constraints, and the largest arm of each loop (m) [loops].
-
-        An arm is the distance from a joint on its way to the loop's own.
-        """
-        held = self.held(q)
+    def at(self, q: Floats) -> Constraints:
+        """The constraints in a state, on the speeds and on displacements along them."""
+        held = self.joints.held(self.bodies(q))
         structure = self.subchain.structure
         steps = self.subchain.last_motions.reshape(-1, BOUNDARY)[self._step]
         unit = steps[:, :9].reshape(-1, 3, 3)[np.arange(len(steps)), structure.axes % 3]
@@ -88,9 +96,15 @@ class LoopJacobian:
         # moment . turning + force . (sliding + turning x arm)
         values = np.einsum("ni,ni->n", held.moment[row], turning[speed])
         values += np.einsum("ni,ni->n", held.force[row], sliding[speed] + np.cross(turning[speed], arm))
-        arms = np.zeros(len(self.joints.names))
-        np.maximum.at(arms, loop, np.linalg.norm(arm, axis=1))
-        return csr_array((self._sign * values, (row, speed)), shape=self._shape), held, arms
+        size = np.zeros(len(self.joints.names))
+        np.maximum.at(size, loop, np.linalg.norm(arm, axis=1))
+        size[size == 0.0] = 1.0
+        rows = np.where(self.joints.axis < FORCE, 1.0, 1.0 / size[self.joints.loop])
+        least = np.full(self.system.nu, np.inf)
+        np.minimum.at(least, speed, size[loop])
+        columns = np.where((structure.axes >= FORCE) & np.isfinite(least), least, 1.0)
+        matrix = csr_array((self._sign * values * rows[row] * columns[speed], (row, speed)), shape=self._shape)
+        return Constraints(matrix, rows * held.violation, rows, columns)
 
 
 def _paths(parent: Integers, speeds: Integers, bodies: Integers) -> tuple[Integers, Integers, Floats]:

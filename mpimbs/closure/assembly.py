@@ -1,0 +1,101 @@
+"""Loops closed: coordinates moved the least, until every loop is closed; then speeds likewise."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csc_array, csr_array, eye_array
+from scipy.sparse.linalg import splu
+
+from mpimbs.closure.jacobian import LoopJacobian, TooLargeError, displaced
+
+Floats = npt.NDArray[np.float64]
+
+CLOSED = 1e-11  # rad, and m in units of a loop's size: what a violation may be
+_ROUNDS = 100
+_ASIDE = (1e-2, 1e-1)  # rad, and m in units of a loop's size
+_WEAKEST, _STRONGEST = 1e-3, 1e8  # damping, in squares of the violation
+_LEAST = 1e-13  # damping, of products of rows, which are about one: redundant ones have no other pivot
+_MOST_PRODUCTS = 20_000_000
+
+
+class ClosedState(NamedTuple):
+    """Coordinates nearest to given ones in which loops are closed, as far as they can be."""
+
+    q: Floats  # [nq]
+    violation: Floats  # [loops]: norm over the constraints, m and rad together
+    reached: bool
+
+
+class _Normal:
+    """(J J^T + damping) y = r, with J scaled."""
+
+    def __init__(self, jacobian: csr_array, damping: float) -> None:
+        in_columns = np.diff(jacobian.tocsc().indptr).astype(np.float64)
+        if in_columns @ in_columns > _MOST_PRODUCTS:
+            raise TooLargeError
+        self.jacobian = jacobian
+        self._solver = splu(csc_array(jacobian @ jacobian.T + damping * eye_array(jacobian.shape[0])))
+
+    def correction(self, wanted: Floats) -> Floats:
+        """The least x for which J x is as wanted, but for the damping."""
+        return self.jacobian.T @ self._solver.solve(wanted)
+
+
+def close_loops(loops: LoopJacobian, q: Floats) -> ClosedState:
+    """Move coordinates until loops are closed; from beside them, where a start that is stretched flat leads nowhere.
+
+    Raises
+    ------
+    TooLargeError
+        Too many loops act on the same joints.
+    """
+    draw, columns = np.random.default_rng(1), loops.at(q).columns
+    best = _closed_from(loops, q)
+    for aside in _ASIDE:
+        if best.reached:
+            break
+        start = displaced(loops.system, q, aside * columns * draw.uniform(-1, 1, loops.system.nu))
+        best = min(best, _closed_from(loops, start), key=lambda found: np.linalg.norm(found.violation))
+    return best
+
+
+def _closed_from(loops: LoopJacobian, q: Floats) -> ClosedState:
+    """Close loops by Gauss-Newton steps of least norm, damped as Levenberg and Marquardt do.
+
+    The damping falls with the square of the violation, so that convergence is fast where constraints are redundant or
+    the position is singular, too.
+    """
+    here, strength = loops.at(q), 1.0
+    for _ in range(_ROUNDS):
+        left = float(np.linalg.norm(here.violation))
+        if not left or strength > _STRONGEST:
+            break
+        normal = _Normal(here.matrix, max(strength * min(left, 1.0) ** 2, _LEAST))
+        there = displaced(loops.system, q, here.columns * normal.correction(-here.violation))
+        found = loops.at(there)
+        if np.linalg.norm(found.violation) < left:
+            q, here, strength = there, found, max(strength / 10.0, _WEAKEST)
+        elif left < CLOSED:  # to rounding
+            break
+        else:
+            strength *= 10.0
+    reached = bool(np.abs(here.violation).max(initial=0.0) < CLOSED)
+    return ClosedState(q, loops.joints.norms(here.violation / here.rows), reached)
+
+
+def allowed_by(loops: LoopJacobian, q: Floats, u: Floats) -> Floats:
+    """The speeds nearest to given ones that closed loops allow [nu], slides in units of the loops' sizes.
+
+    Raises
+    ------
+    TooLargeError
+        As `close_loops`.
+    """
+    here = loops.at(q)
+    normal, speeds = _Normal(here.matrix, _LEAST), u / here.columns
+    for _ in range(3):  # for the damping, and for the rounding of redundant rows
+        speeds = speeds - normal.correction(here.matrix @ speeds)
+    return here.columns * speeds

@@ -31,13 +31,15 @@ class Arranged(Contents):
         self._system, self._order = system, order
         bodies, rows = system.segments.rows(0, system.n_bodies)
         self.segments.append_branches(tuple(bodies), rows[order.bodies], order.parents)
-        self.names, self.loops, self.changes = system.names, system.loops, system.changes
+        self.names, self.changes = system.names, system.changes
+        self.loops, self.loop_names = system.loops, system.loop_names
         self.force_modules, self.before_forces = system.force_modules, system.before_forces
         self.torques = {int(order.places[k]): torque for k, torque in system.torques.items()}
         self.wrenches = {int(order.places[k]): own for k, own in system.wrenches.items()}
         self.springs = system.springs
-        moved = np.append(order.places, -1)[system.spring_ends].tolist()  # of the world, -1, the last: -1 again
-        self.spring_bodies = [(first, second) for first, second in moved]
+        places = np.append(order.places, -1)  # of the world, -1, the last: -1 again
+        self.loop_bodies = [(first, second) for first, second in places[system.loop_ends].tolist()]
+        self.spring_bodies = [(first, second) for first, second in places[system.spring_ends].tolist()]
         shifted = order.places[system.shifted]
         by_place = np.argsort(shifted)
         self.shifted, self.shifts = shifted[by_place], system.shifts[by_place]

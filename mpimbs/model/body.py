@@ -43,16 +43,25 @@ PointPair = Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vec
 
 
 class _Jointed(CheckedTable):
-    """What `Joint` and `Loop` share: the type, with the axis and the pitch that only some types take."""
+    """What `Joint` and `Loop` share: type, axis and pitch, which only some types take, and what acts along it."""
 
     type: str = Field(description="the type of joint, such as 'revolute'")
     axis: Floats = _BY_TYPE
     pitch: float = _BY_TYPE
+    stiffness: Floats = _BY_TYPE
+    damping: Floats = _BY_TYPE
+    rest: Floats = _BY_TYPE
+    torque: Floats | TimeFunction = _BY_TYPE
 
     @property
     def kind(self) -> JointType:
         """The row of `JOINT_TYPES` of this joint."""
         return joint_type(self.type)
+
+    @property
+    def driven(self) -> bool:
+        """Whether a torque acts on it."""
+        return callable(self.torque) or any(self.torque)
 
     @field_validator("type")
     @classmethod
@@ -78,12 +87,68 @@ class _Jointed(CheckedTable):
             raise ValueError("is missing; give the pitch of the helical joint in m/rad")
         return table.number(value) if takes_pitch else 0.0
 
+    @field_validator("q", "rest", mode="plain", check_fields=False)
+    @classmethod
+    def _check_coordinates(cls, value: Any, info: ValidationInfo) -> Floats:
+        kind = _kind(info)
+        if value is None:
+            return kind.zero
+        single = kind.nq == 1 and not isinstance(value, list | tuple | np.ndarray)
+        values = (table.number(value),) if single else table.numbers(value, kind.nq, _meaning(kind, kind.q_units))
+        for x, unit, limit in zip(values, kind.q_units, kind.q_limits, strict=True):
+            if abs(x) > limit:
+                raise ValueError(f"must be at most {limit:g} {unit}, got {x:g}; give it in {unit}")
+        return table.unit_quaternion(values[:4]) + values[4:] if kind.quaternion else values
+
+    @field_validator("u", "stiffness", "damping", mode="plain", check_fields=False)
+    @classmethod
+    def _check_speeds(cls, value: Any, info: ValidationInfo) -> Floats:
+        kind = _kind(info)
+        if isinstance(value, list | tuple | np.ndarray):
+            return table.numbers(value, kind.nu, _meaning(kind, kind.u_units))
+        single = table.number(0 if value is None else value)
+        # One number serves every axis of the same unit; zero serves any.
+        if single and len(set(kind.u_units)) != 1:
+            raise ValueError(f"needs a list of {kind.nu} numbers ({_meaning(kind, kind.u_units)}), got {value!r}")
+        return (single,) * kind.nu
+
+    @field_validator("torque", mode="plain")
+    @classmethod
+    def _check_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
+        if not callable(value):
+            return cls._check_speeds(value, info)
+        if not _kind(info).nu:
+            raise ValueError("has nothing to act on in a fixed joint; leave it out")
+        return value
+
+    @field_validator("stiffness", "damping", mode="after")
+    @classmethod
+    def _check_sign(cls, value: Floats) -> Floats:
+        return _not_negative(value)
+
+    @field_validator("stiffness", mode="after")
+    @classmethod
+    def _check_isotropy(cls, value: Floats, info: ValidationInfo) -> Floats:
+        if _kind(info).quaternion and len(set(value[:3])) > 1:
+            raise ValueError(
+                f"of a {_kind(info).name} joint is isotropic only: its three rotational values must be "
+                f"equal, got {list(value[:3])}; use three revolute joints for different ones"
+            )
+        return value
+
 
 def _kind(info: ValidationInfo) -> JointType:
     """Return the joint type of a table under validation; ValueError if the type itself was refused."""
     if "type" not in info.data:
         raise ValueError("needs a valid joint type")
     return joint_type(info.data["type"])
+
+
+def _not_negative(values: Floats) -> Floats:
+    """Return values as they are; ValueError if one is below zero."""
+    if any(x < 0 for x in values):
+        raise ValueError(f"must not be negative, got {list(values)}; give 0 for none")
+    return values
 
 
 class Joint(_Jointed):
@@ -133,69 +198,14 @@ class Joint(_Jointed):
     rotation: Quaternion = _IDENTITY
     q: Floats = _BY_TYPE
     u: Floats = _BY_TYPE
-    stiffness: Floats = _BY_TYPE
-    damping: Floats = _BY_TYPE
-    rest: Floats = _BY_TYPE
-    torque: Floats | TimeFunction = _BY_TYPE
     armature: Floats = _BY_TYPE
-
-    @field_validator("q", "rest", mode="plain")
-    @classmethod
-    def _check_coordinates(cls, value: Any, info: ValidationInfo) -> Floats:
-        kind = _kind(info)
-        if value is None:
-            return kind.zero
-        single = kind.nq == 1 and not isinstance(value, list | tuple | np.ndarray)
-        values = (table.number(value),) if single else table.numbers(value, kind.nq, _meaning(kind, kind.q_units))
-        for x, unit, limit in zip(values, kind.q_units, kind.q_limits, strict=True):
-            if abs(x) > limit:
-                raise ValueError(f"must be at most {limit:g} {unit}, got {x:g}; give it in {unit}")
-        return table.unit_quaternion(values[:4]) + values[4:] if kind.quaternion else values
-
-    @field_validator("u", "stiffness", "damping", mode="plain")
-    @classmethod
-    def _check_speeds(cls, value: Any, info: ValidationInfo) -> Floats:
-        kind = _kind(info)
-        if isinstance(value, list | tuple | np.ndarray):
-            return table.numbers(value, kind.nu, _meaning(kind, kind.u_units))
-        single = table.number(0 if value is None else value)
-        # One number serves every axis of the same unit; zero serves any.
-        if single and len(set(kind.u_units)) != 1:
-            raise ValueError(f"needs a list of {kind.nu} numbers ({_meaning(kind, kind.u_units)}), got {value!r}")
-        return (single,) * kind.nu
-
-    @field_validator("torque", mode="plain")
-    @classmethod
-    def _check_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
-        if not callable(value):
-            return cls._check_speeds(value, info)
-        if not _kind(info).nu:
-            raise ValueError("has nothing to act on in a fixed joint; leave it out")
-        return value
 
     @field_validator("armature", mode="plain")
     @classmethod
     def _check_armature(cls, value: Any, info: ValidationInfo) -> Floats:
         if value is not None and not _kind(info).nu:
             raise ValueError("has no axis to turn about in a fixed joint; leave it out")
-        return cls._check_speeds(value, info)
-
-    @field_validator("stiffness", "damping", "armature", mode="after")
-    @classmethod
-    def _check_sign(cls, value: Floats) -> Floats:
-        if any(x < 0 for x in value):
-            raise ValueError(f"must not be negative, got {list(value)}; give 0 for none")
-        return value
-
-    @field_validator("stiffness", mode="after")
-    @classmethod
-    def _check_isotropy(cls, value: Floats, info: ValidationInfo) -> Floats:
-        if _kind(info).quaternion and len(set(value[:3])) > 1:
-            raise ValueError(
-                f"of a {_kind(info).name} joint is isotropic only: its three rotational values must be "
-                f"equal, got {list(value[:3])}; use three revolute joints for different ones"
-            )
-        return value
+        return _not_negative(cls._check_speeds(value, info))
 
 
 def _meaning(kind: JointType, units: tuple[str, ...]) -> str:
@@ -306,6 +316,10 @@ class Body(CheckedTable):
 class Loop(_Jointed):
     """A joint that closes a loop between two bodies that are already in the system.
 
+    It leads from the first body to the second, as a `Joint` does from the parent to the body, and its coordinates are
+    those of a joint of its type. They are no part of the state: the poses of the two bodies give them, angles within pi
+    of `rest`, that of a helical joint by its displacement.
+
     Attributes
     ----------
     name : str
@@ -317,7 +331,15 @@ class Loop(_Jointed):
     positions : tuple of 2 tuples of 3 floats
         Origin of the joint frame in the frame of each body, m.
     rotations : tuple of 2 tuples of 4 floats
-        Unit quaternions: the joint frame in the frame of each body; default none.
+        Unit quaternions: the joint frame in the frame of each body; default none. The loop is at the zero position
+        where the two frames coincide.
+    stiffness, damping, rest, torque
+        As for `Joint`: what acts along the free axes, on the second body, and reversed on the first.
+
+    Raises
+    ------
+    InputError
+        A value is not allowed; the message names the loop, the key and the remedy.
     """
 
     __init__ = CheckedTable.__init__

@@ -42,6 +42,10 @@ class Contents:
         Which body has which name.
     loops : list of Loop
         The joints that close loops.
+    loop_names : set of str
+        Their names.
+    loop_bodies : list of tuple of 2 ints
+        Numbers of the bodies of each loop; -1 the world.
     springs : dict of str to Spring
         The springs between points of bodies, by name.
     spring_bodies : list of tuple of 2 ints
@@ -70,6 +74,9 @@ class Contents:
         self.gravity = gravity
         self.segments = Segments()
         self.loops: list[Loop] = []
+        self.loop_names: set[str] = set()
+        self.loop_bodies: list[tuple[int, int]] = []
+        self._loop_ends = np.empty((0, 2), np.int64)
         self.springs: dict[str, Spring] = {}
         self.spring_bodies: list[tuple[int, int]] = []
         self._spring_ends = np.empty((0, 2), np.int64)
@@ -101,10 +108,15 @@ class Contents:
         return [*self.joint_forces, *self.body_forces]
 
     @property
+    def loop_ends(self) -> Integers:
+        """`loop_bodies` as an array [loops, 2]."""
+        self._loop_ends = _as_array(self.loop_bodies, self._loop_ends)
+        return self._loop_ends
+
+    @property
     def spring_ends(self) -> Integers:
         """`spring_bodies` as an array [springs, 2]."""
-        if len(self._spring_ends) != len(self.spring_bodies):
-            self._spring_ends = np.array(self.spring_bodies, np.int64)
+        self._spring_ends = _as_array(self.spring_bodies, self._spring_ends)
         return self._spring_ends
 
     @property
@@ -224,9 +236,9 @@ class Contents:
         return any(len(force.on(lo, hi)) for force in self.body_forces)
 
     def has_loads_of_time(self) -> bool:
-        """Return whether wrenches or springs act on bodies, or functions of time or state on joints or bodies."""
+        """Return whether wrenches or springs act on bodies, or functions of time or state on bodies, joints, loops."""
         joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
-        driven = any(map(callable, chain(self.torques.values(), joints)))
+        driven = any(map(callable, chain(self.torques.values(), joints, (loop.torque for loop in self.loops))))
         return bool(driven or self.force_functions) or self.has_wrenches(0, self.n_bodies)
 
     def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
@@ -245,3 +257,8 @@ class Contents:
         bodies, rows = self.segments.rows(lo, hi)
         joints = [body.joint for body in bodies]
         return np.array([2 * joint_index(joint.type) + (joint.pitch != 0.0) for joint in joints], np.int8)[rows]
+
+
+def _as_array(pairs: list[tuple[int, int]], known: Integers) -> Integers:
+    """Return pairs of bodies as an array [pairs, 2]: the one that is `known` of them if none has come since."""
+    return known if len(known) == len(pairs) else np.array(pairs, np.int64)

@@ -15,6 +15,17 @@ from mpimbs.model.body import Body, Joint
 from mpimbs.model.figure import figure
 from mpimbs.model.files import read_system
 from mpimbs.model.human import figure34, figure48
+from mpimbs.model.mechanisms import (
+    andrews,
+    boom,
+    coupled_loops,
+    five_bar,
+    four_bar,
+    four_bar_chain,
+    parallelogram,
+    ring,
+    track,
+)
 from mpimbs.model.order import Order
 from mpimbs.model.segments import Integers
 from mpimbs.model.system import System
@@ -248,6 +259,15 @@ GENERATORS: dict[str, Generator] = {
     "crowd": Generator(crowd, ("N",), "N figures side by side, each on a free joint"),
     "tree": Generator(tree, ("DEPTH", "BRANCHING"), "DEPTH levels, every body with BRANCHING children"),
     "random_tree": Generator(random_tree, ("N",), "N bodies, each on a random one before it", ("SEED",)),
+    "four_bar": Generator(four_bar, ("N",), "N four-bar linkages in a row, a branch for each crank"),
+    "four_bar_chain": Generator(four_bar_chain, ("N",), "the same linkages, a chain of all bodies"),
+    "five_bar": Generator(five_bar, (), "the five-bar linkage of Malczyk & Fraczek"),
+    "coupled_loops": Generator(coupled_loops, (), "two five-bar loops that share a body, of the same authors"),
+    "parallelogram": Generator(parallelogram, (), "a parallelogram of three cranks, redundant in its plane"),
+    "andrews": Generator(andrews, (), "Andrews' squeezing mechanism: seven bodies, three loops, driven"),
+    "boom": Generator(boom, ("N",), "a truss boom of N bays with springy diagonals"),
+    "ring": Generator(ring, ("N",), "N rods on ball joints, closed to a spinning ring"),
+    "track": Generator(track, ("N",), "N shoes on hinges, closed to a belt"),
 }
 
 

@@ -110,7 +110,8 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
     loaded = any(system.gravity) or system.torques or system.wrenches or system.springs or system.force_functions
-    return not loaded and not any(_moves(body) for segment in system.segments for body in segment.bodies)
+    pulled = any(loop.driven or any(loop.stiffness) for loop in system.loops)
+    return not loaded and not pulled and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 
 
 def _warnings(system: Contents) -> Iterator[str]:
@@ -130,5 +131,4 @@ def _warnings(system: Contents) -> Iterator[str]:
 def _moves(body: Body) -> bool:
     """Return whether a body has a speed or a load of its own."""
     joint = body.joint
-    driven = callable(joint.torque) or any(joint.torque)
-    return bool(driven or body.wrench or any(joint.u) or (any(joint.stiffness) and joint.q != joint.rest))
+    return bool(joint.driven or body.wrench or any(joint.u) or (any(joint.stiffness) and joint.q != joint.rest))

@@ -164,9 +164,11 @@ class System(Contents):
             A field is bad, the name is taken, or a body is not in the system.
         """
         loop = loop or Loop(**fields)
-        if any(other.name == loop.name for other in self.loops):
-            raise InputError(f"loop {loop.name!r}: the name is taken by another loop; give each its own")
-        self._bodies_of(f"loop {loop.name!r}", loop.bodies)
+        title = f"loop {loop.name!r}"
+        if loop.name in self.loop_names:
+            raise InputError(f"{title}: the name is taken by another loop; give each its own")
+        self.loop_bodies.append(self._bodies_of(title, loop.bodies))
+        self.loop_names.add(loop.name)
         self.loops.append(loop)
         self.changes += 1
         return loop

@@ -206,6 +206,13 @@ REFUSED_LOOPS = [
     ({"axis": [0, 0, 0]}, "axis must not be zero"),
     ({"pitch": 1}, "pitch has no meaning for a revolute joint"),
     ({"q": 1}, "unknown key 'q'"),
+    ({"armature": 1}, "unknown key 'armature'"),
+    ({"stiffness": -1}, "loop 'l': stiffness must not be negative, got [-1.0]"),
+    ({"damping": [1, 2]}, "damping needs 1 numbers (revolute joint: speeds in rad/s), got 2"),
+    ({"rest": "now"}, "rest must be a finite number, got 'now'"),
+    ({"type": "cylindrical", "torque": 1}, "torque needs a list of 2 numbers (cylindrical joint: speeds in rad/s m/s)"),
+    ({"type": "spherical", "stiffness": [1, 2, 1]}, "stiffness of a spherical joint is isotropic only"),
+    ({"type": "fixed", "torque": abs}, "torque has nothing to act on in a fixed joint"),
 ]
 
 
@@ -220,3 +227,19 @@ def test_a_loop_is_complete_after_construction():
     assert loop.axis == (0, 0, 1)
     assert loop.positions == ((0, 0, 0), (1, 0, 0))
     assert loop.rotations == ((1, 0, 0, 0), (1, 0, 0, 0))
+    assert (loop.stiffness, loop.damping, loop.rest, loop.torque) == ((0,), (0,), (0,), (0,))
+    assert Loop(**(LOOP | {"type": "spherical"})).rest == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("revolute", {"stiffness": 3, "damping": [0.5], "rest": 0.1, "torque": abs}),
+        ("planar", {"stiffness": [1, 2, 3], "rest": [0.1, 0.2, 0.3], "torque": [4, 5, 6]}),
+        ("spherical", {"stiffness": 1, "damping": [1, 2, 3], "rest": [0, 1, 0, 0], "torque": 2}),
+    ],
+)
+def test_what_acts_along_a_loop_joint_is_as_for_a_tree_joint(kind, fields):
+    loop, joint = Loop(**(LOOP | {"type": kind} | fields)), Joint(type=kind, **fields)
+    for name in ("stiffness", "damping", "rest", "torque", "driven"):
+        assert getattr(loop, name) == getattr(joint, name), name

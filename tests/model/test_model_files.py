@@ -149,6 +149,8 @@ REFUSED = [  # text, what the message says after "model.toml: "
     ("[[repeat]]\ncount = 2\nbody = 3", "[[repeat]] 1: body must be a list of tables"),
     (BODY + SECOND + LOOP.replace('"arm"', '"leg"'), "[[loop]] 1 'closure': unknown body 'leg'"),
     (BODY + SECOND + LOOP.replace("spherical", "free"), "[[loop]] 1 'closure': type free closes no loop"),
+    (BODY + SECOND + LOOP + "stiffness = -1", "[[loop]] 1 'closure': stiffness must not be negative, got [-1.0"),
+    (BODY + SECOND + LOOP.replace("base", "arm"), "[[loop]] 1 'closure': bodies must be two different ones, got 'arm'"),
     (BODY + SECOND + LOOP + LOOP, "[[loop]] 2 'closure': the name is taken by another loop"),
     (BODY + SECOND + LOOP.replace("positions", "position"), "[[loop]] 1 'closure': unknown key 'position'"),
     (DOCUMENTED[: DOCUMENTED.index("[1, 1, 1") + 5], "is not valid TOML: "),
@@ -203,6 +205,8 @@ def rich_system(functions=False):
     )
     positions = random.random((2, 3))
     system.add_loop(name="close", type="helical", pitch=0.2, bodies=("ball4", "b2"), positions=positions)
+    acting = {"stiffness": [1 / 3, 2], "damping": [0, 0.1], "rest": [0.2, 1], "torque": [1, -1]}
+    system.add_loop(name="guide", type="cylindrical", bodies=("world", "b1"), positions=positions, **acting)
     return system
 
 
@@ -237,6 +241,7 @@ def test_what_is_written_reads_back_to_the_last_bit(tmp_path, system, repeats):
     assert path.read_text(encoding="utf-8").count("[[repeat]]") == repeats
     assert (again.name, again.gravity, again.loops) == (system.name, system.gravity, system.loops)
     assert list(again.bodies()) == list(system.bodies())
+    assert again.loop_bodies == system.loop_bodies
 
 
 def test_a_long_chain_is_a_short_file(tmp_path):
@@ -249,6 +254,11 @@ def test_a_long_chain_is_a_short_file(tmp_path):
 def test_what_can_not_be_written(tmp_path):
     with pytest.raises(InputError, match="torque is a function of time, and a model file holds data only"):
         write_system(rich_system(functions=True), tmp_path / "model.toml")
+    driven = system_from("chain:2")
+    driven.add_loop(name="crank", type="revolute", bodies=("link2", "world"), positions=np.eye(3)[:2], torque=math.sin)
+    with pytest.raises(InputError, match="torque is a function of time, and a model file holds"):
+        write_system(driven, tmp_path / "model.toml")
+    assert "# torque is a function of time" in system_text(driven, functions=True)
     assert not (tmp_path / "model.toml").exists()
     with pytest.raises(InputError, match="can't be written: "):
         write_system(rich_system(), tmp_path / "nowhere" / "model.toml")

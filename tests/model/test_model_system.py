@@ -8,8 +8,11 @@ import pytest
 
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Body, Joint, Loop, System, Wrench, system_from
+from mpimbs.model.arranged import arranged
 from mpimbs.model.columns import Columns
 from mpimbs.model.facts import facts
+from mpimbs.model.order import Order
+from mpimbs.model.summary import nothing_acts
 
 
 def body(name, kind="revolute", parent=None, **fields):
@@ -195,6 +198,10 @@ REFUSED = [
         lambda s: s.add_loop(name="l", type="fixed", bodies=("arm", "leg"), positions=ZEROS),
         "loop 'l': unknown body 'leg'",
     ),
+    (
+        lambda s: s.add_loop(name="l", type="fixed", bodies=("world", "world"), positions=ZEROS),
+        "loop 'l': bodies must be two different ones, got 'world' twice",
+    ),
     (lambda s: [s.add_loop(GROUND), s.add_loop(GROUND)], "loop 'g': the name is taken by another loop"),
     (
         lambda s: System(gravity=9.81),
@@ -357,3 +364,31 @@ def test_facts_tell_branches_apart() -> None:
         system.branch([body("a"), body("a", mass=2)], rows, parents)
         found.append(facts(system))
     assert found[0] != found[1] and found[0] != found[2]
+
+
+def test_a_torque_on_a_loop_is_a_load() -> None:
+    """As on a tree joint: it moves the system, and as a function of time it may fail."""
+    found = []
+    for torque in (None, 0.5, math.sin):
+        system = System(gravity=(0, 0, 0))
+        system.repeat(2, body("a"), parent="world")
+        system.add_loop(name="l", type="revolute", bodies=("world", "a2"), positions=ZEROS, torque=torque)
+        found.append((nothing_acts(system), system.has_loads_of_time(), facts(system)["loop 'l'"]))
+    assert [(still, of_time) for still, of_time, _ in found] == [(True, False), (False, False), (False, True)]
+    assert len({fact for *_, fact in found}) == 3
+
+
+def test_loops_and_springs_keep_their_bodies_in_another_order() -> None:
+    system = system_from("random_tree:9")
+    system.repeat(1, body("side"), parent="world")
+    pairs = [("body9", "world"), ("world", "body2"), ("side1", "body1")]
+    for number, pair in enumerate(pairs):
+        system.add_loop(name=f"l{number}", type="spherical", bodies=pair, positions=ZEROS)
+        system.add_spring(name=f"s{number}", bodies=pair, positions=ZEROS)
+    assert system.loop_bodies == [(8, -1), (-1, 1), (9, 0)]
+    order = Order.of(system)
+    solved = arranged(system, order)
+    assert not order.is_identity and solved is not system
+    named = [tuple(solved.name_of(k) if k >= 0 else "world" for k in ends) for ends in solved.loop_ends]
+    assert named == pairs
+    np.testing.assert_array_equal(solved.spring_ends, solved.loop_ends)

@@ -85,8 +85,7 @@ class LoopJoints:
     def __init__(self, system: System) -> None:
         loops = system.loops
         self.names = [loop.name for loop in loops]
-        numbers = {name: system.index_of(name) for loop in loops for name in loop.bodies if name != "world"}
-        self.bodies = np.array([[numbers.get(name, -1) for name in loop.bodies] for loop in loops]).reshape(-1, 2)
+        self.bodies = system.loop_ends
         self.kind = np.array([joint_index(loop.type) for loop in loops], np.int64)
         self._positions = np.array([loop.positions for loop in loops], np.float64).reshape(-1, 2, 3)
         turned = matrices_of(np.array([loop.rotations for loop in loops], np.float64).reshape(-1, 4))

@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | bench | check | study | predict | tune`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | assemble | bench | check | study | ...`.
 
 Alone or under mpiexec.
 
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from mpi4py import MPI
 
+from mpimbs.cli.assembly import assemble
 from mpimbs.cli.evaluation import acceleration, inverse
 from mpimbs.cli.options import (
     SAMPLES,
@@ -69,7 +70,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, bench, study, predict, tune):
+for _command in (acceleration, inverse, assemble, bench, study, predict, tune):
     cli.add_command(_command)
 
 

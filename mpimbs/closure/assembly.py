@@ -9,7 +9,9 @@ import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.sparse.linalg import splu
 
-from mpimbs.closure.jacobian import LoopJacobian, TooLargeError, displaced
+from mpimbs.closure.jacobian import LoopJacobian, TooLargeError, displaced, displacements
+from mpimbs.errors import InputError
+from mpimbs.model import System
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,11 +24,19 @@ _MOST_PRODUCTS = 20_000_000
 
 
 class ClosedState(NamedTuple):
-    """Coordinates nearest to given ones in which loops are closed, as far as they can be."""
+    """Coordinates near to given ones in which loops are closed, as far as they can be."""
 
     q: Floats  # [nq]
-    violation: Floats  # [loops]: norm over the constraints, m and rad together
+    violation: Floats  # [rows]: what is left, rad and m
     reached: bool
+
+
+class Assembled(NamedTuple):
+    """A state whose loops are closed, with speeds that they allow, and how far it is from the one it was made of."""
+
+    q: Floats  # [nq]
+    u: Floats  # [nu]
+    moved: Floats  # [bodies]: by how much their joints were moved, norm over rad and m
 
 
 class _Normal:
@@ -83,7 +93,7 @@ def _closed_from(loops: LoopJacobian, q: Floats) -> ClosedState:
         else:
             strength *= 10.0
     reached = bool(np.abs(here.violation).max(initial=0.0) < CLOSED)
-    return ClosedState(q, loops.joints.norms(here.violation / here.rows), reached)
+    return ClosedState(q, here.violation / here.rows, reached)
 
 
 def allowed_by(loops: LoopJacobian, q: Floats, u: Floats) -> Floats:
@@ -99,3 +109,31 @@ def allowed_by(loops: LoopJacobian, q: Floats, u: Floats) -> Floats:
     for _ in range(3):  # for the damping, and for the rounding of redundant rows
         speeds = speeds - normal.correction(here.matrix @ speeds)
     return here.columns * speeds
+
+
+def assemble(system: System, q: Floats, u: Floats) -> Assembled:
+    """Close all loops of a system, moving its joints the least, rad and m in units of the loops' sizes; on one process.
+
+    Raises
+    ------
+    InputError
+        A loop can't be closed near the given state; the message names it and its distance.
+    """
+    try:
+        loops = LoopJacobian(system)
+        closed = close_loops(loops, q)
+        if not closed.reached:
+            worst, left = loops.joints.worst(closed.violation)
+            raise InputError(
+                f"loop '{worst}' can't be closed: it stays open by {left}, wherever the bodies move from where they "
+                "begin; begin nearer to a closed state, or look at the positions, rotations and type of the loop"
+            )
+        speeds = allowed_by(loops, closed.q, u)
+    except TooLargeError:
+        raise InputError(
+            f"system '{system.name}': too many loops act on the same joints to close them all at once; begin with "
+            "closed loops"
+        ) from None
+    body = np.repeat(np.arange(system.n_bodies), np.diff(system.offsets()[1]))
+    moves = displacements(system, q, closed.q)
+    return Assembled(closed.q, speeds, np.sqrt(np.bincount(body, moves**2, system.n_bodies)))

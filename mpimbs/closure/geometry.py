@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.transform import Rotation
 
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import offsets
@@ -102,7 +103,7 @@ class LoopJoints:
         rotation = np.swapaxes(frame, 1, 2) @ frame_b
         shift = np.einsum("nji,nj->ni", frame, place_b - place)
         before, reached, angle = self._nearest(rotation, shift)
-        error = _rotation_vectors(rotation @ np.swapaxes(reached, 1, 2))
+        error = Rotation.from_matrix(rotation @ np.swapaxes(reached, 1, 2)).as_rotvec()
         shift[:, 2] -= self._pitch * angle
         moved = np.concatenate([np.einsum("nji,nj->ni", before, value) for value in (error, shift)], axis=1)
         units = np.swapaxes(frame @ before, 1, 2)[self.loop, self.axis % 3]
@@ -132,6 +133,14 @@ class LoopJoints:
     def norms(self, rows: Floats) -> Floats:
         """The norm over each loop's rows [loops]."""
         return np.sqrt(np.bincount(self.loop, rows**2, len(self.names)))
+
+    def worst(self, rows: Floats) -> tuple[str, str]:
+        """The loop with the largest norm over its rows, and how far it is from closed, in words."""
+        k = int(np.argmax(self.norms(rows)))
+        own = slice(self.first[k], self.first[k + 1])
+        forces = self.axis[own] >= FORCE
+        sizes = {"m": np.linalg.norm(rows[own][forces]), "rad": np.linalg.norm(rows[own][~forces])}
+        return self.names[k], " and ".join(f"{size:.3g} {unit}" for unit, size in sizes.items() if size > 1e-9)
 
     def _placed(self, bodies: BodyMotions, end: int) -> tuple[Floats, Floats]:
         """Joint frames [loops, 3, 3] and their origins [loops, 3] on the first or second bodies."""
@@ -174,9 +183,3 @@ def _turns(axis: Integers, angle: Floats) -> Floats:
     turned[n, j, j] = turned[n, k, k] = np.cos(angle)
     turned[n, k, j], turned[n, j, k] = np.sin(angle), -np.sin(angle)
     return turned
-
-
-def _rotation_vectors(rotation: Floats) -> Floats:
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_matrix(rotation).as_rotvec() if len(rotation) else np.zeros((0, 3))

@@ -78,7 +78,7 @@ def loop_report(system: System) -> LoopReport:
     try:
         closed = close_loops(loops, q)
         if not closed.reached:
-            return replace(given, unclosed=_largest(joints.names, closed.violation))
+            return replace(given, unclosed=_largest(joints.names, joints.norms(closed.violation)))
         start = mobility(loops, closed.q)
         there = nearby_state(loops, closed.q)
         nearby = start if there is closed.q else None if there is None else mobility(loops, there)
@@ -102,7 +102,9 @@ def told_loops(report: LoopReport) -> Iterator[str]:
     elif here is None:
         left += ": too many of them act on the same joints"
     else:
-        left = f"{_count(here.constraints, 'constraint')}, {here.redundant} of them redundant; {_freedoms(here)}"
+        left = (
+            f"{_count(here.constraints, 'constraint')}, {here.redundant or 'none'} of them redundant; {_freedoms(here)}"
+        )
     yield f"loops: {kinds}; {left}"
     if there is not None and here is not None and there.mobility != here.mobility:
         yield (

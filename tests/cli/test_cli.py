@@ -637,9 +637,7 @@ def test_loops_are_closed(comm: MPI.Comm, call: Callable[[str], Call], folder: P
     assert (found.code, found.err) == (0, "") and (comm.rank or "(rad and m): none" in found.out)
     two = LOOP.replace('"closure"', '"other"').replace("[0, 0, 0]", "[0, 0, 1]")
     put(comm, folder / "model.toml", MODEL + LOOP + two)
-    refuses(
-        comm, call, folder, "assemble @/model.toml -o @/x.npz", "loop 'closure' can't be closed: it stays open by 0.5 m"
-    )
+    refuses(comm, call, folder, "assemble @/model.toml -o @/x.npz", "can't be closed: it stays open by 0.5 m")
 
 
 def test_check_says_who_would_own_what(call: Callable[[str], Call]) -> None:

@@ -18,6 +18,7 @@ from mpimbs.errors import InputError
 from mpimbs.evaluation import NOTHING, Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
+from mpimbs.loops import ClosedLoops
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
 from mpimbs.parallel.agreement import communicator, same_system, together
@@ -76,6 +77,8 @@ class Dynamics:
         What acts on this rank's bodies from outside.
     evaluations : int
         Evaluations so far.
+    loops : ClosedLoops or None
+        What keeps the loops closed, where the system has any.
 
     Raises
     ------
@@ -128,6 +131,7 @@ class Dynamics:
         )
         self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
         self.evaluations = 0
+        self.loops = ClosedLoops(self) if whole.loops else None
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
@@ -216,6 +220,18 @@ class Dynamics:
             return evaluation.in_turn(t, q, u, udot, rates, tau)
         evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
         return NOTHING
+
+    def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats) -> None:
+        """Evaluate as `evaluate` does, without calling functions: for what is linear in what loops are asked for."""
+        evaluation = self._evaluation
+        if evaluation.in_phases:
+            evaluation.in_turn(0.0, q, u, udot, rates, None, unforced=True)
+        else:
+            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
+
+    def measure(self, q: Floats, u: Floats) -> None:
+        """Measure how far loops are from closed (`loops.ClosedLoops.violations`); all ranks call."""
+        self._evaluation.measure(q, u)
 
     def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
         """Give the generalized accelerations [nu]; arguments as in `derivative`, or what numpy makes arrays of.

@@ -13,7 +13,7 @@ from mpimbs.coupling import Coupling
 from mpimbs.errors import SimulationError
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.parallel.scan import Scan
-from mpimbs.pipeline import COUPLING, EVALUATE, INWARD, MOTION, OUTWARD, PHASES, RUN_PHASES, SCAN_MOTIONS, Rank
+from mpimbs.pipeline import COUPLING, EVALUATE, INWARD, MEASURE, MOTION, OUTWARD, PHASES, RUN_PHASES, SCAN_MOTIONS, Rank
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.part import Part
 from mpimbs.sweep.structure import BOUNDARY, TURNING
@@ -97,6 +97,7 @@ class Evaluation:
         self._table = Table(rank)
         self.rank = self._table.data
         self.whole, self._phases = EVALUATE[name][part.width], RUN_PHASES[name][part.width]
+        self._measure = MEASURE[part.width]
         self.in_phases = external.any or self._solve is not None
         self.no_tau = np.zeros(0)
 
@@ -109,15 +110,19 @@ class Evaluation:
     def timed(self, wanted: bool) -> None:
         self._table.set_number("timed", int(wanted))
 
-    def in_turn(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> Acted:
+    def in_turn(
+        self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None, unforced: bool = False
+    ) -> Acted:
         """Evaluate phase by phase, as `Dynamics.evaluate`: of arrays that were checked, which are read by address.
+
+        `unforced`: no function is called.
 
         The `failure` of a user function is given, not raised: the other ranks know nothing of it.
         """
         run, rank = self._phases, self.rank
         acted = NOTHING if tau is None else Acted(tau)
         run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
-        if self._external.any:
+        if self._external.any and not unforced:
             began = time.perf_counter()
             acted = self._act(t, q, u, tau)
             self.laps[MOTION] += time.perf_counter() - began
@@ -130,6 +135,10 @@ class Evaluation:
             self.laps[COUPLING] += time.perf_counter() - began
             run(rank, OUTWARD, PHASES, q, u, acted.forces, udot, rates)
         return acted
+
+    def measure(self, q: Floats, u: Floats) -> None:
+        """Measure how far this rank's loops are from closed (`sweep.loops.Loops.violations`); all ranks call."""
+        self._measure(self._part.plan, q, u)
 
     def _act(self, t: float, q: Floats, u: Floats, tau: Floats | None) -> Acted:
         """Call the functions; where one fails, the forces are NaN.

@@ -25,7 +25,12 @@ from mpimbs.sweep.halved_passes import (
     outward_of_bodies,
     outward_to_the_tip,
 )
-from mpimbs.sweep.interval_sequence import inward_of_intervals, motion_of_intervals, outward_of_intervals
+from mpimbs.sweep.interval_sequence import (
+    inward_of_intervals,
+    measure_intervals,
+    motion_of_intervals,
+    outward_of_intervals,
+)
 from mpimbs.sweep.motion import join_motion, join_turn
 from mpimbs.sweep.open_bodies import join_open_motions, join_open_turns
 from mpimbs.sweep.sequence import ahead_of_all, inward_of_all, motion_of_all, outward_of_all
@@ -196,6 +201,14 @@ _KERNELS = {
 }
 EVALUATE = {name: by_width(function, first=MOTION, last=PHASES) for name, function in _KERNELS.items()}
 RUN_PHASES = {name: by_width(function) for name, function in _KERNELS.items()}
+
+
+@kernel
+def _measured(zero, part, q, u):
+    measure_intervals(zero, part, borrowed(q), borrowed(u))
+
+
+MEASURE = by_width(_measured)  # how far the loops of a rank are from closed
 
 
 @kernel

@@ -123,7 +123,8 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
 def coupling_for(system: System, name: str, solver: LoadSolver | None = None) -> Strategy:
     """Find what a coupling needs for a system; errors as of `coupling_named`."""
     strategy = coupling_named(name, solver)
-    return strategy if system.is_chain or name not in TREES else TREES[name](solver)
+    whole_tree = not system.is_chain or bool(system.loops)
+    return TREES[name](solver) if whole_tree and name in TREES else strategy
 
 
 def unavailable(name: str) -> str:

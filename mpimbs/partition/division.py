@@ -189,11 +189,6 @@ def _pieces(system: System, size: int, cuts: int | None) -> int:
 def check_solved(system: System) -> None:
     """Check that the system is sound, and one that the couplings solve; else InputError."""
     system.validate()
-    if system.loops:
-        raise InputError(
-            f"system '{system.name}' closes a loop ('{system.loops[0].name}'): the couplings of this version solve "
-            "chains and trees; remove the [[loop]] tables"
-        )
 
 
 def check_ranks(system: System, size: int) -> None:

@@ -11,6 +11,7 @@ from mpimbs.partition.chain import body_costs
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.sizes import tuned
 from mpimbs.spatial.lanes import WIDTHS, native_width
+from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.limbs import Chosen, Group, Stretch
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
@@ -103,11 +104,16 @@ class _Tree:
         Of each body, a number for its joint.
     open_bodies : array
         Bodies that have children elsewhere.
+    looped : array
+        Bodies at which loops end.
     """
 
-    def __init__(self, made: Subtrees, patterns: npt.NDArray[np.integer], open_bodies: Integers) -> None:
+    def __init__(
+        self, made: Subtrees, patterns: npt.NDArray[np.integer], open_bodies: Integers, looped: Integers = NO_BODIES
+    ) -> None:
         self.n, self.sizes = len(made.order), made.sizes
-        self.shape, self.closed = shapes(made, patterns), closed_subtrees(made, open_bodies)
+        self.shape = shapes(made, patterns)
+        self.closed = closed_subtrees(made, np.concatenate((open_bodies, looped)))
         place = np.append(_places(made), -1)
         self.parent = place[np.maximum(made.parent[made.order], -1)]
         self.heavy = np.full(self.n + 1, -1)  # last child of each
@@ -116,7 +122,7 @@ class _Tree:
         self._relative: dict[tuple[int, int], float] = {}  # time over that in doubles, by shape and width
         self._patterns = patterns[made.order].astype(np.int64)
         self.costs = costs_of(self._patterns)
-        self._open = place[open_bodies]
+        self._open = place[open_bodies] if not len(looped) else NO_BODIES
 
     def stretches(self, width: int, most_cost: float) -> list[Stretch]:
         """Choose stretches that cost no more than so much per body, the largest first."""
@@ -272,6 +278,7 @@ def choose_limbs(
     open_bodies: Integers,
     width: int,
     if_faster: bool = False,
+    looped: Integers = NO_BODIES,
 ) -> Chosen:
     """Choose what is swept in lanes, as it is predicted to be the fastest.
 
@@ -287,11 +294,13 @@ def choose_limbs(
         Number of lanes; 0: what is predicted to be the fastest.
     if_faster : bool
         Whether to choose nothing, where that is predicted to be faster than so many lanes.
+    looped : array
+        Bodies at which loops end: no subtree that has one is closed.
     """
     best = Chosen([], [])
     if width == 1:
         return best
-    tree = _Tree(made, patterns, open_bodies)
+    tree = _Tree(made, patterns, open_bodies, looped)
     usable = tree.closed
     if tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
         usable = usable & (tree.sizes <= tuned().most_lane)

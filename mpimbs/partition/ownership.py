@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
+
 from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of, room_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.partition.limbs import choose_limbs
-from mpimbs.sweep.build import Build
+from mpimbs.sweep.build import NO_BODIES, Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
 from mpimbs.sweep.interval import IntervalPart, IntervalSubchain, Outside
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.limbs import Chosen
+from mpimbs.sweep.loop_table import loops_of
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 
@@ -30,13 +33,17 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
     `apart`: all that hangs on one body has equations of its own, to be separated.
     """
     order, bounds, owners = division.order, division.bounds, division.owners
+    loops = loops_of(system) if system.loops else None
 
     def part(first: int, last: int, outside: Outside, width: int) -> IntervalPart:
+        table = loops.within(first, last) if loops else None
+
         def choose(made: Build) -> Chosen:
             patterns = system.joint_patterns(first, last)
-            return choose_limbs(made, patterns, outside.open - first, width, if_faster=division.width == 0)
+            looped = np.unique(table.bodies[table.bodies >= 0]) if table else NO_BODIES
+            return choose_limbs(made, patterns, outside.open - first, width, division.width == 0, looped)
 
-        return IntervalPart(system, first, last, outside, choose)
+        return IntervalPart(system, first, last, outside, choose, table)
 
     if order is None:  # one interval
         only = part(0, system.n_bodies, NOTHING_OUTSIDE, division.width)

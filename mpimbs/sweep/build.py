@@ -324,6 +324,13 @@ def join_steps(
     return boundaries + len(branching)
 
 
+def with_slots(made: Build, boundaries: int, bodies: Integers) -> Build:
+    """The same with slots for some of its bodies, too; `boundaries` is the number of bodies outside."""
+    steps = made.structure.steps.copy()
+    junctions = join_steps(steps, made.parent, made.first_step, made.body_step, boundaries, bodies)
+    return made._replace(structure=made.structure._replace(steps=steps), junctions=junctions)
+
+
 def armature_of(columns: Columns) -> Floats:
     """Inertias of the rotors of all freedoms [nu], or none where there is none."""
     return columns.armature[: None if columns.armature.any() else 0].copy()

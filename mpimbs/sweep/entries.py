@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import borrowed
-from mpimbs.spatial.tuples import load3, load6, load18
+from mpimbs.spatial.tuples import load3, load6, load18, store_numbers
 from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.inverse import add_rotors, newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.joint_forces import joint_forces
-from mpimbs.sweep.motion import joint_places, motions, velocity_terms
+from mpimbs.sweep.motion import coordinate_rates, joint_places, load_quaternion, motions, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.passes import systems_alone
-from mpimbs.sweep.structure import BIAS, BOUNDARY, TURNING
+from mpimbs.sweep.structure import BIAS, BOUNDARY, FIRST_Q, TURN, TURNING
 from mpimbs.sweep.walk import place_boundary
 
 
@@ -23,6 +23,18 @@ def move(structure, work, q, u, boundary, motion):
     for slot in range(1, boundary.size // BOUNDARY):
         place_boundary(0.0, work.junction, slot, load18(0.0, boundary, slot * BOUNDARY))
     motions(0.0, structure, work, u, boundary, motion)
+
+
+@kernel
+def displace(structure, q, move, moved):
+    """Write the coordinates [nq] after a displacement along the speeds [nu] (rad, m), quaternions of unit length."""
+    coordinate_rates(0.0, structure, q, move, moved)
+    for k in range(q.size):
+        moved[k] += q[k]
+    for step in range(structure.steps.shape[0]):
+        if structure.steps[step, TURN] == 4:
+            first = structure.steps[step, FIRST_Q]
+            store_numbers(0.0, moved, first, load_quaternion(0.0, moved, first))
 
 
 @kernel(inline=True)

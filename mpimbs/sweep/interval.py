@@ -13,9 +13,11 @@ from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, 
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
-from mpimbs.sweep.build import NO_BODIES, Build
+from mpimbs.sweep.build import NO_BODIES, Build, with_slots
 from mpimbs.sweep.interval_passes import IntervalPlan
 from mpimbs.sweep.limbs import Chosen, Limbs
+from mpimbs.sweep.loop_table import LoopTable
+from mpimbs.sweep.loops import Loops, closings_of
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace
@@ -107,6 +109,8 @@ class IntervalPart(PartOfOne):
         Of these.
     choose : callable
         Gives the limbs of the bodies made ready; see `partition.limbs`.
+    table : LoopTable, optional
+        The loops of which an end is here, of the bodies by their numbers here; none by default.
 
     Attributes
     ----------
@@ -119,7 +123,13 @@ class IntervalPart(PartOfOne):
     """
 
     def __init__(
-        self, system: Contents, first: int, last: int, outside: Outside, choose: Callable[[Build], Chosen]
+        self,
+        system: Contents,
+        first: int,
+        last: int,
+        outside: Outside,
+        choose: Callable[[Build], Chosen],
+        table: LoopTable | None = None,
     ) -> None:
         whole = IntervalSubchain(system, first, last, outside)
         super().__init__(whole)
@@ -127,12 +137,19 @@ class IntervalPart(PartOfOne):
         room = self.room
         chosen = choose(whole.made)
         self.swept = chosen.swept(whole.made.sizes)
-        wrenches = system.has_wrenches(first, last)
-        self._limbs = Limbs(whole.made, len(outside.inboard), chosen, wrenches) if chosen.any else None
+        wrenches, boundaries = system.has_wrenches(first, last), len(outside.inboard)
+        closings = closings_of(table, whole.made, outside.inboard) if table else None
+        slotted = closings.slotted if closings else NO_BODIES
+        self._limbs = Limbs(whole.made, boundaries, chosen, wrenches, slotted) if chosen.any else None
         self.width = self._limbs.width if self._limbs else 1
-        made = self._limbs.trunk if self._limbs else whole.made
+        if self._limbs:
+            made = self._limbs.trunk
+        else:
+            made = with_slots(whole.made, boundaries, slotted) if len(slotted) else whole.made
         s = made.structure
-        work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches) if self._limbs else whole.work
+        own = made is not whole.made
+        work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches) if own else whole.work
+        self.loops = Loops(system, table, made, closings, outside.inboard) if table and closings else None
         self._wrench = work.wrench
         if self._limbs and self._limbs.has_open:
             path, reach = NO_BODIES, NO_BODIES
@@ -157,6 +174,7 @@ class IntervalPart(PartOfOne):
             block=aligned_zeros(SIZE),
             limbs=self._limbs.plan if self._limbs else NO_BODIES,
             held=AT_REST[:TURNING].copy(),
+            loops=self.loops.plan if self.loops else NO_BODIES,
         )
         self._table = Table(plan)
         self.plan = self._table.data

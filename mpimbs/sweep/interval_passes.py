@@ -16,6 +16,7 @@ from mpimbs.spatial.memory import Floats, Integers, read, schema
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA, six_rows, write_six
 from mpimbs.spatial.tuples import load3, load6
+from mpimbs.sweep.closing import ask_of_loops, inward_closing, outward_closing
 from mpimbs.sweep.inward import inward, transfer, write_gathered
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.limb_passes import accelerate_limbs, forces_of_trunk, gather_limbs, move_limbs, of_trunk
@@ -52,6 +53,7 @@ class IntervalPlan(NamedTuple):
     block: Floats  # [SIZE]
     limbs: Integers  # the table of what hangs on these bodies, swept in lanes; empty where nothing does
     held: Floats  # [TURNING]: turn of what is held
+    loops: Integers  # the table of the loops of which an end is here; empty where there are none
 
 
 INTERVAL = schema(IntervalPlan)
@@ -71,6 +73,17 @@ def motion_of_interval(zero, part, q, u):
         turn = open_body(value, k, TURNING)
         turn_along(0.0, p.structure, p.work, u, p.path[done : p.reach[k]], before, turn)
         before, done = turn, p.reach[k]
+
+
+@kernel(merge=True)
+def measure_interval(zero, part, q, u):
+    """Measure how far the loops are from closed, given the motions of the inboard bodies in their table."""
+    p = read(part, INTERVAL)
+    if p.loops.size > 0:
+        move_limbs(zero, p.limbs, q, u, p.handles.turn)
+        q, u = of_trunk(zero, p.limbs, q, u, False)
+        joint_places(0.0, p.structure, q, p.work.place)
+        ask_of_loops(p.loops, p.structure, p.work, u)
 
 
 @kernel
@@ -122,13 +135,18 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     room = Room(p.room_inboard, p.room_open)
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # GATHERED
+    if p.loops.size > 0:
+        ask_of_loops(p.loops, p.structure, p.work, u)
     for slot in range(1, p.inboard.size):
         place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
     velocity_terms(0.0, p.structure, p.work, u, _omega(p, before, 0))
     clear_gathered(0.0, p.work.junction, inertia_and_force)
     gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
     joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)
-    inward(0.0, p.structure, p.work, p.total, o, p.block, False, hung=True)
+    if p.loops.size > 0:
+        write_gathered(0.0, inward_closing(p.loops, p.structure, p.work, p.total), p.block)
+    else:
+        inward(0.0, p.structure, p.work, p.total, o, p.block, False, hung=True)
     write_six(value, block_at(room, 0), six_rows(p.block, INERTIA))
     for slot in range(1, p.inboard.size):
         write_gathered(0.0, gathered(0.0, p.work.junction, slot, inertia_and_force), p.block)
@@ -158,7 +176,10 @@ def outward_of_interval(zero, part, q, u, tau, udot, rates):
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     q, u = of_trunk(zero, p.limbs, q, u, False)
     changes, accelerations = of_trunk(zero, p.limbs, rates, udot, True)
-    outward(0.0, p.structure, p.work, load6(0.0, loads, 0), o, False, accelerations)
+    if p.loops.size > 0:
+        outward_closing(p.loops, p.structure, p.work, load6(0.0, loads, 0), accelerations)
+    else:
+        outward(0.0, p.structure, p.work, load6(0.0, loads, 0), o, False, accelerations)
     coordinate_rates(0.0, p.structure, q, u, changes)
     load = loads[6 * p.room_inboard : 6 * p.room_inboard + 6]  # on the first open body
     accelerate_limbs(zero, p.limbs, p.work.junction, tau, load, udot, rates)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import item
 from mpimbs.spatial.memory import Floats, Rows, assign, read, schema
-from mpimbs.sweep.interval_passes import inward_of_interval, motion_of_interval, outward_of_interval
+from mpimbs.sweep.interval_passes import inward_of_interval, measure_interval, motion_of_interval, outward_of_interval
 from mpimbs.sweep.open_bodies import join_open_turns
 from mpimbs.sweep.sequence import SUBCHAIN, coordinates_of, speeds_of
 from mpimbs.sweep.structure import HANDLES, Handles
@@ -72,3 +72,12 @@ def outward_of_intervals(zero, part, q, u, tau, udot, rates):
         forces = speeds_of(row, tau)
         accelerations, changes = speeds_of(row, udot), coordinates_of(row, rates)
         outward_of_interval(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, accelerations, changes)
+
+
+@kernel(merge=True)
+def measure_intervals(zero, part, q, u):
+    """Measure how far the loops are from closed in a state: what `sweep.loop_joints` writes of them."""
+    sequence = read(part, INTERVALS)
+    for number in range(sequence.rows.shape[0]):
+        row = sequence.rows[number]
+        measure_interval(zero, read(row, SUBCHAIN), coordinates_of(row, q), speeds_of(row, u))

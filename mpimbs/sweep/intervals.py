@@ -14,6 +14,7 @@ from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.interval import IntervalPart
 from mpimbs.sweep.interval_sequence import IntervalsPlan
 from mpimbs.sweep.limbs import Swept
+from mpimbs.sweep.loops import Loops
 from mpimbs.sweep.part import Ends
 from mpimbs.sweep.sequence import sequence_rows
 from mpimbs.sweep.structure import TURNING, Handles
@@ -72,6 +73,11 @@ class Intervals:
 
     def __getitem__(self, number: int) -> Subchain:
         return self._parts[number][0]
+
+    @property
+    def loops(self) -> list[Loops]:
+        """The loops of each that has some."""
+        return [part.loops for part in self._parts if part.loops]
 
     def ends(self) -> list[Ends]:
         """Where the equations of each stand: of all bodies that hang on others, if these have slots of their own."""

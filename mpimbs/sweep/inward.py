@@ -112,8 +112,19 @@ def _add_outer_rows_of_hinge(e, u, z):
 
 
 @kernel(inline=True)
-def _transferred(zero, structure, step, state, given):
-    work, first, room, stride, offset = given
+def spaced(spacing, d):
+    """Where s of a degree of freedom stands: so many numbers apart, from an offset on."""
+    return d * spacing[0] + spacing[1]
+
+
+@kernel(inline=True)
+def transferred(zero, structure, step, state, given):
+    """Take columns of E, and c, from a step to its parent: what a walk inward along a path visits steps by.
+
+    `given` is the workspace, the first of the columns, where s of the degrees of freedom is kept, and where in it: a
+    kernel that says so, as `spaced` does, and what this is given.
+    """
+    work, first, room, place, places = given
     c = state[0]
     e = state[1:7]
     n = width(zero)
@@ -124,7 +135,7 @@ def _transferred(zero, structure, step, state, given):
     if _is_hinge(structure, step):
         # as below; row 2 of E - U s^T / D vanishes, and so does the turn of its c
         base = first_u * PIVOT
-        store_row(zero, room, first_u * stride + offset + first, e[2])
+        store_row(zero, room, place(places, first_u) + first, e[2])
         z = scale_row(load(zero, work.pivot, (base + 6) * n), e[2])
         c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
         e = _add_outer_rows_of_hinge(e, load6(zero, work.pivot, base), z)
@@ -138,7 +149,7 @@ def _transferred(zero, structure, step, state, given):
         s = component(e, axis)
         if axis < 3 and structure.steps[step, SLIDES]:
             s = add_row(s, scale_row(load(zero, structure.pitch, d * n), component(e, axis + 3)))
-        store_row(zero, room, d * stride + offset + first, s)
+        store_row(zero, room, place(places, d) + first, s)
         # E <- E - U s^T / D,  c <- c + s u / D  [design, section 3]
         z = scale_row(load(zero, work.pivot, (base + 6) * n), s)
         e = _add_outer_rows(e, scale6(-1.0, load6(zero, work.pivot, base)), z)
@@ -156,8 +167,8 @@ def transfer(zero, structure, work, path, room, stride, offset, block, first):
     `path` is as of `walk_path_inward`; s of degree of freedom d is written at `d * stride + offset` of `room`.
     """
     state = (zero_row(zero),) + unit_rows(zero, first)
-    given = (work, first, room, stride, offset)
-    state = walk_path_inward(zero, structure, path, _transferred, state, given)
+    given = (work, first, room, spaced, (stride, offset))
+    state = walk_path_inward(zero, structure, path, transferred, state, given)
     e = state[1:7]
     store_row(zero, block, TRANSFER + first, e[0])
     store_row(zero, block, TRANSFER + ROW + first, e[1])
@@ -214,7 +225,8 @@ def _with_rotor(zero, structure, d, diagonal):
 
 
 @kernel(inline=True)
-def _articulated(zero, structure, step, state, given):
+def articulated(zero, structure, step, state, given):
+    """Take I and p from a step to its parent: what a walk inward visits steps by."""
     work, tau, kept, room = given
     n = width(zero)
     body = structure.steps[step, BODY] * FIXED
@@ -292,13 +304,13 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
     state = none + none + none + (zero, zero, zero) + scale6(-1.0, load2)
     if hung is not None:
         given = (work, tau, keep_nothing, tau)
-        state = walk_inward_onto(zero, structure, work.junction, _articulated, state, given)
+        state = walk_inward_onto(zero, structure, work.junction, articulated, state, given)
     elif eliminated is None:
         given = (work, tau, keep_nothing, tau)
-        state = walk_inward(zero, structure, work.junction, _articulated, state, given)
+        state = walk_inward(zero, structure, work.junction, articulated, state, given)
     else:
         given = (work, tau, keep, eliminated)
-        state = walk_inward(zero, structure, work.junction, _articulated, state, given)
+        state = walk_inward(zero, structure, work.junction, articulated, state, given)
     if bare is None:
         write_gathered(zero, state, block)
     else:

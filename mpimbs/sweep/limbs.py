@@ -244,6 +244,8 @@ class Limbs:
         The limbs, one at least.
     wrenches : bool
         Whether wrenches act on bodies.
+    slotted : array
+        Further bodies of the trunk that get slots.
 
     Attributes
     ----------
@@ -258,7 +260,9 @@ class Limbs:
         Lanes of the widest tile.
     """
 
-    def __init__(self, made: Build, boundaries: int, chosen: Chosen, wrenches: bool) -> None:
+    def __init__(
+        self, made: Build, boundaries: int, chosen: Chosen, wrenches: bool, slotted: Integers = NO_BODIES
+    ) -> None:
         begins = np.append(made.first_step[made.order], len(made.structure.steps))
         groups, stretches = chosen
         alike = [_Pieces(made, begins, group.places, int(made.sizes[group.places[0, 0]])) for group in groups]
@@ -273,7 +277,7 @@ class Limbs:
         firsts = np.array([stretch.first for stretch in stretches], np.int64)
         on = made.parent[made.order[np.concatenate((places, firsts))]]
         bodies = made.order[self._elsewhere(made, chosen)]
-        self._trunk_steps, numbers = self._make_trunk(made, bodies, boundaries, np.unique(on[on >= 0]))
+        self._trunk_steps, numbers = self._make_trunk(made, bodies, boundaries, np.union1d(on[on >= 0], slotted))
         slots = -1 - on
         slots[on >= 0] = self.trunk.structure.steps[self.trunk.body_step[on[on >= 0]], SINK]
         repeated = [np.arange(group.places.size) >= group.lanes for group in groups]

@@ -12,7 +12,8 @@ from mpimbs.sweep.walk import keep, keep_nothing, walk_outward
 
 
 @kernel(inline=True)
-def _accelerated(zero, structure, step, inboard, given):
+def accelerated(zero, structure, step, inboard, given):
+    """Give a step its acceleration from its parent's: what a walk outward visits steps by."""
     work, load2, two_handles, udot, kept, room = given
     n = width(zero)
     r = load9(zero, work.place, step * PLACE)
@@ -62,6 +63,6 @@ def outward(zero, structure, work, acceleration, load2, two_handles, udot, accel
     """
     if accelerations is None:
         given = (work, load2, two_handles, udot, keep_nothing, udot)
-        return walk_outward(zero, structure, work.junction, _accelerated, acceleration, given)
+        return walk_outward(zero, structure, work.junction, accelerated, acceleration, given)
     given = (work, load2, two_handles, udot, keep, accelerations)
-    return walk_outward(zero, structure, work.junction, _accelerated, acceleration, given)
+    return walk_outward(zero, structure, work.junction, accelerated, acceleration, given)

@@ -14,7 +14,7 @@ from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
 from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.build import Build, build, inboard_bodies
-from mpimbs.sweep.entries import joint_loads, move, prescribe, required_forces
+from mpimbs.sweep.entries import displace, joint_loads, move, prescribe, required_forces
 from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
@@ -242,6 +242,12 @@ class Subchain:
     def last_motions(self) -> Floats:
         """What `motions` gave last."""
         return np.empty(len(self.structure.steps) * BOUNDARY)
+
+    def displaced(self, q: Floats, move: Floats) -> Floats:
+        """Coordinates [nq] after a displacement along the speeds [nu] (rad, m); right to its square."""
+        moved = np.empty(self.nq)
+        displace(self.structure, q, move, moved)
+        return moved
 
     def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.

@@ -1,0 +1,132 @@
+"""The loops of a system as `Dynamics` has them: how far they are from closed, what closes them, what they carry.
+
+States are coordinates of the spanning tree; integration lets loops drift apart. What brings them back are changes of
+least kinetic energy: of the speeds, - M^-1 J^T m with J u = 0 afterwards, and of the coordinates by Newton's method
+with the same matrices [design, section 13; paper 003, section 3]. An evaluation gives M^-1 J^T m beside the
+accelerations where the loops are asked for so much more: asked for a multiple so large that the accelerations are
+nothing beside it, it gives the change alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.errors import SimulationError
+from mpimbs.sweep.intervals import Intervals
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+LARGE = 2.0**80  # beside it accelerations are nothing, and no number is too large
+ROUNDING = 1e-13  # of positions in a system of 1 m: closer loops don't close
+CLOSED = 1e-12  # closed enough, in a system of 1 m
+ROUNDS = 20  # of Newton's method at the most
+
+
+class ClosedLoops:
+    """The loops of a system; all ranks call its methods together.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        Of a system with loops, whose part of this rank is made of intervals.
+
+    Attributes
+    ----------
+    evaluations : int
+        Of the sweeps, to close loops.
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        part = dynamics.subchains
+        assert isinstance(part, Intervals)
+        self._dynamics, self._parts = dynamics, part.loops
+        self._names = [loop.name for loop in dynamics.system.loops]
+        self.evaluations = 0
+
+    @property
+    def numbers(self) -> Integers:
+        """Which loops of the system have an end on this rank [n]; one may be on two ranks."""
+        return np.concatenate([np.zeros(0, np.int64), *(part.numbers for part in self._parts)])
+
+    def violations(self, q: Floats, u: Floats) -> Floats:
+        """Measure how far loops are from closed, in positions and in velocities [loops, 2], all of the system's.
+
+        Norms over what their joints constrain: m and rad, m/s and rad/s, together. The same on all ranks.
+        """
+        self._dynamics.measure(q, u)
+        found = np.zeros((len(self._names), 2))
+        for part in self._parts:
+            found[part.numbers] = part.violations()
+        self._dynamics.comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
+        return found
+
+    def stabilise(self, time: float) -> None:
+        """Ask of accelerations that violations decay with a time constant (s) [Baumgarte 1972]; 0: no longer."""
+        self._stabilised = (2.0 / time, 1.0 / time**2) if time else (0.0, 0.0)
+        self._aim(*self._stabilised)
+
+    _stabilised = (0.0, 0.0)
+
+    def _aim(self, speeds: float, places: float) -> None:
+        for part in self._parts:
+            part.aim[:] = speeds, places
+
+    def _change(self, q: Floats, u: Floats, speeds: float, places: float) -> Floats:
+        """The change of least kinetic energy that takes violations of velocities or positions away [nu]."""
+        udot, rates = np.empty_like(u), np.empty_like(q)
+        self._aim(LARGE * speeds, LARGE * places)
+        try:
+            self._dynamics.evaluate_unforced(q, u, udot, rates)
+        finally:
+            self._aim(*self._stabilised)
+        self.evaluations += 1
+        return udot / LARGE
+
+    def close_speeds(self, q: Floats, u: Floats) -> Floats:
+        """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy."""
+        return u + self._change(q, u, 1.0, 0.0)
+
+    def close_places(self, q: Floats, what: str = "the loops don't close") -> Floats:
+        """Give coordinates [nq] near `q` with which the loops are closed, by Newton's method.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: it does not converge; with the loop that is farthest from closed, and its distance.
+        """
+        u, size = np.zeros(self._dynamics.subchain.nu), self._size()
+        last = np.inf
+        for _ in range(ROUNDS):
+            apart = self.violations(q, u)[:, 0]
+            most = float(apart.max(initial=0.0))
+            if most <= ROUNDING * size or (most <= CLOSED * size and most > 0.5 * last):
+                return q
+            if not np.isfinite(most) or most > 1e3 * max(1.0, last):
+                break
+            last = most
+            q = self._dynamics.subchain.displaced(q, self._change(q, u, 0.0, 1.0))
+        worst = int(np.argmax(np.where(np.isfinite(apart), apart, np.inf)))
+        raise SimulationError(
+            f"{what}: the ends of loop {self._names[worst]!r} stay {apart[worst]:.3g} apart (m and rad); check the "
+            "positions of its joint on both bodies and the initial coordinates, or whether its links are long enough"
+        )
+
+    def _size(self) -> float:
+        """Size of the system (m), at least 1: positions have so much more rounding."""
+        far = max((part.farthest() for part in self._parts), default=1.0)
+        return max(1.0, float(self._dynamics.comm.allreduce(far, MPI.MAX)))
+
+    def loads(self) -> Floats:
+        """Loads of the loops that have an end here, as the last evaluation found them [n, 6].
+
+        Moment about (N m) and force at (N) the joint frame's origin on the second body, in that body's frame.
+        """
+        return np.concatenate([np.zeros((0, 6)), *(part.joint_loads() for part in self._parts)])

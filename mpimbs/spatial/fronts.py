@@ -1,0 +1,180 @@
+"""Fronts: the columns that are open at a body, and the elimination of those whose loads are found there.
+
+A front is what a body is handed by all that hangs on it of loads that are not known yet: those on open bodies and of
+open loops. They are columns, in groups of eight, of which six at the most are used. With A of the body,
+
+    f = I A - E x + p          y = E^T A + W x + c
+
+Its array has 8 + L rows of L = 8 * groups numbers: the six of E, c, the sums of what W was made of before anything was
+eliminated, and W. A loop asks y = 0 of its columns, once both its ends are in. They are eliminated one by one, the one
+with the largest diagonal first [design, section 12]: with d the column,
+
+    x_d = - (E_d^T A + c_d + sum_k W_dk x_k) / W_dd
+    I += E_d E_d^T / W_dd    p += E_d c_d / W_dd    E_k -= E_d W_dk / W_dd    and W, c alike
+
+What is left of W once its diagonal is rounding is zero, and so are E and c there: constraints that others make already.
+"""
+
+from __future__ import annotations
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
+
+COLUMNS = 6  # of a group, at the most
+C_ROW, SCALE_ROW, W_ROWS = 6, 7, 8
+SMALLEST = 1e-10  # part of the diagonal before eliminations below which nothing but rounding is left of it
+NOTHING = 1e-20  # part of the largest diagonal of all below which one was never more than rounding
+KEPT = 16  # numbers of an eliminated column: which it is (-1: none), 1 / W_dd; then E_d, c_d and room; then its row
+
+
+@kernel(inline=True)
+def front_size(groups):
+    """Numbers of a front of so many groups."""
+    return (W_ROWS + ROW * groups) * ROW * groups
+
+
+@kernel(inline=True)
+def kept_size(groups):
+    """Numbers that are kept of a group of columns that is eliminated from a front."""
+    return COLUMNS * (KEPT + ROW * groups)
+
+
+@kernel
+def clear_front(front, length):
+    """Make a front one of no columns."""
+    for i in range((W_ROWS + length) * length):
+        front[i] = 0.0
+
+
+@kernel
+def add_end(front, length, group, columns, c):
+    """Add what acts on the body itself: columns [6, 8] of a group, and c."""
+    for i in range(COLUMNS):
+        at = i * length + ROW * group
+        write_row(front, at, add_row(load_row(front, at), load_row(columns, i * ROW)))
+    at = C_ROW * length + ROW * group
+    write_row(front, at, add_row(load_row(front, at), load_row(c, 0)))
+
+
+@kernel
+def fold(front, length, groups, other, other_length):
+    """Add a front that was moved to the same body; `groups` [2 n] are groups of that one, each with which it is here."""
+    for number in range(0, groups.size, 2):
+        at, to = ROW * groups[number], ROW * groups[number + 1]
+        for i in range(W_ROWS):
+            place = i * length + to
+            write_row(front, place, add_row(load_row(front, place), load_row(other, i * other_length + at)))
+        for k in range(0, groups.size, 2):
+            for i in range(COLUMNS):
+                place = (W_ROWS + to + i) * length + ROW * groups[k + 1]
+                row = load_row(other, (W_ROWS + at + i) * other_length + ROW * groups[k])
+                write_row(front, place, add_row(load_row(front, place), row))
+
+
+@kernel
+def add_freedom(front, length, s, reciprocal):
+    """Add what a degree of freedom lets columns do: W += s s^T / D; `s` [L] of all of them."""
+    for group in range(length // ROW):
+        at = ROW * group
+        place = SCALE_ROW * length + at
+        for i in range(COLUMNS):
+            f = reciprocal * s[at + i]
+            front[place + i] += f * s[at + i]
+            row = (W_ROWS + at + i) * length
+            for k in range(0, length, ROW):
+                write_row(front, row + k, add_row(load_row(front, row + k), scale_row(f, load_row(s, k))))
+
+
+@kernel
+def eliminate(front, length, group, bare, kept):
+    """Eliminate a group of columns whose y is zero.
+
+    Parameters
+    ----------
+    front : array
+        Overwritten; the group is one of zeros then.
+    length, group : int
+    bare : array [27]
+        I and p, to which what the group adds is added.
+    kept : array [kept_size]
+        Written, for `found_loads`.
+
+    Returns
+    -------
+    int
+        How many columns were not redundant.
+    """
+    each = KEPT + length
+    at = ROW * group
+    scales = SCALE_ROW * length
+    largest = 0.0
+    for k in range(length):
+        largest = max(largest, front[scales + k])
+    rank = 0
+    for step in range(COLUMNS):
+        own = step * each
+        best, d = SMALLEST, -1
+        for i in range(COLUMNS):
+            scale = max(front[scales + at + i], NOTHING / SMALLEST * largest)
+            w = front[(W_ROWS + at + i) * length + at + i]
+            if scale > 0.0 and w > best * scale:
+                best, d = w / scale, at + i
+        kept[own] = d
+        if d < 0:
+            continue
+        rank += 1
+        row = (W_ROWS + d) * length
+        reciprocal = 1.0 / front[row + d]
+        kept[own + 1] = reciprocal
+        for i in range(W_ROWS):
+            kept[own + 2 + i] = front[i * length + d]
+        for k in range(0, length, ROW):
+            write_row(kept, own + KEPT + k, load_row(front, row + k))
+        number = 0
+        for i in range(6):
+            f = reciprocal * kept[own + 2 + i]
+            for k in range(i, 6):
+                bare[number] += f * kept[own + 2 + k]
+                number += 1
+            bare[21 + i] += f * kept[own + 2 + C_ROW]
+        for r in range(W_ROWS + length):
+            f = -reciprocal * front[r * length + d]
+            if f != 0.0 and r != SCALE_ROW:
+                for k in range(0, length, ROW):
+                    pivot = load_row(kept, own + KEPT + k)
+                    write_row(front, r * length + k, add_row(load_row(front, r * length + k), scale_row(f, pivot)))
+        for r in range(W_ROWS + length):
+            if r != SCALE_ROW:
+                front[r * length + d] = 0.0
+        for k in range(length):
+            front[row + k] = 0.0
+    for r in range(W_ROWS + length):  # the group may be another's from now on
+        for i in range(ROW):
+            front[r * length + at + i] = 0.0
+    for i in range(ROW):
+        for k in range(length):
+            front[(W_ROWS + at + i) * length + k] = 0.0
+    return rank
+
+
+@kernel
+def found_loads(kept, length, group, acceleration, x):
+    """Write the loads of a group that `eliminate` eliminated into those of the front, x [L].
+
+    `acceleration` is that of the body. Of redundant columns the loads are zero.
+    """
+    each = KEPT + length
+    for i in range(ROW):
+        x[ROW * group + i] = 0.0
+    for step in range(COLUMNS - 1, -1, -1):
+        own = step * each
+        d = int(kept[own])
+        if d < 0:
+            continue
+        s = kept[own + 2 + C_ROW]
+        for i in range(6):
+            s += kept[own + 2 + i] * acceleration[i]
+        for k in range(length):
+            if k != d:
+                s += kept[own + KEPT + k] * x[k]
+        x[d] = -s * kept[own + 1]

@@ -1,0 +1,227 @@
+"""What loops add to the walks over a tree: columns that travel inward, and are eliminated where a loop is closed.
+
+Events are what is to be done once the walk inward has gone past a step, or before the walk outward comes to it. They
+are found at set-up (`sweep.loops`); here they are done.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.fronts import (
+    C_ROW,
+    COLUMNS,
+    KEPT,
+    W_ROWS,
+    add_end,
+    add_freedom,
+    clear_front,
+    eliminate,
+    fold,
+    found_loads,
+)
+from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
+from mpimbs.spatial.rows import ROW, load_row, store_row
+from mpimbs.spatial.tuples import load18
+from mpimbs.sweep.inward import articulated, transferred
+from mpimbs.sweep.loop_joints import (
+    CLOSURE,
+    CONSTRAINTS,
+    MINUS_S,
+    POSITION,
+    ROOT,
+    VELOCITY,
+    ClosingJoints,
+    close_joints,
+)
+from mpimbs.sweep.motion import motions
+from mpimbs.sweep.outward import accelerated
+from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U, PIVOT
+from mpimbs.sweep.walk import (
+    HANDED_ON,
+    keep_nothing,
+    place_boundary,
+    walk_inward_onto,
+    walk_outward,
+    walk_path_inward,
+)
+
+# Columns of the rows of events: what is done, to which front, of what length; then
+#   END      the group, where its columns E are, and its c
+#   MOVE     the path: its first step in `paths`, how many they are
+#   FOLD     which front is added, and its length; which groups: the first in `groups`, how many numbers
+#   CLOSE    the group, the slot of the body, where what is kept begins, the loop
+KIND, FRONT, LENGTH, FIRST, SECOND, THIRD, FOURTH = range(7)
+BEGIN, END, MOVE, FOLD, CLOSE = range(5)
+# What is asked of the loops: accelerations that keep them closed, or changes that close them, scaled.
+ACCELERATIONS, SPEEDS, PLACES = range(3)
+
+
+class LoopsPlan(NamedTuple):
+    """What the walks over a tree with loops are given beside its steps."""
+
+    joints: ClosingJoints
+    events: Rows  # [events, 8]: the columns above, in the order of the walk inward
+    first_event: Integers  # [m + 1]: of each step, from the last step on
+    paths: Integers
+    groups: Integers
+    column_at: Integers  # [nu]: where s of a degree of freedom is kept
+    columns: Floats  # s
+    fronts: Floats
+    kept: Floats
+    loads: Floats  # [loops * ROW]: of the loop joints, in terms of C
+    boundary: Floats  # [k * BOUNDARY]: motions of the inboard bodies, absolute
+    aim: Floats  # [2]: factors of the violations of velocity and position in what is asked of the accelerations
+
+
+LOOPS = schema(LoopsPlan)
+
+
+@kernel(inline=True)
+def listed(places, d):
+    """Where s of a degree of freedom stands, from a list."""
+    return places[d]
+
+
+@kernel
+def _move(loops, structure, work, front, length, path):
+    """Move a front inward along a path, over what the walk has left."""
+    for first in range(0, length, ROW):
+        state = (
+            load_row(front, C_ROW * length + first),
+            load_row(front, first),
+            load_row(front, length + first),
+            load_row(front, 2 * length + first),
+            load_row(front, 3 * length + first),
+            load_row(front, 4 * length + first),
+            load_row(front, 5 * length + first),
+        )
+        given = (work, first, loops.columns, listed, loops.column_at)
+        state = walk_path_inward(0.0, structure, path, transferred, state, given)
+        store_row(0.0, front, C_ROW * length + first, state[0])
+        store_row(0.0, front, first, state[1])
+        store_row(0.0, front, length + first, state[2])
+        store_row(0.0, front, 2 * length + first, state[3])
+        store_row(0.0, front, 3 * length + first, state[4])
+        store_row(0.0, front, 4 * length + first, state[5])
+        store_row(0.0, front, 5 * length + first, state[6])
+    for number in range(path.size):
+        step = path[number]
+        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+            s = span(loops.columns, loops.column_at[d], length)
+            add_freedom(front, length, s, work.pivot[d * PIVOT + 6])
+
+
+@kernel(inline=True)
+def _front(loops, event):
+    length = event[LENGTH]
+    return span(loops.fronts, event[FRONT], (W_ROWS + length) * length), length
+
+
+@kernel(inline=True)
+def _kept(loops, event, length):
+    return span(loops.kept, event[THIRD], COLUMNS * (KEPT + length))
+
+
+@kernel
+def _close_inward(loops, structure, work, first, last):
+    """Do events on the way inward."""
+    for number in range(first, last):
+        event = loops.events[number]
+        kind = event[KIND]
+        front, length = _front(loops, event)
+        if kind == MOVE:
+            _move(loops, structure, work, front, length, span(loops.paths, event[FIRST], event[SECOND]))
+        elif kind == FOLD:
+            other_length = event[SECOND]
+            other = span(loops.fronts, event[FIRST], (W_ROWS + other_length) * other_length)
+            fold(front, length, span(loops.groups, event[THIRD], event[FOURTH]), other, other_length)
+        elif kind == CLOSE:
+            bare = span(work.junction, event[SECOND] * JUNCTION, 27)
+            eliminate(front, length, event[FIRST], bare, _kept(loops, event, length))
+        elif kind == BEGIN:
+            clear_front(front, length)
+        else:
+            closures = loops.joints.closures
+            add_end(front, length, event[FIRST], closures[event[SECOND] :], closures[event[THIRD] :])
+
+
+@kernel
+def _close_outward(loops, structure, work, first, last):
+    """Find what loads are, on the way outward: the events in reverse. A front's are where its first row was."""
+    for number in range(last - 1, first - 1, -1):
+        event = loops.events[number]
+        kind = event[KIND]
+        x, length = _front(loops, event)
+        if kind == MOVE:
+            for at in range(event[FIRST], event[FIRST] + event[SECOND]):
+                step = loops.paths[at]
+                for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+                    s = 0.0
+                    for k in range(length):
+                        s += loops.columns[loops.column_at[d] + k] * x[k]
+                    work.pivot[d * PIVOT + 7] += s
+        elif kind == FOLD:
+            for at in range(event[THIRD], event[THIRD] + event[FOURTH], 2):
+                for i in range(ROW):
+                    loops.fronts[event[FIRST] + ROW * loops.groups[at] + i] = x[ROW * loops.groups[at + 1] + i]
+        elif kind == CLOSE:
+            acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
+            found_loads(_kept(loops, event, length), length, event[FIRST], acceleration, x)
+            for i in range(ROW):
+                loops.loads[event[FOURTH] * ROW + i] = x[ROW * event[FIRST] + i]
+
+
+@kernel(inline=True)
+def _articulated_and_closed(zero, structure, step, state, given):
+    work, tau, loops = given
+    state = articulated(zero, structure, step, state, (work, tau, keep_nothing, tau))
+    first, last = loops.first_event[step + 1], loops.first_event[step]
+    if last > first:
+        _close_inward(loops, structure, work, first, last)
+    return state
+
+
+@kernel(inline=True)
+def _closed_and_accelerated(zero, structure, step, inboard, given):
+    work, udot, loops, none = given
+    first, last = loops.first_event[step + 1], loops.first_event[step]
+    if last > first:
+        _close_outward(loops, structure, work, first, last)
+    return accelerated(zero, structure, step, inboard, (work, none, False, udot, keep_nothing, udot))
+
+
+@kernel
+def ask_of_loops(plan, structure, work, u):
+    """Find what loop joints ask of accelerations, given the motions of the inboard bodies."""
+    loops = read(plan, LOOPS)
+    joints = loops.joints
+    for slot in range(1, loops.boundary.size // BOUNDARY):
+        place_boundary(0.0, work.junction, slot, load18(0.0, loops.boundary, slot * BOUNDARY))
+    motions(0.0, structure, work, u, loops.boundary, joints.motions)
+    close_joints(joints)
+    for number in range(joints.rows.shape[0]):
+        at = number * CLOSURE
+        for k in range(joints.rows[number, CONSTRAINTS]):
+            joints.closures[at + MINUS_S + k] += joints.closures[at + ROOT + k] + (
+                loops.aim[0] * joints.closures[at + VELOCITY + k] + loops.aim[1] * joints.closures[at + POSITION + k]
+            )
+
+
+@kernel
+def inward_closing(plan, structure, work, tau):
+    """Sweep inward as `inward`, and close loops; returns I and p of what hangs on the first inboard body."""
+    loops = read(plan, LOOPS)
+    o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    state = o + o + o + o + (0.0, 0.0, 0.0)
+    return walk_inward_onto(0.0, structure, work.junction, _articulated_and_closed, state, (work, tau, loops))
+
+
+@kernel
+def outward_closing(plan, structure, work, acceleration, udot):
+    """Sweep outward as `outward`, and find the loads of the loops."""
+    loops = read(plan, LOOPS)
+    o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    given = (work, udot, loops, o)
+    walk_outward(0.0, structure, work.junction, _closed_and_accelerated, acceleration, given)

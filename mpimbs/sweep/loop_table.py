@@ -1,0 +1,138 @@
+"""The loops of a system as arrays: which bodies, how the joint turns, the loads that it transmits, its frames."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.model import Loop
+from mpimbs.model.contents import Contents
+from mpimbs.model.joints import JointType
+from mpimbs.spatial.rows import ROW
+from mpimbs.sweep.build import Build, matrices_of, turned_to
+from mpimbs.sweep.loop_joints import ABOUT_X_AND_Y, ABOUT_Z, BALL, END, NOT, SLID_ABOUT_Z
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+WORLD = -1
+ELSEWHERE = -2  # an end on a body of another rank
+
+_TURNS = {(0,): NOT, (1,): ABOUT_Z, (4,): BALL, (1, 1): ABOUT_X_AND_Y, (0, 1): SLID_ABOUT_Z}
+_DIRECTIONS = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0)}
+
+
+def load_subspace(motion: Floats) -> Floats:
+    """Orthonormal basis of the loads that do no work on motions [6, k]: moments, then forces [6, 6 - k].
+
+    Of unit axes where the motions are.
+    """
+    from scipy.linalg import qr  # takes 0.1 s: where it is needed
+
+    across = np.eye(6) - motion @ np.linalg.pinv(motion)
+    basis, _, _ = qr(across, pivoting=True)
+    return np.asarray(basis[:, : 6 - motion.shape[1]], np.float64)
+
+
+def motion_subspace(kind: JointType, pitch: float) -> Floats:
+    """Motions that a joint frees [6, nu], in a frame in which all are constant: z is its own axis, if it takes one."""
+    free = []
+    for step in kind.steps:
+        axes = turned_to(np.array([_DIRECTIONS.get(step.align, (0.0, 0.0, 1.0))]))[0]
+        for axis in step.axes:
+            column = np.zeros(6)
+            column[axis // 3 * 3 :][:3] = axes[:, axis % 3]
+            if axis < 3:
+                column[3:] = pitch * axes[:, axis]
+            free.append(column)
+    return np.array(free).reshape(-1, 6).T
+
+
+class LoopTable:
+    """Some loops of a system.
+
+    Parameters
+    ----------
+    loops : sequence of Loop
+    bodies : array [n, 2]
+        The numbers of their bodies; -1 the world.
+    lengths : array [n]
+        What makes of a moment a force like others (m): columns of pure moments are so many times as large, so that
+        compliances compare.
+
+    Attributes
+    ----------
+    turns, constraints : array [n]
+        How the joint turns (`sweep.loop_joints`), and the number of its constraints.
+    pitch : array [n]
+    subspaces : array [n, 6, 8]
+        Rows of C^T.
+    scales : array [n, 8]
+        How much larger than of length 1 these are.
+    """
+
+    def __init__(self, loops: list[Loop], bodies: Integers, lengths: Floats) -> None:
+        n = len(loops)
+        self.bodies, self.numbers = bodies, np.arange(n)
+        self.pitch = np.array([loop.pitch for loop in loops])
+        self.turns = np.array([_TURNS[tuple(step.turn for step in loop.kind.steps)] for loop in loops], np.int64)
+        self.constraints = np.array([6 - loop.kind.nu for loop in loops], np.int64)
+        self.subspaces, self.scales = np.zeros((n, 6, ROW)), np.ones((n, ROW))
+        bases: dict[tuple[str, float], Floats] = {}
+        for number, loop in enumerate(loops):
+            key = loop.type, loop.pitch
+            if key not in bases:
+                bases[key] = load_subspace(motion_subspace(loop.kind, loop.pitch))
+            basis = bases[key].T
+            self.scales[number, : len(basis)] = np.where(np.abs(basis[:, 3:]).max(axis=1) > 0, 1.0, lengths[number])
+            self.subspaces[number, : len(basis), :6] = basis * self.scales[number, : len(basis), None]
+        self.positions = np.array([loop.positions for loop in loops]).reshape(n, 2, 3)
+        turned = matrices_of(np.array([loop.rotations for loop in loops]).reshape(-1, 4))
+        axes = turned_to(np.array([loop.axis for loop in loops]).reshape(-1, 3))
+        to_body = turned.reshape(n, 2, 3, 3) @ axes[:, None]  # joint to body components
+        self._from_body = np.swapaxes(to_body, -1, -2)
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def within(self, first: int, last: int) -> LoopTable | None:
+        """Those with an end on the bodies first to last - 1, which are counted from 0 then; None if there are none."""
+        here = (self.bodies >= first) & (self.bodies < last)
+        some = np.flatnonzero(here.any(axis=1))
+        if not len(some):
+            return None
+        bodies = np.where(here, self.bodies - first, np.where(self.bodies < 0, self.bodies, ELSEWHERE))[some]
+        found: LoopTable = object.__new__(LoopTable)
+        names = "pitch", "turns", "constraints", "subspaces", "scales", "positions", "_from_body", "numbers"
+        for name in names:
+            setattr(found, name, getattr(self, name)[some])
+        found.bodies = bodies
+        return found
+
+    def ends(self, made: Build) -> Floats:
+        """The numbers of the ends [n, 2, END], in the frames of the steps that carry them."""
+        frames = np.where((self.bodies >= 0)[..., None, None], made.body_frame[self.bodies], np.eye(3))
+        found = np.empty((len(self), 2, END))
+        found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
+        found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)
+        return found
+
+
+def loops_of(system: Contents) -> LoopTable:
+    """All loops of a system, of its bodies by number."""
+    bodies = np.array(
+        [[-1 if name == "world" else system.index_of(name) for name in loop.bodies] for loop in system.loops], np.int64
+    ).reshape(-1, 2)
+    lengths = np.ones(len(bodies))
+    for number, pair in enumerate(bodies.tolist()):
+        radii = [_radius(system, body) for body in pair if body >= 0]
+        lengths[number] = max(radii)
+    return LoopTable(system.loops, bodies, lengths)
+
+
+def _radius(system: Contents, body: int) -> float:
+    """Radius of gyration of a body about its origin (m)."""
+    made = system.segments.template(body)
+    center = np.array(made.center_of_mass)
+    xx, yy, zz = made.inertia[:3]
+    return float(np.sqrt(0.5 * (xx + yy + zz) / made.mass + center @ center))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.sparse.linalg import splu
 
-from mpimbs.closure.jacobian import LoopJacobian, TooLargeError, displaced, displacements
+from mpimbs.closure.jacobian import LoopJacobian, TooLargeError, displacements
 from mpimbs.errors import InputError
 from mpimbs.model import System
 
@@ -67,7 +67,7 @@ def close_loops(loops: LoopJacobian, q: Floats) -> ClosedState:
     for aside in _ASIDE:
         if best.reached:
             break
-        start = displaced(loops.system, q, aside * columns * draw.uniform(-1, 1, loops.system.nu))
+        start = loops.subchain.displaced(q, aside * columns * draw.uniform(-1, 1, loops.system.nu))
         best = min(best, _closed_from(loops, start), key=lambda found: np.linalg.norm(found.violation))
     return best
 
@@ -84,7 +84,7 @@ def _closed_from(loops: LoopJacobian, q: Floats) -> ClosedState:
         if not left or strength > _STRONGEST:
             break
         normal = _Normal(here.matrix, max(strength * min(left, 1.0) ** 2, _LEAST))
-        there = displaced(loops.system, q, here.columns * normal.correction(-here.violation))
+        there = loops.subchain.displaced(q, here.columns * normal.correction(-here.violation))
         found = loops.at(there)
         if np.linalg.norm(found.violation) < left:
             q, here, strength = there, found, max(strength / 10.0, _WEAKEST)

@@ -138,41 +138,19 @@ def _depths(parent: Integers) -> Integers:
     return np.array(depth)
 
 
-def displaced(system: System, q: Floats, move: Floats) -> Floats:
-    """Coordinates after a displacement by turns and slides `move` [nu] (rad, m), along the speeds."""
-    there, at = q.copy(), _Coordinates(system)
-    there[at.plain] += move[at.plain_speeds]
-    if not len(at.ball):
-        return there
-    before = Rotation.from_quat(q[at.ball])
-    after = (before * Rotation.from_rotvec(move[at.turn])).as_quat()
-    there[at.ball] = after * np.where(np.sum(after * q[at.ball], axis=1) < 0.0, -1.0, 1.0)[:, None]
-    if len(at.place):
-        there[at.place] += before[at.free].apply(move[at.slide])  # the speeds are in the body's frame
-    return there
-
-
 def displacements(system: System, q: Floats, there: Floats) -> Floats:
-    """The displacement [nu] (rad, m) that takes coordinates to others; that of a ball by the shortest turn."""
-    move, at = np.zeros(system.nu), _Coordinates(system)
-    move[at.plain_speeds] = (there - q)[at.plain]
-    if len(at.ball):
-        before = Rotation.from_quat(q[at.ball])
-        move[at.turn] = (before.inv() * Rotation.from_quat(there[at.ball])).as_rotvec()
-        if len(at.place):
-            move[at.slide] = before[at.free].inv().apply((there - q)[at.place])
-    return move
-
-
-class _Coordinates:
-    """Where coordinates and the speeds that move them stand, of joints without and with a quaternion."""
-
-    def __init__(self, system: System) -> None:
-        q_offset, u_offset = system.offsets()
-        balls = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
-        plain, ball = np.flatnonzero(~balls), np.flatnonzero(balls)
-        self.plain, self.plain_speeds = numbers_of(q_offset, plain)[0], numbers_of(u_offset, plain)[0]
+    """The displacement along the speeds [nu] (rad, m) that takes coordinates to others; of balls by the least turn."""
+    q_offset, u_offset = system.offsets()
+    balls = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
+    plain, ball = np.flatnonzero(~balls), np.flatnonzero(balls)
+    move, change = np.zeros(system.nu), there - q
+    move[numbers_of(u_offset, plain)[0]] = change[numbers_of(q_offset, plain)[0]]
+    if len(ball):
         first, speed = q_offset[ball][:, None], u_offset[ball][:, None]
-        self.ball, self.turn = first + [1, 2, 3, 0], speed + [0, 1, 2]  # quaternions x y z w
-        self.free = np.diff(u_offset)[ball] > 3
-        self.place, self.slide = first[self.free] + [4, 5, 6], speed[self.free] + [3, 4, 5]
+        back, after = (Rotation.from_quat(values[first + [1, 2, 3, 0]]) for values in (q, there))
+        back = back.inv()
+        move[speed + [0, 1, 2]] = (back * after).as_rotvec()
+        free = np.flatnonzero(np.diff(u_offset)[ball] > 3)
+        if len(free):  # their speeds are in the body's frame
+            move[speed[free] + [3, 4, 5]] = back[free].apply(change[first[free] + [4, 5, 6]])
+    return move

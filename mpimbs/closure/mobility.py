@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mpimbs.closure.assembly import allowed_by, close_loops
 from mpimbs.closure.dependence import dependence
-from mpimbs.closure.jacobian import LoopJacobian, displaced
+from mpimbs.closure.jacobian import LoopJacobian
 from mpimbs.model import JOINT_TYPES
 
 Floats = npt.NDArray[np.float64]
@@ -95,7 +95,7 @@ def nearby_state(loops: LoopJacobian, q: Floats) -> Floats | None:
         largest = np.abs(move / columns).max(initial=0.0)
         if largest < _STUCK:
             return q
-        found = close_loops(loops, displaced(loops.system, q, step / largest * move))
+        found = close_loops(loops, loops.subchain.displaced(q, step / largest * move))
         if found.reached:
             return found.q
     return None

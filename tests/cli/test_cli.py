@@ -601,7 +601,6 @@ def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
 
 
-@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="no ranks are needed")
 def test_check_says_what_loops_leave(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     found = call("check four_bar:2")
     assert (found.code, found.err) == (0, "")
@@ -640,6 +639,7 @@ def test_loops_are_closed(comm: MPI.Comm, call: Callable[[str], Call], folder: P
     refuses(comm, call, folder, "assemble @/model.toml -o @/x.npz", "can't be closed: it stays open by 0.5 m")
 
 
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="no ranks are needed")
 def test_check_says_who_would_own_what(call: Callable[[str], Call]) -> None:
     """A line for each rank, of a chain and of a tree; their bodies are all bodies."""
     for model, bodies, first, last in (

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from mpimbs.closure.assembly import allowed_by, assemble, close_loops
-from mpimbs.closure.jacobian import LoopJacobian, displaced, displacements
+from mpimbs.closure.jacobian import LoopJacobian, displacements
 from mpimbs.errors import InputError
 from mpimbs.model import Body, Joint, System
+from mpimbs.sweep.subchain import Subchain
 from oracles import mechanisms
 from oracles.loops import closed, position_violation
 from oracles.random_loops import LOOP_TYPES, planar_mechanism, random_mechanism
@@ -18,7 +19,7 @@ def test_random_mechanisms(seed: int) -> None:
     """Redundant ones, too: from up to some centimetres and degrees away."""
     draw = np.random.default_rng(seed)
     for system, q, _, tau in (random_mechanism(seed, 20, 5, doubled=2), planar_mechanism(seed, 12, 4)):
-        start = displaced(system, q, 0.03 * draw.uniform(-1, 1, system.nu))
+        start = Subchain(system).displaced(q, 0.03 * draw.uniform(-1, 1, system.nu))
         assert position_violation(system, start).max() > 1e-3
         found = assemble(system, start, tau)
         assert position_violation(system, found.q).max() < 1e-10
@@ -32,7 +33,7 @@ def test_steps_are_of_least_norm(kind: str) -> None:
     """To first order: what was moved has no part in what the loops allow."""
     system, q, _, tau = random_mechanism(2, 8, 2, ("spherical", "planar", "universal"), [kind])
     loops = LoopJacobian(system)
-    start = displaced(system, q, 1e-4 * np.sin(np.arange(system.nu)))
+    start = Subchain(system).displaced(q, 1e-4 * np.sin(np.arange(system.nu)))
     found = close_loops(loops, start)
     assert found.reached
     columns = loops.at(q).columns
@@ -44,7 +45,8 @@ def test_steps_are_of_least_norm(kind: str) -> None:
 
 def test_displacements_are_those_that_were_made() -> None:
     system, q, u, _ = random_mechanism(4, 20, 1)
-    assert_close("displacements", displacements(system, q, displaced(system, q, 0.3 * u)), 0.3 * u, "dense")
+    move = 1e-4 * u
+    assert_close("displacements", displacements(system, q, Subchain(system).displaced(q, move)), move, "difference")
 
 
 def test_closed_loops_stay_where_they_are() -> None:

@@ -1,4 +1,4 @@
-"""Which constraints depend on one another: the rank of a sparse Jacobian, and the rows that share in its dependence.
+"""Which constraints depend on one another: the rank of a sparse Jacobian, and combinations of rows that vanish.
 
 Rows are eliminated in fronts, as a sparse QR factorization does, but for the left null space: of the rows of a front,
 only the combinations that don't touch the columns which are its own can vanish together with other rows; these go on.
@@ -23,6 +23,7 @@ Integers = npt.NDArray[np.int64]
 
 VANISHING = 1e-9  # singular values of rows that vanish: the state is closed to 1e-12, and fronts add rounding
 SHARE = 1e-6  # of a unit null vector, from which on a row has a part in it
+SAMPLES = 6  # random null vectors: that all are small in a row that has a part in them is next to impossible
 MOST_NUMBERS = 20_000_000  # of one front
 
 
@@ -30,7 +31,7 @@ class Dependence(NamedTuple):
     """What of the rows of a Jacobian is independent."""
 
     rank: int
-    shares: npt.NDArray[np.bool_]  # [rows]: in a combination that vanishes; without the row the rank is the same
+    samples: Floats  # [rows, SAMPLES]: random combinations that vanish; a row in none of them is in none at all
 
 
 @dataclass
@@ -81,7 +82,7 @@ def dependence(jacobian: csr_array, first: Integers) -> Dependence:
     """
     fronts = _fronts(jacobian, first)
     rank = jacobian.shape[0] - sum(front.vanished.shape[1] for front in fronts)
-    return Dependence(rank, _shares(fronts, first))
+    return Dependence(rank, _samples(fronts, first))
 
 
 def _fronts(jacobian: csr_array, first: Integers) -> list[_Front]:
@@ -141,25 +142,24 @@ def _reduce(fronts: list[_Front], k: int, users: list[set[int]], columns: Intege
         users[column].discard(k)
 
 
-def _shares(fronts: list[_Front], first: Integers) -> npt.NDArray[np.bool_]:
-    """Which rows have a part in a combination that vanishes: an orthonormal basis of these, taken back to the rows."""
-    size = np.zeros(int(first[-1]))
-    parts: list[Floats | None] = [None] * len(fronts)  # [kept, basis] of what vanished later
+def _samples(fronts: list[_Front], first: Integers) -> Floats:
+    """Random combinations that vanish [rows, SAMPLES]: of an orthonormal basis, taken back to the rows."""
+    draw, samples = np.random.default_rng(1), np.zeros((int(first[-1]), SAMPLES))
+    parts: dict[int, Floats] = {}  # [kept, SAMPLES]: of what vanished later
     for k in range(len(fronts) - 1, -1, -1):
-        front, later = fronts[k], parts[k]
-        basis = front.vanished if later is None else np.hstack((front.vanished, front.kept @ later))
-        parts[k] = None
-        if not basis.shape[1]:
-            continue
-        if not front.made_of:
-            size[first[k] : first[k + 1]] = np.linalg.norm(basis, axis=1)
-            continue
+        front = fronts[k]
+        found = front.vanished @ draw.standard_normal((front.vanished.shape[1], SAMPLES))
+        if k in parts:
+            found += front.kept @ parts.pop(k)
         begin = 0
         for child in front.made_of:
             end = begin + fronts[child].kept.shape[1]
-            parts[child] = _short(basis[begin:end])
+            parts[child] = found[begin:end]
             begin = end
-    return size > SHARE
+        if not front.made_of:
+            samples[first[k] : first[k + 1]] = found
+    samples[np.abs(samples).max(axis=1) < SHARE] = 0.0
+    return samples
 
 
 def _short(matrix: Floats) -> Floats:

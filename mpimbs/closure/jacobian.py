@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.spatial.transform import Rotation
 
-from mpimbs.closure.geometry import FORCE, BodyMotions, LoopJoints, body_motions
+from mpimbs.closure.geometry import FORCE, BodyMotions, Held, LoopJoints, body_motions
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U
@@ -18,6 +18,7 @@ from mpimbs.sweep.subchain import Subchain
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
+_CANCELS = 1e-6  # of the largest load that passes a joint, what is nothing of their sum
 MOST_ENTRIES = 20_000_000  # numbers of a Jacobian, 1 GB with what it is made from
 
 
@@ -36,6 +37,7 @@ class Constraints(NamedTuple):
     violation: Floats  # [rows]
     rows: Floats  # [rows]: 1 or 1/m
     columns: Floats  # [nu]: 1 or m
+    held: Held
 
 
 class LoopJacobian:
@@ -64,13 +66,15 @@ class LoopJacobian:
         speeds = np.arange(counts.sum()) + np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts)
         self._step = np.empty(system.nu, np.int64)
         self._step[speeds] = np.repeat(np.arange(len(counts)), counts)
+        speeds_of_body = np.diff(system.offsets()[1])
+        self._ways = _paths(system.parents(), speeds_of_body, self.joints.bodies)
         self._row, self._speed, self._sign = self._pairs()
         self._shape = len(self.joints.loop), system.nu
 
     def _pairs(self) -> tuple[Integers, Integers, Floats]:
         """Which rows depend on which speeds [entries], and on the side of which body: 1 the second, -1 the first."""
         joints, offset = self.joints, self.system.offsets()[1]
-        loop, body, sign = _paths(self.system.parents(), np.diff(offset), joints.bodies)
+        loop, body, sign = self._ways
         speed, begin = numbers_of(offset, body)
         passing = np.repeat(np.arange(len(body)), np.diff(begin))
         held = np.diff(joints.first)[loop[passing]]
@@ -105,7 +109,33 @@ class LoopJacobian:
         np.minimum.at(least, speed, size[loop])
         columns = np.where((structure.axes >= FORCE) & np.isfinite(least), least, 1.0)
         matrix = csr_array((self._sign * values * rows[row] * columns[speed], (row, speed)), shape=self._shape)
-        return Constraints(matrix, rows * held.violation, rows, columns)
+        return Constraints(matrix, rows * held.violation, rows, columns, held)
+
+    def passes_on(self, q: Floats, here: Constraints, loads: Floats) -> npt.NDArray[np.bool_]:
+        """Whether the joints of the tree carry anything of some loads of loops [bodies].
+
+        Parameters
+        ----------
+        q, here
+            Coordinates and the constraints there.
+        loads : array [rows, cases]
+            As `here.matrix` takes them: multipliers of its rows.
+        """
+        held, first = here.held, self.joints.first[:-1]
+        multipliers = (here.rows[:, None] * loads)[:, :, None]
+        moment, force = (
+            np.add.reduceat(multipliers * unit[:, None], first) for unit in (held.moment, held.force)
+        )  # [loops, cases, 3], at F_b's origin
+        loop, body, sign = self._ways
+        arm = (held.origin[loop] - self.bodies(q).origin[body])[:, None]
+        parts = np.concatenate((moment[loop] + np.cross(arm, force[loop]), force[loop]), axis=2)
+        length = np.linalg.norm(arm, axis=2)
+        sizes = np.abs(moment[loop]).sum(axis=2) + length * np.abs(force[loop]).sum(axis=2)
+        total, most = np.zeros((self.system.n_bodies, *parts.shape[1:])), np.zeros((self.system.n_bodies, 2))
+        np.add.at(total, body, sign[:, None, None] * parts)
+        np.maximum.at(most, body, np.stack((sizes.max(axis=1), np.abs(force[loop]).max(axis=(1, 2))), axis=1))
+        left = np.abs(total).max(axis=1).reshape(-1, 2, 3).max(axis=2)
+        return (left > _CANCELS * most).any(axis=1)
 
 
 def _paths(parent: Integers, speeds: Integers, bodies: Integers) -> tuple[Integers, Integers, Floats]:

@@ -43,12 +43,15 @@ class Mobility:
     undetermined : dict of str to tuple of str
         The loops whose loads are not unique, and which of their components; x, y, z those of the joint frame, which
         turns with the first axis of a universal joint.
+    undetermined_joints : tuple of str
+        The bodies whose joints to their parents carry loads that are not unique.
     """
 
     freedoms: int
     constraints: int
     rank: int
     undetermined: dict[str, tuple[str, ...]]
+    undetermined_joints: tuple[str, ...]
 
     @property
     def mobility(self) -> int:
@@ -70,15 +73,18 @@ def mobility(loops: LoopJacobian, q: Floats) -> Mobility:
         Too many joints and loops depend on one another.
     """
     joints = loops.joints
-    found = dependence(loops.at(q).matrix, joints.first)
+    here = loops.at(q)
+    found = dependence(here.matrix, joints.first)
     undetermined: dict[str, dict[str, None]] = {}
-    for row in np.flatnonzero(found.shares).tolist():
+    for row in np.flatnonzero(found.samples.any(axis=1)).tolist():
         loop, axis = joints.loop[row], joints.axis[row]
         on_axis = JOINT_TYPES[joints.kind[loop]].takes_axis
         name = (_NAMES_ON_AXIS if on_axis else _NAMES)[axis]
         undetermined.setdefault(joints.names[loop], {})[name] = None
     named = {name: tuple(components) for name, components in undetermined.items()}
-    return Mobility(loops.system.nu, len(joints.loop), found.rank, named)
+    bodies = np.flatnonzero(loops.passes_on(q, here, found.samples)).tolist()
+    on_joints = tuple(map(loops.system.name_of, bodies))
+    return Mobility(loops.system.nu, len(joints.loop), found.rank, named, on_joints)
 
 
 def nearby_state(loops: LoopJacobian, q: Floats) -> Floats | None:

@@ -8,8 +8,8 @@ from mpimbs.closure.mobility import Mobility, mobility, nearby_state
 from mpimbs.closure.report import loop_report, told_loops
 from mpimbs.model import Body, Joint, System, system_of
 from oracles import mechanisms
-from oracles.dense import Array
-from oracles.loops import closed, opened
+from oracles.dense import Array, Snapshot
+from oracles.loops import closed, closures, opened
 from oracles.random_loops import planar_mechanism, random_mechanism
 
 HINGE = ("moment across the axis", "force along the axis")
@@ -17,6 +17,10 @@ HINGE = ("moment across the axis", "force along the axis")
 
 def found_for(system: System, q: Array | None = None) -> Mobility:
     return mobility(LoopJacobian(system), system.initial_state(0, system.n_bodies)[0] if q is None else q)
+
+
+def state_of(system: System, q: Array) -> Snapshot:
+    return Snapshot(opened(system), q, np.zeros(system.nu))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -31,12 +35,23 @@ def test_random_mechanisms(seed: int, loops: int) -> None:
         assert (ours.constraints, ours.rank) == (len(dense.jacobian), dense.rank)
         null = np.linalg.svd(dense.jacobian.T)[2][dense.rank :]
         begin, undetermined = 0, []
-        for loop in system.loops:
+        carried = np.zeros((system.n_bodies, len(null), 6))  # by the joints of the tree, about the world's origin
+        parent = system.parents()
+        for loop, at, ends in zip(system.loops, closures(system, state_of(system, q)), system.loop_bodies, strict=True):
             rows = slice(begin, begin + 6 - loop.kind.nu)
             if np.linalg.norm(null[:, rows]) > 1e-6:
                 undetermined.append(loop.name)
             begin = rows.stop
+            load = null[:, rows] @ at.constrained.T.astype(float)
+            load[:, :3] += np.cross(at.origin.astype(float), load[:, 3:])
+            for end, sign in zip(ends, (-1, 1), strict=True):
+                body = end
+                while body >= 0:
+                    carried[body] += sign * load
+                    body = int(parent[body])
         assert list(ours.undetermined) == undetermined
+        joints = [system.name_of(k) for k in range(system.n_bodies) if np.abs(carried[k]).max(initial=0.0) > 1e-7]
+        assert list(ours.undetermined_joints) == joints
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_array, csr_array, eye_array
+from scipy.sparse import csr_array, eye_array, hstack, vstack
 from scipy.sparse.linalg import splu
 
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError, displacements
@@ -16,11 +16,12 @@ from mpimbs.model import System
 Floats = npt.NDArray[np.float64]
 
 CLOSED = 1e-11  # rad, and m in units of a loop's size: what a violation may be
+_ROUNDING = 1e-14  # nearer to closed no step leads
 _ROUNDS = 100
 _ASIDE = (1e-2, 1e-1)  # rad, and m in units of a loop's size
 _WEAKEST, _STRONGEST = 1e-3, 1e8  # damping, in squares of the violation
-_LEAST = 1e-13  # damping, of products of rows, which are about one: redundant ones have no other pivot
-_MOST_PRODUCTS = 20_000_000
+_LEAST = 1e-13  # damping: redundant rows have no other pivot
+MOST_PRODUCTS = 500_000_000  # of two numbers of a column: 2000 constraints on the same joints
 
 
 class ClosedState(NamedTuple):
@@ -39,19 +40,24 @@ class Assembled(NamedTuple):
     moved: Floats  # [bodies]: by how much their joints were moved, norm over rad and m
 
 
-class _Normal:
-    """(J J^T + damping) y = r, with J scaled."""
+class _LeastNorm:
+    """The least x with J x = r, J scaled: with a damping, x + J^T y = 0 and J x - damping y = r.
+
+    Both are solved at once: products J J^T would lose the digits that long chains of bodies need.
+    """
 
     def __init__(self, jacobian: csr_array, damping: float) -> None:
+        rows, self._columns = jacobian.shape
         in_columns = np.diff(jacobian.tocsc().indptr).astype(np.float64)
-        if in_columns @ in_columns > _MOST_PRODUCTS:
+        if in_columns @ in_columns > MOST_PRODUCTS:  # what elimination may leave
             raise TooLargeError
-        self.jacobian = jacobian
-        self._solver = splu(csc_array(jacobian @ jacobian.T + damping * eye_array(jacobian.shape[0])))
+        one, damped = eye_array(self._columns, format="csr"), eye_array(rows, format="csr")
+        above, below = hstack([one, jacobian.T]), hstack([jacobian, -damping * damped])
+        self._solver = splu(vstack([above, below], format="csc"))
 
-    def correction(self, wanted: Floats) -> Floats:
-        """The least x for which J x is as wanted, but for the damping."""
-        return self.jacobian.T @ self._solver.solve(wanted)
+    def __call__(self, wanted: Floats) -> Floats:
+        """Give x [columns] for r [rows]."""
+        return self._solver.solve(np.concatenate((np.zeros(self._columns), wanted)))[: self._columns]
 
 
 def close_loops(loops: LoopJacobian, q: Floats) -> ClosedState:
@@ -81,10 +87,10 @@ def _closed_from(loops: LoopJacobian, q: Floats) -> ClosedState:
     here, strength = loops.at(q), 1.0
     for _ in range(_ROUNDS):
         left = float(np.linalg.norm(here.violation))
-        if not left or strength > _STRONGEST:
+        if left < _ROUNDING or strength > _STRONGEST:
             break
-        normal = _Normal(here.matrix, max(strength * min(left, 1.0) ** 2, _LEAST))
-        there = loops.subchain.displaced(q, here.columns * normal.correction(-here.violation))
+        least = _LeastNorm(here.matrix, max(strength * min(left, 1.0) ** 2, _LEAST))
+        there = loops.subchain.displaced(q, here.columns * least(-here.violation))
         found = loops.at(there)
         if np.linalg.norm(found.violation) < left:
             q, here, strength = there, found, max(strength / 10.0, _WEAKEST)
@@ -105,9 +111,9 @@ def allowed_by(loops: LoopJacobian, q: Floats, u: Floats) -> Floats:
         As `close_loops`.
     """
     here = loops.at(q)
-    normal, speeds = _Normal(here.matrix, _LEAST), u / here.columns
+    least, speeds = _LeastNorm(here.matrix, _LEAST), u / here.columns
     for _ in range(3):  # for the damping, and for the rounding of redundant rows
-        speeds = speeds - normal.correction(here.matrix @ speeds)
+        speeds = speeds - least(here.matrix @ speeds)
     return here.columns * speeds
 
 

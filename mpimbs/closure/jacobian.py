@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _CANCELS = 1e-6  # of the largest load that passes a joint, what is nothing of their sum
-MOST_ENTRIES = 20_000_000  # numbers of a Jacobian, 1 GB with what it is made from
+MOST_ENTRIES = 4_000_000  # numbers of a Jacobian, 1 GB with what it is made from
 
 
 class TooLargeError(Exception):

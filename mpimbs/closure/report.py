@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.closure.assembly import close_loops
+from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.closure.mobility import Mobility, mobility, nearby_state
 from mpimbs.model import System
 from mpimbs.model.summary import listed
+from mpimbs.sweep.subchain import Subchain
 
 _MOST = 3  # loops that are named
 _SAID = 1e-9  # violations below that count as closed
@@ -62,29 +64,23 @@ class LoopReport:
 
 def loop_report(system: System) -> LoopReport:
     """Find what the loops of a system, of which there are some, are at its start; on one process."""
-    types = dict(Counter(loop.type for loop in system.loops))
-    still = Violation(system.loops[0].name, 0.0)
-    try:
-        loops = LoopJacobian(system)
-    except TooLargeError:
-        return LoopReport(types, still, still)
     q, u = system.initial_state(0, system.n_bodies)
-    joints, bodies = loops.joints, loops.bodies(q, u)
+    joints, bodies = LoopJoints(system), body_motions(Subchain(system), q, u)
     given = LoopReport(
-        types,
+        dict(Counter(loop.type for loop in system.loops)),
         _largest(joints.names, joints.position_violation(bodies)),
         _largest(joints.names, joints.velocity_violation(bodies)),
     )
     try:
+        loops = LoopJacobian(system)
         closed = close_loops(loops, q)
         if not closed.reached:
             return replace(given, unclosed=_largest(joints.names, joints.norms(closed.violation)))
-        start = mobility(loops, closed.q)
+        given = replace(given, start=mobility(loops, closed.q))
         there = nearby_state(loops, closed.q)
-        nearby = start if there is closed.q else None if there is None else mobility(loops, there)
+        return given if there is None else replace(given, nearby=mobility(loops, there))
     except TooLargeError:
         return given
-    return replace(given, start=start, nearby=nearby)
 
 
 def _largest(names: list[str], values: npt.NDArray[np.float64]) -> Violation:
@@ -111,6 +107,8 @@ def told_loops(report: LoopReport) -> Iterator[str]:
             f"note: the start is a singular position: in one nearby {there.redundant} constraints are redundant, and "
             f"{_freedoms(there)}"
         )
+    if there is None and here is not None:
+        yield "note: no closed state nearby was found, so that it is open whether the start is a singular position"
     usual = there or here
     if usual is not None and usual.undetermined:
         alike: dict[str, list[str]] = {}

@@ -187,3 +187,20 @@ def test_report_of_loops_that_are_open(turn: float) -> None:
     assert report.unclosed is None and report.start is not None
     assert (report.start.mobility, report.start.redundant) == (0, 1)
     assert "open by up to 1 m and rad ('gap')" in list(told_loops(report))[-1]
+
+
+def test_what_is_too_large_is_not_determined(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = mechanisms.four_bar(2, 1.0, 0.0)
+    for name, what in (("jacobian.MOST_ENTRIES", 10), ("dependence.MOST_NUMBERS", 3), ("assembly.MOST_PRODUCTS", 10)):
+        with monkeypatch.context() as context:
+            context.setattr(f"mpimbs.closure.{name}", what)
+            report = loop_report(system)
+            lines = list(told_loops(report))
+        if name == "assembly.MOST_PRODUCTS":  # which is for the state nearby
+            assert report.start is not None and report.nearby is None
+            assert lines[1].startswith("note: no closed state nearby was found")
+        else:
+            assert report.start is None
+            assert lines == ["loops: 2 revolute; how many degrees of freedom they leave is not determined: "
+                             "too many of them act on the same joints"]  # fmt: skip
+        assert report.position_violation.size < 1e-15

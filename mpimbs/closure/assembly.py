@@ -123,8 +123,10 @@ def assemble(system: System, q: Floats, u: Floats) -> Assembled:
     Raises
     ------
     InputError
-        A loop can't be closed near the given state; the message names it and its distance.
+        There are no loops; or one can't be closed near the given state: the message names it and its distance.
     """
+    if not system.loops:
+        raise InputError(f"system '{system.name}' has no loops to close; give them as [[loop]] tables")
     try:
         loops = LoopJacobian(system)
         closed = close_loops(loops, q)

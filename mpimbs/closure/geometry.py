@@ -124,8 +124,7 @@ class LoopJoints:
         held = self.held(bodies)
         a, b = self.bodies.T
         turning = bodies.omega[b] - bodies.omega[a]
-        points = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
-        first, second = points
+        first, second = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
         rates = np.einsum("ni,ni->n", held.moment, turning[self.loop])
         rates += np.einsum("ni,ni->n", held.force, (second - first)[self.loop])
         return self.norms(rates)
@@ -146,9 +145,8 @@ class LoopJoints:
         """Joint frames [loops, 3, 3] and their origins [loops, 3] on the first or second bodies."""
         body = self.bodies[:, end]
         rotation = bodies.rotation[body]
-        return rotation @ self._frames[:, end], bodies.origin[body] + np.einsum(
-            "nij,nj->ni", rotation, self._positions[:, end]
-        )
+        arm = np.einsum("nij,nj->ni", rotation, self._positions[:, end])
+        return rotation @ self._frames[:, end], bodies.origin[body] + arm
 
     def _nearest(self, rotation: Floats, shift: Floats) -> tuple[Floats, Floats, Floats]:
         """The frame in F_a before the last turn, that after it, nearest to F_b's rotation, and the last angle."""
@@ -169,11 +167,8 @@ class LoopJoints:
         reached = np.where(_BALL[self.kind][:, None, None], rotation, reached)
         # a screw may have turned several times
         pitch = np.where(self._pitch == 0.0, np.inf, self._pitch)
-        return (
-            before,
-            reached,
-            angle + 2 * np.pi * np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)) * (self._pitch != 0.0),
-        )
+        more = np.where(self._pitch == 0.0, 0.0, np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)))
+        return before, reached, angle + 2 * np.pi * more
 
 
 def _turns(axis: Integers, angle: Floats) -> Floats:

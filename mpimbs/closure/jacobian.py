@@ -66,21 +66,19 @@ class LoopJacobian:
         speeds = np.arange(counts.sum()) + np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts)
         self._step = np.empty(system.nu, np.int64)
         self._step[speeds] = np.repeat(np.arange(len(counts)), counts)
-        speeds_of_body = np.diff(system.offsets()[1])
-        self._ways = _paths(system.parents(), speeds_of_body, self.joints.bodies)
+        self._ways = _paths(system.parents(), np.diff(system.offsets()[1]), self.joints.bodies)
         self._row, self._speed, self._sign = self._pairs()
         self._shape = len(self.joints.loop), system.nu
 
     def _pairs(self) -> tuple[Integers, Integers, Floats]:
         """Which rows depend on which speeds [entries], and on the side of which body: 1 the second, -1 the first."""
-        joints, offset = self.joints, self.system.offsets()[1]
-        loop, body, sign = self._ways
-        speed, begin = numbers_of(offset, body)
+        joints, (loop, body, sign) = self.joints, self._ways
+        speed, begin = numbers_of(self.system.offsets()[1], body)
         passing = np.repeat(np.arange(len(body)), np.diff(begin))
         held = np.diff(joints.first)[loop[passing]]
         if held.sum() > MOST_ENTRIES:
             raise TooLargeError
-        row, begin = numbers_of(joints.first, loop[passing])
+        row, _ = numbers_of(joints.first, loop[passing])
         entry = np.repeat(np.arange(len(passing)), held)
         return row, speed[entry], sign[passing[entry]]
 
@@ -123,9 +121,8 @@ class LoopJacobian:
         """
         held, first = here.held, self.joints.first[:-1]
         multipliers = (here.rows[:, None] * loads)[:, :, None]
-        moment, force = (
-            np.add.reduceat(multipliers * unit[:, None], first) for unit in (held.moment, held.force)
-        )  # [loops, cases, 3], at F_b's origin
+        # [loops, cases, 3], at F_b's origin
+        moment, force = (np.add.reduceat(multipliers * unit[:, None], first) for unit in (held.moment, held.force))
         loop, body, sign = self._ways
         arm = (held.origin[loop] - self.bodies(q).origin[body])[:, None]
         parts = np.concatenate((moment[loop] + np.cross(arm, force[loop]), force[loop]), axis=2)

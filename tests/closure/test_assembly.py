@@ -96,3 +96,19 @@ def test_a_turn_that_can_not_be_closed_is_named() -> None:
     system.add_loop(name="skew", type="fixed", bodies=("world", "b"), **ends)
     with pytest.raises(InputError, match=r"loop 'skew' can't be closed: it stays open by 0\.2 rad, wherever"):
         assemble(system, np.zeros(1), np.zeros(1))
+
+
+def test_where_nothing_can_move() -> None:
+    """Loops between bodies that are fixed: closed, or not."""
+    system = System("stiff")
+    system.add(Body(name="b", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=Joint(type="fixed")))
+    system.add_loop(name="held", type="fixed", bodies=("world", "b"), positions=((0, 0, 0), (0, 0, 0)))
+    assert assemble(system, np.zeros(0), np.zeros(0)).moved.tolist() == [0.0]
+    system.add_loop(name="torn", type="spherical", bodies=("world", "b"), positions=((0, 0, 0), (0, 0, 2)))
+    with pytest.raises(InputError, match="loop 'torn' can't be closed: it stays open by 2 m, wherever"):
+        assemble(system, np.zeros(0), np.zeros(0))
+
+
+def test_without_loops_there_is_nothing_to_close() -> None:
+    with pytest.raises(InputError, match="system 'chain' has no loops to close"):
+        assemble(System("chain"), np.zeros(0), np.zeros(0))

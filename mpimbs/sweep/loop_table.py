@@ -95,12 +95,10 @@ class LoopTable:
     def __len__(self) -> int:
         return len(self.bodies)
 
-    def within(self, first: int, last: int) -> LoopTable | None:
-        """Those with an end on the bodies first to last - 1, which are counted from 0 then; None if there are none."""
+    def within(self, first: int, last: int) -> LoopTable:
+        """Those with an end on the bodies first to last - 1, which are counted from 0 then."""
         here = (self.bodies >= first) & (self.bodies < last)
         some = np.flatnonzero(here.any(axis=1))
-        if not len(some):
-            return None
         bodies = np.where(here, self.bodies - first, np.where(self.bodies < 0, self.bodies, ELSEWHERE))[some]
         found: LoopTable = object.__new__(LoopTable)
         names = "pitch", "turns", "constraints", "subspaces", "scales", "positions", "_from_body", "numbers"

@@ -21,7 +21,7 @@ from mpimbs.closure.jacobian import TooLargeError
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-VANISHING = 1e-9  # singular values of rows that vanish: the state is closed to 1e-12, and fronts add rounding
+VANISHING = 1e-9  # singular values of rows that vanish: the state is closed to 1e-11, and fronts add rounding
 SHARE = 1e-6  # of a unit null vector, from which on a row has a part in it
 SAMPLES = 6  # random null vectors: that all are small in a row that has a part in them is next to impossible
 MOST_NUMBERS = 20_000_000  # of one front

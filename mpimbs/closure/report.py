@@ -115,7 +115,7 @@ def told_loops(report: LoopReport) -> Iterator[str]:
         for name, components in usual.undetermined.items():
             alike.setdefault(", ".join(components), []).append(repr(name))
         loops = [f"{listed(names, _MOST)} ({components})" for components, names in alike.items()]
-        yield f"loop loads that are not unique, so that those of least norm are given: {listed(loops, _MOST)}"
+        yield f"loop loads that are not unique: {listed(loops, _MOST)}"
     if usual is not None and usual.undetermined_joints:
         yield f"nor are the loads through the joints of {listed(list(map(repr, usual.undetermined_joints)), _MOST)}"
     far, fast, still = report.position_violation, report.velocity_violation, report.unclosed

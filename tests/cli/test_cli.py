@@ -606,8 +606,7 @@ def test_check_says_what_loops_leave(comm: MPI.Comm, call: Callable[[str], Call]
     assert (found.code, found.err) == (0, "")
     assert found.out.splitlines()[3:6] == ([] if comm.rank else [
         "loops: 2 revolute; 10 constraints, 6 of them redundant; 1 degree of freedom is left",
-        "loop loads that are not unique, so that those of least norm are given: 'pin_0', 'pin_1' (moment across the "
-        "axis, force along the axis)",
+        "loop loads that are not unique: 'pin_0', 'pin_1' (moment across the axis, force along the axis)",
         "nor are the loads through the joints of 'crank_0', 'coupler_0', 'crank_1' and 2 more",
     ])  # fmt: skip
     put(comm, folder / "model.toml", MODEL + LOOP)

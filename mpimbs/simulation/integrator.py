@@ -21,6 +21,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, PETSc
+from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.petsc_schemes import choose, stability_polynomial
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
@@ -56,6 +57,8 @@ class StepMemory(NamedTuple):
         Of `StepSizes`.
     probe : dict
         Of `StabilityProbe`.
+    projection : dict
+        Of `Projection`.
     vectors : dict of arrays
         This rank's parts of vectors like q and u, by names that begin with these: the probe's, and the rates where the
         next step begins, if it does not evaluate them itself.
@@ -70,6 +73,7 @@ class StepMemory(NamedTuple):
     sizes: list[Any]
     probe: dict[str, Any]
     vectors: dict[str, Floats]
+    projection: dict[str, Any] = {}  # noqa: RUF012
 
 
 class Integrator:
@@ -91,6 +95,8 @@ class Integrator:
         What this rank asks of all of them, in bits; called once a step.
     probed : bool
         Whether to see now and then what the largest stable step is; evaluations must not depend on each other.
+    projection : Projection, optional
+        What keeps loops closed.
 
     Attributes
     ----------
@@ -113,8 +119,9 @@ class Integrator:
         memory: StepMemory | None = None,
         asked: Callable[[], int] = lambda: 0,
         probed: bool = False,
+        projection: Projection | None = None,
     ) -> None:
-        self._dynamics = dynamics
+        self._dynamics, self._projection = dynamics, projection
         self._nq, self._end = len(q), len(q) + len(u)
         self._power = Power(dynamics)
         work = self._remembered_work(memory)
@@ -145,6 +152,8 @@ class Integrator:
             self._probe = StabilityProbe(dynamics, stability_polynomial(self._ts.getRKType()))
             if memory is not None:
                 self._probe.recall(memory.probe, vectors)
+        if projection is not None and memory is not None:
+            projection.recall(memory.projection)
 
     def _remembered_work(self, memory: StepMemory | None) -> Floats:
         """Work on this rank's bodies so far (J) and its rate (W), where the balance of energy has any."""
@@ -288,12 +297,16 @@ class Integrator:
                 raise
             broken = True
         broken |= self.time <= began
-        if self._any_not_finite() or broken:
+        broken |= self._any_not_finite()
+        stuck = None if broken else self._settle()
+        if broken or stuck is not None:
             self._restore(before, began)
             if self._fixed is None and size > 1e-14 * max(abs(began), 1e-3) and not self._broke.anywhere():
                 self._step = 0.1 * size  # a trial step has left the range of numbers: a smaller one may not
                 self._retried += 1
                 return False
+            if stuck is not None:
+                raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
             self._examine(True, began, size)
         if self._fixed is None:
             taken = self.time - began
@@ -302,16 +315,31 @@ class Integrator:
                 self._probe.look(self.time, self.q, self.u)
             self.sizes.take(taken, cut, np.inf if self._probe is None else self._probe.largest_step)
             self._step = max(self._step, self._ts.getTimeStep()) if cut else self._ts.getTimeStep()
+        reached = last and abs(target - self.time) <= 1e-6 * step
+        if reached:
+            self._ts.setTime(target)
+        return reached
+
+    def _settle(self) -> SimulationError | None:
+        """Make quaternions unit again and close the loops; gives why it can't, the same on all ranks."""
         if self._has_quaternions:
             self._state[:] = self._vector.array_r
             quaternions = self._state[: self._nq]
             left_by_step = make_quaternions_unit(0.0, self._dynamics.subchain.structure, quaternions)
             self.norm_error = max(self.norm_error, left_by_step)
             self._vector.setArray(self._state)
-        reached = last and abs(target - self.time) <= 1e-6 * step
-        if reached:
-            self._ts.setTime(target)
-        return reached
+        if self._projection is None:
+            return None
+        q, u = self.q, self.u
+        try:
+            closed = self._projection(q, u)
+        except SimulationError as error:
+            return error
+        if closed[1] is not u:
+            self._state[:] = self._vector.array_r
+            self._state[: self._nq], self._state[self._nq : self._end] = closed
+            self._vector.setArray(self._state)
+        return None
 
     def step_statistics(self) -> dict[str, Any]:
         """Sizes of the steps and what limits them; all ranks call. See `Result.step_sizes`."""
@@ -351,7 +379,8 @@ class Integrator:
         if stage is not None:
             vectors |= {"q_rate": stage[: self._nq], "u_rate": stage[self._nq : self._end]}
         taken = self.steps, self.rejected
-        return StepMemory(self.time, self._step, *taken, norm_error, work, self.sizes.memory(), probe, vectors)
+        found = self.sizes.memory(), probe, vectors, {} if self._projection is None else self._projection.memory()
+        return StepMemory(self.time, self._step, *taken, norm_error, work, *found)
 
     def _keeps_history(self) -> bool:
         types, controls = _WITHOUT_HISTORY

@@ -79,6 +79,15 @@ class Intervals:
         """The loops of each that has some."""
         return [part.loops for part in self._parts if part.loops]
 
+    def loop_wrenches(self) -> Floats:
+        """What loops do to the bodies of the whole at their origins [n, 6], as an evaluation found it; body frames."""
+        found = np.zeros((self.whole.n_bodies, 6))
+        for part in self._parts:
+            if part.loops:
+                bodies, loads = part.loops.wrenches()
+                np.add.at(found, part[0].first - self.whole.first + bodies, loads)
+        return found
+
     def ends(self) -> list[Ends]:
         """Where the equations of each stand: of all bodies that hang on others, if these have slots of their own."""
         room, found = self.room, []

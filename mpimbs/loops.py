@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 LARGE = 2.0**80  # beside it accelerations are nothing, and no number is too large
-ROUNDING = 1e-13  # of positions in a system of 1 m: closer loops don't close
+ROUNDING = 1e-15  # of positions in a system of 1 m: closer loops don't close
 CLOSED = 1e-12  # closed enough, in a system of 1 m
 ROUNDS = 20  # of Newton's method at the most
 

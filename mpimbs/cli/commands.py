@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | bench | check | study | predict | tune`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | assemble | bench | check | study | predict | tune`.
 
 Alone or under mpiexec.
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli.evaluation import acceleration, inverse
+from mpimbs.cli.evaluation import acceleration, assemble, inverse
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
@@ -68,7 +68,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, bench, study, predict, tune):
+for _command in (acceleration, inverse, assemble, bench, study, predict, tune):
     cli.add_command(_command)
 
 

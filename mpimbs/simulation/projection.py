@@ -9,6 +9,7 @@ one order above.)
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +71,9 @@ class Projection:
     Attributes
     ----------
     loops : ClosedLoops
+    amplified : float
+        How much the last change of speeds was larger than the violation that it took away: without bound near a
+        singular position.
     moved : list of Moved
         What the begin has changed by more than rounding.
     left : Worst
@@ -86,6 +90,7 @@ class Projection:
         names = [loop.name for loop in dynamics.system.loops]
         self.left, self.sampled = Worst(names), Worst(names)
         self.moved: list[Moved] = []
+        self.amplified = 0.0
         self.seconds: dict[str, float] = {}
         self._rounding = ROUNDING
         self._stabilisation = stabilisation
@@ -111,8 +116,8 @@ class Projection:
         worst = int(np.argmax(apart))
         if not apart[worst] <= TOLERANCE * self.loops.size():
             raise InputError(
-                f"the ends of loop {self._dynamics.system.loops[worst].name!r} are {apart[worst]:.3g} apart (m and rad) "
-                "at the begin: close them with `mpimbs assemble`, or leave out `projection='none'`"
+                f"the ends of loop {self._dynamics.system.loops[worst].name!r} are {apart[worst]:.3g} apart (m and "
+                "rad) at the begin: close them with `mpimbs assemble`, or leave out `projection='none'`"
             )
 
     def __call__(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
@@ -133,7 +138,9 @@ class Projection:
         if moves:
             q = self.loops.close_places(q)
         if moves or speeds > self._rounding:
-            u = self.loops.close_speeds(q, u)
+            before_it, u = u, self.loops.close_speeds(q, u)
+            most, change = _largest(self._dynamics.comm, u, u - before_it)
+            self.amplified = change / max(speeds, self._rounding * most)
         spent = {"projection": time.perf_counter() - began}
         spent |= {name: value - before[name] for name, value in self._dynamics.seconds().items()}
         self.seconds = {name: self.seconds.get(name, 0.0) + value for name, value in spent.items()}
@@ -143,12 +150,12 @@ class Projection:
         """What there is to tell so far, for JSON; `recall` takes it again."""
         return {
             "evaluations": self.loops.evaluations, "moved": self.moved, "left": self.left.found,
-            "sampled": self.sampled.found,
+            "sampled": self.sampled.found, "amplified": self.amplified,
         }  # fmt: skip
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
-        self.loops.evaluations = memory["evaluations"]
+        self.loops.evaluations, self.amplified = memory["evaluations"], memory["amplified"]
         self.moved = [Moved(*item) for item in memory["moved"]]
         for worst in ("left", "sampled"):
             getattr(self, worst).found |= {kind: tuple(found) for kind, found in memory[worst].items()}
@@ -184,10 +191,36 @@ def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats
             k = int(np.argmax(change))
             mine = float(change[k]), subchain.name_of(np.searchsorted(offset, k, side="right") - 1)
         amount, body = max(dynamics.comm.allgather(mine))
-        if amount > TOLERANCE * (1.0 if what == "coordinate" else max(1.0, _largest(dynamics.comm, new))):
+        if amount > TOLERANCE * (1.0 if what == "coordinate" else max(1.0, _largest(dynamics.comm, new)[0])):
             found.append(Moved(what, body, amount))
     return found
 
 
-def _largest(comm: MPI.Comm, values: Floats) -> float:
-    return comm.allreduce(float(np.abs(values).max(initial=0.0)), MPI.MAX)
+def _largest(comm: MPI.Comm, *vectors: Floats) -> Floats:
+    found = np.array([np.abs(values).max(initial=0.0) for values in vectors])
+    comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
+    return found
+
+
+def changes_told(changes: Sequence[Moved]) -> str:
+    """What closing the loops of a state has changed most, in words; empty for nothing."""
+    parts = (f"{what} of body '{body}' by {amount:.3g}" for what, body, amount in changes)
+    return f"loops: closed, which changed most the {' and the '.join(parts)}" if changes else ""
+
+
+def loops_told(loops: dict[str, Any]) -> Iterator[str]:
+    """What a result has of the loops, in lines: what moved at the begin, how far steps have opened them."""
+    if not loops:
+        return
+    if loops["moved"]:
+        yield changes_told(loops["moved"]) + " at the begin"
+    parts = []
+    for name, when in (("left", "after steps"), ("sampled", "in samples")):
+        worst = [f"{kind} {value:.1e} ('{loop}')" for kind, (value, loop) in loops[name].items() if loop]
+        if worst:
+            parts.append(f"{when} {', '.join(worst)}")
+    yield f"violations: {'; '.join(parts) or 'none'}"
+    asked = f"projection: {loops['projection']}"
+    if loops["stabilisation"] is not None:
+        asked += f"; stabilisation: {loops['stabilisation']:g} s"
+    yield f"{asked}; {loops['evaluations']} evaluations to close loops"

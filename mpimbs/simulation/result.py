@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpimbs.errors import InputError
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, motion_in_file, open_run
+from mpimbs.simulation.projection import loops_told
 from mpimbs.simulation.step_sizes import told
 from mpimbs.sizes import VARIABLE
 
@@ -28,7 +28,8 @@ class Result:
     """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
 
     The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
-    `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, and `body(name)`, the motion of one body; None on other ranks.
+    `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, and `body(name)`, the motion of one body; None on other
+    ranks.
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ class Result:
             + f"seconds: {phases}\n"
             f"energy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
         )
-        text += "".join(f"\n{line}" for line in _told_of_loops(self.loops))
+        text += "".join(f"\n{line}" for line in loops_told(self.loops))
         if self.sizes != "package":
             text += f"\nsizes: {self.sizes}, by {VARIABLE}"
         if self.peaks:
@@ -169,24 +170,6 @@ class Result:
                 f"residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
             )
         return text
-
-
-def _told_of_loops(loops: dict[str, Any]) -> Iterator[str]:
-    """Say what moved at the begin, how far steps have opened loops, and how far they are from closed."""
-    if not loops:
-        return
-    if loops["moved"]:
-        changes = ", ".join(f"{what} of body '{body}' by {amount:.3g}" for what, body, amount in loops["moved"])
-        yield f"loops: closed at the begin, which has changed most the {changes}"
-    parts = []
-    for name, when in (("left", "after steps, before projection"), ("sampled", "of the samples")):
-        worst = [f"{kind} {value:.1e} ('{loop}')" for kind, (value, loop) in loops[name].items() if loop]
-        if worst:
-            parts.append(f"{when}, {', '.join(worst)}")
-    yield (
-        f"loops: violations up to: {'; '.join(parts) or 'none'}; {loops['evaluations']} evaluations to close them "
-        f"(projection: {loops['projection']})"
-    )
 
 
 def load(path: str | Path) -> Result:

@@ -33,8 +33,8 @@ from mpimbs.simulation.keeper import Keeper
 from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
 from mpimbs.simulation.output import OutputError, OutputFile
 from mpimbs.simulation.petsc_schemes import check_options
-from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.progress import Progress
+from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run_files import RunFiles

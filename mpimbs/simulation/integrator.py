@@ -43,8 +43,8 @@ _WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step
 # Over singular positions of loops; see `Integrator._steps_over`.
 NO_LIMITS = 1e-20, 1e50  # s, PETSc's own
 FADING = 0.98  # of the usual step, from one to the next
-COLLAPSED = 0.02  # of the usual step: less is suspicious
-SINGULAR = 1e3  # change of speeds over the violation that it takes away
+COLLAPSED = 0.1  # of the usual step: less is suspicious
+SINGULAR = 100.0  # how much more than usual violations are amplified
 
 
 class StepMemory(NamedTuple):

@@ -23,6 +23,8 @@ from mpimbs.simulation.settings import NONE, POSITIONS, VELOCITIES
 
 Floats = npt.NDArray[np.float64]
 KINDS = (POSITIONS, VELOCITIES)  # columns of violations
+FORGOTTEN = 0.02  # of what was usual, at each step
+SMALLEST = np.finfo(float).tiny
 TOLERANCE = 1e-9  # of the positions to begin with, in a system of 1 m
 
 
@@ -72,8 +74,8 @@ class Projection:
     ----------
     loops : ClosedLoops
     amplified : float
-        How much the last change of speeds was larger than the violation that it took away: without bound near a
-        singular position.
+        How much larger than the violation that it took away the last change of speeds was, over what is usual: without
+        bound near a singular position.
     moved : list of Moved
         What the begin has changed by more than rounding.
     left : Worst
@@ -90,7 +92,7 @@ class Projection:
         names = [loop.name for loop in dynamics.system.loops]
         self.left, self.sampled = Worst(names), Worst(names)
         self.moved: list[Moved] = []
-        self.amplified = 0.0
+        self.amplified, self._usual = 1.0, 0.0
         self.seconds: dict[str, float] = {}
         self._rounding = ROUNDING
         self._stabilisation = stabilisation
@@ -139,30 +141,37 @@ class Projection:
             q = self.loops.close_places(q)
         if moves or speeds > self._rounding:
             before_it, u = u, self.loops.close_speeds(q, u)
-            most, change = _largest(self._dynamics.comm, u, u - before_it)
-            self.amplified = change / max(speeds, self._rounding * most)
+            self._see_amplified(speeds, *_largest(self._dynamics.comm, u, u - before_it))
         spent = {"projection": time.perf_counter() - began}
         spent |= {name: value - before[name] for name, value in self._dynamics.seconds().items()}
         self.seconds = {name: self.seconds.get(name, 0.0) + value for name, value in spent.items()}
         return q, u
 
+    def _see_amplified(self, violation: float, most: float, change: float) -> None:
+        """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
+        ratio = change / max(violation, self._rounding * most, SMALLEST)
+        self.amplified = ratio / self._usual if self._usual else 1.0
+        self._usual = self._usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if self._usual else ratio
+
     def memory(self) -> dict[str, Any]:
         """What there is to tell so far, for JSON; `recall` takes it again."""
         return {
             "evaluations": self.loops.evaluations, "moved": self.moved, "left": self.left.found,
-            "sampled": self.sampled.found, "amplified": self.amplified,
+            "sampled": self.sampled.found, "amplified": [self.amplified, self._usual],
         }  # fmt: skip
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
-        self.loops.evaluations, self.amplified = memory["evaluations"], memory["amplified"]
+        self.loops.evaluations = memory["evaluations"]
+        self.amplified, self._usual = memory["amplified"]
         self.moved = [Moved(*item) for item in memory["moved"]]
         for worst in ("left", "sampled"):
             getattr(self, worst).found |= {kind: tuple(found) for kind, found in memory[worst].items()}
 
     def told(self) -> dict[str, Any]:
         """What a result tells of the loops."""
-        return {"projection": self.kind, "stabilisation": self._stabilisation, **self.memory()}
+        told = {name: value for name, value in self.memory().items() if name != "amplified"}
+        return {"projection": self.kind, "stabilisation": self._stabilisation, **told}
 
 
 def closed(loops: ClosedLoops, q: Floats, u: Floats) -> tuple[Floats, Floats]:

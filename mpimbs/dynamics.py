@@ -297,7 +297,8 @@ class Dynamics:
         q, u, tau = self._agreed(q, u, tau)
         _, acted = self._accelerations(q, u, tau, t)
         forces = acted.forces if tau is None or acted.forces.size else tau
-        return self.subchain.joint_loads(q, u, forces, self._evaluation.turns, *self.subchains.handle_loads())
+        given = q, u, forces, self._evaluation.turns, *self.subchains.handle_loads()
+        return self.loops.joint_loads(*given) if self.loops else self.subchain.joint_loads(*given)
 
     def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the

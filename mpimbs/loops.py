@@ -9,13 +9,17 @@ nothing beside it, it gives the change alone.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.errors import SimulationError
+from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
+from mpimbs.closure.redundant_loads import redistributed
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.parallel.agreement import on_root
 from mpimbs.sweep.intervals import Intervals
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 LARGE = 2.0**80  # beside it accelerations are nothing, and no number is too large
-ROUNDING = 1e-13  # of positions in a system of 1 m: closer loops don't close
+ROUNDING = 1e-15  # of positions in a system of 1 m: closer loops don't close
 CLOSED = 1e-12  # closed enough, in a system of 1 m
 ROUNDS = 20  # of Newton's method at the most
 
@@ -42,14 +46,19 @@ class ClosedLoops:
     ----------
     evaluations : int
         Of the sweeps, to close loops.
+    loads : array [loops, 6]
+        What the loops of the system carry, as `Dynamics.joint_loads` found it last; the same on all ranks. Moment (N m)
+        about and force (N) at the joint frame's origin on the second body, on that body and in its frame; the first
+        receives the opposite. Of least norm, where constraints are redundant and other loads would do the same.
     """
 
     def __init__(self, dynamics: Dynamics) -> None:
         part = dynamics.subchains
         assert isinstance(part, Intervals)
-        self._dynamics, self._parts = dynamics, part.loops
+        self._dynamics, self._part, self._parts = dynamics, part, part.loops
         self._names = [loop.name for loop in dynamics.system.loops]
         self.evaluations = 0
+        self.loads = np.zeros((len(self._names), 6))
 
     @property
     def numbers(self) -> Integers:
@@ -102,7 +111,7 @@ class ClosedLoops:
         SimulationError
             On all ranks: it does not converge; with the loop that is farthest from closed, and its distance.
         """
-        u, size = np.zeros(self._dynamics.subchain.nu), self._size()
+        u, size = np.zeros(self._dynamics.subchain.nu), self.size()
         last = np.inf
         for _ in range(ROUNDS):
             apart = self.violations(q, u)[:, 0]
@@ -119,14 +128,37 @@ class ClosedLoops:
             "positions of its joint on both bodies and the initial coordinates, or whether its links are long enough"
         )
 
-    def _size(self) -> float:
-        """Size of the system (m), at least 1: positions have so much more rounding."""
+    def size(self) -> float:
+        """Size of the system (m) as last measured, at least 1: positions have so much more rounding."""
         far = max((part.farthest() for part in self._parts), default=1.0)
         return max(1.0, float(self._dynamics.comm.allreduce(far, MPI.MAX)))
 
-    def loads(self) -> Floats:
-        """Loads of the loops that have an end here, as the last evaluation found them [n, 6].
+    def joint_loads(self, *given: Floats) -> Floats:
+        """Give what this rank's bodies receive through their inboard joints [n, 6], and find the `loads` of the loops.
 
-        Moment about (N m) and force at (N) the joint frame's origin on the second body, in that body's frame.
+        After an evaluation, of what it was `given`; see `Subchain.joint_loads`. All ranks call.
         """
-        return np.concatenate([np.zeros((0, 6)), *(part.joint_loads() for part in self._parts)])
+        part, dynamics = self._part, self._dynamics
+        joints = dynamics.subchain.joint_loads(*given, wrenches=part.loop_wrenches())
+        found = np.zeros((len(self._names), 6))
+        for loops in part.loops:
+            found[loops.numbers] = loops.joint_loads()
+        whole = dynamics.gather_q(given[0])
+        moved = np.zeros((dynamics.system.n_bodies, 6))
+        told = on_root(dynamics.comm, lambda: redistributed(self._constraints, whole, found))
+        if told is not None:
+            found, moved = told
+        dynamics.comm.Bcast(found)
+        dynamics.comm.Bcast(moved)
+        self.loads = found
+        return joints + moved[dynamics.bodies]
+
+    @functools.cached_property
+    def _constraints(self) -> LoopJacobian:
+        try:
+            return LoopJacobian(self._dynamics.system)
+        except TooLargeError:
+            raise InputError(
+                f"the loops of '{self._dynamics.system.name}' span so many joints that it can't be told which loads "
+                "are unique; leave `loads` out"
+            ) from None

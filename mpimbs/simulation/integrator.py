@@ -22,6 +22,7 @@ from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, PETSc
 from mpimbs.simulation.petsc_schemes import choose, stability_polynomial
+from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.step_failure import StepFailure
@@ -37,6 +38,13 @@ NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
 # PETSc's types of rk whose first stage is the last one of the step before.
 _FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
 _WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step controls that keep nothing else
+
+
+# Over singular positions of loops; see `Integrator._steps_over`.
+NO_LIMITS = 1e-20, 1e50  # s, PETSc's own
+FADING = 0.98  # of the usual step, from one to the next
+COLLAPSED = 0.1  # of the usual step: less is suspicious
+SINGULAR = 100.0  # how much more than usual violations are amplified
 
 
 class StepMemory(NamedTuple):
@@ -56,6 +64,10 @@ class StepMemory(NamedTuple):
         Of `StepSizes`.
     probe : dict
         Of `StabilityProbe`.
+    projection : dict
+        Of `Projection`.
+    usual : float
+        Size of a usual step (s).
     vectors : dict of arrays
         This rank's parts of vectors like q and u, by names that begin with these: the probe's, and the rates where the
         next step begins, if it does not evaluate them itself.
@@ -70,6 +82,8 @@ class StepMemory(NamedTuple):
     sizes: list[Any]
     probe: dict[str, Any]
     vectors: dict[str, Floats]
+    projection: dict[str, Any] | None = None
+    usual: float = 0.0
 
 
 class Integrator:
@@ -91,6 +105,8 @@ class Integrator:
         What this rank asks of all of them, in bits; called once a step.
     probed : bool
         Whether to see now and then what the largest stable step is; evaluations must not depend on each other.
+    projection : Projection, optional
+        What keeps loops closed.
 
     Attributes
     ----------
@@ -113,8 +129,9 @@ class Integrator:
         memory: StepMemory | None = None,
         asked: Callable[[], int] = lambda: 0,
         probed: bool = False,
+        projection: Projection | None = None,
     ) -> None:
-        self._dynamics = dynamics
+        self._dynamics, self._projection = dynamics, projection
         self._nq, self._end = len(q), len(q) + len(u)
         self._power = Power(dynamics)
         work = self._remembered_work(memory)
@@ -137,7 +154,7 @@ class Integrator:
         self._last_stage: PETSc.Vec | None = None  # where the last evaluation of a step stands
         self._before, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._ts = self._make(time if memory is None else memory.time)
-        self._fixed = accuracy.dt
+        self._fixed, self._usual = accuracy.dt, 0.0 if memory is None else memory.usual
         self._step = accuracy.dt or (self._first_step(accuracy) if memory is None else memory.step)
         self._last_stage = None
         self._probe: StabilityProbe | None = None
@@ -145,6 +162,8 @@ class Integrator:
             self._probe = StabilityProbe(dynamics, stability_polynomial(self._ts.getRKType()))
             if memory is not None:
                 self._probe.recall(memory.probe, vectors)
+        if projection is not None and memory is not None and memory.projection:
+            projection.recall(memory.projection)
 
     def _remembered_work(self, memory: StepMemory | None) -> Floats:
         """Work on this rank's bodies so far (J) and its rate (W), where the balance of energy has any."""
@@ -162,7 +181,7 @@ class Integrator:
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
         ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
-        choose(ts, self._scheme, self._accuracy.dt is not None)
+        choose(ts, self._scheme, self._accuracy.dt is not None, self._projection is not None)
         self._leave_work_out(ts)
         ts.setTime(time)
         ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
@@ -278,6 +297,10 @@ class Integrator:
         size = left if last else step if self._fixed or left > 2.0 * step else 0.5 * left
         before, began = self._vector.array_r.copy(), self.time
         self._broke.begin()
+        over = self._steps_over()
+        if over:
+            size, last = min(self._usual, left), self._usual >= left
+        self._ts.setStepLimits(size if over else NO_LIMITS[0], NO_LIMITS[1])
         self._ts.setTimeStep(size)
         try:
             with np.errstate(over="ignore", invalid="ignore") if self._power.any else contextlib.nullcontext():
@@ -288,30 +311,63 @@ class Integrator:
                 raise
             broken = True
         broken |= self.time <= began
-        if self._any_not_finite() or broken:
+        broken |= self._any_not_finite()
+        stuck = None if broken else self._settle()
+        if broken or stuck is not None:
             self._restore(before, began)
             if self._fixed is None and size > 1e-14 * max(abs(began), 1e-3) and not self._broke.anywhere():
                 self._step = 0.1 * size  # a trial step has left the range of numbers: a smaller one may not
                 self._retried += 1
                 return False
+            if stuck is not None:
+                raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
             self._examine(True, began, size)
         if self._fixed is None:
             taken = self.time - began
+            self._usual = max(taken, FADING * self._usual)
             cut = size < self._step and taken == size  # by the target, not by the error
             if self._probe is not None and not cut and self._probe.due():
                 self._probe.look(self.time, self.q, self.u)
             self.sizes.take(taken, cut, np.inf if self._probe is None else self._probe.largest_step)
             self._step = max(self._step, self._ts.getTimeStep()) if cut else self._ts.getTimeStep()
+        reached = last and abs(target - self.time) <= 1e-6 * step
+        if reached:
+            self._ts.setTime(target)
+        return reached
+
+    def _settle(self) -> SimulationError | None:
+        """Make quaternions unit again and close the loops; gives why it can't, the same on all ranks."""
         if self._has_quaternions:
             self._state[:] = self._vector.array_r
             quaternions = self._state[: self._nq]
             left_by_step = make_quaternions_unit(0.0, self._dynamics.subchain.structure, quaternions)
             self.norm_error = max(self.norm_error, left_by_step)
             self._vector.setArray(self._state)
-        reached = last and abs(target - self.time) <= 1e-6 * step
-        if reached:
-            self._ts.setTime(target)
-        return reached
+        if self._projection is None:
+            return None
+        q, u = self.q, self.u
+        try:
+            closed = self._projection(q, u)
+        except SimulationError as error:
+            return error
+        if closed[1] is not u:
+            self._state[:] = self._vector.array_r
+            self._state[: self._nq], self._state[self._nq : self._end] = closed
+            self._vector.setArray(self._state)
+        return None
+
+    def _steps_over(self) -> bool:
+        """Whether the next step is taken as long as usual, whatever error is estimated: over a singular position.
+
+        Near it rounding, amplified, counts as error, the more the smaller the steps are; they would never pass it. What
+        such a step leaves is open loops, which are closed behind the singular position.
+        """
+        return (
+            self._projection is not None
+            and self._fixed is None
+            and self._step < COLLAPSED * self._usual
+            and self._projection.amplified > SINGULAR
+        )
 
     def step_statistics(self) -> dict[str, Any]:
         """Sizes of the steps and what limits them; all ranks call. See `Result.step_sizes`."""
@@ -351,7 +407,9 @@ class Integrator:
         if stage is not None:
             vectors |= {"q_rate": stage[: self._nq], "u_rate": stage[self._nq : self._end]}
         taken = self.steps, self.rejected
-        return StepMemory(self.time, self._step, *taken, norm_error, work, self.sizes.memory(), probe, vectors)
+        loops = None if self._projection is None else self._projection.memory()
+        sizes = self.sizes.memory()
+        return StepMemory(self.time, self._step, *taken, norm_error, work, sizes, probe, vectors, loops, self._usual)
 
     def _keeps_history(self) -> bool:
         types, controls = _WITHOUT_HISTORY

@@ -94,6 +94,16 @@ class KeptMotion:
         """Loads through the joints [samples, bodies, 6], as of `Dynamics.joint_loads`; None where not kept."""
         return self._read("loads")
 
+    @cached_property
+    def loop_violation(self) -> Floats | None:
+        """How far loops are from closed [samples, loops, 2], as of `ClosedLoops.violations`; None without loops."""
+        return self._read("loop_violation")
+
+    @cached_property
+    def loop_loads(self) -> Floats | None:
+        """Loads of the loops [samples, loops, 6], as of `ClosedLoops`; None where not kept."""
+        return self._read("loop_loads")
+
     def body(self, name: str) -> BodyHistory:
         """Give the motion of one body; InputError with close matches if there is none of that name."""
         k = self.system.index_of(name)

@@ -17,7 +17,19 @@ LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
     "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
 )
-PER_BODY = {"poses": 7, "loads": 6}  # numbers, where there are such datasets
+LOOP_VIOLATION = "how far each loop is from closed: norm over what its joint holds, of positions and of velocities"
+NEWTONS = "N m, N m, N m, N, N, N"
+LOOP_LOADS = (
+    "load on the second body of each loop by its joint, reaction and what drives the joint together: moment about the "
+    "origin of the joint's frame there, then force, in the components of that body's frame; the first receives the "
+    "opposite; where constraints are redundant, of all that do the same the one of least norm"
+)
+PER_ITEM = {
+    "poses": 7,
+    "loads": 6,
+    "loop_violation": 2,
+    "loop_loads": 6,
+}  # numbers of a body or loop, where there are such datasets
 # Of each number of a quantity, over all steps; the magnitudes are those of the joint loads, for each body.
 EXTREMES = ("smallest", "time of the smallest", "largest", "time of the largest")
 KINETIC, MAGNITUDES = "kinetic_energy", ("tension", "moment")
@@ -69,10 +81,15 @@ def lay_out(
         "constraint_violation": ((), "1", "largest | |quaternion| - 1 | left by a step, before it was removed"),
     }
     if poses:
-        each = (system.n_bodies, PER_BODY["poses"])
+        each = (system.n_bodies, PER_ITEM["poses"])
         empty["poses"] = (each, "m, quaternion w x y z", "position and orientation of each body")
     if loads:
-        empty["loads"] = ((system.n_bodies, PER_BODY["loads"]), "N m, N m, N m, N, N, N", LOADS)
+        empty["loads"] = ((system.n_bodies, PER_ITEM["loads"]), NEWTONS, LOADS)
+    if system.loops:
+        each = (len(system.loops), PER_ITEM["loop_violation"])
+        empty["loop_violation"] = (each, "m and rad together, m/s and rad/s together", LOOP_VIOLATION)
+    if system.loops and loads:
+        empty["loop_loads"] = ((len(system.loops), PER_ITEM["loop_loads"]), NEWTONS, LOOP_LOADS)
     if separated is not None:
         empty |= _solution_datasets(file["model"], separated)
     for name, (shape, units, meaning) in empty.items():
@@ -139,3 +156,6 @@ def _write_model(file: h5py.File, system: System) -> None:
     q_offset, u_offset = system.offsets()
     group.create_dataset("q_offset", data=q_offset)
     group.create_dataset("u_offset", data=u_offset)
+    if system.loops:
+        loops = [loop.name for loop in system.loops]
+        group.create_dataset("loop", data=loops, dtype=h5py.string_dtype())

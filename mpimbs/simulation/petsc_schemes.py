@@ -15,10 +15,16 @@ Floats = npt.NDArray[np.float64]
 MOST_STAGES = 20
 
 
-def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool) -> None:
-    """Set type and step control, through options where petsc4py has no call; the user's own options win."""
+def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False) -> None:
+    """Set type and step control, through options where petsc4py has no call; the user's own options win.
+
+    `gently`: a step that was rejected is tried again at no less than half its size. Where a stage comes upon a singular
+    position of a loop by chance, rounding counts as error, and the smaller the steps there, the more it does.
+    """
     options = PETSc.Options(PREFIX)
     ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if fixed else "basic"}
+    if gently and not fixed:
+        ours["ts_adapt_clip"] = "0.5,10"
     if scheme.option:
         ours[scheme.option] = scheme.value
     ours = {name: value for name, value in ours.items() if not options.hasName(name)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ from mpimbs.parallel.agreement import together
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.extremes import Extremes
 from mpimbs.simulation.kept_motion import pose_numbers
-from mpimbs.simulation.output_layout import PER_BODY
+from mpimbs.simulation.output_layout import PER_ITEM
+from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.work import Balance
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Store = Samples | SampleWriter
+
+
+class _Loads(NamedTuple):
+    """What joints carry, of one evaluation."""
+
+    joints: Floats  # [n, 6]: this rank's
+    loops: Floats | None  # [loops, 6]: all of them
 
 
 class Recorder:
@@ -40,6 +48,8 @@ class Recorder:
         Whether to keep extremes of all steps.
     constraints : ConstraintRecord or None
         Where the coupling has constraint loads.
+    projection : Projection or None
+        Where there are loops.
     keep : callable
         Gives where samples go, from how many numbers of one this rank has, by their names in the output file.
 
@@ -63,21 +73,26 @@ class Recorder:
         loads: bool,
         extremes: bool,
         constraints: ConstraintRecord | None,
+        projection: Projection | None,
         keep: Callable[[dict[str, int]], Store],
     ) -> None:
         self._dynamics = dynamics
-        self._constraints = constraints
+        self._constraints, self._projection = constraints, projection
         self._poses, self._loads = poses, loads
         counts = {name: order.count for name, order in dynamics.model_order.items()}
         widths = {"q": counts["q"], "u": counts["u"]}
         wanted = {"poses": poses, "loads": loads}
-        widths |= {name: PER_BODY[name] * counts["body"] for name in wanted if wanted[name]}
+        widths |= {name: PER_ITEM[name] * counts["body"] for name in wanted if wanted[name]}
+        if projection is not None:  # of loops rank 0 has all
+            count = len(dynamics.system.loops) if dynamics.comm.rank == 0 else 0
+            names = ("loop_violation", "loop_loads")[: 1 + loads]
+            widths |= {name: PER_ITEM[name] * count for name in names}
         if constraints is not None:
             widths["constraint_loads"] = constraints.unknowns
         self.store = keep(widths)
         self.balance = Balance()
         self.extremes = Extremes(dynamics, loads) if extremes else None
-        self._watched: tuple[float, Floats | None] = (np.nan, None)  # time and loads of the last step
+        self._watched: tuple[float, _Loads | None] = (np.nan, None)  # time and loads of the last step
         self.count = 0
         self.seconds = 0.0
 
@@ -113,14 +128,16 @@ class Recorder:
         with self._timed():
             t, q, u = stepper.time, stepper.q, stepper.u
             loads = self._joint_loads(t, q, u) if self._loads else None
-            self.extremes.take(t, q, u, float(self._dynamics.energy_and_momentum(q, u)[0]), loads)
+            self.extremes.take(t, q, u, float(self._dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
             self._watched = t, loads
 
-    def _joint_loads(self, t: float, q: Floats, u: Floats) -> Floats:
-        watched, loads = self._watched
-        if loads is not None and watched == t:
-            return loads
-        return together(self._dynamics.comm, lambda: self._dynamics.joint_loads(q, u, t=t))
+    def _joint_loads(self, t: float, q: Floats, u: Floats) -> _Loads:
+        watched, found = self._watched
+        if found is not None and watched == t:
+            return found
+        dynamics = self._dynamics
+        joints = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, t=t))
+        return _Loads(joints, dynamics.loops and dynamics.loops.loads)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -160,13 +177,23 @@ class Recorder:
         if self._poses:
             own["poses"] = order["body"](pose_numbers(*dynamics.poses(q, u)))
         if self._loads:
-            own["loads"] = order["body"](self._joint_loads(t, q, u))
+            found = self._joint_loads(t, q, u)
+            own["loads"] = order["body"](found.joints)
+            if found.loops is not None:
+                own["loop_loads"] = self._of_rank_0(found.loops)
+        if self._projection is not None:
+            violations = self._projection.loops.violations(q, u)
+            self._projection.sampled.take(violations)
+            own["loop_violation"] = self._of_rank_0(violations)
         if self._constraints is not None:
             if not self._loads:  # which evaluate the sample themselves
                 together(dynamics.comm, lambda: dynamics.accelerations(q, u, t=t))
             common |= self._constraints.take()._asdict()
             own["constraint_loads"] = common.pop("constraint_loads")
         self.store.add(own, common, bool(agreed[1]))
+
+    def _of_rank_0(self, values: Floats) -> Floats:
+        return values.ravel() if self._dynamics.comm.rank == 0 else np.zeros(0)
 
     def finish(self) -> None:
         """Wait until all samples are on the disk; all ranks call.

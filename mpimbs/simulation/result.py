@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpimbs.errors import InputError
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, motion_in_file, open_run
+from mpimbs.simulation.projection import loops_told
 from mpimbs.simulation.step_sizes import told
 from mpimbs.sizes import VARIABLE
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 # Of a result, what the output file keeps.
 _TOLD = (
     "time", "steps", "rejected", "evaluations", "step_sizes", "seconds", "energy_error", "energy_change",
-    "solutions", "restarts", "sizes",
+    "solutions", "loops", "restarts", "sizes",
 )  # fmt: skip
 
 
@@ -27,7 +28,8 @@ class Result:
     """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
 
     The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
-    `energy`, `poses`, `loads`, and `body(name)`, the motion of one body; None on other ranks.
+    `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, and `body(name)`, the motion of one body; None on other
+    ranks.
 
     Attributes
     ----------
@@ -51,6 +53,11 @@ class Result:
     solutions : dict of str to float
         Of the constraint-load equations, where the coupling has them: unknowns, solutions, total_iterations,
         most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
+    loops : dict
+        Where there are any: `projection` and `stabilisation` as they were; `moved`, what closing them at the begin has
+        changed most; `evaluations` to close them; `left` and `sampled`, the largest violations that steps have left,
+        before these were taken away, and those of the samples: of positions (m and rad together) and velocities, each
+        with the name of the loop.
     peaks : str
         With `extremes`, the largest magnitudes of all steps, and on which bodies.
     extremes : dict of arrays [4, n]
@@ -74,6 +81,7 @@ class Result:
     energy_error: float = 0.0
     energy_change: float = 0.0
     solutions: dict[str, float] = field(default_factory=dict)
+    loops: dict[str, Any] = field(default_factory=dict)
     peaks: str = ""
     extremes: dict[str, Floats] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
@@ -115,6 +123,16 @@ class Result:
         """Loads through the joints [samples, bodies, 6], as of `Dynamics.joint_loads`; None where not kept."""
         return self._of_motion("loads")
 
+    @property
+    def loop_violation(self) -> Any:
+        """How far loops are from closed [samples, loops, 2], in positions and velocities; None without loops."""
+        return self._of_motion("loop_violation")
+
+    @property
+    def loop_loads(self) -> Any:
+        """Loads of the loops [samples, loops, 6], as of `ClosedLoops`; None where not kept."""
+        return self._of_motion("loop_loads")
+
     def body(self, name: str) -> BodyHistory:
         """Give the motion of one body, on rank 0; InputError with close matches if there is none of that name."""
         if self.motion is None:
@@ -139,6 +157,7 @@ class Result:
             + f"seconds: {phases}\n"
             f"energy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
         )
+        text += "".join(f"\n{line}" for line in loops_told(self.loops))
         if self.sizes != "package":
             text += f"\nsizes: {self.sizes}, by {VARIABLE}"
         if self.peaks:

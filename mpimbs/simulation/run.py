@@ -34,12 +34,13 @@ from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
 from mpimbs.simulation.output import OutputError, OutputFile
 from mpimbs.simulation.petsc_schemes import check_options
 from mpimbs.simulation.progress import Progress
+from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.run_memory import RunMemory
 from mpimbs.simulation.samples import Samples
-from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+from mpimbs.simulation.settings import POSITIONS, Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_speeds, check_system, checked_state
 from mpimbs.sizes import tuned
@@ -93,24 +94,34 @@ class Run:
             settings = dataclasses.replace(settings, cuts=cuts, lanes=dynamics.lanes, tip_ratio=ratio)
         self._settings = settings
         self._check_integrator()
+        self._seconds = {"set-up": 0.0, "compile": 0.0}
+        self._projection: Projection | None = None
+        if dynamics.loops is not None:
+            self._compile()
+            self._projection = Projection(dynamics, settings.projection or POSITIONS, settings.stabilisation)
+        self._first = self._initial() if kept is None else None
         self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         self._memory = RunMemory(dynamics, settings, self._files)
         with contextlib.ExitStack() as after_error:
             after_error.callback(self._files.release)
             kinds = settings.poses, settings.loads, settings.extremes
-            self._recorder = Recorder(dynamics, *kinds, self._constraints, partial(self._open, solver))
-            ready = time.perf_counter()
-            compile_evaluations(dynamics, settings.loads, sampled=True)
-            compiled = time.perf_counter()
+            keep = partial(self._open, solver)
+            self._recorder = Recorder(dynamics, *kinds, self._constraints, self._projection, keep)
+            self._compile()
             after_error.pop_all()
         self.result = Result()
-        self._seconds = {"set-up": ready - began, "compile": compiled - ready}
-        self._compiled = compiled
+        self._compiled = time.perf_counter()
+        self._seconds["set-up"] = self._compiled - began - self._seconds["compile"]
         files = self._files
         self._keeper = Keeper(
             comm, files.checkpoints, files.place, signals, self._write_checkpoint, self._memory.going_on
         )
         self._stepper: Integrator | None = None
+
+    def _compile(self) -> None:
+        began = time.perf_counter()
+        compile_evaluations(self._dynamics, self._settings.loads, sampled=True)
+        self._seconds["compile"] += time.perf_counter() - began
 
     def _check_integrator(self) -> None:
         """Refuse what PETSc's options and the speeds make impossible; say where options replace the integrator."""
@@ -170,7 +181,8 @@ class Run:
         """Make the integrator, at the first sample or where the checkpoint has it."""
         dynamics = self._dynamics
         if self._kept is None:
-            self._stepper = self._integrator(*self._initial())
+            assert self._first is not None
+            self._stepper = self._integrator(*self._first)
             self._recorder.watch(self._stepper)
             self._recorder.record(0.0, self._stepper)
             return self._stepper
@@ -183,17 +195,27 @@ class Run:
         return self._stepper
 
     def _initial(self) -> tuple[Floats, Floats]:
-        """This rank's part of the state to begin with."""
+        """This rank's part of the state to begin with, its loops closed."""
         dynamics, state = self._dynamics, self._state
         if state is None:
-            return dynamics.subchain.q, dynamics.subchain.u
-        return state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
+            q, u = dynamics.subchain.q, dynamics.subchain.u
+        else:
+            q, u = state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
+        return (q, u) if self._projection is None else self._projection.begin(q, u)
 
     def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:
         asked, probed = self._keeper.asked, self._constraints is None  # whose solutions go on from each other
         name = self._settings.integrator
         return Integrator(
-            self._dynamics, q, u, name, self._settings.accuracy, memory=memory, asked=asked, probed=probed
+            self._dynamics,
+            q,
+            u,
+            name,
+            self._settings.accuracy,
+            memory=memory,
+            asked=asked,
+            probed=probed,
+            projection=self._projection,
         )
 
     def _step_to(self, target: float, stepper: Integrator, shown: Progress) -> None:
@@ -216,6 +238,9 @@ class Run:
     def _spent(self) -> dict[str, float]:
         """Wall time by phase of this rank so far, and of the parts of the run before (s)."""
         phases = self._dynamics.seconds()
+        if self._projection is not None:
+            phases = {name: value - self._projection.seconds.get(name, 0.0) for name, value in phases.items()}
+            phases["projection"] = self._projection.seconds.get("projection", 0.0)
         rest = time.perf_counter() - self._compiled - sum(phases.values())
         rest -= self._recorder.seconds + self._keeper.seconds
         own = {**self._seconds, **phases, "integration": rest, "output": self._recorder.seconds}
@@ -232,6 +257,8 @@ class Run:
         result.energy_error, result.energy_change = balance.change, balance.relative
         store = self._recorder.store
         result.samples = store.samples if isinstance(store, Samples) else []
+        if self._projection is not None:
+            result.loops = self._projection.told()
         if self._recorder.extremes is not None:
             result.peaks = self._recorder.extremes.told()
         result.restarts = self._memory.restarts()
@@ -310,7 +337,7 @@ def simulate(
 
     def asked(whole: System) -> tuple[tuple[SimulationSettings, State | None], dict[str, str | bytes]]:
         check_kinds(simulate, others)
-        found = SimulationSettings.asked(given if t_end is None else {"t_end": t_end, **given}, settings)
+        found = SimulationSettings.asked(given if t_end is None else {"t_end": t_end, **given}, settings).suited(whole)
         if checkpoints is not None:
             checkpoints.checked()
         begin = _checked(whole, state)

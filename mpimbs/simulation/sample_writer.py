@@ -15,7 +15,7 @@ from mpi4py import MPI
 from mpimbs.filesystem.disk import reason_of
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.output import OutputError, OutputFile, Rows, part_of
-from mpimbs.simulation.output_layout import PER_BODY
+from mpimbs.simulation.output_layout import PER_ITEM
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
 from mpimbs.sizes import tuned
@@ -51,7 +51,7 @@ class SampleWriter:
     def __init__(self, comm: MPI.Comm, file: OutputFile | None, path: Path, widths: dict[str, int]) -> None:
         self._comm, self._file = comm, file
         self._part = part_of(path)
-        self._slices = {name: Slices(comm, width, PER_BODY.get(name, 1)) for name, width in widths.items()}
+        self._slices = {name: Slices(comm, width, PER_ITEM.get(name, 1)) for name, width in widths.items()}
         self._shared = SharedFile(comm, self._part)
         least = tuned().sample_bytes * comm.size
         large = [name for name, plan in self._slices.items() if 8 * sum(plan.counts) >= least]

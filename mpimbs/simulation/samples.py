@@ -11,7 +11,7 @@ from mpi4py import MPI
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.simulation.constraint_record import SolutionSample
-from mpimbs.simulation.output_layout import PER_BODY
+from mpimbs.simulation.output_layout import PER_ITEM
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,6 +28,8 @@ class Sample(NamedTuple):
     loads: Floats | None  # [n, 6]: moment (N m), force (N) on each body by its parent; see `Dynamics.joint_loads`
     solution: SolutionSample | None  # of the constraint-load equations, where a coupling has them
     work: float  # done so far by all that is not weight, spring or inertia (J)
+    loop_violation: Floats | None  # [loops, 2]: of positions (m and rad together), of velocities; None without loops
+    loop_loads: Floats | None  # [loops, 6]: moment (N m) and force (N) on second bodies; see `ClosedLoops`
     step_size: float  # s, of the step that follows, if the next sample does not shorten it
 
 
@@ -66,8 +68,8 @@ class Samples:
         solution = None
         if "constraint_loads" in kept:
             solution = SolutionSample(**{name: kept[name] for name in SolutionSample._fields})
-        poses, loads = (kept[name].reshape(-1, n) if name in kept else None for name, n in PER_BODY.items())
-        kept |= {"poses": poses, "loads": loads, "solution": solution, "violation": kept["constraint_violation"]}
+        kept |= {name: kept[name].reshape(-1, n) if name in kept else None for name, n in PER_ITEM.items()}
+        kept |= {"solution": solution, "violation": kept["constraint_violation"]}
         self.samples.append(Sample(**{name: kept[name] for name in Sample._fields}))
 
     def put_extremes(self, found: dict[str, Floats]) -> dict[str, Floats]:

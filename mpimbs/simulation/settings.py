@@ -12,12 +12,14 @@ import numpy.typing as npt
 
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
+from mpimbs.model.contents import Contents
 from mpimbs.settings import COUNT, FRACTION, POSITIVE, TIME, OneOf, Setting, Settings, described
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 
 Floats = npt.NDArray[np.float64]
 SAMPLES = 200  # by default
 MOST_SAMPLES = 1e8
+POSITIONS, VELOCITIES, NONE = PROJECTIONS = ("positions", "velocities", "none")
 
 
 @described
@@ -66,6 +68,27 @@ class SimulationSettings(EvaluationSettings):
             must=TIME,
         ),
     ] = None
+    projection: Annotated[
+        str | None,
+        Setting(
+            "What of the loops is closed again after every step",
+            default=f"{POSITIONS} where there are loops",
+            more="`positions` and velocities, `velocities` alone, or `none`; all but the last close them at the begin "
+            "too.",
+            noun="projection",
+            must=OneOf(PROJECTIONS),
+        ),
+    ] = None
+    stabilisation: Annotated[
+        float | None,
+        Setting(
+            "Time constant with which accelerations let violations of loops decay",
+            "s",
+            default="they don't",
+            noun="the time constant of the stabilisation",
+            must=TIME,
+        ),
+    ] = None
     poses: Annotated[bool, Setting("Keep the poses of the bodies too")] = False
     loads: Annotated[
         bool,
@@ -91,6 +114,13 @@ class SimulationSettings(EvaluationSettings):
         if tolerance is not None and given.get("dt") is not None:
             raise InputError(f"`{tolerance}` is for adaptive steps, `dt` fixes them: leave one of them out")
         return super().asked(given, base)
+
+    def suited(self, system: Contents) -> Self:
+        """Give the settings if they are for a system: loops take some that others don't."""
+        given = next((name for name in ("projection", "stabilisation") if getattr(self, name) is not None), None)
+        if given is not None and not system.loops:
+            raise InputError(f"`{given}` is for closed loops, and '{system.name}' has none: leave it out")
+        return self
 
     @property
     def accuracy(self) -> Accuracy:

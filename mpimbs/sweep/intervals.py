@@ -105,6 +105,15 @@ class Intervals:
                 join_open_motions(0.0, before, own, joined)
                 before, at_q, at_u = joined, end_q, end_u
 
+    def loop_wrenches(self) -> Floats:
+        """What loops do to the bodies of the whole at their origins [n, 6], as an evaluation found it; body frames."""
+        found = np.zeros((self.whole.n_bodies, 6))
+        for part in self._parts:
+            if part.loops:
+                bodies, loads = part.loops.wrenches()
+                np.add.at(found, part[0].first - self.whole.first + bodies, loads)
+        return found
+
     def ends(self) -> list[Ends]:
         """Where the equations of each stand: of all bodies that hang on others, if these have slots of their own."""
         room, found = self.room, []

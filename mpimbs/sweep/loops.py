@@ -370,13 +370,24 @@ class Loops:
 
     def joint_loads(self) -> Floats:
         """Loads of the loop joints that an evaluation found [n, 6]: see `loops.ClosedLoops.loads`."""
+        load = self._acting()[:, 1]
+        load[:, :3] -= np.cross(self._loop_table.positions[:, 1], load[:, 3:])
+        return load
+
+    def wrenches(self) -> tuple[Integers, Floats]:
+        """The bodies here [k] on which loops act, and the loads on them that an evaluation found [k, 6].
+
+        Moments (N m) about, and forces (N) at, the bodies' origins, in their frames; a body for each end that it has.
+        """
+        here = self._loop_table.bodies >= 0
+        return self._loop_table.bodies[here], self._acting()[here]
+
+    def _acting(self) -> Floats:
+        """What loops do at the origins of their two bodies, in the frames of these [n, 2, 6]."""
         measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
-        columns = measured[:, SIX : 2 * SIX].reshape(-1, 6, ROW)
-        acting = np.einsum("nik,nk->ni", columns, self.loads.reshape(-1, ROW))  # at the origin of the second body
-        force = np.einsum("nij,nj->ni", self._frames[:, 1], acting[:, 3:])
-        moment = np.einsum("nij,nj->ni", self._frames[:, 1], acting[:, :3])
-        moment -= np.cross(self._loop_table.positions[:, 1], force)
-        return np.concatenate((moment, force), axis=1)
+        columns = measured[:, : 2 * SIX].reshape(-1, 2, 6, ROW)
+        acting = np.einsum("neik,nk->nei", columns, self.loads.reshape(-1, ROW)).reshape(-1, 2, 2, 3)
+        return np.einsum("neij,nepj->nepi", self._frames, acting).reshape(-1, 2, 6)
 
     def farthest(self) -> float:
         """How far a step that carries an end is from the world's origin (m), as last measured."""

@@ -128,6 +128,12 @@ class Subchain:
         work = workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=self._has_wrenches)
         return _Whole(made, work)
 
+    @functools.cached_property
+    def _wrenched(self) -> Workspace:
+        """What a sweep over all as one piece writes that has wrenches of its own."""
+        made = self.made
+        return workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=True)
+
     def joint(self, body: int) -> Build:
         """Make a body ready alone, with its inboard joint."""
         columns = self.system.columns(body, body + 1)
@@ -264,11 +270,18 @@ class Subchain:
         return np.array([kinetic, potential, *linear, *angular])
 
     def joint_loads(
-        self, q: Floats, u: Floats, tau: Floats, turns: Floats, accelerations: Floats, outer_loads: Floats
+        self,
+        q: Floats,
+        u: Floats,
+        tau: Floats,
+        turns: Floats,
+        accelerations: Floats,
+        outer_loads: Floats,
+        wrenches: Floats | None = None,
     ) -> Floats:
         """Give the loads that the bodies receive through their inboard joints; see `Dynamics.joint_loads`.
 
-        External wrenches are those set last.
+        External wrenches are those set last, and `wrenches`.
 
         Parameters
         ----------
@@ -277,6 +290,8 @@ class Subchain:
             Of the bodies inboard.
         outer_loads : array [h, 6]
             What acts from behind on the bodies of `outer`.
+        wrenches : array [n, 6], optional
+            On the bodies at their origins, moment (N m) and force (N), body frame components.
 
         Returns
         -------
@@ -284,6 +299,11 @@ class Subchain:
             Moment (N m) about the origin of the body's frame, force (N); body frame components.
         """
         made, work = self._whole
+        if wrenches is not None:
+            work = self._wrenched
+            acting = work.wrench.reshape(-1, 6)
+            acting[:] = self.wrenches.reshape(-1, 6) if self._has_wrenches else 0.0
+            acting[made.body_step] += (wrenches.reshape(-1, 2, 3) @ made.body_frame).reshape(-1, 6)
         loads, room = np.empty((len(made.structure.steps), 2, 3)), np.empty((2, self.nu))
         given = turns.reshape(-1), accelerations.reshape(-1), self.outer_steps, outer_loads.reshape(-1)
         arrays = (loads.ravel(), room[0], room[1], np.empty(SIZE))

@@ -1,0 +1,235 @@
+"""Keeps the loops of a running system closed: at its begin, and after every step.
+
+What a step leaves violates the loops by as much as its error; the changes of least kinetic energy that close them again
+[`mpimbs.loops`] take no more away than that, so that schemes keep their order. (A scheme whose first stage is the last
+one of the step before, as 5dp, uses that stage as it was: a change by the error of a step, which counts times the step,
+one order above.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.loops import ROUNDING, ClosedLoops
+from mpimbs.simulation.settings import NONE, POSITIONS, VELOCITIES
+
+Floats = npt.NDArray[np.float64]
+KINDS = (POSITIONS, VELOCITIES)  # columns of violations
+FORGOTTEN = 0.02  # of what was usual, at each step
+SMALLEST = np.finfo(float).tiny
+TOLERANCE = 1e-9  # of the positions to begin with, in a system of 1 m
+
+
+class Moved(NamedTuple):
+    """The number of a vector that a change has changed most: of what, of whose joint, by how much (rad, m; per s)."""
+
+    what: str
+    body: str
+    amount: float
+
+
+class Worst:
+    """The largest violation of any loop so far, in positions and in velocities.
+
+    Parameters
+    ----------
+    names : list of str
+        Of the loops.
+    found : dict, optional
+        By `KINDS` the largest violation (m and rad together; per s) and the name of the loop.
+    """
+
+    def __init__(self, names: list[str], found: dict[str, tuple[float, str]] | None = None) -> None:
+        self._names = names
+        self.found = dict.fromkeys(KINDS, (0.0, "")) if found is None else found
+
+    def take(self, violations: Floats) -> None:
+        """Take violations [loops, 2]."""
+        for kind, number, value in zip(KINDS, violations.argmax(axis=0), violations.max(axis=0), strict=True):
+            if value > self.found[kind][0]:
+                self.found[kind] = float(value), self._names[number]
+
+
+class Projection:
+    """Keeps loops closed; all ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        Of a system with loops.
+    kind : str
+        What is brought back after steps, one of `PROJECTIONS`: positions (and velocities), velocities, none.
+    stabilisation : float or None
+        Time constant (s) with which accelerations let violations decay.
+
+    Attributes
+    ----------
+    loops : ClosedLoops
+    amplified : float
+        How much larger than the violation that it took away the last change of speeds was, over what is usual: without
+        bound near a singular position.
+    moved : list of Moved
+        What the begin has changed by more than rounding.
+    left : Worst
+        Of what steps have left, before it was taken away; nothing where nothing is.
+    sampled : Worst
+        Of the samples.
+    seconds : dict of str to float
+        Wall time by phase of its evaluations, and that of all (s).
+    """
+
+    def __init__(self, dynamics: Dynamics, kind: str, stabilisation: float | None = None) -> None:
+        assert dynamics.loops is not None
+        self._dynamics, self.kind, self.loops = dynamics, kind, dynamics.loops
+        names = [loop.name for loop in dynamics.system.loops]
+        self.left, self.sampled = Worst(names), Worst(names)
+        self.moved: list[Moved] = []
+        self.amplified, self._usual = 1.0, 0.0
+        self.seconds: dict[str, float] = {}
+        self._rounding = ROUNDING
+        self._stabilisation = stabilisation
+        self.loops.stabilise(stabilisation or 0.0)
+
+    def begin(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give the state to begin with, closed.
+
+        Raises
+        ------
+        InputError
+            On all ranks: its loops can't be closed; or they are open, and nothing is to close them.
+        """
+        if self.kind == NONE:
+            self._check_closed(q, u)
+            return q, u
+        closed_q, closed_u = closed(self.loops, q, u)
+        self.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
+        return closed_q, closed_u
+
+    def _check_closed(self, q: Floats, u: Floats) -> None:
+        apart = self.loops.violations(q, u)[:, 0]
+        worst = int(np.argmax(apart))
+        if not apart[worst] <= TOLERANCE * self.loops.size():
+            raise InputError(
+                f"the ends of loop {self._dynamics.system.loops[worst].name!r} are {apart[worst]:.3g} apart (m and "
+                "rad) at the begin: close them with `mpimbs assemble`, or leave out `projection='none'`"
+            )
+
+    def __call__(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give the state after a step, closed as it is asked for.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: Newton's method does not converge.
+        """
+        if self.kind == NONE:
+            return q, u
+        began, before = time.perf_counter(), self._dynamics.seconds()
+        violations = self.loops.violations(q, u)
+        self.left.take(violations)
+        places, speeds = violations.max(axis=0)
+        moves = self.kind == POSITIONS and places > self._rounding
+        if moves:
+            q = self.loops.close_places(q)
+        if moves or speeds > self._rounding:
+            before_it, u = u, self.loops.close_speeds(q, u)
+            self._see_amplified(speeds, *_largest(self._dynamics.comm, u, u - before_it))
+        spent = {"projection": time.perf_counter() - began}
+        spent |= {name: value - before[name] for name, value in self._dynamics.seconds().items()}
+        self.seconds = {name: self.seconds.get(name, 0.0) + value for name, value in spent.items()}
+        return q, u
+
+    def _see_amplified(self, violation: float, most: float, change: float) -> None:
+        """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
+        ratio = change / max(violation, self._rounding * most, SMALLEST)
+        self.amplified = ratio / self._usual if self._usual else 1.0
+        self._usual = self._usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if self._usual else ratio
+
+    def memory(self) -> dict[str, Any]:
+        """What there is to tell so far, for JSON; `recall` takes it again."""
+        return {
+            "evaluations": self.loops.evaluations, "moved": self.moved, "left": self.left.found,
+            "sampled": self.sampled.found, "amplified": [self.amplified, self._usual],
+        }  # fmt: skip
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        """Go on from what `memory` gave."""
+        self.loops.evaluations = memory["evaluations"]
+        self.amplified, self._usual = memory["amplified"]
+        self.moved = [Moved(*item) for item in memory["moved"]]
+        for worst in ("left", "sampled"):
+            getattr(self, worst).found |= {kind: tuple(found) for kind, found in memory[worst].items()}
+
+    def told(self) -> dict[str, Any]:
+        """What a result tells of the loops."""
+        told = {name: value for name, value in self.memory().items() if name != "amplified"}
+        return {"projection": self.kind, "stabilisation": self._stabilisation, **told}
+
+
+def closed(loops: ClosedLoops, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+    """Give the state near one in which all loops are closed; all ranks call.
+
+    Raises
+    ------
+    InputError
+        On all ranks: they can't be.
+    """
+    try:
+        q = loops.close_places(q, "the loops of the initial state can't be closed")
+    except SimulationError as error:
+        raise InputError(str(error)) from None
+    return q, loops.close_speeds(q, u)
+
+
+def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> list[Moved]:
+    """What a change of this rank's coordinates and speeds [nq], [nu] changed most; of all ranks, which all call."""
+    subchain, found = dynamics.subchain, []
+    offsets = subchain.columns.q_offset, subchain.columns.u_offset
+    for what, old, new, offset in zip(("coordinate", "speed"), before, after, offsets, strict=True):
+        change = np.abs(new - old)
+        mine = (-1.0, "")
+        if len(change):
+            k = int(np.argmax(change))
+            mine = float(change[k]), subchain.name_of(np.searchsorted(offset, k, side="right") - 1)
+        amount, body = max(dynamics.comm.allgather(mine))
+        if amount > TOLERANCE * (1.0 if what == "coordinate" else max(1.0, _largest(dynamics.comm, new)[0])):
+            found.append(Moved(what, body, amount))
+    return found
+
+
+def _largest(comm: MPI.Comm, *vectors: Floats) -> Floats:
+    found = np.array([np.abs(values).max(initial=0.0) for values in vectors])
+    comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
+    return found
+
+
+def changes_told(changes: Sequence[Moved]) -> str:
+    """What closing the loops of a state has changed most, in words; empty for nothing."""
+    parts = (f"{what} of body '{body}' by {amount:.3g}" for what, body, amount in changes)
+    return f"loops: closed, which changed most the {' and the '.join(parts)}" if changes else ""
+
+
+def loops_told(loops: dict[str, Any]) -> Iterator[str]:
+    """What a result has of the loops, in lines: what moved at the begin, how far steps have opened them."""
+    if not loops:
+        return
+    if loops["moved"]:
+        yield changes_told(loops["moved"]) + " at the begin"
+    parts = []
+    for name, when in (("left", "after steps"), ("sampled", "in samples")):
+        worst = [f"{kind} {value:.1e} ('{loop}')" for kind, (value, loop) in loops[name].items() if loop]
+        if worst:
+            parts.append(f"{when} {', '.join(worst)}")
+    yield f"violations: {'; '.join(parts) or 'none'}"
+    asked = f"projection: {loops['projection']}"
+    if loops["stabilisation"] is not None:
+        asked += f"; stabilisation: {loops['stabilisation']:g} s"
+    yield f"{asked}; {loops['evaluations']} evaluations to close loops"

@@ -87,15 +87,15 @@ def ground(front, length, groups, root):
 
 @kernel(inline=True)
 def add_freedom(front, length, s, reciprocal):
-    """Add what a degree of freedom lets columns do: W += s s^T / D; `s` [L] of all of them."""
-    for group in range(length // ROW):
+    """Add what a degree of freedom lets the first columns do: W += s s^T / D; `s` of these."""
+    for group in range(s.size // ROW):
         at = ROW * group
         place = SCALE_ROW * length + at
         for i in range(COLUMNS):
             f = reciprocal * s[at + i]
             front[place + i] += f * s[at + i]
             row = (W_ROWS + at + i) * length
-            for k in range(0, length, ROW):
+            for k in range(0, s.size, ROW):
                 write_row(front, row + k, add_row(load_row(front, row + k), scale_row(f, load_row(s, k))))
 
 
@@ -191,12 +191,12 @@ def eliminate(front, length, group, bare, kept, grounded):
     rank = 0
     for step in range(COLUMNS):
         own = step * (KEPT + length)
-        best, d = SMALLEST, -1
+        best, of, d = SMALLEST, 1.0, -1
         for i in range(at, at + COLUMNS):
             scale = max(front[SCALE_ROW * length + i], least)
             w = front[(W_ROWS + i) * length + i]
-            if scale > 0.0 and w > best * scale:
-                best, d = w / scale, i
+            if w * of > best * scale:
+                best, of, d = w, scale, i
         kept[own] = d
         if d < 0:
             break

@@ -57,7 +57,7 @@ from mpimbs.sweep.walk import (
 
 # Columns of the rows of events: what is done, to which front, of what length; then
 #   END      the group, where its columns E are, and its c
-#   MOVE     the path: its first step in `paths`, how many they are
+#   MOVE     the path: its first step in `paths`, how many they are; how many columns there are so far
 #   FOLD     which front is added, and its length; which groups: the first in `groups`, how many numbers
 #   CLOSE    the group, the slot of the body, where what is kept begins, the loop (-1: none)
 #   SETTLE   where groups, each with its loop, begin in `groups`; the slot, where what is kept begins, how many numbers
@@ -98,9 +98,9 @@ def listed(places, d):
 
 
 @kernel(inline=True)
-def _move(loops, structure, work, front, length, path):
-    """Move a front inward along a path, over what the walk has left."""
-    for first in range(0, length, ROW):
+def _move(loops, structure, work, front, length, used, path):
+    """Move the first columns of a front inward along a path, over what the walk has left."""
+    for first in range(0, used, ROW):
         state = (
             load_row(front, C_ROW * length + first),
             load_row(front, first),
@@ -122,7 +122,7 @@ def _move(loops, structure, work, front, length, path):
     for number in range(path.size):
         step = path[number]
         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
-            s = span(loops.columns, loops.column_at[d], length)
+            s = span(loops.columns, loops.column_at[d], used)
             add_freedom(front, length, s, work.pivot[d * PIVOT + 6])
 
 
@@ -145,7 +145,8 @@ def _close_inward(loops, structure, work, first, last):
         kind = event[KIND]
         front, length = _front(loops, event)
         if kind == MOVE:
-            _move(loops, structure, work, front, length, span(loops.paths, event[FIRST], event[SECOND]))
+            path = span(loops.paths, event[FIRST], event[SECOND])
+            _move(loops, structure, work, front, length, event[THIRD], path)
         elif kind == FOLD:
             other_length = event[SECOND]
             other = span(loops.fronts, event[FIRST], (W_ROWS + other_length) * other_length)
@@ -185,7 +186,7 @@ def _close_outward(loops, structure, work, first, last):
             for at in range(event[FIRST], event[FIRST] + event[SECOND]):
                 step = loops.paths[at]
                 for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
-                    work.pivot[d * PIVOT + 7] += dot_rows(loops.columns, loops.column_at[d], x, 0, length)
+                    work.pivot[d * PIVOT + 7] += dot_rows(loops.columns, loops.column_at[d], x, 0, event[THIRD])
         elif kind == FOLD:
             for at in range(event[THIRD], event[THIRD] + event[FOURTH], 2):
                 for i in range(ROW):

@@ -196,7 +196,8 @@ class Closings:
             self._firsts[front.number] = begins + self._ends_at(front, own)
         for number, (other, path) in enumerate(handed):
             events = self._firsts.pop(other.number, []) + (begins if number == 0 else [])
-            events.append(_Event(MOVE, other.number, path=tuple(path)))
+            used = 1 + max(other.groups.values())
+            events.append(_Event(MOVE, other.number, (used,), path=tuple(path)))
             events += self._ends_at(front, own) if number == 0 else []
             if other is not front:
                 pairs = []
@@ -499,8 +500,8 @@ class Loops:
                     for step in steps:
                         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
                             column_at[d] = columns
-                            columns += length
-                    found.append((MOVE, *front, len(paths), len(steps), 0, 0, 0))
+                            columns += ROW * event.numbers[0]
+                    found.append((MOVE, *front, len(paths), len(steps), ROW * event.numbers[0], 0, 0))
                     paths += steps
                 elif event.kind == FOLD:
                     other = lengths[event.other]

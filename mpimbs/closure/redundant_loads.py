@@ -36,9 +36,9 @@ class Redistribution(NamedTuple):
 def of_least_norm(jacobian: csr_array, loads: Floats) -> Floats:
     """The part of loads of constraints [rows] in the range of their Jacobian [rows, nu]."""
     rows, nu = jacobian.shape
-    pattern = csr_array((np.ones(jacobian.nnz), jacobian.indices + rows, jacobian.indptr), shape=(rows, rows + nu))
-    pattern.resize(rows + nu, rows + nu)
-    _, cluster = connected_components(pattern, directed=False)
+    below = np.full(nu, jacobian.nnz)
+    edges = np.ones(jacobian.nnz), jacobian.indices + rows, np.append(jacobian.indptr, below)
+    _, cluster = connected_components(csr_array(edges, shape=(rows + nu, rows + nu)), directed=False)
     found = np.empty_like(loads)
     order = np.argsort(cluster[:rows], kind="stable")
     for some in np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1):

@@ -44,6 +44,7 @@ _WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step
 NO_LIMITS = 1e-20, 1e50  # s, PETSc's own
 FADING = 0.98  # of the usual step, from one to the next
 COLLAPSED = 0.1  # of the usual step: less is suspicious
+LEFT = 1e-4  # of the speeds, what closing the loops behind it may change: more is no singular position, but a near one
 SINGULAR = 100.0  # how much more than usual violations are amplified
 
 
@@ -313,8 +314,14 @@ class Integrator:
         broken |= self.time <= began
         broken |= self._any_not_finite()
         stuck = None if broken else self._settle()
+        if over and not broken and self._projection is not None and self._projection.changed > LEFT:
+            broken = True
         if broken or stuck is not None:
             self._restore(before, began)
+            if over:
+                self._usual = self._step
+                self._retried += 1
+                return False
             if self._fixed is None and size > 1e-14 * max(abs(began), 1e-3) and not self._broke.anywhere():
                 self._step = 0.1 * size  # a trial step has left the range of numbers: a smaller one may not
                 self._retried += 1

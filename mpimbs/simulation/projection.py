@@ -76,6 +76,8 @@ class Projection:
     amplified : float
         How much larger than the violation that it took away the last change of speeds was, over what is usual: without
         bound near a singular position.
+    changed : float
+        How large that change was, over the largest speed.
     moved : list of Moved
         What the begin has changed by more than rounding.
     left : Worst
@@ -92,7 +94,7 @@ class Projection:
         names = [loop.name for loop in dynamics.system.loops]
         self.left, self.sampled = Worst(names), Worst(names)
         self.moved: list[Moved] = []
-        self.amplified, self._usual = 1.0, 0.0
+        self.amplified, self.changed, self._usual = 1.0, 0.0, 0.0
         self.seconds: dict[str, float] = {}
         self._rounding = ROUNDING
         self._stabilisation = stabilisation
@@ -150,7 +152,7 @@ class Projection:
     def _see_amplified(self, violation: float, most: float, change: float) -> None:
         """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
         ratio = change / max(violation, self._rounding * most, SMALLEST)
-        self.amplified = ratio / self._usual if self._usual else 1.0
+        self.amplified, self.changed = ratio / self._usual if self._usual else 1.0, change / max(most, SMALLEST)
         self._usual = self._usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if self._usual else ratio
 
     def memory(self) -> dict[str, Any]:

@@ -3,11 +3,13 @@
     pip install pin drake
     python drivers/versus_peers.py --folder results
     python drivers/versus_peers.py --folder results --models figure,figure48,tree:9:2,caterpillar:1024,crowd:64
+    python drivers/versus_peers.py --folder results --models four_bar:10,four_bar:40,four_bar:160 --peer pinocchio
 
 Each pair of this package and a peer runs in one process, in turns, on one core, and only where their accelerations
 agree: see `mpimbs.instruments.peers.compare`. A peer that gives no figure at one size (memory, time, disagreement) is
 not asked for larger ones, and the picture says why it stops. Of models in a list, all peers are asked for each: a table
-and bars.
+and bars. What a peer evaluates roughly by nature, as Pinocchio's lcaba does closed loops, is timed all the same: the
+table says how far it is off.
 """
 
 from __future__ import annotations
@@ -149,7 +151,8 @@ def _cell(row: dict[str, Any]) -> str:
     if "reason" in row:
         return row["reason"].split(":")[0]
     ratio = "" if row["program"] == OURS else f", {row['ratio']:.3g} times"
-    return f"{row['us_min']:.4g} us{ratio}"
+    rough = f", to {row['difference']:.0e}" if row["difference"] > AGREEMENT else ""
+    return f"{row['us_min']:.4g} us{ratio}{rough}"
 
 
 def draw_models(table: dict[str, Any]) -> Figure:

@@ -11,10 +11,12 @@ from mpi4py import MPI
 
 from mpimbs.coupling import Coupling
 from mpimbs.errors import SimulationError
+from mpimbs.far_ends import FarEnds
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.parallel.scan import Scan
 from mpimbs.pipeline import COUPLING, EVALUATE, INWARD, MEASURE, MOTION, OUTWARD, PHASES, RUN_PHASES, SCAN_MOTIONS, Rank
 from mpimbs.spatial.memory import Table
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.part import Part
 from mpimbs.sweep.structure import BOUNDARY, TURNING
 from mpimbs.sweep.subchain import AT_REST, Subchain
@@ -98,7 +100,10 @@ class Evaluation:
         self.rank = self._table.data
         self.whole, self._phases = EVALUATE[name][part.width], RUN_PHASES[name][part.width]
         self._measure = MEASURE[part.width]
-        self.in_phases = external.any or self._solve is not None
+        self._far_ends = FarEnds(comm, part) if isinstance(part, Intervals) and part.has_loops else None
+        # Where loops end elsewhere, or bodies hang on others elsewhere, the motions of these are needed.
+        self._placed = self._far_ends is not None and (not self._alone or len(part) > 1)
+        self.in_phases = external.any or self._solve is not None or self._placed
         self.no_tau = np.zeros(0)
 
     @property
@@ -122,6 +127,10 @@ class Evaluation:
         run, rank = self._phases, self.rank
         acted = NOTHING if tau is None else Acted(tau)
         run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
+        if self._placed:
+            began = time.perf_counter()
+            self._place_loops(q, u)
+            self.laps[MOTION] += time.perf_counter() - began
         if self._external.any and not unforced:
             began = time.perf_counter()
             acted = self._act(t, q, u, tau)
@@ -138,7 +147,18 @@ class Evaluation:
 
     def measure(self, q: Floats, u: Floats) -> None:
         """Measure how far this rank's loops are from closed (`sweep.loops.Loops.violations`); all ranks call."""
+        if self._placed:
+            self._place_loops(q, u)
         self._measure(self._part.plan, q, u)
+
+    def _place_loops(self, q: Floats, u: Floats) -> None:
+        """Find the motions of what this rank's bodies hang on, and of the far ends of their loops."""
+        part, scan = self._part, self._motions
+        assert isinstance(part, Intervals) and self._far_ends is not None
+        before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
+        part.place_boundaries(before, q, u)
+        self._measure(part.plan, q, u)
+        self._far_ends()
 
     def _act(self, t: float, q: Floats, u: Floats, tau: Floats | None) -> Acted:
         """Call the functions; where one fails, the forces are NaN.
@@ -199,4 +219,6 @@ class Evaluation:
         """Free what MPI holds, before the communicator is."""
         self._turns.close()
         self._motions.close()
+        if self._far_ends is not None:
+            self._far_ends.close()
         self._coupling.close()

@@ -144,7 +144,8 @@ class ClosedLoops:
         joints = dynamics.subchain.joint_loads(q, u, tau, turns, accelerations, outer_loads, part.loop_wrenches())
         found = np.zeros((len(self._names), 6))
         for loops in part.loops:
-            found[loops.numbers] = loops.joint_loads()
+            found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]
+        dynamics.comm.Allreduce(MPI.IN_PLACE, found)
         moved = np.zeros((dynamics.system.n_bodies, 6))
         whole = dynamics.gather_q(q)
         told = on_root(dynamics.comm, lambda: None if whole is None else redistributed(self._constraints, whole, found))

@@ -11,7 +11,19 @@ import pytest
 from mpi_helpers import ROOT
 
 LAYERS = [
-    *("errors", "arguments", "settings", "petsc", "filesystem", "sizes", "spatial", "model", "resources", "sweep"),
+    *(
+        "errors",
+        "arguments",
+        "settings",
+        "petsc",
+        "filesystem",
+        "sizes",
+        "spatial",
+        "model",
+        "resources",
+        "sweep",
+        "closure",
+    ),
     *(
         "forces",
         "partition",

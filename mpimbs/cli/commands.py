@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli.evaluation import acceleration, assemble, inverse
+from mpimbs.cli.assembly import assemble
+from mpimbs.cli.evaluation import acceleration, inverse
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
@@ -183,13 +185,28 @@ def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written:
 @click.option("--ranks", type=click.IntRange(min=1), help="Say which bodies each of so many ranks would own.")
 @click.option("--pictures", type=Path, help="Folder for a picture of that, partition.png.")
 @click.option("--force", is_flag=True, help="Replace an existing picture.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object of what the model is, and nothing else.")
 @click.pass_obj
-def check(comm: MPI.Comm, model: str, accuracy: bool, ranks: int | None, pictures: Path | None, force: bool) -> None:
+def check(
+    comm: MPI.Comm,
+    model: str,
+    accuracy: bool,
+    ranks: int | None,
+    pictures: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
     from mpimbs.instruments.accuracy import fitness
 
     system = read(comm, model, need=None)
     together(comm, system.validate)
+    if as_json:
+        if accuracy or ranks is not None or pictures is not None:
+            raise InputError("--json: gives what the model is; leave --accuracy, --ranks and --pictures out")
+        if comm.rank == 0:
+            click.echo(json.dumps(_facts(system)))
+        return
     here = ranks_on_node(comm)
     owned = on_root(comm, lambda: _owned(system, ranks, pictures, force))
     measured = on_root(comm, lambda: fitness(system)) if accuracy else None
@@ -202,6 +219,13 @@ def check(comm: MPI.Comm, model: str, accuracy: bool, ranks: int | None, picture
         for name in COUPLINGS if accuracy else ():
             if reason := unavailable(name):
                 click.echo(f"{name:13s} left out: {reason}")
+
+
+def _facts(system: System) -> dict[str, Any]:
+    """What a model is, as plain numbers and texts."""
+    from mpimbs.closure.report import loop_report
+
+    return asdict(system.summary()) | ({"closure": loop_report(system).numbers()} if system.loops else {})
 
 
 def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool) -> list[str]:
@@ -229,12 +253,13 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
 
     found = system.summary()
     kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
-    opened = " with its loops opened; how many the loops leave is not determined" if found.loops else ""
+    opened = " with its loops opened" if found.loops else ""
     freedoms = f"{found.degrees_of_freedom} degrees of freedom{opened}"
     yield f"{found.name}: {found.topology} of {found.bodies} bodies, {freedoms}"
     yield f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg"
     yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
     yield from _springs(system)
+    yield from _loops(system)
     if found.default_axes:
         yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
     evaluation, simulation, left = EVALUATION.of(system, ranks), SIMULATION.of(system, ranks), free_memory()
@@ -254,6 +279,14 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
         )
     for warning in (*found.warnings, *notes(system)):
         yield f"note: {warning}"
+
+
+def _loops(system: System) -> Iterator[str]:
+    """The loops of a system, as they begin."""
+    if system.loops:
+        from mpimbs.closure.report import loop_report, told_loops
+
+        yield from told_loops(loop_report(system))
 
 
 def _springs(system: System) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.transform import Rotation
 
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import offsets
@@ -33,7 +34,7 @@ for _row, _kind in enumerate(JOINT_TYPES):
     for _step in _kind.steps:
         for _axis in _step.axes:  # about or along its z; or of a step whose frame is the joint's
             _HELD[_row, _axis if _step.align == "z" else _axis - 2 + _ALONG[_step.align]] = False
-_FORCE = 3  # unit axes from here on are forces
+FORCE = 3  # the unit axes from here on are translations, their constraints forces
 
 
 class Held(NamedTuple):
@@ -85,8 +86,7 @@ class LoopJoints:
     def __init__(self, system: System) -> None:
         loops = system.loops
         self.names = [loop.name for loop in loops]
-        numbers = {name: system.index_of(name) for loop in loops for name in loop.bodies if name != "world"}
-        self.bodies = np.array([[numbers.get(name, -1) for name in loop.bodies] for loop in loops]).reshape(-1, 2)
+        self.bodies = system.loop_ends
         self.kind = np.array([joint_index(loop.type) for loop in loops], np.int64)
         self._positions = np.array([loop.positions for loop in loops], np.float64).reshape(-1, 2, 3)
         turned = matrices_of(np.array([loop.rotations for loop in loops], np.float64).reshape(-1, 4))
@@ -103,11 +103,11 @@ class LoopJoints:
         rotation = np.swapaxes(frame, 1, 2) @ frame_b
         shift = np.einsum("nji,nj->ni", frame, place_b - place)
         before, reached, angle = self._nearest(rotation, shift)
-        error = _rotation_vectors(rotation @ np.swapaxes(reached, 1, 2))
+        error = Rotation.from_matrix(rotation @ np.swapaxes(reached, 1, 2)).as_rotvec()
         shift[:, 2] -= self._pitch * angle
         moved = np.concatenate([np.einsum("nji,nj->ni", before, value) for value in (error, shift)], axis=1)
         units = np.swapaxes(frame @ before, 1, 2)[self.loop, self.axis % 3]
-        is_force = self.axis >= _FORCE
+        is_force = self.axis >= FORCE
         # S = z rotation + pitch z translation, so that C = z force - pitch z moment, made of unit length
         screw = np.where(self.axis == 5, self._pitch[self.loop], 0.0)
         length = np.hypot(1.0, screw)[:, None]
@@ -124,8 +124,7 @@ class LoopJoints:
         held = self.held(bodies)
         a, b = self.bodies.T
         turning = bodies.omega[b] - bodies.omega[a]
-        points = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
-        first, second = points
+        first, second = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
         rates = np.einsum("ni,ni->n", held.moment, turning[self.loop])
         rates += np.einsum("ni,ni->n", held.force, (second - first)[self.loop])
         return self.norms(rates)
@@ -134,13 +133,20 @@ class LoopJoints:
         """The norm over each loop's rows [loops]."""
         return np.sqrt(np.bincount(self.loop, rows**2, len(self.names)))
 
+    def worst(self, rows: Floats) -> tuple[str, str]:
+        """The loop with the largest norm over its rows, and how far it is from closed, in words."""
+        k = int(np.argmax(self.norms(rows)))
+        own = slice(self.first[k], self.first[k + 1])
+        forces = self.axis[own] >= FORCE
+        sizes = {"m": np.linalg.norm(rows[own][forces]), "rad": np.linalg.norm(rows[own][~forces])}
+        return self.names[k], " and ".join(f"{size:.3g} {unit}" for unit, size in sizes.items() if size > 1e-9)
+
     def _placed(self, bodies: BodyMotions, end: int) -> tuple[Floats, Floats]:
         """Joint frames [loops, 3, 3] and their origins [loops, 3] on the first or second bodies."""
         body = self.bodies[:, end]
         rotation = bodies.rotation[body]
-        return rotation @ self._frames[:, end], bodies.origin[body] + np.einsum(
-            "nij,nj->ni", rotation, self._positions[:, end]
-        )
+        arm = np.einsum("nij,nj->ni", rotation, self._positions[:, end])
+        return rotation @ self._frames[:, end], bodies.origin[body] + arm
 
     def _nearest(self, rotation: Floats, shift: Floats) -> tuple[Floats, Floats, Floats]:
         """The frame in F_a before the last turn, that after it, nearest to F_b's rotation, and the last angle."""
@@ -161,11 +167,8 @@ class LoopJoints:
         reached = np.where(_BALL[self.kind][:, None, None], rotation, reached)
         # a screw may have turned several times
         pitch = np.where(self._pitch == 0.0, np.inf, self._pitch)
-        return (
-            before,
-            reached,
-            angle + 2 * np.pi * np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)) * (self._pitch != 0.0),
-        )
+        more = np.where(self._pitch == 0.0, 0.0, np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)))
+        return before, reached, angle + 2 * np.pi * more
 
 
 def _turns(axis: Integers, angle: Floats) -> Floats:
@@ -175,9 +178,3 @@ def _turns(axis: Integers, angle: Floats) -> Floats:
     turned[n, j, j] = turned[n, k, k] = np.cos(angle)
     turned[n, k, j], turned[n, j, k] = np.sin(angle), -np.sin(angle)
     return turned
-
-
-def _rotation_vectors(rotation: Floats) -> Floats:
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_matrix(rotation).as_rotvec() if len(rotation) else np.zeros((0, 3))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
+from scipy.spatial.transform import Rotation
 
-from mpimbs.closure.geometry import BodyMotions, Held, LoopJoints, body_motions
+from mpimbs.closure.geometry import FORCE, BodyMotions, Held, LoopJoints, body_motions
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U
@@ -15,11 +18,26 @@ from mpimbs.sweep.subchain import Subchain
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-MOST_ENTRIES = 20_000_000  # numbers of a Jacobian, 1 GB with what it is made from
+_CANCELS = 1e-6  # of the largest load that passes a joint, what is nothing of their sum
+MOST_ENTRIES = 4_000_000  # numbers of a Jacobian, 1 GB with what it is made from
 
 
 class TooLargeError(Exception):
     """The loops span so many joints that their Jacobian isn't made."""
+
+
+class Constraints(NamedTuple):
+    """The constraints of all loops in a state, with lengths in units of each loop's size: numbers of about one or less.
+
+    The size of a loop is the largest distance from one of its joints to that which closes it. `matrix` times what
+    `columns` divides is what `rows` multiplies.
+    """
+
+    matrix: csr_array  # [rows, nu]
+    violation: Floats  # [rows]
+    rows: Floats  # [rows]: 1 or 1/m
+    columns: Floats  # [nu]: 1 or m
+    held: Held
 
 
 class LoopJacobian:
@@ -48,19 +66,19 @@ class LoopJacobian:
         speeds = np.arange(counts.sum()) + np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts)
         self._step = np.empty(system.nu, np.int64)
         self._step[speeds] = np.repeat(np.arange(len(counts)), counts)
+        self._ways = _paths(system.parents(), np.diff(system.offsets()[1]), self.joints.bodies)
         self._row, self._speed, self._sign = self._pairs()
         self._shape = len(self.joints.loop), system.nu
 
     def _pairs(self) -> tuple[Integers, Integers, Floats]:
         """Which rows depend on which speeds [entries], and on the side of which body: 1 the second, -1 the first."""
-        joints, offset = self.joints, self.system.offsets()[1]
-        loop, body, sign = _paths(self.system.parents(), np.diff(offset), joints.bodies)
-        speed, begin = numbers_of(offset, body)
+        joints, (loop, body, sign) = self.joints, self._ways
+        speed, begin = numbers_of(self.system.offsets()[1], body)
         passing = np.repeat(np.arange(len(body)), np.diff(begin))
         held = np.diff(joints.first)[loop[passing]]
         if held.sum() > MOST_ENTRIES:
             raise TooLargeError
-        row, begin = numbers_of(joints.first, loop[passing])
+        row, _ = numbers_of(joints.first, loop[passing])
         entry = np.repeat(np.arange(len(passing)), held)
         return row, speed[entry], sign[passing[entry]]
 
@@ -68,16 +86,9 @@ class LoopJacobian:
         """Where the bodies are in a state, and how they move."""
         return body_motions(self.subchain, q, np.zeros(self.system.nu) if u is None else u)
 
-    def held(self, q: Floats) -> Held:
-        """The constraints in a state."""
-        return self.joints.held(self.bodies(q))
-
-    def at(self, q: Floats) -> tuple[csr_array, Held, Floats]:
-        """The Jacobian [rows, nu] in a state, the constraints, and the largest arm of each loop (m) [loops].
-
-        An arm is the distance from a joint on its way to the loop's own.
-        """
-        held = self.held(q)
+    def at(self, q: Floats) -> Constraints:
+        """The constraints in a state, on the speeds and on displacements along them."""
+        held = self.joints.held(self.bodies(q))
         structure = self.subchain.structure
         steps = self.subchain.last_motions.reshape(-1, BOUNDARY)[self._step]
         unit = steps[:, :9].reshape(-1, 3, 3)[np.arange(len(steps)), structure.axes % 3]
@@ -88,9 +99,40 @@ class LoopJacobian:
         # moment . turning + force . (sliding + turning x arm)
         values = np.einsum("ni,ni->n", held.moment[row], turning[speed])
         values += np.einsum("ni,ni->n", held.force[row], sliding[speed] + np.cross(turning[speed], arm))
-        arms = np.zeros(len(self.joints.names))
-        np.maximum.at(arms, loop, np.linalg.norm(arm, axis=1))
-        return csr_array((self._sign * values, (row, speed)), shape=self._shape), held, arms
+        size = np.zeros(len(self.joints.names))
+        np.maximum.at(size, loop, np.linalg.norm(arm, axis=1))
+        size[size == 0.0] = 1.0
+        rows = np.where(self.joints.axis < FORCE, 1.0, 1.0 / size[self.joints.loop])
+        least = np.full(self.system.nu, np.inf)
+        np.minimum.at(least, speed, size[loop])
+        columns = np.where((structure.axes >= FORCE) & np.isfinite(least), least, 1.0)
+        matrix = csr_array((self._sign * values * rows[row] * columns[speed], (row, speed)), shape=self._shape)
+        return Constraints(matrix, rows * held.violation, rows, columns, held)
+
+    def passes_on(self, q: Floats, here: Constraints, loads: Floats) -> npt.NDArray[np.bool_]:
+        """Whether the joints of the tree carry anything of some loads of loops [bodies].
+
+        Parameters
+        ----------
+        q, here
+            Coordinates and the constraints there.
+        loads : array [rows, cases]
+            As `here.matrix` takes them: multipliers of its rows.
+        """
+        held, first = here.held, self.joints.first[:-1]
+        multipliers = (here.rows[:, None] * loads)[:, :, None]
+        # [loops, cases, 3], at F_b's origin
+        moment, force = (np.add.reduceat(multipliers * unit[:, None], first) for unit in (held.moment, held.force))
+        loop, body, sign = self._ways
+        arm = (held.origin[loop] - self.bodies(q).origin[body])[:, None]
+        parts = np.concatenate((moment[loop] + np.cross(arm, force[loop]), force[loop]), axis=2)
+        length = np.linalg.norm(arm, axis=2)
+        sizes = np.abs(moment[loop]).sum(axis=2) + length * np.abs(force[loop]).sum(axis=2)
+        total, most = np.zeros((self.system.n_bodies, *parts.shape[1:])), np.zeros((self.system.n_bodies, 2))
+        np.add.at(total, body, sign[:, None, None] * parts)
+        np.maximum.at(most, body, np.stack((sizes.max(axis=1), np.abs(force[loop]).max(axis=(1, 2))), axis=1))
+        left = np.abs(total).max(axis=1).reshape(-1, 2, 3).max(axis=2)
+        return (left > _CANCELS * most).any(axis=1)
 
 
 def _paths(parent: Integers, speeds: Integers, bodies: Integers) -> tuple[Integers, Integers, Floats]:
@@ -123,23 +165,19 @@ def _depths(parent: Integers) -> Integers:
     return np.array(depth)
 
 
-def displaced(system: System, q: Floats, move: Floats) -> Floats:
-    """Coordinates after a displacement by small turns and slides `move` [nu] (rad, m), along the speeds."""
-    from scipy.spatial.transform import Rotation
-
-    there = q.copy()
+def displacements(system: System, q: Floats, there: Floats) -> Floats:
+    """The displacement along the speeds [nu] (rad, m) that takes coordinates to others; of balls by the least turn."""
     q_offset, u_offset = system.offsets()
-    ball = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
-    plain = np.flatnonzero(~ball)
-    there[numbers_of(q_offset, plain)[0]] += move[numbers_of(u_offset, plain)[0]]
-    balls = np.flatnonzero(ball)
-    if not len(balls):
-        return there
-    at, along = q_offset[balls][:, None], u_offset[balls][:, None]
-    before = Rotation.from_quat(q[at + [1, 2, 3, 0]])
-    after = (before * Rotation.from_rotvec(move[along + [0, 1, 2]])).as_quat()
-    there[at + [1, 2, 3, 0]] = after * np.where(np.sum(after * q[at + [1, 2, 3, 0]], axis=1) < 0, -1.0, 1.0)[:, None]
-    free = np.diff(u_offset)[balls] > 3
-    slides = before[free].apply(move[along[free] + [3, 4, 5]]) if free.any() else np.zeros((0, 3))
-    there[at[free] + [4, 5, 6]] += slides  # its speeds are in the body's frame
-    return there
+    balls = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
+    plain, ball = np.flatnonzero(~balls), np.flatnonzero(balls)
+    move, change = np.zeros(system.nu), there - q
+    move[numbers_of(u_offset, plain)[0]] = change[numbers_of(q_offset, plain)[0]]
+    if len(ball):
+        first, speed = q_offset[ball][:, None], u_offset[ball][:, None]
+        back, after = (Rotation.from_quat(values[first + [1, 2, 3, 0]]) for values in (q, there))
+        back = back.inv()
+        move[speed + [0, 1, 2]] = (back * after).as_rotvec()
+        free = np.flatnonzero(np.diff(u_offset)[ball] > 3)
+        if len(free):  # their speeds are in the body's frame
+            move[speed[free] + [3, 4, 5]] = back[free].apply(change[first[free] + [4, 5, 6]])
+    return move

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from mpimbs.coupling.base import Coupling, Iterative
 from mpimbs.coupling.dca import DivideAndConquer
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
-from mpimbs.coupling.intervals import IntervalDivideAndConquer
+from mpimbs.coupling.intervals import IntervalDivideAndConquer, common_room
 from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import System
@@ -23,6 +23,7 @@ from mpimbs.partition.ownership import (
     own_intervals,
     own_subchains,
 )
+from mpimbs.spatial.mixed import MixedRoom
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.part import Part
 from mpimbs.sweep.subchains import Subchains
@@ -75,6 +76,9 @@ def _pcg(solver: LoadSolver | None) -> Strategy:
 
 def _intervals(comm: MPI.Comm, part: Part) -> IntervalDivideAndConquer:
     assert isinstance(part, Intervals)
+    if isinstance(part.room, MixedRoom):
+        room = common_room(comm, part.room, part.blocks)
+        return IntervalDivideAndConquer(comm, room, len(part), part.room)
     return IntervalDivideAndConquer(comm, part.room, len(part))
 
 

@@ -6,9 +6,9 @@ of its own, `peer_<name>`, which alone imports it; the table of them and the com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,11 +39,14 @@ class Peer:
         The ways in which it evaluates forward dynamics, each a function without arguments; what is timed.
     in_our_order : function
         From what such a function returns to the generalized accelerations [nu] (rad/s^2, m/s^2), in the model's order.
+    rough : dict of str to float
+        Of a way that is known to be less accurate than `peers.AGREEMENT`: the difference up to which it is timed.
     """
 
     version: str
     ways: dict[str, Callable[[], Any]]
     in_our_order: Callable[[Any], Floats]
+    rough: dict[str, float] = field(default_factory=dict)
 
 
 @contextmanager
@@ -81,16 +84,17 @@ def check_need(need: float, growth: str, memory: float | None) -> None:
         raise UnavailableError(f"out of memory (data grow as {growth}): {shares}")
 
 
-def check_model(system: System, types: set[str], program: str) -> Columns:
-    """Give the columns of a system, or say what a program, which knows these joint types, can't take of it.
+def check_model(system: System, types: set[str], program: str, loop_types: Collection[str] = ()) -> Columns:
+    """Give the columns of a system, or say what a program, which knows these types of joints, can't take of it.
 
     Raises
     ------
     UnavailableError
     """
     columns = system.columns()
-    if system.loops:
-        raise UnavailableError("not comparable: the model closes loops")
+    closing = sorted({loop.type for loop in system.loops} - set(loop_types))
+    if closing:
+        raise UnavailableError(f"not comparable: the model closes loops, and {program} none by a {closing[0]} joint")
     if columns.wrenches:
         raise UnavailableError("not comparable: the model's wrenches on bodies are not handed to peers")
     if system.springs:

@@ -104,16 +104,16 @@ class _Tree:
         Of each body, a number for its joint.
     open_bodies : array
         Bodies that have children elsewhere.
-    looped : array
-        Bodies at which loops end.
+    looped : array, optional
+        Bodies at which loops end, of a system with loops.
     """
 
     def __init__(
-        self, made: Subtrees, patterns: npt.NDArray[np.integer], open_bodies: Integers, looped: Integers = NO_BODIES
+        self, made: Subtrees, patterns: npt.NDArray[np.integer], open_bodies: Integers, looped: Integers | None = None
     ) -> None:
         self.n, self.sizes = len(made.order), made.sizes
         self.shape = shapes(made, patterns)
-        self.closed = closed_subtrees(made, np.concatenate((open_bodies, looped)))
+        self.closed = closed_subtrees(made, open_bodies if looped is None else np.concatenate((open_bodies, looped)))
         place = np.append(_places(made), -1)
         self.parent = place[np.maximum(made.parent[made.order], -1)]
         self.heavy = np.full(self.n + 1, -1)  # last child of each
@@ -122,7 +122,7 @@ class _Tree:
         self._relative: dict[tuple[int, int], float] = {}  # time over that in doubles, by shape and width
         self._patterns = patterns[made.order].astype(np.int64)
         self.costs = costs_of(self._patterns)
-        self._open = place[open_bodies] if not len(looped) else NO_BODIES
+        self._open = place[open_bodies] if looped is None else NO_BODIES
 
     def stretches(self, width: int, most_cost: float) -> list[Stretch]:
         """Choose stretches that cost no more than so much per body, the largest first."""
@@ -278,7 +278,7 @@ def choose_limbs(
     open_bodies: Integers,
     width: int,
     if_faster: bool = False,
-    looped: Integers = NO_BODIES,
+    looped: Integers | None = None,
 ) -> Chosen:
     """Choose what is swept in lanes, as it is predicted to be the fastest.
 
@@ -294,8 +294,8 @@ def choose_limbs(
         Number of lanes; 0: what is predicted to be the fastest.
     if_faster : bool
         Whether to choose nothing, where that is predicted to be faster than so many lanes.
-    looped : array
-        Bodies at which loops end: no subtree that has one is closed.
+    looped : array, optional
+        Bodies at which loops end, of a system with loops: no subtree that has one is closed, nor is what is open cut.
     """
     best = Chosen([], [])
     if width == 1:

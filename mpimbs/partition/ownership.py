@@ -11,7 +11,7 @@ from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of, room_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.partition.limbs import choose_limbs
-from mpimbs.sweep.build import NO_BODIES, Build
+from mpimbs.sweep.build import Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
 from mpimbs.sweep.interval import IntervalPart, IntervalSubchain, Outside
 from mpimbs.sweep.intervals import Intervals
@@ -36,11 +36,11 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
     loops = loops_of(system) if system.loops else None
 
     def part(first: int, last: int, outside: Outside, width: int) -> IntervalPart:
-        table = loops.within(first, last) if loops else None
+        table = loops.within(first, last) if loops is not None else None
 
         def choose(made: Build) -> Chosen:
             patterns = system.joint_patterns(first, last)
-            looped = np.unique(table.bodies[table.bodies >= 0]) if table else NO_BODIES
+            looped = np.unique(table.bodies[table.bodies >= 0]) if table is not None else None
             return choose_limbs(made, patterns, outside.open - first, width, division.width == 0, looped)
 
         return IntervalPart(system, first, last, outside, choose, table)
@@ -50,7 +50,7 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
         return Intervals([only], only.whole)
     handles = open_handles(order)[bounds]
     room, most = room_of(order, bounds, owners, apart), max(1, int(handles.max()))
-    independent = not apart and not handles.any()
+    independent = not apart and not handles.any() and loops is None
     pieces = list(itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist()))
     found: dict[tuple[int, int], IntervalPart] = {}
     width = division.width

@@ -57,6 +57,10 @@ class Room(NamedTuple):
         lists = _HEAD + self.inboard + 2 * self.open
         return -(-lists // ROW) * ROW + SIX * (self.inboard + self.open + self.open**2)
 
+    def scratch(self) -> int:
+        """Numbers of room for a join, and for the way back."""
+        return max(2 * SIX, (2 * self.open + 1) * 6)
+
     def responses(self) -> int:
         """Numbers that a join keeps for the way back."""
         return self.inboard * (2 + SIX * (1 + 2 * self.open)) + 2

@@ -13,6 +13,7 @@ from mpimbs.spatial.fronts import (
     C_ROW,
     COLUMNS,
     KEPT,
+    SCALE_ROW,
     W_ROWS,
     add_end,
     add_freedom,
@@ -20,8 +21,12 @@ from mpimbs.spatial.fronts import (
     eliminate,
     fold,
     found_loads,
+    settle,
+    settled_loads,
+    settled_size,
 )
 from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
+from mpimbs.spatial.mixed import CONSTANT, SCALE, row_at
 from mpimbs.spatial.rows import ROW, load_row, store_row
 from mpimbs.spatial.tuples import load18
 from mpimbs.sweep.inward import articulated, transferred
@@ -51,9 +56,10 @@ from mpimbs.sweep.walk import (
 #   END      the group, where its columns E are, and its c
 #   MOVE     the path: its first step in `paths`, how many they are
 #   FOLD     which front is added, and its length; which groups: the first in `groups`, how many numbers
-#   CLOSE    the group, the slot of the body, where what is kept begins, the loop
+#   CLOSE    the group, the slot of the body, where what is kept begins, the loop (-1: none)
+#   SETTLE   where groups, each with its loop, begin in `groups`; the slot, where what is kept begins, how many numbers
 KIND, FRONT, LENGTH, FIRST, SECOND, THIRD, FOURTH = range(7)
-BEGIN, END, MOVE, FOLD, CLOSE = range(5)
+BEGIN, END, MOVE, FOLD, CLOSE, SETTLE = range(6)
 # What is asked of the loops: accelerations that keep them closed, or changes that close them, scaled.
 ACCELERATIONS, SPEEDS, PLACES = range(3)
 
@@ -72,6 +78,10 @@ class LoopsPlan(NamedTuple):
     kept: Floats
     loads: Floats  # [loops * ROW]: of the loop joints, in terms of C
     boundary: Floats  # [k * BOUNDARY]: motions of the inboard bodies, absolute
+    open: (
+        Rows  # [any, 8]: what is open in the end: the slot, the front, its length, the group in it, that of the value,
+    )
+    # which open body it is, or loop (-1: none)
     aim: Floats  # [2]: factors of the violations of velocity and position in what is asked of the accelerations
 
 
@@ -140,11 +150,22 @@ def _close_inward(loops, structure, work, first, last):
         elif kind == CLOSE:
             bare = span(work.junction, event[SECOND] * JUNCTION, 27)
             eliminate(front, length, event[FIRST], bare, _kept(loops, event, length))
+        elif kind == SETTLE:
+            groups = span(loops.groups, event[FIRST], event[FOURTH])
+            bare = span(work.junction, event[SECOND] * JUNCTION, 27)
+            settle(front, length, groups, bare, span(loops.kept, event[THIRD], settled_size(length // ROW)))
         elif kind == BEGIN:
             clear_front(front, length)
         else:
             closures = loops.joints.closures
             add_end(front, length, event[FIRST], closures[event[SECOND] :], closures[event[THIRD] :])
+
+
+@kernel(inline=True)
+def _note_loads(loops, loop, x, group):
+    if loop >= 0:
+        for i in range(ROW):
+            loops.loads[loop * ROW + i] = x[ROW * group + i]
 
 
 @kernel
@@ -169,8 +190,14 @@ def _close_outward(loops, structure, work, first, last):
         elif kind == CLOSE:
             acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
             found_loads(_kept(loops, event, length), length, event[FIRST], acceleration, x)
-            for i in range(ROW):
-                loops.loads[event[FOURTH] * ROW + i] = x[ROW * event[FIRST] + i]
+            _note_loads(loops, event[FOURTH], x, event[FIRST])
+        elif kind == SETTLE:
+            groups = span(loops.groups, event[FIRST], event[FOURTH])
+            acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
+            kept = span(loops.kept, event[THIRD], settled_size(length // ROW))
+            settled_loads(kept, length, groups, acceleration, x)
+            for at in range(0, groups.size, 2):
+                _note_loads(loops, groups[at + 1], x, groups[at])
 
 
 @kernel(inline=True)
@@ -216,6 +243,60 @@ def inward_closing(plan, structure, work, tau):
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     state = o + o + o + o + (0.0, 0.0, 0.0)
     return walk_inward_onto(0.0, structure, work.junction, _articulated_and_closed, state, (work, tau, loops))
+
+
+@kernel
+def write_mixed(plan, work, room, value):
+    """Write the equations of an interval with loops into its value (`spatial.mixed`)."""
+    loops = read(plan, LOOPS)
+    behind = ROW * (room.inboard + room.open)
+    for at in range(row_at(room, 0, 0), row_at(room, room.inboard + room.open, 0)):
+        value[at] = 0.0
+    for slot in range(loops.boundary.size // BOUNDARY):
+        gathered = span(work.junction, slot * JUNCTION, 27)
+        number = 0
+        for i in range(6):
+            for k in range(i, 6):
+                value[row_at(room, slot, i) + ROW * slot + k] = gathered[number]
+                value[row_at(room, slot, k) + ROW * slot + i] = gathered[number]
+                number += 1
+            value[row_at(room, slot, i) + behind + CONSTANT] = gathered[21 + i]
+    for number in range(loops.open.shape[0]):
+        slot, length, group, block = (
+            loops.open[number, 0],
+            loops.open[number, 2],
+            loops.open[number, 3],
+            loops.open[number, 4],
+        )
+        front = span(loops.fronts, loops.open[number, 1], (W_ROWS + length) * length)
+        block += room.inboard
+        for k in range(COLUMNS):
+            d = ROW * group + k
+            row = row_at(room, block, k)
+            for i in range(6):
+                value[row_at(room, slot, i) + ROW * block + k] -= front[i * length + d]
+                value[row + ROW * slot + i] += front[i * length + d]
+            value[row + behind + CONSTANT] += front[C_ROW * length + d]
+            value[row + behind + SCALE] += front[SCALE_ROW * length + d]
+            for other in range(loops.open.shape[0]):
+                if loops.open[other, 1] == loops.open[number, 1]:
+                    to = row + ROW * (room.inboard + loops.open[other, 4])
+                    at = (W_ROWS + d) * length + ROW * loops.open[other, 3]
+                    for i in range(COLUMNS):
+                        value[to + i] += front[at + i]
+
+
+@kernel
+def read_open_loads(plan, room, values):
+    """Take loads of what is open from the boundary values of an interval to where the walk outward finds them."""
+    loops = read(plan, LOOPS)
+    for number in range(loops.open.shape[0]):
+        row = loops.open[number]
+        for i in range(COLUMNS):
+            x = values[6 * (room.inboard + row[4]) + i]
+            loops.fronts[row[1] + ROW * row[3] + i] = x
+            if row[5] >= 0:
+                loops.loads[row[5] * ROW + i] = x
 
 
 @kernel

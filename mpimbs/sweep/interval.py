@@ -12,6 +12,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, inboard_at, open_at
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.spatial.mixed import MixedRoom, describe
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NO_BODIES, Build, with_slots
 from mpimbs.sweep.interval_passes import IntervalPlan
@@ -133,44 +134,52 @@ class IntervalPart(PartOfOne):
     ) -> None:
         whole = IntervalSubchain(system, first, last, outside)
         super().__init__(whole)
-        self.outside, self.room = outside, outside.room
-        room = self.room
+        self.outside = outside
         chosen = choose(whole.made)
         self.swept = chosen.swept(whole.made.sizes)
         wrenches, boundaries = system.has_wrenches(first, last), len(outside.inboard)
-        closings = closings_of(table, whole.made, outside.inboard) if table else None
+        closings = closings_of(table, whole.made, outside.inboard, outside.open - first) if table is not None else None
         slotted = closings.slotted if closings else NO_BODIES
         self._limbs = Limbs(whole.made, boundaries, chosen, wrenches, slotted) if chosen.any else None
         self.width = self._limbs.width if self._limbs else 1
         if self._limbs:
-            made = self._limbs.trunk
+            self._made = self._limbs.trunk
         else:
-            made = with_slots(whole.made, boundaries, slotted) if len(slotted) else whole.made
-        s = made.structure
-        own = made is not whole.made
-        work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches) if own else whole.work
-        self.loops = Loops(system, table, made, closings, outside.inboard) if table and closings else None
-        self._wrench = work.wrench
+            self._made = with_slots(whole.made, boundaries, slotted) if len(slotted) else whole.made
+        s = self._made.structure
+        own = self._made is not whole.made
+        self._work = (
+            workspace(len(s.steps), len(s.axes), self._made.junctions, wrenches=wrenches) if own else whole.work
+        )
+        self._wrench = self._work.wrench
+        self.loops = (
+            Loops(system, table, self._made, closings, outside.inboard) if table is not None and closings else None
+        )
+        self.turn = whole.described(TURNING)
+        self.make(self.loops.room() if self.loops else outside.room)
+
+    def make(self, room: Room | MixedRoom) -> None:
+        """Make the tables of the passes, for values of some room."""
+        self.room, outside, s = room, self.outside, self._made.structure
         if self._limbs and self._limbs.has_open:
             path, reach = NO_BODIES, NO_BODIES
         else:
-            path, reach = _path(whole, made, outside)
+            path, reach = _path(self._whole, self._made, outside)
         self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
         self.loads = np.zeros((1, 6 * (room.inboard + room.open)))
-        self.turn = whole.described(TURNING)
         self._describe()
         plan = IntervalPlan(
             Handles(self.turn, self.blocks, self.loads),
-            made.structure,
-            made.springs,
-            work,
+            s,
+            self._made.springs,
+            self._work,
             room_inboard=room.inboard,
             room_open=room.open,
             inboard=outside.before,
             path=path,
             reach=reach,
             total=np.zeros(len(s.axes)),
-            columns=aligned_zeros(len(reach) * len(s.axes) * ROW),
+            columns=aligned_zeros(0 if self.loops else len(reach) * len(s.axes) * ROW),
             block=aligned_zeros(SIZE),
             limbs=self._limbs.plan if self._limbs else NO_BODIES,
             held=AT_REST[:TURNING].copy(),
@@ -182,11 +191,21 @@ class IntervalPart(PartOfOne):
     def _describe(self) -> None:
         """Write what never changes of the equations."""
         o, room, value = self.outside, self.room, self.blocks[0]
+        if self.loops:
+            assert isinstance(room, MixedRoom)
+            describe(room, value, self._whole.last, o.inboard.tolist(), self.loops.groups(o, self._whole.first))
+            return
+        assert isinstance(room, Room)
         value[[LAST, INBOARD, OPEN, HANGS_ON]] = self._whole.last, len(o.inboard), len(o.open), 0
         for k, body in enumerate(o.inboard):
             value[inboard_at.py_func(room, k)] = body
         for k, (body, end) in enumerate(zip(o.open, o.ends, strict=True)):
             value[open_at.py_func(room, k)], value[end_at.py_func(room, k)] = body, end
+
+    def open_loads(self, values: Floats) -> Floats:
+        """Loads on the open bodies [h, 6], of boundary values [room.inboard + room.open, 6]."""
+        found = values[self.room.inboard :]
+        return found[self.loops.open_bodies] if self.loops else found[: len(self.outside.open)]
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""

@@ -13,10 +13,11 @@ from mpimbs.spatial.columns import (
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import COMPLIANCE, INERTIA, TRANSFER, item
 from mpimbs.spatial.memory import Floats, Integers, read, schema
+from mpimbs.spatial.mixed import MixedRoom
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA, six_rows, write_six
 from mpimbs.spatial.tuples import load3, load6
-from mpimbs.sweep.closing import ask_of_loops, inward_closing, outward_closing
+from mpimbs.sweep.closing import ask_of_loops, inward_closing, outward_closing, read_open_loads, write_mixed
 from mpimbs.sweep.inward import inward, transfer, write_gathered
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.limb_passes import accelerate_limbs, forces_of_trunk, gather_limbs, move_limbs, of_trunk
@@ -144,9 +145,10 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
     joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)
     if p.loops.size > 0:
-        write_gathered(0.0, inward_closing(p.loops, p.structure, p.work, p.total), p.block)
-    else:
-        inward(0.0, p.structure, p.work, p.total, o, p.block, False, hung=True)
+        inward_closing(p.loops, p.structure, p.work, p.total)
+        write_mixed(p.loops, p.work, MixedRoom(p.room_inboard, p.room_open), value)
+        return
+    inward(0.0, p.structure, p.work, p.total, o, p.block, False, hung=True)
     write_six(value, block_at(room, 0), six_rows(p.block, INERTIA))
     for slot in range(1, p.inboard.size):
         write_gathered(0.0, gathered(0.0, p.work.junction, slot, inertia_and_force), p.block)
@@ -160,8 +162,10 @@ def outward_of_interval(zero, part, q, u, tau, udot, rates):
     p = read(part, INTERVAL)
     loads = p.handles.loads
     nu = p.structure.axes.size
+    if p.loops.size > 0:
+        read_open_loads(p.loops, MixedRoom(p.room_inboard, p.room_open), loads)
     # u <- u + sum_j s_j^T x_j: what the loads on the open bodies do at the joints on their path
-    for k in range(p.reach.size):
+    for k in range(p.reach.size if p.loops.size == 0 else 0):
         own = item(p.columns, k, nu * ROW)
         x = 6 * (p.room_inboard + k)
         for number in range(p.reach[k]):

@@ -9,15 +9,17 @@ import numpy.typing as npt
 
 from mpimbs.spatial.columns import block_at, compliance_at, transfer_at
 from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.spatial.mixed import MixedRoom
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.interval import IntervalPart
 from mpimbs.sweep.interval_sequence import IntervalsPlan
 from mpimbs.sweep.limbs import Swept
 from mpimbs.sweep.loops import Loops
+from mpimbs.sweep.open_bodies import join_open_motions
 from mpimbs.sweep.part import Ends
 from mpimbs.sweep.sequence import sequence_rows
-from mpimbs.sweep.structure import TURNING, Handles
+from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -53,9 +55,14 @@ class Intervals:
 
     def __init__(self, parts: Sequence[IntervalPart], whole: Subchain, independent: bool = False) -> None:
         self._parts, self.independent = list(parts), independent
+        if any(part.loops for part in parts) and len(parts) > 1:
+            rooms = [part.room for part in parts]
+            for part in parts:
+                part.make(MixedRoom(*(max(sizes) for sizes in zip(*rooms, strict=True))))
         self.whole, self.room = whole, parts[0].room
         count, numbers = len(parts), 6 * (self.room.inboard + self.room.open)
         self.blocks = aligned_zeros(count * self.room.size()).reshape(count, -1)
+        self.blocks[:] = [part.blocks[0] for part in parts]
         self.loads = np.zeros((count, numbers))
         self.width = max(part.width for part in parts)
         self.swept = Swept(*(sum(counts) for counts in zip(*(part.swept for part in parts), strict=True)))
@@ -77,7 +84,26 @@ class Intervals:
     @property
     def loops(self) -> list[Loops]:
         """The loops of each that has some."""
-        return [part.loops for part in self._parts if part.loops]
+        return [part.loops for part in self._parts if part.loops is not None]
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether the system has loops, be they here or not."""
+        return any(part.loops is not None for part in self._parts)
+
+    def place_boundaries(self, before: Floats, q: Floats, u: Floats) -> None:
+        """Say how all bodies before the first interval move, the value of a scan, to what closes loops."""
+        at_q = at_u = 0
+        for number, part in enumerate(self._parts):
+            piece = part[0]
+            if part.loops is not None:
+                part.loops.boundary[:] = piece.boundaries(before, BOUNDARY).ravel()
+            if number + 1 < len(self._parts):
+                end_q, end_u = at_q + piece.nq, at_u + piece.nu
+                joined = np.empty_like(before)
+                own = piece.boundary_motion(q[at_q:end_q], u[at_u:end_u])
+                join_open_motions(0.0, before, own, joined)
+                before, at_q, at_u = joined, end_q, end_u
 
     def loop_wrenches(self) -> Floats:
         """What loops do to the bodies of the whole at their origins [n, 6], as an evaluation found it; body frames."""
@@ -107,7 +133,7 @@ class Intervals:
         loads: dict[int, Floats] = {}
         for part, value, numbers in zip(self._parts, self.blocks, self.loads.reshape(len(self), -1, 6), strict=True):
             outside, room = part.outside, self.room
-            here, acting = numbers[: len(outside.inboard)], numbers[room.inboard :][: len(outside.open)]
+            here, acting = numbers[: len(outside.inboard)], part.open_loads(numbers)
             for slot, body in enumerate(outside.inboard.tolist()):
                 accelerations.setdefault(body, here[slot])
                 if body in loads:  # f = I A - sum_j E_j x_j + p is not from outside

@@ -95,12 +95,10 @@ class LoopTable:
     def __len__(self) -> int:
         return len(self.bodies)
 
-    def within(self, first: int, last: int) -> LoopTable | None:
-        """Those with an end on the bodies first to last - 1, which are counted from 0 then; None if there are none."""
+    def within(self, first: int, last: int) -> LoopTable:
+        """Those with an end on the bodies first to last - 1, which are counted from 0 then."""
         here = (self.bodies >= first) & (self.bodies < last)
         some = np.flatnonzero(here.any(axis=1))
-        if not len(some):
-            return None
         bodies = np.where(here, self.bodies - first, np.where(self.bodies < 0, self.bodies, ELSEWHERE))[some]
         found: LoopTable = object.__new__(LoopTable)
         names = "pitch", "turns", "constraints", "subspaces", "scales", "positions", "_from_body", "numbers"
@@ -109,9 +107,14 @@ class LoopTable:
         found.bodies = bodies
         return found
 
+    def frames(self, made: Build) -> Floats:
+        """Step frame to body frame components at the ends [n, 2, 3, 3]; of those elsewhere motions are the body's."""
+        here = self.bodies >= 0
+        return np.where(here[..., None, None], made.body_frame[np.where(here, self.bodies, 0)], np.eye(3))
+
     def ends(self, made: Build) -> Floats:
         """The numbers of the ends [n, 2, END], in the frames of the steps that carry them."""
-        frames = np.where((self.bodies >= 0)[..., None, None], made.body_frame[self.bodies], np.eye(3))
+        frames = self.frames(made)
         found = np.empty((len(self), 2, END))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
-from mpimbs.spatial.fronts import front_size, kept_size
+from mpimbs.spatial.fronts import front_size, kept_size, settled_size
 from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build
-from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, LoopsPlan
+from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, SETTLE, LoopsPlan
 from mpimbs.sweep.loop_joints import CLOSURE, MINUS_S, POSITION, SIX, VELOCITY, WORLD_IS_A, WORLD_IS_B, ClosingJoints
 from mpimbs.sweep.loop_table import ELSEWHERE, WORLD, LoopTable
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, SINK
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+
+class Outside(Protocol):
+    """What is asked of `interval.Outside`."""
+
+    @property
+    def open(self) -> Integers: ...
+
+    @property
+    def ends(self) -> Integers: ...
 
 
 class Tree(NamedTuple):
@@ -84,6 +95,9 @@ class Closings:
     tree : Tree
     ends : array [loops, 2]
         The bodies of each loop; WORLD, or ELSEWHERE.
+    open_bodies : array
+        Bodies on which others hang elsewhere: what acts on them is open, too, numbered behind the loops; behind these
+        is what is left of several loops to the world.
 
     Attributes
     ----------
@@ -96,8 +110,12 @@ class Closings:
         What is left.
     """
 
-    def __init__(self, tree: Tree, ends: Integers) -> None:
-        self._tree, self._ends = tree, ends
+    def __init__(self, tree: Tree, ends: Integers, open_bodies: Integers) -> None:
+        self._tree, self._loops = tree, len(ends)
+        ends = np.concatenate((ends, np.stack((open_bodies, np.full(len(open_bodies), ELSEWHERE)), axis=1)))
+        self._to_world = {int(loop) for loop in np.flatnonzero((ends == WORLD).any(axis=1))}
+        self._numbered = self.behind_bodies = len(ends)
+        self.settled_at: list[int] = []
         self.by_body: dict[int, list[_Event]] = {}
         self.fronts: list[_Front] = []
         self.closed_at: dict[int, int] = {}
@@ -144,7 +162,7 @@ class Closings:
 
     def _is_complete(self, body: int, loop: int) -> bool:
         """Whether a loop can be closed at a body: a loop to the world waits until that is it [design, section 12]."""
-        if WORLD in self._ends[loop]:
+        if loop in self._to_world:
             return body < 0 and self._tree.slots[-1 - body] == WORLD
         return loop in self._met
 
@@ -173,20 +191,35 @@ class Closings:
             for loop in [loop for loop in front.groups if self._is_complete(body, loop)]:
                 events.append(_Event(CLOSE, front.number, (front.groups.pop(loop), body, loop)))
                 self.closed_at[loop] = body
+            if body >= 0 and len(worldly := [loop for loop in front.groups if loop in self._to_world]) > 1:
+                events.append(self._settle(front, body, worldly))
             self.by_body[path[0]] = events
         return front
+
+    def _settle(self, front: _Front, body: int, loops: list[int]) -> _Event:
+        """Bring what is left of loops to the world into one group."""
+        pairs = [(front.groups.pop(loop), loop if loop < self._loops else -1) for loop in loops]
+        front.groups[self._numbered] = pairs[0][0]
+        self._to_world.add(self._numbered)
+        self._numbered += 1
+        self.settled_at.append(body)
+        return _Event(SETTLE, front.number, (body,), pairs=tuple(pairs))
+
+    def is_to_world(self, loop: int) -> bool:
+        """Whether a number is that of a loop to the world, or of what is left of some."""
+        return loop in self._to_world
 
     @property
     def slotted(self) -> Integers:
         """The bodies here at which loops are closed."""
-        return np.unique([body for body in self.closed_at.values() if body >= 0]).astype(np.int64)
+        return np.unique([body for body in (*self.closed_at.values(), *self.settled_at) if body >= 0]).astype(np.int64)
 
 
-def closings_of(table: LoopTable, made: Build, inboard: Integers) -> Closings:
-    """Find where the loops of a table are closed, given the bodies outside [k]; -1 is the world."""
+def closings_of(table: LoopTable, made: Build, inboard: Integers, open_bodies: Integers) -> Closings:
+    """Find where the loops of a table are closed, given the bodies outside [k], -1 the world, and the open bodies."""
     places = np.empty(len(made.order), np.int64)
     places[made.order] = np.arange(len(made.order))
-    return Closings(Tree(made.parent, places, inboard.tolist()), table.bodies)
+    return Closings(Tree(made.parent, places, inboard.tolist()), table.bodies, open_bodies)
 
 
 class _Rooms:
@@ -224,19 +257,22 @@ class Loops:
     """
 
     def __init__(self, system: Contents, table: LoopTable, made: Build, closings: Closings, slots: Integers) -> None:
-        self.closings, self._loop_table = closings, table
+        self.closings, self._loop_table, self._system = closings, table, system
+        self._where = np.zeros(0, np.int64)
         count, m = len(table), len(made.structure.steps)
-        self._frames = np.where((table.bodies >= 0)[..., None, None], made.body_frame[table.bodies], np.eye(3))
+        self._frames = table.frames(made)
         self.loads = aligned_zeros(count * ROW)
         self.boundary = np.zeros(len(slots) * BOUNDARY)
         self.boundary.reshape(-1, BOUNDARY)[:, [0, 4, 8]] = 1.0
-        self.closures = aligned_zeros(count * CLOSURE + ROW)
+        self.closures = aligned_zeros(count * CLOSURE + ROW + SIX)
+        self.closures[-SIX:] = np.eye(6, ROW).ravel()
         self.motions = np.zeros((m + 1 + count) * BOUNDARY)  # behind the steps the world, and of each loop the far end
         self.motions.reshape(-1, BOUNDARY)[m:, [0, 4, 8]] = 1.0
         self.aim = np.zeros(2)
         self.root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
+        self._rows = self._joint_rows(table, made, m)
         joints = ClosingJoints(
-            rows=self._joint_rows(table, made, m),
+            rows=self._rows,
             ends=table.ends(made).ravel(),
             subspaces=_aligned(table.subspaces),
             pitch=table.pitch,
@@ -258,10 +294,70 @@ class Loops:
                 kept=aligned_zeros(kept),
                 loads=self.loads,
                 boundary=self.boundary,
+                open=self._open_rows(),
                 aim=self.aim,
             )
         )
         self.plan = self._table.data
+
+    @property
+    def open_groups(self) -> list[int]:
+        """What is open in the end, by the numbers of `Closings`, as the value has its groups."""
+        return sorted({loop for _, loop, _, _ in self.closings.open})
+
+    @property
+    def far(self) -> Integers:
+        """Which of the loops have an end elsewhere."""
+        return np.flatnonzero((self._loop_table.bodies == ELSEWHERE).any(axis=1))
+
+    def near_motion(self, loop: int) -> Floats:
+        """Motion of the body, in its frame, of the end here of a loop whose other one is elsewhere [BOUNDARY]."""
+        near = 1 - int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
+        found, frame = self.motions.reshape(-1, BOUNDARY)[self._rows[loop, near]].copy(), self._frames[loop, near]
+        found[:9] = (frame @ found[:9].reshape(3, 3)).ravel()
+        found[12:] = (found[12:].reshape(2, 3) @ frame.T).ravel()
+        return found
+
+    def place_far(self, loop: int, motion: Floats) -> None:
+        """Say how the other end moves."""
+        far = int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
+        self.motions.reshape(-1, BOUNDARY)[self._rows[loop, far]] = motion
+
+    def room(self) -> MixedRoom:
+        """Room that the value of the interval needs."""
+        return MixedRoom(len(self.boundary) // BOUNDARY, len(self.open_groups))
+
+    @property
+    def open_bodies(self) -> list[int]:
+        """Which of the open groups are those of the open bodies."""
+        first, last = len(self._loop_table), self.closings.behind_bodies
+        return [k for k, loop in enumerate(self.open_groups) if first <= loop < last]
+
+    def groups(self, outside: Outside, first: int) -> list[OpenGroup]:
+        """What the value of the interval has open, which begins with body `first`."""
+        table, found = self._loop_table, []
+        behind = self._system.n_bodies
+        for loop in self.open_groups:
+            bits = sum(1 << slot for slot, other, _, _ in self.closings.open if other == loop)
+            if loop < len(table):
+                number, missing = behind + int(table.numbers[loop]), int((table.bodies[loop] == ELSEWHERE).sum())
+                sort = TO_WORLD if self.closings.is_to_world(loop) else LOOP
+                found.append(OpenGroup(number, missing, bits, sort))
+            elif loop < self.closings.behind_bodies:
+                k = loop - len(table)
+                found.append(OpenGroup(int(outside.open[k]), int(outside.ends[k]), bits, OPEN_BODY))
+            else:
+                number = behind + len(self._system.loops) + first + loop - self.closings.behind_bodies
+                found.append(OpenGroup(number, 0, bits, TO_WORLD))
+        return found
+
+    def _open_rows(self) -> Integers:
+        groups, fronts = self.open_groups, self.closings.fronts
+        rows = np.zeros((len(self.closings.open), 8), np.int64)
+        for row, (slot, loop, group, front) in zip(rows, self.closings.open, strict=True):
+            row[:5] = slot, self._where[front], ROW * fronts[front].most, group, groups.index(loop)
+            row[5] = loop if loop < len(self._loop_table) else -1
+        return rows
 
     def violations(self) -> Floats:
         """How far from closed the loops were when they were last measured, in positions and velocities [n, 2].
@@ -277,6 +373,12 @@ class Loops:
         load = self._acting()[:, 1]
         load[:, :3] -= np.cross(self._loop_table.positions[:, 1], load[:, 3:])
         return load
+
+    @property
+    def owned(self) -> npt.NDArray[np.bool_]:
+        """Which of the loops are told here where two ranks have an end: those whose second body is here [n]."""
+        first, second = self._loop_table.bodies.T
+        return (second >= 0) | ((second == WORLD) & (first >= 0))
 
     def wrenches(self) -> tuple[Integers, Floats]:
         """The bodies here [k] on which loops act, and the loads on them that an evaluation found [k, 6].
@@ -306,7 +408,7 @@ class Loops:
     def _joint_rows(table: LoopTable, made: Build, m: int) -> Integers:
         rows = np.zeros((len(table), 8), np.int64)
         world, elsewhere = table.bodies == WORLD, table.bodies == ELSEWHERE
-        steps = np.where(table.bodies >= 0, made.body_step[table.bodies], m)
+        steps = np.where(table.bodies >= 0, made.body_step[np.maximum(table.bodies, 0)], m)
         rows[:, :2] = np.where(elsewhere, m + 1 + np.arange(len(table))[:, None], steps)
         rows[:, 2:4] = np.stack((table.turns, table.constraints), axis=1)
         rows[:, 4] = np.where(world[:, 0], WORLD_IS_A, np.where(world[:, 1], WORLD_IS_B, 0))
@@ -354,24 +456,38 @@ class Loops:
                     found.append((FOLD, *front, int(where[event.other]), other, len(groups), len(pairs), 0))
                     groups += pairs
                     at.give(int(where[event.other]), front_size.py_func(other // ROW))
+                elif event.kind == SETTLE:
+                    on = event.numbers[0]
+                    pairs = [number for pair in event.pairs for number in pair]
+                    slot = int(structure.steps[made.body_step[on], SINK])
+                    found.append((SETTLE, *front, len(groups), slot, kept, len(pairs), 0))
+                    groups += pairs
+                    kept += settled_size.py_func(length // ROW)
                 elif event.kind == CLOSE:
                     group, on, loop = event.numbers
+                    loop = loop if loop < count else -1
                     slot = int(structure.steps[made.body_step[on], SINK]) if on >= 0 else -1 - on
                     found.append((CLOSE, *front, group, slot, kept, loop, 0))
                     kept += kept_size.py_func(length // ROW)
                 elif event.kind == END:
                     group, end = event.numbers
                     loop, second = end // 2, end % 2
-                    base = loop * CLOSURE
-                    alone = self._loop_table.bodies[loop, 1 - second] == WORLD
-                    c = base + MINUS_S if second or alone else count * CLOSURE
-                    found.append((END, *front, group, base + second * SIX, c, 0, 0))
+                    none, unit = count * CLOSURE, count * CLOSURE + ROW
+                    if loop < count:
+                        base = loop * CLOSURE
+                        alone = self._loop_table.bodies[loop, 1 - second] == WORLD
+                        found.append(
+                            (END, *front, group, base + second * SIX, base + MINUS_S if second or alone else none, 0, 0)
+                        )
+                    else:
+                        found.append((END, *front, group, unit, none, 0, 0))
                 else:
                     found.append((BEGIN, *front, 0, 0, 0, 0, 0))
             numbers[int(made.first_step[body])] += len(found) - before
         first_event = np.zeros(m + 1, np.int64)
         first_event[:m] = np.cumsum(numbers[:m][::-1])[::-1]
         events = np.array(found, np.int64).reshape(-1, 8)
+        self._where = where
         return (
             events,
             first_event,

@@ -27,6 +27,7 @@ from mpimbs.simulation.state import read_state
 from mpimbs.spatial.lanes import native_width
 from oracles.dense import dense_accelerations, joint_wrenches, kinematics
 from oracles.dense import inverse_dynamics as dense_inverse
+from oracles.loops import allowed_speeds, position_violation
 from tolerances import assert_close
 
 # Four bodies, so that there is one for each of four ranks; every value that a case replaces stands here once.
@@ -537,9 +538,7 @@ def test_a_loop_is_a_valid_model_that_no_coupling_solves(
     found = call("check @/model.toml")
     assert found.code == 0 and found.err == ""
     assert comm.rank > 0 or (
-        "chain with loops of 4 bodies, 12 degrees of freedom with its loops opened; how many the loops leave is not "
-        "determined\n"
-        in found.out
+        "chain with loops of 4 bodies, 12 degrees of freedom with its loops opened\n" in found.out
         and "note: a closed loop: no coupling of this version solves it\n" in found.out
     )
     for command in (RUN, "bench @/model.toml", "acceleration @/model.toml -o @/out.npz"):
@@ -600,6 +599,44 @@ def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     ])  # fmt: skip
     put(comm, folder / "model.toml", MODEL.replace("mass = 0.25", "mass = 2.5e-10"))
     assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
+
+
+def test_check_says_what_loops_leave(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    found = call("check four_bar:2")
+    assert (found.code, found.err) == (0, "")
+    assert found.out.splitlines()[3:6] == ([] if comm.rank else [
+        "loops: 2 revolute; 10 constraints, 6 of them redundant; 1 degree of freedom is left",
+        "loop loads that are not unique: 'pin_0', 'pin_1' (moment across the axis, force along the axis)",
+        "nor are the loads through the joints of 'crank_0', 'coupler_0', 'crank_1' and 2 more",
+    ])  # fmt: skip
+    put(comm, folder / "model.toml", MODEL + LOOP)
+    found = call("check @/model.toml")
+    assert comm.rank or "loops at the start: open by up to 3.1 m and rad ('closure'), opening by up to " in found.out
+    found = call("check @/model.toml --json")
+    assert (found.code, found.err) == (0, "")
+    if comm.rank == 0:
+        facts = json.loads(found.out)
+        assert (facts["degrees_of_freedom"], facts["closure"]["start"]["mobility"]) == (12, 9)
+        assert facts["closure"]["position_violation"]["loop"] == "closure"
+    refuses(comm, call, folder, "check @/model.toml --json --ranks 2", "--json: gives what the model is; leave")
+
+
+def test_loops_are_closed(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    put(comm, folder / "model.toml", MODEL + LOOP)
+    found = call("assemble @/model.toml -o @/closed.npz")
+    assert (found.code, found.err) == (0, "")
+    assert comm.rank or found.out.startswith("joints moved (rad and m): 'one' by ")
+    system = read_system(folder / "model.toml")
+    with np.load(folder / "closed.npz") as file:
+        q, u = file["q"], file["u"]
+    assert position_violation(system, q).max() < 1e-12
+    assert_close("allowed speeds", allowed_speeds(system, q, u), u, "long")
+    refuses(comm, call, folder, "assemble @/model.toml -o @/closed.npz", "closed.npz: exists", "--force")
+    found = call("assemble @/model.toml -o @/again.npz --state @/closed.npz")
+    assert (found.code, found.err) == (0, "") and (comm.rank or "(rad and m): none" in found.out)
+    two = LOOP.replace('"closure"', '"other"').replace("[0, 0, 0]", "[0, 0, 1]")
+    put(comm, folder / "model.toml", MODEL + LOOP + two)
+    refuses(comm, call, folder, "assemble @/model.toml -o @/x.npz", "can't be closed: it stays open by 0.5 m")
 
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="no ranks are needed")

@@ -3,7 +3,8 @@
 Of a loop, F_a is the joint frame on the first body and F_b that on the second; F_b moves relative to F_a as a child's
 frame does relative to the joint frame on its parent. A loop asks C^T (V_b - V_a) = 0 of the velocities (angular;
 linear, of the points at F_b's origin), C the directions that the joint does not free: orthonormal, world components,
-moments in N m beside forces in N. Its load C lambda acts on the second body at F_b's origin, reversed on the first.
+moments in N m beside forces in N. Its load acts on the second body at F_b's origin, reversed on the first: C lambda,
+and of its springs, dampers and torques a load in the directions S that it frees, which are orthogonal to C.
 
 Numbers are of the widest type that numpy has. Only the rank of the constraints is found in doubles; it leaves the
 combinations of constraints that are independent, which are solved with the inertia matrix and refined. So accelerations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpimbs.model import System
+from mpimbs.model import Loop, System, joint_type
 from oracles.dense import (
     FORMULAS,
     O3,
@@ -24,19 +25,22 @@ from oracles.dense import (
     Array,
     JointMotion,
     Snapshot,
+    at_time,
     cross_matrix,
     dense_accelerations,
     refined_solution,
     rotation_of,
+    spring,
 )
 
+PI = 4 * np.arctan(REAL(1))
 DEPENDENT = 1e-9  # singular values, of the largest, of combinations of constraints that say nothing new
 
 
 def opened(system: System) -> System:
     """The same system without its loops."""
     tree = copy.copy(system)
-    tree.loops = []
+    tree.loops, tree.loop_bodies, tree.loop_names = [], [], set()
     return tree
 
 
@@ -91,6 +95,14 @@ def coordinates_of(name: str, rotation: Array, displacement: Array, axis: Array)
     return np.array(values, REAL)
 
 
+def near_rest(name: str, at: Array, rest: Array, slide: Array, pitch: Array) -> Array:
+    """The coordinates at which springs act: angles within pi of those at rest, that of a screw by its displacement."""
+    if name == "helical" and pitch:
+        return np.array([slide / pitch])
+    angles = [unit == "rad" for unit in joint_type(name).q_units]
+    return np.where(angles, at - 2 * PI * np.round((at - rest) / (2 * PI)), at)
+
+
 @dataclass
 class Carrier:
     """A body, or the world: its pose, its velocity per speed of the tree, its accelerations at udot = 0."""
@@ -122,13 +134,28 @@ class Closure:
     frame: Array  # [3, 3] components in F_a into world components
     origin: Array  # [3] m, of F_b
     motion: JointMotion
-    speeds: Array  # of the joint
+    coordinates: Array  # of the joint, at which springs act
+    speeds: Array
+    freed: Array  # S [6, 6 - m]
     constrained: Array  # C [6, m]
+
+    def relative(self) -> Array:
+        """V_b - V_a per speed of the tree [6, nu]."""
+        first, second = self.bodies
+        return second.velocities(self.origin) - first.velocities(self.origin)
 
     def rows(self) -> Array:
         """Constraints on the speeds of the tree [m, nu]."""
-        first, second = self.bodies
-        return self.constrained.T @ (second.velocities(self.origin) - first.velocities(self.origin))
+        return self.constrained.T @ self.relative()
+
+    def active_load(self, loop: Loop, t: float) -> Array:
+        """The load of springs, dampers and torques [6]: S^T load = their forces along the free axes."""
+        if not loop.kind.nu:
+            return np.zeros(6)
+        stiffness, rest = np.array(loop.stiffness), np.array(loop.rest)
+        _, forces = spring(loop.type, self.coordinates, rest, stiffness)
+        forces = forces + at_time(loop.torque, t) - np.array(loop.damping) * self.speeds
+        return self.freed @ refined_solution(self.freed.T @ self.freed, forces)
 
     def right_side(self) -> Array:
         """What the rows times udot have to be [m]: the acceleration of F_b in F_a that its motion there brings with
@@ -177,7 +204,8 @@ def closures(system: System, state: Snapshot) -> list[Closure]:
         relative = (second.velocities(origin) - first.velocities(origin)) @ state.u
         speeds = refined_solution(freed.T @ freed, freed.T @ relative) if loop.kind.nu else np.zeros(0)
         motion = formula(at, speeds.astype(REAL), axis, pitch)
-        found.append(Closure((first, second), frame, origin, motion, speeds, complement(freed)))
+        near = near_rest(loop.type, at, np.array(loop.rest), axis @ frame.T @ (origin - start), pitch)
+        found.append(Closure((first, second), frame, origin, motion, near, speeds, freed, complement(freed)))
     return found
 
 
@@ -235,14 +263,18 @@ def closed(system: System, q: Array, u: Array, tau: Array | None = None, t: floa
     jacobian = np.vstack([np.zeros((0, len(state.u)), REAL), *(loop.rows() for loop in loops)])
     right = np.concatenate([np.zeros(0, REAL), *(loop.right_side() for loop in loops)])
     combined, gap = independent(jacobian)
-    free = dense_accelerations(opened(system), q, u, tau, t)
+    active = [closure.active_load(loop, t) for loop, closure in zip(system.loops, loops, strict=True)]
+    pushed = np.zeros(len(state.u)) if tau is None else np.array(tau, REAL)
+    for closure, load in zip(loops, active, strict=True):
+        pushed = pushed + closure.relative().T @ load
+    free = dense_accelerations(opened(system), q, u, pushed, t)
     udot, part = with_multipliers(inertia, combined.T @ jacobian, inertia @ free, combined.T @ right)
     multipliers = combined @ part  # without what is redundant: of least norm
     loads, begin = np.zeros((len(loops), 2, 3)), 0
     for k, loop in enumerate(loops):
         end = begin + loop.constrained.shape[1]
-        load = (loop.constrained @ multipliers[begin:end]).reshape(2, 3)
-        loads[k] = load @ loop.bodies[1].rotation
+        load = active[k] + loop.constrained @ multipliers[begin:end]
+        loads[k] = load.reshape(2, 3) @ loop.bodies[1].rotation
         begin = end
     residual = float(np.abs(jacobian @ udot - right).max(initial=0.0))
     return Closed(udot, loads.reshape(-1, 6), jacobian.astype(float), combined.shape[1], gap, residual)

@@ -7,7 +7,7 @@ import numpy as np
 from mpimbs.model import Joint, Loop, System
 from oracles.dense import FORMULAS, REAL, Array, Snapshot, rotation_of
 from oracles.loops import Carrier, allowed_speeds, carriers, quaternion_of
-from oracles.random_systems import ALL, TYPES, Seeded, Source, choice, coordinates, random_system, unit, vector
+from oracles.random_systems import ALL, TYPES, Seeded, Source, choice, coordinates, joint, random_system, unit, vector
 
 LOOP_TYPES = tuple(name for name in ALL if name != "free")
 
@@ -54,6 +54,7 @@ def random_mechanism(
     chain: bool = False,
     to_world: float = 0.2,
     reach: int | None = None,
+    driven: bool = False,
 ) -> tuple[System, Array, Array, Array]:
     """A system of n bodies with loops, and a state (q, u, tau) that they allow.
 
@@ -67,6 +68,8 @@ def random_mechanism(
         Chance that an end of a loop is the world.
     reach : int, optional
         How many places, in the order of the bodies, the ends of a loop lie apart at the most.
+    driven : bool
+        Springs, dampers and torques act on the loops, too.
     """
     system, q, u, tau = random_system(seed, n, chain, types, wrenches=True)
     source = Seeded(seed + 10**6)
@@ -76,7 +79,12 @@ def random_mechanism(
         least = max(0, second - (reach or n))
         first = -1 if source.uniform(0, 1) < to_world or second == least else least + source.index(second - least)
         pair = (second, first) if source.index(2) else (first, second)
-        system.add_loop(closing_loop(system, pair, poses, choice(source, loop_types), source, f"loop{k}"))
+        loop = closing_loop(system, pair, poses, choice(source, loop_types), source, f"loop{k}")
+        if driven:
+            acting = joint(source, loop.type, True)
+            given = {name: getattr(acting, name) for name in ("stiffness", "damping", "rest", "torque")}
+            loop = loop.model_copy(update=given)
+        system.add_loop(loop)
     for k in range(doubled):
         system.add_loop(system.loops[source.index(loops)].model_copy(update={"name": f"again{k}"}))
     return system, q, allowed_speeds(system, q, u), tau

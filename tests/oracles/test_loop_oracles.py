@@ -4,12 +4,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from mpimbs.model import System
+from mpimbs.model import Joint, System
 from oracles import mechanisms
-from oracles.dense import Array, Snapshot, coordinate_rates, dense_accelerations
-from oracles.loops import closed, closures, opened, position_violation
+from oracles.dense import Array, Snapshot, coordinate_rates, dense_accelerations, joint_wrenches, kinematics
+from oracles.loops import closed, closures, opened, position_violation, quaternion_of
 from oracles.pinocchio_oracle import PinocchioOracle
 from oracles.random_loops import LOOP_TYPES, planar_mechanism, random_mechanism
+from oracles.random_systems import random_system
 from tolerances import error
 
 MOVABLE = ("spherical", "free", "planar", "helical", "universal")
@@ -97,9 +98,10 @@ def test_random_mechanisms_are_closed(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_loads_do_the_rest(seed: int) -> None:
+@pytest.mark.parametrize("driven", [False, True])
+def test_loads_do_the_rest(seed: int, driven: bool) -> None:
     """The tree alone, with the loads of its loops as generalized forces, has the same accelerations."""
-    system, q, u, tau = random_mechanism(seed, 15, 3, doubled=1)
+    system, q, u, tau = random_mechanism(seed, 15, 3, doubled=1, driven=driven)
     found = closed(system, q, u, tau)
     state = Snapshot(opened(system), q, u)
     pushed = np.zeros(system.nu)
@@ -108,6 +110,33 @@ def test_loads_do_the_rest(seed: int) -> None:
         world = (second.rotation @ load.reshape(2, 3).T).T.ravel()
         pushed += ((second.velocities(loop.origin) - first.velocities(loop.origin)).T @ world).astype(float)
     assert error(dense_accelerations(opened(system), q, u, tau + pushed), found.udot) < 1e-10
+
+
+@pytest.mark.parametrize("kind", LOOP_TYPES)
+def test_what_acts_along_loops_does_so_as_along_joints(kind: str) -> None:
+    """A joint of the tree, made a loop: its body hangs free, and what acted along the joint acts along the loop."""
+    system, q, u, tau = random_system(5, 3, True, [kind], wrenches=True)  # angles within pi of rest
+    poses, last = kinematics(system, q, u), system.body(2)
+    freed = System("freed", system.gravity)
+    for k in range(2):
+        freed.add(system.body(k))
+    freed.add(last, parent="world", joint=Joint(type="free"))
+    names = ("stiffness", "damping", "rest", "torque", "axis", "pitch")
+    given = {name: getattr(last.joint, name) for name in names if name in last.joint.model_fields_set}
+    position, rotation = last.joint.position, last.joint.rotation
+    ends = {"positions": (position, (0, 0, 0)), "rotations": (rotation, (1, 0, 0, 0))}
+    freed.add_loop(name="loop", type=kind, bodies=("b1", "b2"), **ends, **given)
+    turned = poses.rotation[2]
+    velocity = poses.com_velocity[2] - np.cross(poses.omega[2], turned @ last.center_of_mass)
+    n_q, n_u = (int(offset[2]) for offset in system.offsets())
+    at = np.concatenate((q[:n_q], quaternion_of(turned.astype(float)), poses.origin[2]))
+    speeds = np.concatenate((u[:n_u], turned.T @ poses.omega[2], turned.T @ velocity))
+    tau[n_u:] = 0.0
+    ours = closed(freed, at, speeds, np.concatenate((tau[:n_u], np.zeros(6))))
+    expected = dense_accelerations(system, q, u, tau)
+    assert error(ours.udot[:n_u], expected[:n_u]) < 1e-9
+    load = joint_wrenches(system, q, u, tau, frame="body")[2]
+    assert error(ours.loads[0], load) < 1e-9
 
 
 @pytest.mark.parametrize("kind", ["revolute", "spherical"])

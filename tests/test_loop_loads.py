@@ -5,6 +5,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 from scipy.sparse import csr_array
 
 from mpimbs.closure import redundant_loads
@@ -37,14 +38,18 @@ def in_place_of_loops(system: System, q: Array, u: Array, loads: Array) -> Syste
     return tree
 
 
-def check(system: System, q: Array, u: Array, tau: Array | None) -> None:
+def check(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Array | None) -> None:
     reference = closed(system, q, u, tau)
-    with closing(Dynamics(system)) as dynamics:
+    with closing(Dynamics(system, comm)) as dynamics:
         assert dynamics.loops is not None
-        before = dynamics.accelerations(q, u, tau)
-        ours = dynamics.joint_loads(q, u, tau)
+        own = dynamics.gather_u.part
+        mine = q[dynamics.gather_q.part], u[own], None if tau is None else tau[own]
+        before = dynamics.accelerations(*mine)
+        ours = np.empty((system.n_bodies, 6))
+        for bodies, loads in comm.allgather((dynamics.bodies, dynamics.joint_loads(*mine))):
+            ours[bodies] = loads
         loops = dynamics.loops.loads
-        assert_close("accelerations after loads", dynamics.accelerations(q, u, tau), before, "exact")
+        assert_close("accelerations after loads", dynamics.accelerations(*mine), before, "exact", comm=comm)
     assert_close("loads of loops", loops, reference.loads, "redundant")
     tree = in_place_of_loops(system, q, u, reference.loads)
     assert_close("accelerations of the tree", dense.dense_accelerations(tree, q, u, tau), reference.udot, "redundant")
@@ -52,13 +57,13 @@ def check(system: System, q: Array, u: Array, tau: Array | None) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_of_mechanisms_with_repeated_loops(seed: int) -> None:
-    check(*random_mechanism(seed, 8, 2, doubled=seed % 2))
+def test_of_mechanisms_with_repeated_loops(comm: MPI.Comm, seed: int) -> None:
+    check(comm, *random_mechanism(seed, 8, 2, doubled=seed % 2))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_of_planar_mechanisms(seed: int) -> None:
-    check(*planar_mechanism(seed, 8, 2))
+def test_of_planar_mechanisms(comm: MPI.Comm, seed: int) -> None:
+    check(comm, *planar_mechanism(seed, 8, 2))
 
 
 def test_what_is_unique_in_a_row_of_linkages() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
@@ -138,6 +139,18 @@ def test_output_has_violations_and_loads(tmp_path: Path) -> None:
     with h5py.File(place) as file:
         assert [name.decode() for name in file["model/loop"]] == ["pin_0", "pin_1", "pin_2"]
     assert simulate("chain:4", 0.1).loop_violation is None
+
+
+@pytest.mark.parametrize("model", ["four_bar:5", "four_bar_chain:5", "ring:8"])
+def test_ranks_find_the_same_motion(comm: MPI.Comm, model: str) -> None:
+    settings: dict[str, Any] = {"dt": 0.01, "every": 0.1, "loads": True}
+    alone = simulate(model, 0.5, **settings)
+    ours = simulate(model, 0.5, comm, **settings)
+    if comm.rank > 0:
+        ours = alone
+    for name in ("q", "u", "loads", "loop_loads"):
+        assert_close(name, getattr(ours, name), getattr(alone, name), "runs on ranks", comm=comm)
+    assert_close("violations", ours.loop_violation, 0 * alone.loop_violation, "closed", scale=1.0, comm=comm)
 
 
 def test_restart_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

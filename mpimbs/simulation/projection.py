@@ -23,6 +23,11 @@ from mpimbs.simulation.settings import NONE, POSITIONS, VELOCITIES
 
 Floats = npt.NDArray[np.float64]
 KINDS = (POSITIONS, VELOCITIES)  # columns of violations
+# Over singular positions:
+FADING = 0.98  # of the usual step, from one to the next
+COLLAPSED = 0.1  # of the usual step: less is suspicious
+SINGULAR = 100.0  # how much more than usual violations are amplified
+LEFT = 1e-4  # of the speeds: should closing loops change more, it was no singular position, but a near one
 FORGOTTEN = 0.02  # of what was usual, at each step
 SMALLEST = np.finfo(float).tiny
 TOLERANCE = 1e-9  # of the positions to begin with, in a system of 1 m
@@ -73,11 +78,6 @@ class Projection:
     Attributes
     ----------
     loops : ClosedLoops
-    amplified : float
-        How much larger than the violation that it took away the last change of speeds was, over what is usual: without
-        bound near a singular position.
-    changed : float
-        How large that change was, over the largest speed.
     moved : list of Moved
         What the begin has changed by more than rounding.
     left : Worst
@@ -94,7 +94,8 @@ class Projection:
         names = [loop.name for loop in dynamics.system.loops]
         self.left, self.sampled = Worst(names), Worst(names)
         self.moved: list[Moved] = []
-        self.amplified, self.changed, self._usual = 1.0, 0.0, 0.0
+        self._amplified, self._changed, self._usual = 1.0, 0.0, 0.0
+        self._usual_step = 0.0
         self.seconds: dict[str, float] = {}
         self._rounding = ROUNDING
         self._stabilisation = stabilisation
@@ -152,27 +153,49 @@ class Projection:
     def _see_amplified(self, violation: float, most: float, change: float) -> None:
         """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
         ratio = change / max(violation, self._rounding * most, SMALLEST)
-        self.amplified, self.changed = ratio / self._usual if self._usual else 1.0, change / max(most, SMALLEST)
+        self._amplified, self._changed = ratio / self._usual if self._usual else 1.0, change / max(most, SMALLEST)
         self._usual = self._usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if self._usual else ratio
+
+    def took(self, step: float) -> None:
+        """A step of some size (s) was taken."""
+        self._usual_step = max(step, FADING * self._usual_step)
+
+    def step_over(self, step: float) -> float:
+        """Give the size of a step (s) over a singular position, if the next one should be; else 0.
+
+        Near it rounding, amplified, counts as error, the more the smaller the steps are; they would never pass it. What
+        a usual step leaves is open loops, which are closed behind the singular position.
+        """
+        singular = step < COLLAPSED * self._usual_step and self._amplified > SINGULAR
+        return self._usual_step if singular else 0.0
+
+    @property
+    def left_too_much(self) -> bool:
+        """Whether the last step has left more to change than one over a singular position does."""
+        return self._changed > LEFT
+
+    def stay_small(self, step: float) -> None:
+        """Let no step be taken over anything until they are much smaller than this one (s)."""
+        self._usual_step = step
 
     def memory(self) -> dict[str, Any]:
         """What there is to tell so far, for JSON; `recall` takes it again."""
         return {
             "evaluations": self.loops.evaluations, "moved": self.moved, "left": self.left.found,
-            "sampled": self.sampled.found, "amplified": [self.amplified, self._usual],
+            "sampled": self.sampled.found, "singular": [self._amplified, self._usual, self._usual_step],
         }  # fmt: skip
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
         self.loops.evaluations = memory["evaluations"]
-        self.amplified, self._usual = memory["amplified"]
+        self._amplified, self._usual, self._usual_step = memory["singular"]
         self.moved = [Moved(*item) for item in memory["moved"]]
         for worst in ("left", "sampled"):
             getattr(self, worst).found |= {kind: tuple(found) for kind, found in memory[worst].items()}
 
     def told(self) -> dict[str, Any]:
         """What a result tells of the loops."""
-        told = {name: value for name, value in self.memory().items() if name != "amplified"}
+        told = {name: value for name, value in self.memory().items() if name != "singular"}
         return {"projection": self.kind, "stabilisation": self._stabilisation, **told}
 
 

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli.assembly import assemble
-from mpimbs.cli.evaluation import acceleration, inverse
+from mpimbs.cli.evaluation import acceleration, assemble, inverse
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,

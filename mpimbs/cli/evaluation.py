@@ -1,4 +1,5 @@
-"""The commands that evaluate once: forward dynamics, `mpimbs acceleration`, and inverse, `mpimbs inverse`."""
+"""The commands that evaluate a state: forward and inverse dynamics, `mpimbs acceleration | inverse`; and the one that
+closes its loops, `mpimbs assemble`."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from mpimbs.cli.options import (
 from mpimbs.cli.words import Command
 from mpimbs.compiling import compile_evaluations
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
+from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import check_new
 from mpimbs.inverse import compile_inverse
 from mpimbs.parallel.agreement import first_on_node, on_root, together
@@ -104,4 +105,45 @@ def inverse(
     if not comm.allreduce(bool(np.isfinite(part).all()), MPI.LAND):
         raise SimulationError("the forces are not finite: the state is beyond the range of numbers")
     write_arrays(comm, output, {"tau": dynamics.gather_u(part)}, {})
+    dynamics.close()
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option("--state", type=Path, help=".npz file with q and u near them.  [default: the model's initial state]")
+@output_option(ARRAYS, ".npz file to write: q and u, in the model's joint order.")
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@forces_option
+@click.pass_obj
+@coupling_options
+def assemble(
+    comm: MPI.Comm,
+    model: str,
+    forces: tuple[str, ...],
+    state: Path | None,
+    output: Path,
+    force: bool,
+    settings: dict[str, Any],
+) -> None:
+    """Close the loops of MODEL: write coordinates and speeds near the initial ones that all loops allow."""
+    from mpimbs.simulation.projection import changes_told, closed, moved
+    from mpimbs.simulation.state import MOVING, check_speeds, read_state
+
+    system = read(comm, model, forces)
+    if not system.loops:
+        raise InputError(f"'{system.name}' has no loops: there is nothing to close")
+    whole = together(comm, lambda: read_state(state, system, MOVING) if state else None)
+    dynamics = Dynamics(system, comm, **settings)
+    together(comm, lambda: check_speeds(dynamics.subchain))
+    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("loops.close_places")))
+    compile_evaluations(dynamics)
+    mine = dynamics.subchain.q, dynamics.subchain.u
+    if whole is not None:
+        mine = whole.q[dynamics.gather_q.part], whole.u[dynamics.gather_u.part]
+    assert dynamics.loops is not None
+    found = closed(dynamics.loops, *mine)
+    changes = moved(dynamics, mine, found)
+    write_arrays(comm, output, {"q": dynamics.gather_q(found[0]), "u": dynamics.gather_u(found[1])}, {})
+    if comm.rank == 0:
+        click.echo(changes_told(changes) or "loops: they were closed")
     dynamics.close()

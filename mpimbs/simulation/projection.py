@@ -18,7 +18,8 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.loops import ROUNDING, ClosedLoops
+from mpimbs.loops import ROUNDING
+from mpimbs.parallel.agreement import on_root
 from mpimbs.simulation.settings import NONE, POSITIONS, VELOCITIES
 
 Floats = npt.NDArray[np.float64]
@@ -112,7 +113,7 @@ class Projection:
         if self.kind == NONE:
             self._check_closed(q, u)
             return q, u
-        closed_q, closed_u = closed(self.loops, q, u)
+        closed_q, closed_u = closed(self._dynamics, q, u)
         self.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
         return closed_q, closed_u
 
@@ -199,19 +200,35 @@ class Projection:
         return {"projection": self.kind, "stabilisation": self._stabilisation, **told}
 
 
-def closed(loops: ClosedLoops, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+def closed(dynamics: Dynamics, q: Floats, u: Floats) -> tuple[Floats, Floats]:
     """Give the state near one in which all loops are closed; all ranks call.
+
+    By Newton's method; where it does not converge, the start is too far for it, on one process by one that is damped.
 
     Raises
     ------
     InputError
         On all ranks: they can't be.
     """
+    loops = dynamics.loops
+    assert loops is not None
     try:
-        q = loops.close_places(q, "the loops of the initial state can't be closed")
-    except SimulationError as error:
-        raise InputError(str(error)) from None
+        q = loops.close_places(q)
+    except SimulationError:
+        q = _closed_from_far(dynamics, q, u)
     return q, loops.close_speeds(q, u)
+
+
+def _closed_from_far(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
+    from mpimbs.closure.assembly import assemble  # which solves with scipy: where it is needed
+
+    whole, speeds = dynamics.gather_q(q), dynamics.gather_u(u)
+
+    def close() -> Floats | None:
+        return None if whole is None or speeds is None else assemble(dynamics.system, whole, speeds).q
+
+    found: Floats = dynamics.comm.bcast(on_root(dynamics.comm, close))
+    return found[dynamics.gather_q.part].copy()
 
 
 def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> list[Moved]:

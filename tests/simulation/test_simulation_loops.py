@@ -116,7 +116,7 @@ def test_loops_that_are_open_or_can_not_close(tmp_path: Path) -> None:
         simulate(opened(), 0.1, projection="none", output=output)
     system = opened()
     system.loops[1] = system.loops[1].model_copy(update={"positions": ((5, 0, 0), (1, 0, 0))})
-    with pytest.raises(InputError, match=r"can't be closed: the ends of loop 'pin_1' stay .* apart"):
+    with pytest.raises(InputError, match=r"loop 'pin_1' can't be closed: it stays open by "):
         simulate(system, 0.1, output=output)
     assert not list(tmp_path.iterdir())
 

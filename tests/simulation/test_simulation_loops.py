@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpi_helpers import parallel_assert
+from mpimbs.cli import main
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.simulation.integrator import Integrator
@@ -94,6 +96,18 @@ def test_drift_without_projection_and_with_stabilisation() -> None:
     assert stabilised.loop_violation[:, 0, 0].max() < 0.5 * drift["none"]
     assert closed.loop_violation.max() < TOLERANCE["closed"][0]
     assert runs["none"].loops["evaluations"] == 0 and not runs["none"].loops["left"]["positions"][1]
+
+
+def test_the_command_line_and_the_files_have_the_settings_of_loops(comm: MPI.Comm, tmp_path: Path) -> None:
+    output = comm.bcast(tmp_path) / "out.h5"
+    words = ["run", "four_bar:3", "--t-end", "0.02", "--projection", "velocities", "--stabilisation", "0.5", "-o"]
+    with pytest.raises(SystemExit) as stop:
+        main([*words, str(output)], comm)
+    parallel_assert(stop.value.code == 0, f"code {stop.value.code}", comm)
+    if comm.rank == 0:
+        with h5py.File(output) as file:
+            settings = json.loads(file.attrs["settings"])
+        assert (settings["projection"], settings["stabilisation"]) == ("velocities", 0.5)
 
 
 def opened() -> System:

@@ -98,7 +98,7 @@ class Projection:
         self._amplified, self._changed, self._usual = 1.0, 0.0, 0.0
         self._usual_step = 0.0
         self.seconds: dict[str, float] = {}
-        self._rounding = ROUNDING
+        self._rounding = ROUNDING  # not times the size: what is amplified near singular positions has to be seen
         self._stabilisation = stabilisation
         self.loops.stabilise(stabilisation or 0.0)
 

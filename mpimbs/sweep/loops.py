@@ -404,6 +404,12 @@ class Loops:
         load[:, :3] -= np.cross(self._loop_table.positions[:, 1], load[:, 3:])
         return load
 
+    @property
+    def owned(self) -> npt.NDArray[np.bool_]:
+        """Which of the loops are told here where two ranks have an end: those whose second body is here [n]."""
+        first, second = self._loop_table.bodies.T
+        return (second >= 0) | ((second == WORLD) & (first >= 0))
+
     def wrenches(self) -> tuple[Integers, Floats]:
         """The bodies here [k] on which loops act, and the loads on them that an evaluation found [k, 6].
 

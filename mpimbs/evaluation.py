@@ -155,10 +155,12 @@ class Evaluation:
         """Find the motions of what this rank's bodies hang on, and of the far ends of their loops."""
         part, scan = self._part, self._motions
         assert isinstance(part, Intervals) and self._far_ends is not None
-        before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
-        part.place_boundaries(before, q, u)
-        self._measure(part.plan, q, u)
-        self._far_ends()
+        if part.hangs:
+            before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
+            part.place_boundaries(before, q, u)
+        if self._far_ends.any:
+            self._measure(part.plan, q, u)
+            self._far_ends()
 
     def _act(self, t: float, q: Floats, u: Floats, tau: Floats | None) -> Acted:
         """Call the functions; where one fails, the forces are NaN.

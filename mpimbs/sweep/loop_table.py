@@ -138,6 +138,11 @@ class LoopTable:
     def __len__(self) -> int:
         return len(self.bodies)
 
+    def between(self, cuts: Integers) -> bool:
+        """Whether any loop has ends on both sides of one of the cuts."""
+        owners = np.searchsorted(cuts, np.where(self.bodies < 0, self.bodies[:, ::-1], self.bodies), side="right")
+        return bool((owners[:, 0] != owners[:, 1]).any())
+
     def within(self, first: int, last: int) -> LoopTable:
         """Those with an end on the bodies first to last - 1, which are counted from 0 then."""
         here = (self.bodies >= first) & (self.bodies < last)

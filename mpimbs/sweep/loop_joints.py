@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Rows, schema
+from mpimbs.spatial.memory import Floats, Rows
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.tuples import load3, load6, load9
 from mpimbs.spatial.vectors import (
@@ -41,8 +42,7 @@ from mpimbs.sweep.structure import BOUNDARY
 MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED = range(6)
 NOT, ABOUT_Z, BALL, ABOUT_X_AND_Y, SLID_ABOUT_Z = range(5)
 NO_WORLD, WORLD_IS_A, WORLD_IS_B = range(3)
-END = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
-SIX = 6 * ROW
+END_SIZE = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
 CLOSURE = 2 * SIX + 4 * ROW  # E of a and of b, [6, 8]; -s, violations of position and velocity, C^T root
 MINUS_S, POSITION, VELOCITY, ROOT = (2 * SIX + k * ROW for k in range(4))
 _TWO_PI = 2.0 * np.pi
@@ -54,15 +54,12 @@ class ClosingJoints(NamedTuple):
     """What is fixed of some loop joints, and what an evaluation writes of them."""
 
     rows: Rows  # [n, 8]: the columns above
-    ends: Floats  # [n * 2 * END]
+    ends: Floats  # [n * 2 * END_SIZE]
     subspaces: Floats  # [n * SIX]: rows of C^T in T
     pitch: Floats  # [n]: m/rad
     motions: Floats  # [any * BOUNDARY]: of the steps that carry the ends, absolute
     closures: Floats  # [n * CLOSURE], written
     root: Floats  # [6]: acceleration of the world, -g
-
-
-CLOSING_JOINTS = schema(ClosingJoints)
 
 
 @kernel(inline=True)
@@ -117,8 +114,8 @@ def rotation_vector(r):
 def close_joint(row, ends, subspace, pitch, a, b, root, out):
     """Write what a loop joint asks, [CLOSURE], given the motions of its ends [BOUNDARY], absolute."""
     to_step_a, to_step_b = load9(0.0, a, 0), load9(0.0, b, 0)
-    to_a, to_b = load9(0.0, ends, 0), load9(0.0, ends, END)  # step to joint components
-    at_a, at_b = load3(0.0, ends, 9), load3(0.0, ends, END + 9)
+    to_a, to_b = load9(0.0, ends, 0), load9(0.0, ends, END_SIZE)  # step to joint components
+    at_a, at_b = load3(0.0, ends, 9), load3(0.0, ends, END_SIZE + 9)
     joint_a, joint_b = multiply(to_a, to_step_a), multiply(to_b, to_step_b)  # from the world's
     relative = multiply(joint_a, transpose(joint_b))
     apart = add3(sub3(load3(0.0, b, 9), load3(0.0, a, 9)), rotate_back(to_step_b, at_b))
@@ -177,7 +174,7 @@ def close_joints(loops):
         row = loops.rows[number]
         a = loops.motions[row[MOTION_A] * BOUNDARY : (row[MOTION_A] + 1) * BOUNDARY]
         b = loops.motions[row[MOTION_B] * BOUNDARY : (row[MOTION_B] + 1) * BOUNDARY]
-        ends = loops.ends[number * 2 * END : (number + 1) * 2 * END]
+        ends = loops.ends[number * 2 * END_SIZE : (number + 1) * 2 * END_SIZE]
         subspace = loops.subspaces[number * SIX : (number + 1) * SIX]
         out = loops.closures[number * CLOSURE : (number + 1) * CLOSURE]
         close_joint(row, ends, subspace, loops.pitch[number], a, b, loops.root, out)

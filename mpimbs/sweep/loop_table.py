@@ -10,12 +10,12 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.joints import JointType
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build, matrices_of, turned_to
-from mpimbs.sweep.loop_joints import ABOUT_X_AND_Y, ABOUT_Z, BALL, END, NOT, SLID_ABOUT_Z
+from mpimbs.sweep.loop_joints import ABOUT_X_AND_Y, ABOUT_Z, BALL, END_SIZE, NOT, SLID_ABOUT_Z
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-WORLD = -1
+AT_WORLD = -1
 ELSEWHERE = -2  # an end on a body of another rank
 
 _TURNS = {(0,): NOT, (1,): ABOUT_Z, (4,): BALL, (1, 1): ABOUT_X_AND_Y, (0, 1): SLID_ABOUT_Z}
@@ -113,9 +113,9 @@ class LoopTable:
         return np.where(here[..., None, None], made.body_frame[np.where(here, self.bodies, 0)], np.eye(3))
 
     def ends(self, made: Build) -> Floats:
-        """The numbers of the ends [n, 2, END], in the frames of the steps that carry them."""
+        """The numbers of the ends [n, 2, END_SIZE], in the frames of the steps that carry them."""
         frames = self.frames(made)
-        found = np.empty((len(self), 2, END))
+        found = np.empty((len(self), 2, END_SIZE))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)
         return found

@@ -28,6 +28,7 @@ from mpimbs.parallel.reorder import to_model_order
 from mpimbs.partition.division import Division
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.settings import takes
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.structure import BOUNDARY
 
 Floats = npt.NDArray[np.float64]
@@ -121,7 +122,12 @@ class Dynamics:
         self.coupling = strategy.join(joined, self.subchains)
         self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
-        self.external = ExternalLoads(self.subchain, self.cuts, make_exchange)
+        self.external = ExternalLoads(
+            self.subchain,
+            self.cuts,
+            make_exchange,
+            self.subchains.loops if isinstance(self.subchains, Intervals) else (),
+        )
         self._may_fail = whole.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in whole.gravity)])
         own = self.subchains, self.coupling, self.subchain, self.external
@@ -351,6 +357,8 @@ class Dynamics:
         boundary = self._evaluation.boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
         mine[1] += self.external.spring_energy()
+        if self.loops is not None:
+            mine[1] += self.loops.spring_energy(q, u)
         self.comm.Allreduce(MPI.IN_PLACE, mine)
         return mine
 

@@ -77,6 +77,22 @@ class ClosedLoops:
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
         return found
 
+    @property
+    def driven(self) -> bool:
+        """Whether springs, dampers or torques act along the joints of any loops."""
+        return any(loop.acts for loop in self._dynamics.system.loops)
+
+    def spring_energy(self, q: Floats, u: Floats) -> float:
+        """Energy (J) of the springs of those that this rank counts."""
+        if not self.driven:
+            return 0.0
+        self._dynamics.measure(q, u)
+        return sum(part.energy_and_power()[0] for part in self._parts)
+
+    def power(self) -> float:
+        """Power (W) of the dampers and torques of those that this rank counts, in the last evaluation."""
+        return sum(part.energy_and_power()[1] for part in self._parts)
+
     def stabilise(self, time: float) -> None:
         """Ask of accelerations that violations decay with a time constant (s) [Baumgarte 1972]; 0: no longer."""
         self._stabilised = (2.0 / time, 1.0 / time**2) if time else (0.0, 0.0)

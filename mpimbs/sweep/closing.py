@@ -39,6 +39,7 @@ from mpimbs.sweep.loop_joints import (
     VELOCITY,
     ClosingJoints,
     close_joints,
+    drive_joints,
 )
 from mpimbs.sweep.motion import motions
 from mpimbs.sweep.outward import accelerated
@@ -234,6 +235,13 @@ def ask_of_loops(plan, structure, work, u):
             joints.closures[at + MINUS_S + k] += joints.closures[at + ROOT + k] + (
                 loops.aim[0] * joints.closures[at + VELOCITY + k] + loops.aim[1] * joints.closures[at + POSITION + k]
             )
+
+
+@kernel
+def drive_loops(plan, work):
+    """Add what drives the loop joints, after `velocity_terms`."""
+    loops = read(plan, LOOPS)
+    drive_joints(loops.joints, work.bias)
 
 
 @kernel

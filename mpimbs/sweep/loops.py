@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,19 @@ from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, SETTLE, LoopsPlan
-from mpimbs.sweep.loop_joints import CLOSURE, MINUS_S, POSITION, VELOCITY, WORLD_IS_A, WORLD_IS_B, ClosingJoints
+from mpimbs.sweep.loop_joints import (
+    CLOSURE,
+    DRIVE,
+    DRIVE_A,
+    ENERGY,
+    MINUS_S,
+    POSITION,
+    TORQUE,
+    VELOCITY,
+    WORLD_IS_A,
+    WORLD_IS_B,
+    ClosingJoints,
+)
 from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, SINK
 
@@ -261,12 +273,14 @@ class Loops:
         self.motions.reshape(-1, BOUNDARY)[m:, [0, 4, 8]] = 1.0
         self.aim = np.zeros(2)
         self.root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
+        self._drives = np.ascontiguousarray(table.drives).ravel()
         self._rows = self._joint_rows(table, made, m)
         joints = ClosingJoints(
             rows=self._rows,
             ends=table.ends(made).ravel(),
             subspaces=_aligned(table.subspaces),
             pitch=table.pitch,
+            drives=self._drives,
             motions=self.motions,
             closures=self.closures,
             root=self.root,
@@ -377,8 +391,35 @@ class Loops:
         """What loops do at the origins of their two bodies, in the frames of these [n, 2, 6]."""
         measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
         columns = measured[:, : 2 * SIX].reshape(-1, 2, 6, ROW)
-        acting = np.einsum("neik,nk->nei", columns, self.loads.reshape(-1, ROW)).reshape(-1, 2, 2, 3)
+        acting = np.einsum("neik,nk->nei", columns, self.loads.reshape(-1, ROW))
+        acting += measured[:, DRIVE_A : DRIVE_A + 2 * ROW].reshape(-1, 2, ROW)[:, :, :6]
+        acting = acting.reshape(-1, 2, 2, 3)
         return np.einsum("neij,nepj->nepi", self._frames, acting).reshape(-1, 2, 6)
+
+    def energy_and_power(self) -> tuple[float, float]:
+        """Energy of springs (J), and power of dampers and torques (W), of the loops that this interval counts.
+
+        Of each loop one does: that with its first body, or where that is the world the second.
+        """
+        measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
+        bodies = self._loop_table.bodies
+        counted = (bodies[:, 0] >= 0) | ((bodies[:, 0] == AT_WORLD) & (bodies[:, 1] >= 0))
+        energy, power = measured[counted, ENERGY : ENERGY + 2].sum(axis=0).tolist()
+        return energy, power
+
+    @property
+    def torques(self) -> dict[int, Any]:
+        """The loops whose torque is a function of time (s)."""
+        return self._loop_table.torques
+
+    def freedoms(self, loop: int) -> int:
+        """Degrees of freedom of a loop's joint."""
+        return 6 - int(self._loop_table.constraints[loop])
+
+    def set_torque(self, loop: int, torque: Floats) -> None:
+        """Set the torques on a loop's freedoms."""
+        rows = self._drives.reshape(-1, 6, DRIVE)[loop]
+        rows[: len(torque), TORQUE] = torque
 
     def farthest(self) -> float:
         """How far a step that carries an end is from the world's origin (m), as last measured."""
@@ -398,6 +439,7 @@ class Loops:
         rows[:, 2:4] = np.stack((table.turns, table.constraints), axis=1)
         rows[:, 4] = np.where(world[:, 0], WORLD_IS_A, np.where(world[:, 1], WORLD_IS_B, 0))
         rows[:, 5] = table.pitch != 0.0
+        rows[:, 6] = table.driven
         return rows
 
     def _events(

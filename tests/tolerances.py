@@ -106,3 +106,11 @@ TOLERANCE |= {
     "network": (0.02, "two models of the same network, but not of headers, which are nanoseconds a message"),
     "uneven network": (0.04, "where a port is not full, SimGrid gives what is left over to the messages of others"),
 }
+
+# Closed loops.
+TOLERANCE |= {
+    "redundant": (1e-9, "loads of all constraints, of which rank decisions at 1e-9 leave the independent ones"),
+    "closed": (1e-12, "closed to rounding after every step, of places up to 10 m and speeds up to 100 rad/s"),
+    "passed": (1e-5, "angles of 120 rad in 20 s with a tolerance of 1e-9 a step, over 20 singular positions"),
+}
+TOLERANCE |= {"force at the end": (1e-6, "an angle of 16 rad right to 1e-8, where forces change by 1e2 times as much")}

@@ -18,7 +18,7 @@ What is left of W once its diagonal is rounding is zero, and so are E and c ther
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
+from mpimbs.spatial.rows import ROW, add_row, entry, load_row, multiply_rows, scale_row, write_row
 
 COLUMNS = 6  # of a group, at the most
 C_ROW, SCALE_ROW, W_ROWS = 6, 7, 8
@@ -40,14 +40,14 @@ def kept_size(groups):
     return COLUMNS * (KEPT + ROW * groups)
 
 
-@kernel
+@kernel(inline=True)
 def clear_front(front, length):
     """Make a front one of no columns."""
     for i in range((W_ROWS + length) * length):
         front[i] = 0.0
 
 
-@kernel
+@kernel(inline=True)
 def add_end(front, length, group, columns, c):
     """Add what acts on the body itself: columns [6, 8] of a group, and c."""
     for i in range(COLUMNS):
@@ -57,7 +57,7 @@ def add_end(front, length, group, columns, c):
     write_row(front, at, add_row(load_row(front, at), load_row(c, 0)))
 
 
-@kernel
+@kernel(inline=True)
 def fold(front, length, groups, other, other_length):
     """Add a front that was moved to the same body; `groups` [2 n]: each group of that, and which it is here."""
     for number in range(0, groups.size, 2):
@@ -72,22 +72,35 @@ def fold(front, length, groups, other, other_length):
                 write_row(front, place, add_row(load_row(front, place), row))
 
 
-@kernel
+@kernel(inline=True)
+def ground(front, length, groups, root):
+    """Have c take what the acceleration of the world does to columns that were added last; E is nothing then."""
+    for number in range(0, groups.size, 2):
+        at = ROW * groups[number + 1]
+        c = load_row(front, C_ROW * length + at)
+        for i in range(6):
+            e = load_row(front, i * length + at)
+            c = add_row(c, scale_row(root[i], e))
+            write_row(front, i * length + at, scale_row(0.0, e))
+        write_row(front, C_ROW * length + at, c)
+
+
+@kernel(inline=True)
 def add_freedom(front, length, s, reciprocal):
-    """Add what a degree of freedom lets columns do: W += s s^T / D; `s` [L] of all of them."""
-    for group in range(length // ROW):
+    """Add what a degree of freedom lets the first columns do: W += s s^T / D; `s` of these."""
+    for group in range(s.size // ROW):
         at = ROW * group
         place = SCALE_ROW * length + at
         for i in range(COLUMNS):
             f = reciprocal * s[at + i]
             front[place + i] += f * s[at + i]
             row = (W_ROWS + at + i) * length
-            for k in range(0, length, ROW):
+            for k in range(0, s.size, ROW):
                 write_row(front, row + k, add_row(load_row(front, row + k), scale_row(f, load_row(s, k))))
 
 
 @kernel
-def _take_out(front, length, d, bare, kept, own):
+def _take_out(front, length, d, bare, kept, own, grounded):
     """Eliminate a column; keep how, from `own` on."""
     row = (W_ROWS + d) * length
     reciprocal = 1.0 / front[row + d]
@@ -96,20 +109,23 @@ def _take_out(front, length, d, bare, kept, own):
         kept[own + 2 + i] = front[i * length + d]
     for k in range(0, length, ROW):
         write_row(kept, own + KEPT + k, load_row(front, row + k))
-    number = 0
-    for i in range(6):
-        f = reciprocal * kept[own + 2 + i]
-        for k in range(i, 6):
-            bare[number] += f * kept[own + 2 + k]
-            number += 1
-        bare[21 + i] += f * kept[own + 2 + C_ROW]
-    for r in range(W_ROWS + length):
+        write_row(front, row + k, scale_row(0.0, load_row(front, row + k)))
+    if not grounded:
+        number = 0
+        for i in range(6):
+            f = reciprocal * kept[own + 2 + i]
+            for k in range(i, 6):
+                bare[number] += f * kept[own + 2 + k]
+                number += 1
+            bare[21 + i] += f * kept[own + 2 + C_ROW]
+    for r in range(C_ROW if grounded else 0, W_ROWS + length):
         f = -reciprocal * front[r * length + d]
         if f != 0.0 and r != SCALE_ROW:
             for k in range(0, length, ROW):
                 pivot = load_row(kept, own + KEPT + k)
                 write_row(front, r * length + k, add_row(load_row(front, r * length + k), scale_row(f, pivot)))
-    _clear_column(front, length, d)
+            front[r * length + d] = 0.0
+    kept[own + KEPT + d] = 0.0
 
 
 @kernel(inline=True)
@@ -130,20 +146,27 @@ def _largest_scale(front, length):
 
 
 @kernel(inline=True)
-def _found(kept, own, length, acceleration, x):
+def dot_rows(a, at, b, begin, length):
+    """Sum of the products of so many numbers of two arrays."""
+    total = multiply_rows(load_row(a, at), load_row(b, begin))
+    for k in range(ROW, length, ROW):
+        total = add_row(total, multiply_rows(load_row(a, at + k), load_row(b, begin + k)))
+    low = (entry(total, 0) + entry(total, 1)) + (entry(total, 2) + entry(total, 3))
+    return low + ((entry(total, 4) + entry(total, 5)) + (entry(total, 6) + entry(total, 7)))
+
+
+@kernel(inline=True)
+def _found(kept, own, length, acceleration, x, grounded):
     """Load of an eliminated column."""
-    d = int(kept[own])
-    s = kept[own + 2 + C_ROW]
-    for i in range(6):
-        s += kept[own + 2 + i] * acceleration[i]
-    for k in range(length):
-        if k != d:
-            s += kept[own + KEPT + k] * x[k]
-    x[d] = -s * kept[own + 1]
+    s = kept[own + 2 + C_ROW] + dot_rows(kept, own + KEPT, x, 0, length)
+    if not grounded:
+        for i in range(6):
+            s += kept[own + 2 + i] * acceleration[i]
+    x[int(kept[own])] = -s * kept[own + 1]
 
 
-@kernel
-def eliminate(front, length, group, bare, kept):
+@kernel(inline=True)
+def eliminate(front, length, group, bare, kept, grounded):
     """Eliminate a group of columns whose y is zero.
 
     Parameters
@@ -155,6 +178,8 @@ def eliminate(front, length, group, bare, kept):
         I and p, to which what the group adds is added.
     kept : array [kept_size]
         Written, for `found_loads`.
+    grounded : bool
+        Whether the body is the world, whose acceleration c has already: there is no E.
 
     Returns
     -------
@@ -166,25 +191,28 @@ def eliminate(front, length, group, bare, kept):
     rank = 0
     for step in range(COLUMNS):
         own = step * (KEPT + length)
-        best, d = SMALLEST, -1
+        best, of, d = SMALLEST, 1.0, -1
         for i in range(at, at + COLUMNS):
             scale = max(front[SCALE_ROW * length + i], least)
             w = front[(W_ROWS + i) * length + i]
-            if scale > 0.0 and w > best * scale:
-                best, d = w / scale, i
+            if w * of > best * scale:
+                best, of, d = w, scale, i
         kept[own] = d
         if d < 0:
             break
         rank += 1
-        _take_out(front, length, d, bare, kept, own)
-    for i in range(at, at + COLUMNS):  # the group may be another's from now on
-        _clear_column(front, length, i)
-        front[SCALE_ROW * length + i] = 0.0
+        _take_out(front, length, d, bare, kept, own, grounded)
+    for r in range(C_ROW if grounded else 0, W_ROWS + length):  # the group may be another's from now on
+        write_row(front, r * length + at, scale_row(0.0, load_row(front, r * length + at)))
+    for i in range(at, at + COLUMNS):
+        for k in range(0, length, ROW):
+            place = (W_ROWS + i) * length + k
+            write_row(front, place, scale_row(0.0, load_row(front, place)))
     return rank
 
 
-@kernel
-def found_loads(kept, length, group, acceleration, x):
+@kernel(inline=True)
+def found_loads(kept, length, group, acceleration, x, grounded):
     """Write the loads of a group that `eliminate` eliminated into those of the front, x [L].
 
     `acceleration` is that of the body. Of redundant columns the loads are zero.
@@ -195,7 +223,7 @@ def found_loads(kept, length, group, acceleration, x):
     while rank < COLUMNS and kept[rank * (KEPT + length)] >= 0.0:
         rank += 1
     for step in range(rank - 1, -1, -1):
-        _found(kept, step * (KEPT + length), length, acceleration, x)
+        _found(kept, step * (KEPT + length), length, acceleration, x, grounded)
 
 
 # What `settle` keeps: how many columns were eliminated at once, how many stayed, of these how many in the end, and how
@@ -282,7 +310,7 @@ def settle(front, length, groups, bare, kept):
     done = 0
     d = _best_of(front, length, columns, 0, count, largest, LARGE)
     while d >= 0:
-        _take_out(front, length, d, bare, kept, _ELIMINATED + done * each)
+        _take_out(front, length, d, bare, kept, _ELIMINATED + done * each, False)
         done += 1
         d = _best_of(front, length, columns, 0, count, largest, LARGE)
     kept[_AT_ONCE] = done
@@ -333,7 +361,7 @@ def settle(front, length, groups, bare, kept):
     least = NEGLIGIBLE / SMALLEST * largest
     d = _best_of(front, length, columns, left, stayed, least, SMALLEST)
     while d >= 0:
-        _take_out(front, length, d, bare, kept, _ELIMINATED + (done + unseen) * each)
+        _take_out(front, length, d, bare, kept, _ELIMINATED + (done + unseen) * each, False)
         unseen += 1
         d = _best_of(front, length, columns, left, stayed, least, SMALLEST)
     kept[_UNSEEN] = unseen
@@ -374,7 +402,7 @@ def settled_loads(kept, length, groups, acceleration, x):
                 if int(columns[m]) == d:
                     columns[m] = target + k
     for own in range(done + unseen - 1, done - 1, -1):
-        _found(kept, _ELIMINATED + own * each, length, acceleration, x)
+        _found(kept, _ELIMINATED + own * each, length, acceleration, x, False)
     for number in range(left - 1, -1, -1):
         v = kept[_VECTORS + number * MOST_SETTLED : _VECTORS + (number + 1) * MOST_SETTLED]
         s = 0.0
@@ -384,4 +412,4 @@ def settled_loads(kept, length, groups, acceleration, x):
         for k in range(number, stayed):
             x[int(columns[k])] -= s * v[k]
     for own in range(done - 1, -1, -1):
-        _found(kept, _ELIMINATED + own * each, length, acceleration, x)
+        _found(kept, _ELIMINATED + own * each, length, acceleration, x, False)

@@ -14,7 +14,7 @@ which j1 turns in the first step, the sliding velocity v of the joint in a, and 
 
 from __future__ import annotations
 
-from math import atan2, cos, sin, sqrt
+from math import atan2, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -22,13 +22,12 @@ import numpy as np
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Rows
-from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import (
     add3,
     cross,
     dot3,
-    dot6,
     multiply,
     quaternion_matrix,
     rotate,
@@ -52,6 +51,7 @@ MINUS_S, POSITION, VELOCITY, ROOT, DRIVE_A, DRIVE_B, ENERGY = (2 * SIX + k * ROW
 DRIVE = 9  # numbers of a freedom that is driven: its axis in T, stiffness, damping, torque, rest 1 or 4, which angle
 AXIS, SPRING, DAMPING, TORQUE, REST, ANGLE = 0, 1, 2, 3, 4, 8
 _TWO_PI = 2.0 * np.pi
+_SMALL = 1e-5  # square of a sine whose sixth power is beyond rounding
 _E_X = (1.0, 0.0, 0.0)
 _UNIT = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
@@ -61,7 +61,7 @@ class ClosingJoints(NamedTuple):
 
     rows: Rows  # [n, 8]: the columns above
     ends: Floats  # [n * 2 * END_SIZE]
-    subspaces: Floats  # [n * SIX]: rows of C^T in T
+    subspaces: Floats  # [n * SIX]: C in T, [6, 8]
     pitch: Floats  # [n]: m/rad
     motions: Floats  # [any * BOUNDARY]: of the steps that carry the ends, absolute
     drives: Floats  # [n * 6 * DRIVE]: the freedoms of each that are driven
@@ -85,36 +85,48 @@ def _about_y(s, c):
 
 
 @kernel(inline=True)
+def _direction(y, x):
+    """Sine and cosine of the angle of a point (x, y); of the origin, of none."""
+    size = sqrt(y * y + x * x)
+    if size > 0.0:
+        return y / size, x / size
+    return 0.0, 1.0
+
+
+@kernel(inline=True)
 def turned_by(turns, relative):
-    """How b's joint frame is turned in a's by the joint's own angles, which fit it best; T in a's; and the angles.
+    """How b's joint frame is turned in a's by the joint's own angles, which fit it best; T in a's; sines and cosines.
 
     `relative` takes b's components to a's, as both that are given do.
     """
+    none = (0.0, 1.0)
     if turns == NOT:
-        return _UNIT, relative, 0.0, 0.0
+        return _UNIT, relative, none, none
     if turns == BALL:
-        return relative, relative, 0.0, 0.0
+        return relative, relative, none, none
     if turns == ABOUT_X_AND_Y:
-        first = atan2(relative[7], relative[4])
-        about_x = _about_x(sin(first), cos(first))
+        first = _direction(relative[7], relative[4])
+        about_x = _about_x(first[0], first[1])
         rest = multiply(transpose(about_x), relative)
-        second = atan2(rest[2] - rest[6], rest[0] + rest[8])
-        return multiply(about_x, _about_y(sin(second), cos(second))), about_x, first, second
-    angle = atan2(relative[3] - relative[1], relative[0] + relative[4])
-    turned = _about_z(sin(angle), cos(angle))
+        second = _direction(rest[2] - rest[6], rest[0] + rest[8])
+        return multiply(about_x, _about_y(second[0], second[1])), about_x, first, second
+    first = _direction(relative[3] - relative[1], relative[0] + relative[4])
+    turned = _about_z(first[0], first[1])
     if turns == SLID_ABOUT_Z:
-        return turned, _UNIT, angle, 0.0
-    return turned, relative, angle, 0.0
+        return turned, _UNIT, first, none
+    return turned, relative, first, none
 
 
 @kernel(inline=True)
 def rotation_vector(r):
     """Rotation vector (rad) of a rotation matrix; of half a turn no direction is left."""
     v = (0.5 * (r[7] - r[5]), 0.5 * (r[2] - r[6]), 0.5 * (r[3] - r[1]))
-    sine = sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2])
+    square = v[0] * v[0] + v[1] * v[1] + v[2] * v[2]
     cosine = 0.5 * (r[0] + r[4] + r[8] - 1.0)
-    factor = atan2(sine, cosine) / sine if sine > 1e-9 else 1.0
-    return scale3(factor, v)
+    if square < _SMALL and cosine > 0.0:  # angle / sine by its series
+        return scale3(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0)), v)
+    sine = sqrt(square)
+    return scale3(atan2(sine, cosine) / sine if sine > 0.0 else 1.0, v)
 
 
 @kernel(inline=True)
@@ -155,7 +167,41 @@ def _driven(count, drives, pitched, relative, angles, slid, speed, out):
     return moment + force
 
 
-@kernel
+@kernel(inline=True)
+def _weighted(subspace, x):
+    """C^T x, as a row."""
+    low = add_row(scale_row(x[0], load_row(subspace, 0)), scale_row(x[1], load_row(subspace, ROW)))
+    middle = add_row(scale_row(x[2], load_row(subspace, 2 * ROW)), scale_row(x[3], load_row(subspace, 3 * ROW)))
+    high = add_row(scale_row(x[4], load_row(subspace, 4 * ROW)), scale_row(x[5], load_row(subspace, 5 * ROW)))
+    return add_row(add_row(low, middle), high)
+
+
+@kernel(inline=True)
+def _three(r, subspace, at):
+    """R times three rows of C."""
+    x, y, z = load_row(subspace, at), load_row(subspace, at + ROW), load_row(subspace, at + 2 * ROW)
+    return (
+        add_row(add_row(scale_row(r[0], x), scale_row(r[1], y)), scale_row(r[2], z)),
+        add_row(add_row(scale_row(r[3], x), scale_row(r[4], y)), scale_row(r[5], z)),
+        add_row(add_row(scale_row(r[6], x), scale_row(r[7], y)), scale_row(r[8], z)),
+    )
+
+
+@kernel(inline=True)
+def _write_columns(subspace, r, arm, sign, out, at):
+    """Write what the loads of C do to a body, [6, 8]: R from T to the body's components, the arm from its origin."""
+    f, n = _three(r, subspace, 3 * ROW), _three(r, subspace, 0)
+    write_row(out, at, scale_row(sign, add_row(n[0], add_row(scale_row(arm[1], f[2]), scale_row(-arm[2], f[1])))))
+    write_row(out, at + ROW, scale_row(sign, add_row(n[1], add_row(scale_row(arm[2], f[0]), scale_row(-arm[0], f[2])))))
+    write_row(
+        out, at + 2 * ROW, scale_row(sign, add_row(n[2], add_row(scale_row(arm[0], f[1]), scale_row(-arm[1], f[0]))))
+    )
+    write_row(out, at + 3 * ROW, scale_row(sign, f[0]))
+    write_row(out, at + 4 * ROW, scale_row(sign, f[1]))
+    write_row(out, at + 5 * ROW, scale_row(sign, f[2]))
+
+
+@kernel(inline=True)
 def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
     """Write what a loop joint asks, [CLOSURE], given the motions of its ends [BOUNDARY], absolute."""
     to_step_a, to_step_b = load9(0.0, a, 0), load9(0.0, b, 0)
@@ -173,7 +219,10 @@ def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
     there = rotate_back(to_step_b, add3(twist_b[3:6], cross(twist_b[0:3], at_b)))
     here = rotate_back(to_step_a, add3(twist_a[3:6], cross(twist_a[0:3], at_a)))
     slide = sub3(rotate(joint_a, sub3(there, here)), cross(w, apart))
-    turned, t, angle, second = turned_by(row[TURNS], relative)
+    turned, t, first, second = turned_by(row[TURNS], relative)
+    angle = 0.0
+    if row[PITCHED] or row[DRIVEN]:
+        angle = atan2(first[0], first[1])
     error = rotation_vector(multiply(relative, transpose(turned)))
     if row[PITCHED]:
         angle += _TWO_PI * round((apart[2] / pitch - angle) / _TWO_PI)
@@ -196,32 +245,24 @@ def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
     from_t_to_b = multiply(transpose(relative), t)
     if row[DRIVEN] > 0:
         slid = rotate_back(t, apart)
-        driven = _driven(row[DRIVEN], drives, row[PITCHED] != 0, relative, (angle, second), slid, speed, out)
+        driven = _driven(
+            row[DRIVEN], drives, row[PITCHED] != 0, relative, (angle, atan2(second[0], second[1])), slid, speed, out
+        )
         moment, force = rotate(t, driven[0:3]), rotate(t, driven[3:6])
         n, f = rotate_back(to_a, add3(moment, cross(arm_a, force))), rotate_back(to_a, force)
         store_numbers(0.0, out, DRIVE_A, scale3(-1.0, n) + scale3(-1.0, f))
         moment, force = rotate(from_t_to_b, driven[0:3]), rotate(from_t_to_b, driven[3:6])
         n, f = rotate_back(to_b, add3(moment, cross(arm_b, force))), rotate_back(to_b, force)
         store_numbers(0.0, out, DRIVE_B, n + f)
-    for k in range(row[CONSTRAINTS]):
-        c = load6(0.0, subspace, k * ROW)
-        moment, force = rotate(t, c[0:3]), rotate(t, c[3:6])
-        n, f = rotate_back(to_a, add3(moment, cross(arm_a, force))), rotate_back(to_a, force)
-        column = n + f
-        for i in range(6):
-            out[i * ROW + k] = -column[i]
-        moment, force = rotate(from_t_to_b, c[0:3]), rotate(from_t_to_b, c[3:6])
-        n, f = rotate_back(to_b, add3(moment, cross(arm_b, force))), rotate_back(to_b, force)
-        column = n + f
-        for i in range(6):
-            out[SIX + i * ROW + k] = column[i]
-        out[MINUS_S + k] = -dot6(c, leaves)
-        out[POSITION + k] = dot6(c, violation)
-        out[VELOCITY + k] = dot6(c, speed)
-        out[ROOT + k] = sign * dot6(c, weight)
+    _write_columns(subspace, multiply(transpose(to_a), t), rotate_back(to_a, arm_a), -1.0, out, 0)
+    _write_columns(subspace, multiply(transpose(to_b), from_t_to_b), rotate_back(to_b, arm_b), 1.0, out, SIX)
+    write_row(out, MINUS_S, scale_row(-1.0, _weighted(subspace, leaves)))
+    write_row(out, POSITION, _weighted(subspace, violation))
+    write_row(out, VELOCITY, _weighted(subspace, speed))
+    write_row(out, ROOT, scale_row(sign, _weighted(subspace, weight)))
 
 
-@kernel
+@kernel(inline=True)
 def close_joints(loops):
     """Write what all loop joints ask, given the motions of their ends."""
     for number in range(loops.rows.shape[0]):
@@ -235,7 +276,7 @@ def close_joints(loops):
         close_joint(row, ends, subspace, loops.pitch[number], drives, a, b, loops.root, out)
 
 
-@kernel
+@kernel(inline=True)
 def drive_joints(loops, bias):
     """Add what drives the loop joints to the loads of the velocity terms [m * BIAS]."""
     for number in range(loops.rows.shape[0]):

@@ -103,7 +103,7 @@ class LoopTable:
         How the joint turns (`sweep.loop_joints`), and the number of its constraints.
     pitch : array [n]
     subspaces : array [n, 6, 8]
-        Rows of C^T.
+        C.
     scales : array [n, 8]
         How much larger than of length 1 these are.
     """
@@ -122,7 +122,7 @@ class LoopTable:
                 bases[key] = load_subspace(motion_subspace(loop.kind, loop.pitch))
             basis = bases[key].T
             self.scales[number, : len(basis)] = np.where(np.abs(basis[:, 3:]).max(axis=1) > 0, 1.0, lengths[number])
-            self.subspaces[number, : len(basis), :6] = basis * self.scales[number, : len(basis), None]
+            self.subspaces[number, :, : len(basis)] = (basis * self.scales[number, : len(basis), None]).T
         self.driven, self.drives = np.zeros(n, np.int64), np.zeros((n, 6, DRIVE))
         self.torques = {number: loop.torque for number, loop in enumerate(loops) if callable(loop.torque)}
         for number, loop in enumerate(loops):

@@ -127,6 +127,7 @@ class Closings:
         for loop, body in zip(*(part.tolist() for part in np.nonzero(ends >= 0)), strict=True):
             self._begin.setdefault(int(ends[loop, body]), []).append(2 * loop + body)
         self._firsts: dict[int, list[_Event]] = {}  # how fronts begin that nothing is handed to
+        self.grounded: set[int] = set()  # fronts of the world
         self._met: set[int] = set()  # loops whose ends have come together
         self._walk()
 
@@ -150,6 +151,8 @@ class Closings:
         for slot in range(len(tree.slots)):
             front = self._gather(-1 - slot, handed.pop(-1 - slot, []), [])
             if front is not None:
+                if tree.slots[slot] == WORLD:
+                    self.grounded.add(front.number)
                 self.open += [(slot, loop, group, front.number) for loop, group in sorted(front.groups.items())]
 
     def _pass(self, body: int, handed: list[_Handed]) -> _Handed | None:
@@ -173,24 +176,26 @@ class Closings:
         """The front of a body, of what is handed to it and begins at it."""
         if not handed and not own:
             return None
-        front = _Front(len(self.fronts))
-        self.fronts.append(front)
-        begins = [_Event(BEGIN, front.number)]
-        for end in own:
-            loop = end // 2
-            begins.append(_Event(END, front.number, (front.group_of(loop), end)))
+        if handed and body >= 0:  # what comes in first goes on
+            front, begins = handed[0].front, []
+        else:
+            front = _Front(len(self.fronts))
+            self.fronts.append(front)
+            begins = [_Event(BEGIN, front.number)]
         if not handed:
-            self._firsts[front.number] = begins
+            self._firsts[front.number] = begins + self._ends_at(front, own)
         for number, (other, path) in enumerate(handed):
-            events = self._firsts.pop(other.number, [])
-            events += begins if number == 0 else []
-            events.append(_Event(MOVE, other.number, path=tuple(path)))
-            pairs = []
-            for loop, group in other.groups.items():
-                if loop in front.groups:
-                    self._met.add(loop)
-                pairs.append((group, front.group_of(loop)))
-            events.append(_Event(FOLD, front.number, other=other.number, pairs=tuple(pairs)))
+            events = self._firsts.pop(other.number, []) + (begins if number == 0 else [])
+            used = 1 + max(other.groups.values())
+            events.append(_Event(MOVE, other.number, (used,), path=tuple(path)))
+            events += self._ends_at(front, own) if number == 0 else []
+            if other is not front:
+                pairs = []
+                for loop, group in other.groups.items():
+                    if loop in front.groups:
+                        self._met.add(loop)
+                    pairs.append((group, front.group_of(loop)))
+                events.append(_Event(FOLD, front.number, other=other.number, pairs=tuple(pairs)))
             for loop in [loop for loop in front.groups if self._is_complete(body, loop)]:
                 events.append(_Event(CLOSE, front.number, (front.groups.pop(loop), body, loop)))
                 self.closed_at[loop] = body
@@ -198,6 +203,16 @@ class Closings:
                 events.append(self._settle(front, body, worldly))
             self.by_body[path[0]] = events
         return front
+
+    def _ends_at(self, front: _Front, own: list[int]) -> list[_Event]:
+        """The columns that begin at the body of a front."""
+        events = []
+        for end in own:
+            loop = end // 2
+            if loop in front.groups:
+                self._met.add(loop)
+            events.append(_Event(END, front.number, (front.group_of(loop), end)))
+        return events
 
     def _settle(self, front: _Front, body: int, loops: list[int]) -> _Event:
         """Bring what is left of loops to the world into one group."""
@@ -379,6 +394,12 @@ class Loops:
         load[:, :3] -= np.cross(self._loop_table.positions[:, 1], load[:, 3:])
         return load
 
+    @property
+    def owned(self) -> npt.NDArray[np.bool_]:
+        """Which of the loops are told here where two ranks have an end: those whose second body is here [n]."""
+        first, second = self._loop_table.bodies.T
+        return (second >= 0) | ((second == WORLD) & (first >= 0))
+
     def wrenches(self) -> tuple[Integers, Floats]:
         """The bodies here [k] on which loops act, and the loads on them that an evaluation found [k, 6].
 
@@ -465,6 +486,7 @@ class Loops:
                 if event.kind == BEGIN:
                     where[event.front] = at.take(size)
                 front = int(where[event.front]), length
+                grounded = int(event.front in closings.grounded)
                 if event.kind == MOVE:
                     steps = [
                         step
@@ -474,13 +496,13 @@ class Loops:
                     for step in steps:
                         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
                             column_at[d] = columns
-                            columns += length
-                    found.append((MOVE, *front, len(paths), len(steps), 0, 0, 0))
+                            columns += ROW * event.numbers[0]
+                    found.append((MOVE, *front, len(paths), len(steps), ROW * event.numbers[0], 0, 0))
                     paths += steps
                 elif event.kind == FOLD:
                     other = lengths[event.other]
                     pairs = [number for pair in event.pairs for number in pair]
-                    found.append((FOLD, *front, int(where[event.other]), other, len(groups), len(pairs), 0))
+                    found.append((FOLD, *front, int(where[event.other]), other, len(groups), len(pairs), grounded))
                     groups += pairs
                     at.give(int(where[event.other]), front_size.py_func(other // ROW))
                 elif event.kind == SETTLE:
@@ -494,7 +516,7 @@ class Loops:
                     group, on, loop = event.numbers
                     loop = loop if loop < count else -1
                     slot = int(structure.steps[made.body_step[on], SINK]) if on >= 0 else -1 - on
-                    found.append((CLOSE, *front, group, slot, kept, loop, 0))
+                    found.append((CLOSE, *front, group, slot, kept, loop, grounded))
                     kept += kept_size.py_func(length // ROW)
                 elif event.kind == END:
                     group, end = event.numbers

@@ -151,7 +151,7 @@ class Closings:
         for slot in range(len(tree.slots)):
             front = self._gather(-1 - slot, handed.pop(-1 - slot, []), [])
             if front is not None:
-                if tree.slots[slot] == WORLD:
+                if tree.slots[slot] == AT_WORLD:
                     self.grounded.add(front.number)
                 self.open += [(slot, loop, group, front.number) for loop, group in sorted(front.groups.items())]
 
@@ -398,7 +398,7 @@ class Loops:
     def owned(self) -> npt.NDArray[np.bool_]:
         """Which of the loops are told here where two ranks have an end: those whose second body is here [n]."""
         first, second = self._loop_table.bodies.T
-        return (second >= 0) | ((second == WORLD) & (first >= 0))
+        return (second >= 0) | ((second == AT_WORLD) & (first >= 0))
 
     def wrenches(self) -> tuple[Integers, Floats]:
         """The bodies here [k] on which loops act, and the loads on them that an evaluation found [k, 6].

@@ -21,6 +21,7 @@ from mpimbs.inverse import required_forces
 from mpimbs.loops import ClosedLoops
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
+from mpimbs.model.summary import refuse_loops
 from mpimbs.parallel.agreement import communicator, same_system, together
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
@@ -323,8 +324,9 @@ class Dynamics:
         Raises
         ------
         InputError, SimulationError
-            As `accelerations`.
+            As `accelerations`; the system closes loops.
         """
+        refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
         q, u, udot = self._agreed(q, u, udot, "udot")
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:

@@ -80,6 +80,17 @@ TOLERANCE |= {
     "runs on ranks": (1e-11, "the same steps, but sums in another order: rounding, amplified by the motion"),
 }
 
+# Closed loops.
+TOLERANCE |= {
+    "loops": (
+        1e-9,
+        "ranks of constraints are told by pivots of 1e-10 and less; what is near to redundant is amplified",
+    ),
+    "many loops": (1e-10, "a thousand linkages, each of which amplifies the roundings of its neighbours a little"),
+    "measures": (1e-8, "violations of 1e-3: rotation vectors and sines differ by their cubes"),
+    "closed loops": (1e-12, "what Newton's method stops at, in mechanisms of some metres"),
+}
+
 # Functions of lanes, errors against many digits.
 TOLERANCE |= {
     "sine": (2.0**-53, "half of it the last rounding below 1, less than the other half that of the term before"),

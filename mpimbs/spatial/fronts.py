@@ -24,7 +24,7 @@ COLUMNS = 6  # of a group, at the most
 C_ROW, SCALE_ROW, W_ROWS = 6, 7, 8
 SMALLEST = 1e-10  # part of the diagonal before eliminations below which nothing but rounding is left of it
 LARGE = 1e-2  # part of the largest diagonal of all from which on a column needs not wait for the joints inboard
-NOTHING = 1e-20  # part of the largest diagonal of all below which one was never more than rounding
+NEGLIGIBLE = 1e-20  # part of the largest diagonal of all below which one was never more than rounding
 KEPT = 16  # numbers of an eliminated column: which it is (-1: none), 1 / W_dd; then E_d, c_d and room; then its row
 
 
@@ -187,7 +187,7 @@ def eliminate(front, length, group, bare, kept, grounded):
         How many columns were not redundant.
     """
     at = ROW * group
-    least = NOTHING / SMALLEST * _largest_scale(front, length)
+    least = NEGLIGIBLE / SMALLEST * _largest_scale(front, length)
     rank = 0
     for step in range(COLUMNS):
         own = step * (KEPT + length)
@@ -358,7 +358,7 @@ def settle(front, length, groups, bare, kept):
         for i in range(6):
             front[i * length + int(columns[k])] = 0.0
     unseen = 0
-    least = NOTHING / SMALLEST * largest
+    least = NEGLIGIBLE / SMALLEST * largest
     d = _best_of(front, length, columns, left, stayed, least, SMALLEST)
     while d >= 0:
         _take_out(front, length, d, bare, kept, _ELIMINATED + (done + unseen) * each, False)

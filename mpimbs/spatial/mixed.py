@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import COLUMNS, NOTHING, SMALLEST
+from mpimbs.spatial.fronts import COLUMNS, NEGLIGIBLE, SMALLEST
 from mpimbs.spatial.memory import span
 from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
 
@@ -38,7 +38,7 @@ _HEAD = 4
 _OF_GROUP = 4
 NUMBER, ENDS, SLOTS_OF, SORT = range(4)  # of a group in the lists
 OPEN_BODY, LOOP, TO_WORLD = range(3)  # sorts of groups
-CONSTANT, SCALE = range(2)  # columns behind the blocks
+C_COLUMN, SCALE_COLUMN = range(2)  # columns behind the blocks
 _LISTS = 8  # numbers of lists for each block, while two are joined
 
 
@@ -199,12 +199,12 @@ def _take_out(work, length, row, column, kept, own):
     for r in range(work.size // length):
         g = work[r * length + column]
         if r != row and g != 0.0:
-            scale = work[r * length + length - ROW + SCALE]
+            scale = work[r * length + length - ROW + SCALE_COLUMN]
             for k in range(0, length, ROW):
                 at = r * length + k
                 write_row(work, at, add_row(load_row(work, at), scale_row(g, load_row(kept, base + ROW + k))))
             work[r * length + column] = 0.0
-            work[r * length + length - ROW + SCALE] = scale
+            work[r * length + length - ROW + SCALE_COLUMN] = scale
     for k in range(length):
         work[row * length + k] = 0.0
 
@@ -252,7 +252,7 @@ def _close(work, length, block, largest, kept, count):
         best, d = SMALLEST, -1
         for i in range(COLUMNS):
             row = ROW * block + i
-            scale = max(work[row * length + length - ROW + SCALE], NOTHING / SMALLEST * largest)
+            scale = max(work[row * length + length - ROW + SCALE_COLUMN], NEGLIGIBLE / SMALLEST * largest)
             w = work[row * length + row]
             if scale > 0.0 and w > best * scale:
                 best, d = w / scale, row
@@ -337,7 +337,7 @@ def join_mixed(room, left, right, out, responses, scratch):
                 mask[a] = float((int(mask[a]) & ~bit) | to)
         number[b] = -2.0
     for r in range(ROW * blocks):
-        at = r * length + length - ROW + SCALE
+        at = r * length + length - ROW + SCALE_COLUMN
         work[at] = max(work[at], work[r * length + r]) if sort[r // ROW] >= LOOP else 0.0
     for a in range(first_right + slots_right, first_behind):
         for j in range(slots_left, first_right):
@@ -349,7 +349,7 @@ def join_mixed(room, left, right, out, responses, scratch):
                 number[a] = -2.0
     largest = 0.0
     for r in range(ROW * blocks):
-        largest = max(largest, work[r * length + length - ROW + SCALE])
+        largest = max(largest, work[r * length + length - ROW + SCALE_COLUMN])
     for a in range(blocks):
         if number[a] == -2.0 or sort[a] < LOOP:
             continue
@@ -439,7 +439,7 @@ def spread_mixed(room, left, right, out, responses, accelerations, loads, room_l
     x = span(work, 0, length)
     for i in range(length):
         x[i] = 0.0
-    x[length - ROW + CONSTANT] = 1.0
+    x[length - ROW + C_COLUMN] = 1.0
     for a in range(blocks):
         if into[a] <= -2.0:
             to = int(-2.0 - into[a])

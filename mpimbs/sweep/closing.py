@@ -28,7 +28,7 @@ from mpimbs.spatial.fronts import (
     settled_size,
 )
 from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
-from mpimbs.spatial.mixed import CONSTANT, SCALE, row_at
+from mpimbs.spatial.mixed import C_COLUMN, SCALE_COLUMN, row_at
 from mpimbs.spatial.rows import ROW, load_row, store_row
 from mpimbs.spatial.tuples import load18
 from mpimbs.sweep.inward import articulated, transferred
@@ -272,7 +272,7 @@ def write_mixed(plan, work, room, value):
                 value[row_at(room, slot, i) + ROW * slot + k] = gathered[number]
                 value[row_at(room, slot, k) + ROW * slot + i] = gathered[number]
                 number += 1
-            value[row_at(room, slot, i) + behind + CONSTANT] = gathered[21 + i]
+            value[row_at(room, slot, i) + behind + C_COLUMN] = gathered[21 + i]
     for number in range(loops.open.shape[0]):
         slot, length, group, block = (
             loops.open[number, 0],
@@ -288,8 +288,8 @@ def write_mixed(plan, work, room, value):
             for i in range(6):
                 value[row_at(room, slot, i) + ROW * block + k] -= front[i * length + d]
                 value[row + ROW * slot + i] += front[i * length + d]
-            value[row + behind + CONSTANT] += front[C_ROW * length + d]
-            value[row + behind + SCALE] += front[SCALE_ROW * length + d]
+            value[row + behind + C_COLUMN] += front[C_ROW * length + d]
+            value[row + behind + SCALE_COLUMN] += front[SCALE_ROW * length + d]
             for other in range(loops.open.shape[0]):
                 if loops.open[other, 1] == loops.open[number, 1]:
                     to = row + ROW * (room.inboard + loops.open[other, 4])

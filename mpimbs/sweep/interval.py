@@ -193,7 +193,9 @@ class IntervalPart(PartOfOne):
         o, room, value = self.outside, self.room, self.blocks[0]
         if self.loops:
             assert isinstance(room, MixedRoom)
-            describe(room, value, self._whole.last, o.inboard.tolist(), self.loops.groups(o, self._whole.first))
+            describe(
+                room, value, self._whole.last, o.inboard.tolist(), self.loops.groups(o.open, o.ends, self._whole.first)
+            )
             return
         assert isinstance(room, Room)
         value[[LAST, INBOARD, OPEN, HANGS_ON]] = self._whole.last, len(o.inboard), len(o.open), 0

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Rows, schema
+from mpimbs.spatial.memory import Floats, Rows
 from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import (
@@ -42,14 +43,13 @@ from mpimbs.sweep.structure import BIAS, BOUNDARY
 MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED, DRIVEN = range(7)
 NOT, ABOUT_Z, BALL, ABOUT_X_AND_Y, SLID_ABOUT_Z = range(5)
 NO_WORLD, WORLD_IS_A, WORLD_IS_B = range(3)
-END = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
-SIX = 6 * ROW
+END_SIZE = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
 # What is written of a joint: E of a and of b, [6, 8]; -s, violations of position and velocity, C^T root; what drives it
 # on a and on b; the energy of its springs (J), and the power of what else drives it (W).
 CLOSURE = 2 * SIX + 7 * ROW
 MINUS_S, POSITION, VELOCITY, ROOT, DRIVE_A, DRIVE_B, ENERGY = (2 * SIX + k * ROW for k in range(7))
 DRIVE = 9  # numbers of a freedom that is driven: its axis in T, stiffness, damping, torque, rest 1 or 4, which angle
-AXIS, STIFFNESS, DAMPING, TORQUE, REST, ANGLE = 0, 1, 2, 3, 4, 8
+AXIS, SPRING, DAMPING, TORQUE, REST, ANGLE = 0, 1, 2, 3, 4, 8
 _TWO_PI = 2.0 * np.pi
 _SMALL = 1e-5  # square of a sine whose sixth power is beyond rounding
 _E_X = (1.0, 0.0, 0.0)
@@ -60,16 +60,13 @@ class ClosingJoints(NamedTuple):
     """What is fixed of some loop joints, and what an evaluation writes of them."""
 
     rows: Rows  # [n, 8]: the columns above
-    ends: Floats  # [n * 2 * END]
+    ends: Floats  # [n * 2 * END_SIZE]
     subspaces: Floats  # [n * SIX]: C in T, [6, 8]
     pitch: Floats  # [n]: m/rad
     motions: Floats  # [any * BOUNDARY]: of the steps that carry the ends, absolute
     drives: Floats  # [n * 6 * DRIVE]: the freedoms of each that are driven
     closures: Floats  # [n * CLOSURE], written
     root: Floats  # [6]: acceleration of the world, -g
-
-
-CLOSING_JOINTS = schema(ClosingJoints)
 
 
 @kernel(inline=True)
@@ -159,8 +156,8 @@ def _driven(count, drives, pitched, relative, angles, slid, speed, out):
             if not pitched:  # whose displacement tells how often it has turned
                 away = _within_half_a_turn(away)
         given = drives[at + TORQUE] - drives[at + DAMPING] * rate
-        load = given - drives[at + STIFFNESS] * away
-        energy += 0.5 * drives[at + STIFFNESS] * away * away
+        load = given - drives[at + SPRING] * away
+        energy += 0.5 * drives[at + SPRING] * away * away
         power += given * rate
         if axis >= 3:
             force = add3(force, scale3(load, unit))
@@ -208,8 +205,8 @@ def _write_columns(subspace, r, arm, sign, out, at):
 def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
     """Write what a loop joint asks, [CLOSURE], given the motions of its ends [BOUNDARY], absolute."""
     to_step_a, to_step_b = load9(0.0, a, 0), load9(0.0, b, 0)
-    to_a, to_b = load9(0.0, ends, 0), load9(0.0, ends, END)  # step to joint components
-    at_a, at_b = load3(0.0, ends, 9), load3(0.0, ends, END + 9)
+    to_a, to_b = load9(0.0, ends, 0), load9(0.0, ends, END_SIZE)  # step to joint components
+    at_a, at_b = load3(0.0, ends, 9), load3(0.0, ends, END_SIZE + 9)
     joint_a, joint_b = multiply(to_a, to_step_a), multiply(to_b, to_step_b)  # from the world's
     relative = multiply(joint_a, transpose(joint_b))
     apart = add3(sub3(load3(0.0, b, 9), load3(0.0, a, 9)), rotate_back(to_step_b, at_b))
@@ -272,7 +269,7 @@ def close_joints(loops):
         row = loops.rows[number]
         a = loops.motions[row[MOTION_A] * BOUNDARY : (row[MOTION_A] + 1) * BOUNDARY]
         b = loops.motions[row[MOTION_B] * BOUNDARY : (row[MOTION_B] + 1) * BOUNDARY]
-        ends = loops.ends[number * 2 * END : (number + 1) * 2 * END]
+        ends = loops.ends[number * 2 * END_SIZE : (number + 1) * 2 * END_SIZE]
         subspace = loops.subspaces[number * SIX : (number + 1) * SIX]
         out = loops.closures[number * CLOSURE : (number + 1) * CLOSURE]
         drives = loops.drives[number * 6 * DRIVE : (number + 1) * 6 * DRIVE]

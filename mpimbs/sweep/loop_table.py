@@ -18,18 +18,18 @@ from mpimbs.sweep.loop_joints import (
     BALL,
     DAMPING,
     DRIVE,
-    END,
+    END_SIZE,
     NOT,
     REST,
     SLID_ABOUT_Z,
-    STIFFNESS,
+    SPRING,
     TORQUE,
 )
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-WORLD = -1
+AT_WORLD = -1
 ELSEWHERE = -2  # an end on a body of another rank
 
 _TURNS = {(0,): NOT, (1,): ABOUT_Z, (4,): BALL, (1, 1): ABOUT_X_AND_Y, (0, 1): SLID_ABOUT_Z}
@@ -67,7 +67,7 @@ def _drives(loop: Loop) -> Floats:
     if not loop.acts:
         return np.zeros((0, DRIVE))
     kind, rows = loop.kind, np.zeros((loop.kind.nu, DRIVE))
-    rows[:, STIFFNESS], rows[:, DAMPING] = loop.stiffness, loop.damping
+    rows[:, SPRING], rows[:, DAMPING] = loop.stiffness, loop.damping
     rows[:, TORQUE] = 0.0 if callable(loop.torque) else loop.torque
     at_q = at_u = turned = 0
     for step in kind.steps:
@@ -174,9 +174,9 @@ class LoopTable:
         return np.where(here[..., None, None], made.body_frame[np.where(here, self.bodies, 0)], np.eye(3))
 
     def ends(self, made: Build) -> Floats:
-        """The numbers of the ends [n, 2, END], in the frames of the steps that carry them."""
+        """The numbers of the ends [n, 2, END_SIZE], in the frames of the steps that carry them."""
         frames = self.frames(made)
-        found = np.empty((len(self), 2, END))
+        found = np.empty((len(self), 2, END_SIZE))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)
         return found

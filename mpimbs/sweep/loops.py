@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.fronts import front_size, kept_size, settled_size
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
@@ -23,28 +24,17 @@ from mpimbs.sweep.loop_joints import (
     ENERGY,
     MINUS_S,
     POSITION,
-    SIX,
     TORQUE,
     VELOCITY,
     WORLD_IS_A,
     WORLD_IS_B,
     ClosingJoints,
 )
-from mpimbs.sweep.loop_table import ELSEWHERE, WORLD, LoopTable
+from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, SINK
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-
-
-class Outside(Protocol):
-    """What is asked of `interval.Outside`."""
-
-    @property
-    def open(self) -> Integers: ...
-
-    @property
-    def ends(self) -> Integers: ...
 
 
 class Tree(NamedTuple):
@@ -107,7 +97,7 @@ class Closings:
     ----------
     tree : Tree
     ends : array [loops, 2]
-        The bodies of each loop; WORLD, or ELSEWHERE.
+        The bodies of each loop; AT_WORLD, or ELSEWHERE.
     open_bodies : array
         Bodies on which others hang elsewhere: what acts on them is open, too, numbered behind the loops; behind these
         is what is left of several loops to the world.
@@ -126,7 +116,7 @@ class Closings:
     def __init__(self, tree: Tree, ends: Integers, open_bodies: Integers) -> None:
         self._tree, self._loops = tree, len(ends)
         ends = np.concatenate((ends, np.stack((open_bodies, np.full(len(open_bodies), ELSEWHERE)), axis=1)))
-        self._to_world = {int(loop) for loop in np.flatnonzero((ends == WORLD).any(axis=1))}
+        self._to_world = {int(loop) for loop in np.flatnonzero((ends == AT_WORLD).any(axis=1))}
         self._numbered = self.behind_bodies = len(ends)
         self.settled_at: list[int] = []
         self.by_body: dict[int, list[_Event]] = {}
@@ -161,7 +151,7 @@ class Closings:
         for slot in range(len(tree.slots)):
             front = self._gather(-1 - slot, handed.pop(-1 - slot, []), [])
             if front is not None:
-                if tree.slots[slot] == WORLD:
+                if tree.slots[slot] == AT_WORLD:
                     self.grounded.add(front.number)
                 self.open += [(slot, loop, group, front.number) for loop, group in sorted(front.groups.items())]
 
@@ -179,7 +169,7 @@ class Closings:
     def _is_complete(self, body: int, loop: int) -> bool:
         """Whether a loop can be closed at a body: a loop to the world waits until that is it [design, section 12]."""
         if loop in self._to_world:
-            return body < 0 and self._tree.slots[-1 - body] == WORLD
+            return body < 0 and self._tree.slots[-1 - body] == AT_WORLD
         return loop in self._met
 
     def _gather(self, body: int, handed: list[_Handed], own: list[int]) -> _Front | None:
@@ -363,8 +353,8 @@ class Loops:
         first, last = len(self._loop_table), self.closings.behind_bodies
         return [k for k, loop in enumerate(self.open_groups) if first <= loop < last]
 
-    def groups(self, outside: Outside, first: int) -> list[OpenGroup]:
-        """What the value of the interval has open, which begins with body `first`."""
+    def groups(self, opened: Integers, ends: Integers, first: int) -> list[OpenGroup]:
+        """What the value of the interval has open, which begins with body `first`; see `interval.Outside`."""
         table, found = self._loop_table, []
         behind = self._system.n_bodies
         for loop in self.open_groups:
@@ -375,7 +365,7 @@ class Loops:
                 found.append(OpenGroup(number, missing, bits, sort))
             elif loop < self.closings.behind_bodies:
                 k = loop - len(table)
-                found.append(OpenGroup(int(outside.open[k]), int(outside.ends[k]), bits, OPEN_BODY))
+                found.append(OpenGroup(int(opened[k]), int(ends[k]), bits, OPEN_BODY))
             else:
                 number = behind + len(self._system.loops) + first + loop - self.closings.behind_bodies
                 found.append(OpenGroup(number, 0, bits, TO_WORLD))
@@ -408,7 +398,7 @@ class Loops:
     def owned(self) -> npt.NDArray[np.bool_]:
         """Which of the loops are told here where two ranks have an end: those whose second body is here [n]."""
         first, second = self._loop_table.bodies.T
-        return (second >= 0) | ((second == WORLD) & (first >= 0))
+        return (second >= 0) | ((second == AT_WORLD) & (first >= 0))
 
     def wrenches(self) -> tuple[Integers, Floats]:
         """The bodies here [k] on which loops act, and the loads on them that an evaluation found [k, 6].
@@ -434,7 +424,7 @@ class Loops:
         """
         measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
         bodies = self._loop_table.bodies
-        counted = (bodies[:, 0] >= 0) | ((bodies[:, 0] == WORLD) & (bodies[:, 1] >= 0))
+        counted = (bodies[:, 0] >= 0) | ((bodies[:, 0] == AT_WORLD) & (bodies[:, 1] >= 0))
         energy, power = measured[counted, ENERGY : ENERGY + 2].sum(axis=0).tolist()
         return energy, power
 
@@ -464,7 +454,7 @@ class Loops:
     @staticmethod
     def _joint_rows(table: LoopTable, made: Build, m: int) -> Integers:
         rows = np.zeros((len(table), 8), np.int64)
-        world, elsewhere = table.bodies == WORLD, table.bodies == ELSEWHERE
+        world, elsewhere = table.bodies == AT_WORLD, table.bodies == ELSEWHERE
         steps = np.where(table.bodies >= 0, made.body_step[np.maximum(table.bodies, 0)], m)
         rows[:, :2] = np.where(elsewhere, m + 1 + np.arange(len(table))[:, None], steps)
         rows[:, 2:4] = np.stack((table.turns, table.constraints), axis=1)
@@ -534,7 +524,7 @@ class Loops:
                     none, unit = count * CLOSURE, count * CLOSURE + ROW
                     if loop < count:
                         base = loop * CLOSURE
-                        alone = self._loop_table.bodies[loop, 1 - second] == WORLD
+                        alone = self._loop_table.bodies[loop, 1 - second] == AT_WORLD
                         found.append(
                             (END, *front, group, base + second * SIX, base + MINUS_S if second or alone else none, 0, 0)
                         )

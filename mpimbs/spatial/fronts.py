@@ -129,6 +129,7 @@ def take_out(front, length, d, bare, kept, own, grounded):
 
 @kernel(inline=True)
 def clear_column(front, length, d):
+    """Make a column, and what others have of it, zero."""
     for r in range(W_ROWS + length):
         if r != SCALE_ROW:
             front[r * length + d] = 0.0
@@ -138,6 +139,7 @@ def clear_column(front, length, d):
 
 @kernel
 def largest_scale(front, length):
+    """The largest sum that a diagonal number of W was made of."""
     largest = 0.0
     for k in range(length):
         largest = max(largest, front[SCALE_ROW * length + k])

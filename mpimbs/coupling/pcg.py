@@ -14,18 +14,20 @@ from mpi4py import MPI
 
 from mpimbs.coupling.base import Iterative
 from mpimbs.coupling.butterfly_product import Butterflied, ButterflyProduct
-from mpimbs.coupling.constraint_equations import boundary_values, form
 from mpimbs.coupling.estimates import ORDERS, Hold
+from mpimbs.coupling.loop_equations import LoopEquations
 from mpimbs.coupling.petsc_matrix import PatternMatrix
 from mpimbs.coupling.separated_joints import SeparatedJoints
 from mpimbs.coupling.solver import EXACT, LoadSolver
 from mpimbs.errors import SimulationError
 from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.part import SeparablePart
 
 Floats = npt.NDArray[np.float64]
 _INEXACT = ("jacobi", "block-jacobi")
 _CONDITION_STEPS = 300
+ALMOST = 1e-10  # of the diagonal: what makes of a singular matrix one that has a factor
 _NOTHING = 1e-25  # rad/s^2, m/s^2: what is left of the right-hand side of a chain that falls freely
 _NEVER = 1e200  # of the right-hand side, which may be next to nothing while the estimate is not
 RENEWED = 2  # iterations beyond which a factor is too old
@@ -74,18 +76,19 @@ class ConstraintLoads:
     def __init__(self, comm: MPI.Comm, part: SeparablePart, solver: LoadSolver, exact: Butterflied) -> None:
         self._comm = comm
         self._solver = solver
-        self.joints = SeparatedJoints(comm, part)
+        looped = isinstance(part, Intervals) and part.has_loops
+        self.joints = LoopEquations(comm, part) if looped else SeparatedJoints(comm, part)
         rows = comm.allgather(self.joints.rows)
         self.unknowns = sum(rows)
         begin = sum(rows[: comm.rank])
-        self._matrix = PatternMatrix(comm, self.joints.starts, self.joints.columns, begin, self.joints.sizes)
-        self._equations = self.joints.table(self._matrix.diagonal, self._matrix.beside)  # it keeps the arrays alive
-        self._table = self._equations.data
+        pattern, more = (self.joints.starts, self.joints.columns), ALMOST if self.joints.singular else 0.0
+        self._matrix = PatternMatrix(comm, *pattern, begin, self.joints.sizes, more)
+        self.joints.write_to(self._matrix.diagonal, self._matrix.beside)
         self._right, self._solution = (
             PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )
         self._check = self._right.duplicate()
-        self._product = ButterflyProduct(exact, self._table, part.blocks.shape)
+        self._product = ButterflyProduct(exact, self.joints, part.blocks.shape)
         self._guesses = 0
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
@@ -100,7 +103,7 @@ class ConstraintLoads:
         """A direct solution: every rank factors the whole matrix, which is small, and of a chain banded."""
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOptionsPrefix(PREFIX + "direct_")
-        ksp.setOperators(self._matrix.mat)
+        ksp.setOperators(self._matrix.mat, self._matrix.near)
         ksp.setType("preonly")
         self._set_factor(ksp.getPC())
         ksp.setFromOptions()
@@ -108,7 +111,7 @@ class ConstraintLoads:
 
     def _set_factor(self, pc: PETSc.PC) -> None:
         """Choose the factorization: of a matrix that is a band as it stands, or else has to be put in order."""
-        ordering = "natural" if self.joints.graph.is_band else "qmd"
+        ordering = "natural" if self.joints.is_band else "qmd"
         if self._comm.size == 1:
             pc.setType("lu")
             pc.setFactorOrdering(ordering)
@@ -124,7 +127,7 @@ class ConstraintLoads:
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOptionsPrefix(PREFIX)
         ksp.setOperators(
-            self._steady_operator() if solver.estimate == "fischer" else self._matrix.mat, self._matrix.mat
+            self._steady_operator() if solver.estimate == "fischer" else self._matrix.mat, self._matrix.near
         )
         ksp.setType("cg")
         ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
@@ -241,13 +244,13 @@ class ConstraintLoads:
         SimulationError
             On all ranks: the iteration does not converge.
         """
-        form(self._table, q, blocks.reshape(-1), root)
+        self.joints.form(q, blocks, root)
         if self.unknowns:
             self._matrix.changed()
             self._right.stateIncrease()
             self._product.blocks = blocks
             self._solve(t)
-        boundary_values(self._table, root, self._values.ravel())
+        self.joints.boundary_values(root, self._values)
         return self._values
 
     def _solve(self, t: float) -> None:

@@ -10,7 +10,6 @@ from mpimbs.spatial.mixed import CONSTANT, OPEN_BODY, SCALE, MixedRoom, OpenGrou
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 
-ROUNDING = 1e-13  # part of what a diagonal was made of below which nothing but rounding is left of it
 _SIX = np.arange(6)
 
 
@@ -73,7 +72,7 @@ class LoopedElement:
         self.constant = np.zeros(len(self.loads))  # r
         self.inertias: list[Floats] = []  # L
         self.transfers: list[Floats] = []  # G
-        self.nothing = np.zeros(0, bool)
+        self.scale = np.zeros(len(self.loads))  # what the diagonal was made of
 
     def group(self, vector: Floats, number: int) -> Floats:
         """The part of a group of loads or accelerations."""
@@ -111,23 +110,24 @@ class LoopedElement:
             constant += matrix[rows][:, ROW * slot + _SIX] @ root
         response = inverse @ far
         compliance = compliance + far.T @ response
-        nothing = np.diag(compliance) <= ROUNDING * matrix[rows, behind + SCALE]
-        constant -= response.T @ force
-        response[:, nothing] = compliance[nothing] = compliance[:, nothing] = constant[nothing] = 0.0
-        self.nothing = nothing
         d, groups = self.compliance, self._groups.ravel()
         d[:own, :own], d[:own, groups], d[groups[:, None], np.arange(own)] = inverse, response, response.T
         d[np.ix_(groups, groups)] = 0.5 * (compliance + compliance.T)
-        self.constant[:own], self.constant[groups] = -inverse @ force, constant
+        self.constant[:own], self.constant[groups] = -inverse @ force, constant - response.T @ force
+        for group in self.loops:
+            self.scale[self._groups[group]] = matrix[rows[6 * group + _SIX], behind + SCALE]
 
     def form(self, driven: Floats) -> Floats:
-        """Its part of the matrix and, beside it, of the right-hand side, given [B | g] of all joints known."""
+        """Its part of the matrix; beside it of the right-hand side, and of what the diagonals of loops were made of.
+
+        `driven`: [B | g] of all joints that are known.
+        """
         self.given[:] = 0.0
         for rows, columns, known in self._hanging:
             self.loads[rows, columns] = -driven[known, :, : columns.stop - columns.start]
             self.given[rows] -= driven[known, :, EXTRA]
         right = -(self.compliance @ self.given + self.constant)
-        return self.loads.T @ np.column_stack((self.compliance @ self.loads, right))
+        return self.loads.T @ np.column_stack((self.compliance @ self.loads, right, self.scale))
 
     def solve(self, unknowns: Floats) -> tuple[Floats, Floats]:
         """Loads, and the accelerations that belong to them, of the solution."""
@@ -155,7 +155,6 @@ class LoopedElement:
             constant += self.transfers[number].T @ given
         for group, here in loops:
             constant[6 * group + np.arange(len(here))] -= residual[here]
-        constant[self.nothing] = 0.0
         matrix[rows, behind + CONSTANT] = constant
 
     def answer(

@@ -34,6 +34,7 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.structure import PLACE
 
+ROUNDING = 1e-13  # part of what a diagonal was made of below which nothing but rounding is left of it
 _DRIVEN = 6 * ROW  # numbers of [B | g]
 
 
@@ -164,20 +165,22 @@ class LoopEquations:
         self.starts = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=self.rows))))
         self._own = (self.columns >= self._begin) & (self.columns < self._begin + self.rows)
         self._on_diagonal = np.searchsorted(keys, (self._begin + np.arange(self.rows)) * (total + 1))
-        received = []
+        received, beside = [], len(keys) - self._begin
         for of_rank in unknowns:
             places = []
             for of_piece in of_rank:
                 here = of_piece[mine(of_piece, comm.rank)][:, None]
                 places.append(
-                    np.hstack((np.searchsorted(keys, here * total + of_piece), len(keys) + here - self._begin)).ravel()
+                    np.hstack(
+                        (np.searchsorted(keys, here * total + of_piece), beside + here, beside + self.rows + here)
+                    ).ravel()
                 )
             received.append(joined_places(places))
         sent = []
         for rank in range(comm.size):
             at, places = 0, []
             for of_piece in unknowns[comm.rank]:
-                width = len(of_piece) + 1
+                width = len(of_piece) + 2
                 places.append((at + mine(of_piece, rank)[:, None] * width + np.arange(width)).ravel())
                 at += len(of_piece) * width
             sent.append(joined_places(places))
@@ -237,10 +240,10 @@ class LoopEquations:
         self._driven.reshape(-1)[self._drives.to] = self._drives(self._driven.reshape(-1))
         parts = [element.form(self._driven).ravel() for element in self._elements]
         size = len(self.columns)
-        sums = np.bincount(self._sums.to, self._sums(np.concatenate(parts)), minlength=size + self.rows)
-        values, self.right[:] = sums[:size], sums[size:]
+        sums = np.bincount(self._sums.to, self._sums(np.concatenate(parts)), minlength=size + 2 * self.rows)
+        values, self.right[:], made_of = sums[:size], sums[size : size + self.rows], sums[size + self.rows :]
         self._pivots = values[self._on_diagonal]
-        self._idle = ~(np.abs(self._pivots) > 0.0)
+        self._idle = self._pivots <= ROUNDING * made_of
         self._pivots[self._idle] = self._pivots.max(initial=0.0) or 1.0
         values[self._on_diagonal] = self._pivots
         self.right[self._idle] = 0.0

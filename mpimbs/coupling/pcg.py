@@ -104,7 +104,10 @@ class ConstraintLoads:
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOptionsPrefix(PREFIX + "direct_")
         ksp.setOperators(self._matrix.mat, self._matrix.near)
-        ksp.setType("preonly")
+        if self.joints.singular:  # the factor is only almost that of the matrix
+            self._iterate(ksp)
+        else:
+            ksp.setType("preonly")
         self._set_factor(ksp.getPC())
         ksp.setFromOptions()
         return ksp
@@ -122,6 +125,12 @@ class ConstraintLoads:
             options[inner] = ordering
             OWN_OPTIONS.add(pc.getOptionsPrefix() + inner)
 
+    def _iterate(self, ksp: PETSc.KSP) -> None:
+        """Have conjugate gradients solve the equations to the tolerance of the solver."""
+        ksp.setType("cg")
+        ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
+        ksp.setTolerances(rtol=self._solver.rtol or EXACT, atol=_NOTHING, divtol=_NEVER, max_it=self._solver.most)
+
     def _make_ksp(self) -> PETSc.KSP:
         solver = self._solver
         ksp = PETSc.KSP().create(comm=self._comm)
@@ -129,9 +138,7 @@ class ConstraintLoads:
         ksp.setOperators(
             self._steady_operator() if solver.estimate == "fischer" else self._matrix.mat, self._matrix.near
         )
-        ksp.setType("cg")
-        ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
-        ksp.setTolerances(rtol=solver.rtol or EXACT, atol=_NOTHING, divtol=_NEVER, max_it=solver.most)
+        self._iterate(ksp)
         ksp.setConvergenceHistory(length=min(solver.most, 1000) + 1, reset=True)
         pc = ksp.getPC()
         if solver.preconditioner == "jacobi":

@@ -93,7 +93,7 @@ def _pcg_of_trees(solver: LoadSolver | None) -> Strategy:
 
     def join(comm: MPI.Comm, part: Part) -> ConstraintLoads:
         assert isinstance(part, Intervals)
-        return ConstraintLoads(comm, part, chosen, _intervals(comm, part))
+        return ConstraintLoads(comm, part, chosen, None if part.has_loops else _intervals(comm, part))
 
     return Strategy(divide_tree, own_cut_intervals, join, "cut intervals")
 
@@ -127,6 +127,11 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
 def coupling_for(system: System, name: str, solver: LoadSolver | None = None) -> Strategy:
     """Find what a coupling needs for a system; errors as of `coupling_named`."""
     strategy = coupling_named(name, solver)
+    if system.loops and name == "pcg" and solver is not None and solver.preconditioner == "dcae":
+        raise InputError(
+            "the preconditioner 'dcae' is for systems without loops: choose `solver.preconditioner='lagged'`, or "
+            "`coupling='dcae'`"
+        )
     whole_tree = not system.is_chain or bool(system.loops)
     return TREES[name](solver) if whole_tree and name in TREES else strategy
 

@@ -24,8 +24,8 @@ class LoopedElement:
         Of its value.
     joints : list of SeparatedJoint
         Its own.
-    firsts : (int, int)
-        The first of these among the rank's, and of their constraint loads.
+    first : int
+        Number of the first of these on the rank.
     slots : list of int
         Those of its joints; and, behind them, that of what hangs on the world, if anything does.
     hanging : list of list of int
@@ -39,12 +39,12 @@ class LoopedElement:
         room: MixedRoom,
         groups: list[OpenGroup],
         joints: list[SeparatedJoint],
-        firsts: tuple[int, int],
+        first: int,
         slots: list[int],
         hanging: list[list[tuple[int, int]]],
         loops: list[int],
     ) -> None:
-        self._room, (self.first, self.first_row) = room, firsts
+        self._room, self.first = room, first
         self.sizes = [joint.size for joint in joints]
         self.slots, self._world = slots[: len(joints)], slots[len(joints) :]
         self._ends = np.cumsum([0, *self.sizes])
@@ -70,8 +70,6 @@ class LoopedElement:
         self._rows = (ROW * (room.inboard + np.arange(len(groups)))[:, None] + _SIX).ravel()
         self.compliance = np.zeros((len(self.loads), len(self.loads)))  # D
         self.constant = np.zeros(len(self.loads))  # r
-        self.inertias: list[Floats] = []  # L
-        self.transfers: list[Floats] = []  # G
         self.scale = np.zeros(len(self.loads))  # what the diagonal was made of
 
     def group(self, vector: Floats, number: int) -> Floats:
@@ -91,20 +89,16 @@ class LoopedElement:
         """Find D and r, and g in [B | g] of its own joints, given their left inverses."""
         matrix, rows, behind = self._matrix(value)
         own = int(self._ends[-1])
-        self.inertias, self.transfers = [], []
         inverse, force, far = np.zeros((own, own)), np.zeros(own), np.zeros((own, len(rows)))
         for number, slot in enumerate(self.slots):
             here, at = self._joint(number), ROW * slot + _SIX
             size = self.sizes[number]
             b, across, p = driven[number, :, :size], left[number, :size, :6], matrix[at, behind + CONSTANT]
             inertia = across @ matrix[np.ix_(at, at)] @ across.T
-            transfer = across @ matrix[np.ix_(rows, at)].T
             force[here] = across @ p
             driven[number, :, EXTRA] = p - b @ force[here]
             inverse[here, here] = np.linalg.inv(0.5 * (inertia + inertia.T))
-            far[here] = transfer
-            self.inertias.append(inertia)
-            self.transfers.append(transfer)
+            far[here] = across @ matrix[np.ix_(rows, at)].T  # G
         compliance, constant = matrix[np.ix_(rows, rows)], matrix[rows, behind + CONSTANT].copy()
         for slot in self._world:
             constant += matrix[rows][:, ROW * slot + _SIX] @ root
@@ -140,32 +134,3 @@ class LoopedElement:
         rows[self.slots] = accelerations
         rows[self._world] = root
         rows[inboard : inboard + len(self._groups)] = loads[self._groups]
-
-    def force(self, value: Floats, driven: Floats, residual: Floats, loops: list[tuple[int, Integers]]) -> None:
-        """Have the equations the right-hand side `residual` of this rank, with the root at rest: p = B L r, c = G^T r.
-
-        `loops`: groups whose equations are this rank's, and which these are.
-        """
-        matrix, rows, behind = self._matrix(value)
-        constant = np.zeros(len(rows))
-        for number, slot in enumerate(self.slots):
-            given = residual[self.first_row :][self._joint(number)]
-            b = driven[number, :, : self.sizes[number]]
-            matrix[ROW * slot + _SIX, behind + CONSTANT] = b @ (self.inertias[number] @ given)
-            constant += self.transfers[number].T @ given
-        for group, here in loops:
-            constant[6 * group + np.arange(len(here))] -= residual[here]
-        matrix[rows, behind + CONSTANT] = constant
-
-    def answer(
-        self, values: Floats, driven: Floats, residual: Floats, loops: list[tuple[int, Integers]], out: Floats
-    ) -> None:
-        """Write the loads x = L (B^T A + r) - G x of boundary values that `force` led to, and those of loops."""
-        rows, inboard = values.reshape(-1, 6), self._room.inboard
-        x = rows[inboard : inboard + len(self._groups)]
-        for number, slot in enumerate(self.slots):
-            here, b = self._joint(number), driven[number, :, : self.sizes[number]]
-            mismatch = b.T @ rows[slot] + residual[self.first_row :][here]
-            out[self.first_row :][here] = self.inertias[number] @ mismatch - self.transfers[number] @ x.ravel()
-        for group, here_ in loops:
-            out[here_] = x[group, : len(here_)]

@@ -113,24 +113,16 @@ class LoopEquations:
         further = [joint for joint in graph.hanging_on(rank) if graph.ranks[joint] != rank]
         known = {joint: number for number, joint in enumerate(own_joints + further)}
         self._elements: list[LoopedElement] = []
-        first = row = 0
+        first = 0
         for here, end, of_value, loops, piece in zip(of_pieces, ends, groups, open_loops, share, strict=True):
             hanging = [[(known[k], len(graph.rows[k])) for k in graph.hanging[body]] for body in piece.open]
             places = np.arange(len(end.roots))[::-1]
             slots = [int(places[joint.root]) for joint in here] + places[end.hung_on < 0].tolist()
             opened = [size for _, size in loops]
-            self._elements.append(LoopedElement(room, of_value, here, (first, row), slots, hanging, opened))
-            first, row = first + len(here), row + sum(piece.sizes)
+            self._elements.append(LoopedElement(room, of_value, here, first, slots, hanging, opened))
+            first += len(here)
         begin, end_row = graph.begins[rank : rank + 2].tolist()
-        own_loops = [loop for loop, (owner, _) in graph.first.items() if owner == rank]
-        self._own_loops = [
-            [
-                (k, graph.loops[group.number] - begin)
-                for k, group in enumerate(of_value)
-                if graph.first.get(group.number) == (rank, number)
-            ]
-            for number, of_value in enumerate(groups)
-        ]
+        own_loops = [loop for loop, owner in graph.owners.items() if owner == rank]
         self.sizes = np.array([*(len(graph.rows[k]) for k in own_joints), *(len(graph.loops[k]) for k in own_loops)])
         self._begin, self.rows = begin, end_row - begin
         self.bodies = np.repeat(np.array([joint.body for joint in joints], np.int64), [joint.size for joint in joints])
@@ -242,11 +234,10 @@ class LoopEquations:
         size = len(self.columns)
         sums = np.bincount(self._sums.to, self._sums(np.concatenate(parts)), minlength=size + 2 * self.rows)
         values, self.right[:], made_of = sums[:size], sums[size : size + self.rows], sums[size + self.rows :]
-        self._pivots = values[self._on_diagonal]
-        self._idle = self._pivots <= ROUNDING * made_of
-        self._pivots[self._idle] = self._pivots.max(initial=0.0) or 1.0
-        values[self._on_diagonal] = self._pivots
-        self.right[self._idle] = 0.0
+        diagonal = values[self._on_diagonal]
+        idle = diagonal <= ROUNDING * made_of
+        diagonal[idle] = diagonal.max(initial=0.0) or 1.0
+        values[self._on_diagonal], self.right[idle] = diagonal, 0.0
         self._diagonal[:], self._beside[:] = values[self._own], values[~self._own]
 
     def boundary_values(self, root: Floats, values: Floats) -> None:
@@ -260,18 +251,6 @@ class LoopEquations:
         self._accelerations.reshape(-1)[self._moves.to] = self._moves(np.concatenate([np.zeros(0), *opened]))
         for element, (loads, _), here in zip(self._elements, solved, values, strict=True):
             element.place(loads, self._accelerations[element.first :][: len(element.slots)], root, here)
-
-    def forced_blocks(self, blocks: Floats, residual: Floats, forced: Floats) -> None:
-        """As `SeparatedJoints.forced_blocks`."""
-        forced[:] = blocks
-        for element, value, loops in zip(self._elements, forced, self._own_loops, strict=True):
-            element.force(value, self._driven[element.first :], residual, loops)
-
-    def constraint_loads(self, values: Floats, residual: Floats, solution: Floats) -> None:
-        """As `SeparatedJoints.constraint_loads`."""
-        for element, here, loops in zip(self._elements, values, self._own_loops, strict=True):
-            element.answer(here, self._driven[element.first :], residual, loops, solution)
-        solution[self._idle] = residual[self._idle] / self._pivots[self._idle]
 
     @property
     def seconds(self) -> float:

@@ -39,9 +39,9 @@ class LoopGraph:
     ranks : list of int
         The rank of each.
     loops : dict of int to array
-        The unknowns of each loop.
-    first : dict of int to (int, int)
-        The first piece that has the loop: its rank and number there.
+        The unknowns of each loop, in ascending order.
+    owners : dict of int to int
+        The rank of each: the first that has it.
     hanging : dict of int to list of int
         The joints that hang on a body.
     """
@@ -51,7 +51,7 @@ class LoopGraph:
         self.rows: list[Integers] = []
         self.ranks: list[int] = []
         self.loops: dict[int, Integers] = {}
-        self.first: dict[int, tuple[int, int]] = {}
+        self.owners: dict[int, int] = {}
         self.hanging: dict[int, list[int]] = {}
         self._joints: list[list[list[int]]] = []
         begins = [0]
@@ -66,11 +66,11 @@ class LoopGraph:
                     self.rows.append(at + np.arange(size))
                     self.ranks.append(rank)
                     at += size
-            for number, piece in enumerate(pieces):
+            for piece in pieces:
                 for loop, size in piece.loops:
                     if loop not in self.loops:
                         self.loops[loop] = at + np.arange(size)
-                        self.first[loop] = rank, number
+                        self.owners[loop] = rank
                         at += size
             begins.append(at)
         self.begins = np.array(begins)

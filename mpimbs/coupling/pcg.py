@@ -27,7 +27,7 @@ from mpimbs.sweep.part import SeparablePart
 Floats = npt.NDArray[np.float64]
 _INEXACT = ("jacobi", "block-jacobi")
 _CONDITION_STEPS = 300
-ALMOST = 1e-10  # of the diagonal: what makes of a singular matrix one that has a factor
+ALMOST = 1e-5  # of the diagonal: what makes of a singular matrix one that has a factor, whose rounding does no harm
 _NOTHING = 1e-25  # rad/s^2, m/s^2: what is left of the right-hand side of a chain that falls freely
 _NEVER = 1e200  # of the right-hand side, which may be next to nothing while the estimate is not
 RENEWED = 2  # iterations beyond which a factor is too old
@@ -54,7 +54,7 @@ class ConstraintLoads:
     part : SeparablePart
         That of this rank.
     solver : LoadSolver
-    exact : Butterflied
+    exact : Butterflied, optional
         The efficient divide and conquer of the same parts, for the preconditioner "dcae"; closed with this.
 
     Attributes
@@ -63,7 +63,7 @@ class ConstraintLoads:
         There is no one call of compiled code.
     unknowns : int
         Constraint loads of all ranks.
-    joints : SeparatedJoints
+    joints : SeparatedJoints or LoopEquations
         Those of this rank, with the loads that were found.
     iterations : int
         Of the last solution.
@@ -73,11 +73,14 @@ class ConstraintLoads:
 
     plan: npt.NDArray[np.int64] | None = None
 
-    def __init__(self, comm: MPI.Comm, part: SeparablePart, solver: LoadSolver, exact: Butterflied) -> None:
+    def __init__(self, comm: MPI.Comm, part: SeparablePart, solver: LoadSolver, exact: Butterflied | None) -> None:
         self._comm = comm
         self._solver = solver
-        looped = isinstance(part, Intervals) and part.has_loops
-        self.joints = LoopEquations(comm, part) if looped else SeparatedJoints(comm, part)
+        self.joints: SeparatedJoints | LoopEquations
+        if isinstance(part, Intervals) and part.has_loops:
+            self.joints = LoopEquations(comm, part)
+        else:
+            self.joints = SeparatedJoints(comm, part)
         rows = comm.allgather(self.joints.rows)
         self.unknowns = sum(rows)
         begin = sum(rows[: comm.rank])
@@ -88,7 +91,9 @@ class ConstraintLoads:
             PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )
         self._check = self._right.duplicate()
-        self._product = ButterflyProduct(exact, self.joints, part.blocks.shape)
+        self._product: ButterflyProduct | None = None
+        if exact is not None and isinstance(self.joints, SeparatedJoints):
+            self._product = ButterflyProduct(exact, self.joints, part.blocks.shape)
         self._guesses = 0
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
@@ -233,14 +238,15 @@ class ConstraintLoads:
     @property
     def seconds(self) -> float:
         """Time spent in messages of our own so far (s); those within PETSc are not known."""
-        return self.joints.seconds + self._product.seconds
+        return self.joints.seconds + (self._product.seconds if self._product is not None else 0.0)
 
     def close(self) -> None:
         """Free what PETSc and MPI hold, before the communicator is."""
         for thing in (self._ksp, self._factor, self._right, self._solution, self._check):
             thing.destroy()
         self._matrix.close()
-        self._product.close()
+        if self._product is not None:
+            self._product.close()
         self.joints.close()
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
@@ -255,7 +261,8 @@ class ConstraintLoads:
         if self.unknowns:
             self._matrix.changed()
             self._right.stateIncrease()
-            self._product.blocks = blocks
+            if self._product is not None:
+                self._product.blocks = blocks
             self._solve(t)
         self.joints.boundary_values(root, self._values)
         return self._values
@@ -263,9 +270,12 @@ class ConstraintLoads:
     def _solve(self, t: float) -> None:
         """Solve the equations as formed; the solution stands in the table."""
         solver, hold = self._solver, self._hold
-        if solver.estimate in ORDERS:
+        known = solver.estimate in ORDERS and np.isfinite(t)
+        if known:
             hold.estimate(t, self.joints.solution)
-            self._solution.stateIncrease()
+        elif solver.estimate in ORDERS:
+            self.joints.solution[:] = 0.0
+        self._solution.stateIncrease()
         anew = solver.estimate in ORDERS and hold.kept == 0  # nothing is known yet
         if solver.preconditioner == "direct" or (solver.preconditioner in _INEXACT and (anew or self._off_track())):
             self._factor.solve(self._right, self._solution)
@@ -290,7 +300,7 @@ class ConstraintLoads:
         self.solutions += 1
         if reason < 0:
             self._fail(t)
-        elif solver.estimate in ORDERS:
+        elif known:
             hold.remember(t, self.joints.solution)
 
     def _off_track(self) -> bool:

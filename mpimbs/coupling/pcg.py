@@ -30,6 +30,12 @@ _CONDITION_STEPS = 300
 ALMOST = 1e-5  # of the diagonal: what makes of a singular matrix one that has a factor, whose rounding does no harm
 _NOTHING = 1e-25  # rad/s^2, m/s^2: what is left of the right-hand side of a chain that falls freely
 _NEVER = 1e200  # of the right-hand side, which may be next to nothing while the estimate is not
+_ASTRAY = (
+    PETSc.KSP.ConvergedReason.DIVERGED_INDEFINITE_MAT,
+    PETSc.KSP.ConvergedReason.DIVERGED_INDEFINITE_PC,
+    PETSc.KSP.ConvergedReason.DIVERGED_BREAKDOWN,
+)
+RESTARTS = 4
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `ConstraintLoads.memory`
@@ -278,9 +284,9 @@ class ConstraintLoads:
         self._solution.stateIncrease()
         anew = solver.estimate in ORDERS and hold.kept == 0  # nothing is known yet
         if solver.preconditioner == "direct" or (solver.preconditioner in _INEXACT and (anew or self._off_track())):
-            self._factor.solve(self._right, self._solution)
+            reason, _ = self._run(self._factor)
             finite = bool(np.isfinite(self._solution.norm()))  # which a factorization does not ask
-            reason, self.iterations = self._factor.getConvergedReason() if finite else -1, 0
+            reason, self.iterations = reason if finite else -1, 0
             self.factorizations += 1
         else:
             if solver.preconditioner == "lagged":
@@ -290,11 +296,10 @@ class ConstraintLoads:
                 self._renew = False
                 if renewed:
                     self._keep_factored()
-            self._ksp.solve(self._right, self._solution)
-            if self._ksp.getConvergedReason() < 0 and solver.estimate == "fischer":  # solutions that say nothing new
+            reason, self.iterations = self._run(self._ksp)
+            if reason < 0 and solver.estimate == "fischer":  # solutions that say nothing new
                 self._use_fischer_guess(self._ksp)
-                self._ksp.solve(self._right, self._solution)
-            reason, self.iterations = self._ksp.getConvergedReason(), self._ksp.getIterationNumber()
+                reason, self.iterations = self._run(self._ksp)
             self.total_iterations += self.iterations
             self.most_iterations = max(self.most_iterations, self.iterations)
         self.solutions += 1
@@ -302,6 +307,24 @@ class ConstraintLoads:
             self._fail(t)
         elif known:
             hold.remember(t, self.joints.solution)
+
+    def _run(self, ksp: PETSc.KSP) -> tuple[int, int]:
+        """Solve; gives why it ended, and iterations.
+
+        Rounding grows in the loads that redundant constraints leave free, until it leads astray: the iteration begins
+        anew then from where it is.
+        """
+        ksp.solve(self._right, self._solution)
+        reason, iterations = ksp.getConvergedReason(), ksp.getIterationNumber()
+        nonzero = ksp.getInitialGuessNonzero()
+        for _ in range(RESTARTS if self.joints.singular else 0):
+            if reason not in _ASTRAY:
+                break
+            ksp.setInitialGuessNonzero(True)
+            ksp.solve(self._right, self._solution)
+            reason, iterations = ksp.getConvergedReason(), iterations + ksp.getIterationNumber()
+        ksp.setInitialGuessNonzero(nonzero)
+        return reason, iterations
 
     def _off_track(self) -> bool:
         """Whether the estimate is worse than none: something has changed at once, such as a load from outside."""

@@ -30,12 +30,12 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
         What a simulation takes samples by too.
     """
     comm = dynamics.comm
-    mine = (dynamics.kernels, dynamics.lanes, dynamics.in_phases)
+    mine = (dynamics.kernels, dynamics.lanes, dynamics.in_phases, dynamics.loops is not None)
     kinds = sorted(set(comm.allgather(mine)))  # ranks of few bodies have other lanes
 
     def action() -> None:
-        for kernels, lanes, staged in kinds:
-            compile_kernels(kernels, lanes, staged, loads, sampled)
+        for kernels, lanes, staged, loops in kinds:
+            compile_kernels(kernels, lanes, staged, loads, sampled, loops)
 
     first_on_node(comm, action)
     dynamics.external.compile()
@@ -43,7 +43,12 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
 
 @functools.cache  # a second time in a process there is nothing to do
 def compile_kernels(
-    kernels: str = "dcae", lanes: int = 1, staged: bool = False, loads: bool = False, sampled: bool = False
+    kernels: str = "dcae",
+    lanes: int = 1,
+    staged: bool = False,
+    loads: bool = False,
+    sampled: bool = False,
+    loops: bool = False,
 ) -> None:
     """Compile, or load from the cache, the kernels of evaluations with so many lanes; no communication.
 
@@ -57,9 +62,14 @@ def compile_kernels(
         Phase by phase, as for forces given as functions.
     loads, sampled : bool
         As for `compile_evaluations`.
+    loops : bool
+        What closes loops too.
     """
     in_lanes = f"rope:{2 * tuned().least_lane * lanes}"
     system = system_from(f"tree:2:{lanes + 1}" if "intervals" in kernels else in_lanes)
+    if loops:
+        ends = (system.name_of(0), "world")
+        system.add_loop(name="closure", type="spherical", bodies=ends, positions=((0, 0, 0), (1, 1, 1)))
     iterated = kernels in ("pcg", "cut intervals")
     if staged and not iterated:
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
@@ -69,6 +79,9 @@ def compile_kernels(
         q, u = alone.subchain.q, alone.subchain.u
         for t in (0.0, 1.0) if iterated else (0.0,):
             alone.accelerations(q, u, t=t)
+        if alone.loops is not None:
+            alone.loops.violations(q, u)
+            alone.subchain.displaced(q, u)
         if loads:
             alone.joint_loads(q, u)
         if sampled:

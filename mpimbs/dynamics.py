@@ -21,6 +21,7 @@ from mpimbs.inverse import required_forces
 from mpimbs.loops import ClosedLoops
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
+from mpimbs.model.summary import refuse_loops
 from mpimbs.parallel.agreement import communicator, same_system, together
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
@@ -28,6 +29,7 @@ from mpimbs.parallel.reorder import to_model_order
 from mpimbs.partition.division import Division
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.settings import takes
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.structure import BOUNDARY
 
 Floats = npt.NDArray[np.float64]
@@ -121,7 +123,12 @@ class Dynamics:
         self.coupling = strategy.join(joined, self.subchains)
         self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
-        self.external = ExternalLoads(self.subchain, self.cuts, make_exchange)
+        self.external = ExternalLoads(
+            self.subchain,
+            self.cuts,
+            make_exchange,
+            self.subchains.loops if isinstance(self.subchains, Intervals) else (),
+        )
         self._may_fail = whole.has_loads_of_time()  # the same on all ranks
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in whole.gravity)])
         own = self.subchains, self.coupling, self.subchain, self.external
@@ -320,8 +327,9 @@ class Dynamics:
         Raises
         ------
         InputError, SimulationError
-            As `accelerations`.
+            As `accelerations`; the system closes loops.
         """
+        refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
         q, u, udot = self._agreed(q, u, udot, "udot")
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
@@ -354,6 +362,8 @@ class Dynamics:
         boundary = self._evaluation.boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
         mine[1] += self.external.spring_energy()
+        if self.loops is not None:
+            mine[1] += self.loops.spring_energy(q, u)
         self.comm.Allreduce(MPI.IN_PLACE, mine)
         return mine
 

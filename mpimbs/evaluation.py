@@ -81,7 +81,7 @@ class Evaluation:
         self._part, self._coupling, self._subchain, self._external = part, coupling, subchain, external
         self._turns = Scan(comm, subchain.nothing_before(TURNING))
         self._motions = Scan(comm, subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[name])
-        self._motion_messages = 0.0  # s: of the scan of motions and of springs between ranks, in evaluations
+        self._motion_messages = 0.0  # s: of the scan of motions, of springs and loops between ranks, in evaluations
         self._solve = coupling.solve
         self._root, self.laps = root, np.zeros(PHASES)
         rank = Rank(
@@ -128,9 +128,10 @@ class Evaluation:
         acted = NOTHING if tau is None else Acted(tau)
         run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
         if self._placed:
-            began = time.perf_counter()
+            began, before = time.perf_counter(), self._placing
             self._place_loops(q, u)
             self.laps[MOTION] += time.perf_counter() - began
+            self._motion_messages += self._placing - before
         if self._external.any and not unforced:
             began = time.perf_counter()
             acted = self._act(t, q, u, tau)
@@ -155,10 +156,17 @@ class Evaluation:
         """Find the motions of what this rank's bodies hang on, and of the far ends of their loops."""
         part, scan = self._part, self._motions
         assert isinstance(part, Intervals) and self._far_ends is not None
-        before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
-        part.place_boundaries(before, q, u)
-        self._measure(part.plan, q, u)
-        self._far_ends()
+        if part.hangs:
+            before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
+            part.place_boundaries(before, q, u)
+        if self._far_ends.any:
+            self._measure(part.plan, q, u)
+            self._far_ends()
+
+    @property
+    def _placing(self) -> float:
+        """Time spent so far in messages to place loops (s), and others alike."""
+        return self._motions.seconds + (self._far_ends.seconds if self._far_ends is not None else 0.0)
 
     def _act(self, t: float, q: Floats, u: Floats, tau: Floats | None) -> Acted:
         """Call the functions; where one fails, the forces are NaN.

@@ -77,6 +77,22 @@ class ClosedLoops:
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
         return found
 
+    @property
+    def driven(self) -> bool:
+        """Whether springs, dampers or torques act along the joints of any loops."""
+        return any(loop.acts for loop in self._dynamics.system.loops)
+
+    def spring_energy(self, q: Floats, u: Floats) -> float:
+        """Energy (J) of the springs of those that this rank counts."""
+        if not self.driven:
+            return 0.0
+        self._dynamics.measure(q, u)
+        return sum(part.energy_and_power()[0] for part in self._parts)
+
+    def power(self) -> float:
+        """Power (W) of the dampers and torques of those that this rank counts, in the last evaluation."""
+        return sum(part.energy_and_power()[1] for part in self._parts)
+
     def stabilise(self, time: float) -> None:
         """Ask of accelerations that violations decay with a time constant (s) [Baumgarte 1972]; 0: no longer."""
         self._stabilised = (2.0 / time, 1.0 / time**2) if time else (0.0, 0.0)
@@ -133,19 +149,22 @@ class ClosedLoops:
         far = max((part.farthest() for part in self._parts), default=1.0)
         return max(1.0, float(self._dynamics.comm.allreduce(far, MPI.MAX)))
 
-    def joint_loads(self, *given: Floats) -> Floats:
+    def joint_loads(
+        self, q: Floats, u: Floats, tau: Floats, turns: Floats, accelerations: Floats, outer_loads: Floats
+    ) -> Floats:
         """Give what this rank's bodies receive through their inboard joints [n, 6], and find the `loads` of the loops.
 
-        After an evaluation, of what it was `given`; see `Subchain.joint_loads`. All ranks call.
+        After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call.
         """
         part, dynamics = self._part, self._dynamics
-        joints = dynamics.subchain.joint_loads(*given, wrenches=part.loop_wrenches())
+        joints = dynamics.subchain.joint_loads(q, u, tau, turns, accelerations, outer_loads, part.loop_wrenches())
         found = np.zeros((len(self._names), 6))
         for loops in part.loops:
-            found[loops.numbers] = loops.joint_loads()
-        whole = dynamics.gather_q(given[0])
+            found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]
+        dynamics.comm.Allreduce(MPI.IN_PLACE, found)
         moved = np.zeros((dynamics.system.n_bodies, 6))
-        told = on_root(dynamics.comm, lambda: redistributed(self._constraints, whole, found))
+        whole = dynamics.gather_q(q)
+        told = on_root(dynamics.comm, lambda: None if whole is None else redistributed(self._constraints, whole, found))
         if told is not None:
             found, moved = told
         dynamics.comm.Bcast(found)

@@ -242,3 +242,14 @@ def test_output_costs(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixt
     comm.Barrier()
     assert json.loads((folder / "output_costs.json").read_text())["ranks"] == comm.size
     assert ("written by" in out) == (comm.rank == 0) and not list(folder.glob("*.h5"))
+
+
+def test_closed_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = driver("closed_loops").main(tmp_path, "four_bar:2", t_end=2.0, dt=0.01, samples=20)
+    found = {row["way"]: row for row in rows}
+    assert list(found) == ["positions", "velocities", "none", "stabilisation"]
+    assert found["positions"]["positions"] < 1e-12 and found["none"]["evaluations_to_close"] == 0
+    assert json.loads((tmp_path / "closed_loops.json").read_text()) == rows
+    for name in ("violations", "energy"):
+        assert image.imread(tmp_path / f"{name}.png").std() > 0.01
+    assert capsys.readouterr().out.startswith("projection")

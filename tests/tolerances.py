@@ -80,6 +80,17 @@ TOLERANCE |= {
     "runs on ranks": (1e-11, "the same steps, but sums in another order: rounding, amplified by the motion"),
 }
 
+# Closed loops.
+TOLERANCE |= {
+    "loops": (
+        1e-9,
+        "ranks of constraints are told by pivots of 1e-10 and less; what is near to redundant is amplified",
+    ),
+    "many loops": (1e-10, "a thousand linkages, each of which amplifies the roundings of its neighbours a little"),
+    "measures": (1e-8, "violations of 1e-3: rotation vectors and sines differ by their cubes"),
+    "closed loops": (1e-12, "what Newton's method stops at, in mechanisms of some metres"),
+}
+
 # Functions of lanes, errors against many digits.
 TOLERANCE |= {
     "sine": (2.0**-53, "half of it the last rounding below 1, less than the other half that of the term before"),
@@ -95,3 +106,11 @@ TOLERANCE |= {
     "network": (0.02, "two models of the same network, but not of headers, which are nanoseconds a message"),
     "uneven network": (0.04, "where a port is not full, SimGrid gives what is left over to the messages of others"),
 }
+
+# Closed loops.
+TOLERANCE |= {
+    "redundant": (1e-9, "loads of all constraints, of which rank decisions at 1e-9 leave the independent ones"),
+    "closed": (1e-12, "closed to rounding after every step, of places up to 10 m and speeds up to 100 rad/s"),
+    "passed": (1e-5, "angles of 120 rad in 20 s with a tolerance of 1e-9 a step, over 20 singular positions"),
+}
+TOLERANCE |= {"force at the end": (1e-6, "an angle of 16 rad right to 1e-8, where forces change by 1e2 times as much")}

@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | assemble | bench | check | study | predict | tune`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | assemble | bench | check | study | ...`.
 
 Alone or under mpiexec.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import lsmr
 
@@ -34,11 +34,11 @@ class Redistribution(NamedTuple):
 
 
 def of_least_norm(jacobian: csr_array, loads: Floats) -> Floats:
-    """The part of loads of constraints [rows] in the range of their Jacobian [rows, nu]."""
+    """The part of loads of constraints [rows] in the range of their Jacobian [rows, nu], in whatever units of speed."""
     rows, nu = jacobian.shape
-    pattern = csr_array((np.ones(jacobian.nnz), jacobian.indices + rows, jacobian.indptr), shape=(rows, rows + nu))
-    pattern.resize(rows + nu, rows + nu)
-    _, cluster = connected_components(pattern, directed=False)
+    below = np.full(nu, jacobian.nnz)
+    edges = np.ones(jacobian.nnz), jacobian.indices + rows, np.append(jacobian.indptr, below)
+    _, cluster = connected_components(csr_array(edges, shape=(rows + nu, rows + nu)), directed=False)
     found = np.empty_like(loads)
     order = np.argsort(cluster[:rows], kind="stable")
     for some in np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1):
@@ -70,7 +70,8 @@ def redistributed(constraints: LoopJacobian, q: Floats, loads: Floats) -> Redist
     loads : array [loops, 6]
         As in `Redistribution`.
     """
-    jacobian, held, _ = constraints.at(q)
+    here = constraints.at(q)
+    jacobian, held = csr_array(diags_array(1.0 / here.rows) @ here.matrix), here.held
     bodies, joints = constraints.bodies(q), constraints.joints
     turned = bodies.rotation[joints.bodies[:, 1]]
     world = np.einsum("nij,npj->npi", turned, loads.reshape(-1, 2, 3))[joints.loop]

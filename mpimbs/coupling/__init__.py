@@ -15,6 +15,7 @@ from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.contents import Contents
+from mpimbs.model.summary import refuse_loops
 from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal, divide_tree
 from mpimbs.partition.ownership import (
     own_bodies,
@@ -101,6 +102,8 @@ def _pcg_of_trees(solver: LoadSolver | None) -> Strategy:
 # What serves trees, by the name of the coupling.
 TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {"dcae": _dcae_of_trees, "pcg": _pcg_of_trees}
 
+LOOPED = ("dcae", "pcg")  # couplings that close loops
+
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dcae": _dcae,
     "pcg": _pcg,
@@ -127,10 +130,15 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
 def coupling_for(system: System, name: str, solver: LoadSolver | None = None) -> Strategy:
     """Find what a coupling needs for a system; errors as of `coupling_named`."""
     strategy = coupling_named(name, solver)
-    if system.loops and name == "pcg" and solver is not None and solver.preconditioner == "dcae":
-        raise InputError(
-            "the preconditioner 'dcae' is for systems without loops: choose `solver.preconditioner='lagged'`, or "
-            "`coupling='dcae'`"
+    if name not in LOOPED:
+        refuse_loops(
+            system, f"coupling '{name}' closes none; choose {' or '.join(f'`coupling={k!r}`' for k in LOOPED)}"
+        )
+    if name == "pcg" and solver is not None and solver.preconditioner == "dcae":
+        refuse_loops(
+            system,
+            "the preconditioner 'dcae' is for systems without; choose `solver.preconditioner='lagged'`, or "
+            "`coupling='dcae'`",
         )
     whole_tree = not system.is_chain or bool(system.loops)
     return TREES[name](solver) if whole_tree and name in TREES else strategy
@@ -155,6 +163,7 @@ def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> Load
 
 __all__ = [
     "COUPLINGS",
+    "LOOPED",
     "TREES",
     "Coupling",
     "Iterative",

@@ -3,6 +3,8 @@ body forces, springs between bodies."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +13,7 @@ from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.model import Wrench
+from mpimbs.sweep.loops import Loops
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -27,6 +30,8 @@ class ExternalLoads:
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     make_exchange : callable
         Makes what springs between ranks need; see `ActingSprings`.
+    loops : sequence of Loops
+        Those of the subchain's intervals.
 
     Attributes
     ----------
@@ -41,8 +46,11 @@ class ExternalLoads:
         Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
     """
 
-    def __init__(self, subchain: Subchain, cuts: Integers, make_exchange: MakeExchange) -> None:
+    def __init__(
+        self, subchain: Subchain, cuts: Integers, make_exchange: MakeExchange, loops: Sequence[Loops] = ()
+    ) -> None:
         self._subchain, system = subchain, subchain.system
+        self._loops = [(part, loop, torque) for part in loops for loop, torque in part.torques.items()]
         self._torques = subchain.columns.torque_functions
         self._wrenches: dict[int, list[Wrench]] = {}
         for body, wrench in subchain.columns.wrenches:
@@ -56,7 +64,7 @@ class ExternalLoads:
         self.moved = bool(system.body_forces or system.springs)
         self.keeps_motions = bool(self._body_forces or self.springs)
         self.wrenches = bool(self._wrenches) or self.keeps_motions
-        self.any = bool(self._torques or self._joint_forces) or self.wrenches or self.moved
+        self.any = bool(self._torques or self._joint_forces or self._loops) or self.wrenches or self.moved
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
@@ -103,7 +111,10 @@ class ExternalLoads:
         offset = self._subchain.columns.u_offset
         for body, function in self._torques:
             count = int(offset[body + 1] - offset[body])
-            tau[offset[body] : offset[body + 1]] += self._value(function, t, body, "torque", count)
+            tau[offset[body] : offset[body + 1]] += self._value(function, t, self._title(body), "torque", count)
+        for part, loop, torque in self._loops:
+            name = self._subchain.system.loops[int(part.numbers[loop])].name
+            part.set_torque(loop, self._value(torque, t, f"loop '{name}'", "torque", part.freedoms(loop)))
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
         if self.keeps_motions:
@@ -111,8 +122,8 @@ class ExternalLoads:
         for body, group in self._wrenches.items():
             total = np.zeros(6)
             for wrench in group:
-                moment = self._value(wrench.moment, t, body, "wrench", 3)
-                force = self._value(wrench.force, t, body, "wrench", 3)
+                moment = self._value(wrench.moment, t, self._title(body), "wrench", 3)
+                force = self._value(wrench.force, t, self._title(body), "wrench", 3)
                 if wrench.frame == "world" and rotations is not None:
                     moment, force = moment @ rotations[body], force @ rotations[body]
                 total[:3] += moment + np.cross(wrench.point, force)
@@ -123,9 +134,13 @@ class ExternalLoads:
         if self.springs:
             self.springs.add(t, motion, self._subchain.wrenches)
 
-    def _value(self, given: object, t: float, body: int, what: str, count: int) -> Floats:
+    def _title(self, body: int) -> str:
+        return f"body '{self._subchain.name_of(body)}'"
+
+    @staticmethod
+    def _value(given: object, t: float, of: str, what: str, count: int) -> Floats:
         def subject() -> str:
-            return f"the {what} function of body '{self._subchain.name_of(body)}'"
+            return f"the {what} function of {of}"
 
         value = np.asarray(called(subject, t, given) if callable(given) else given)
         if value.ndim == 0 and what == "wrench":  # no number serves for three components

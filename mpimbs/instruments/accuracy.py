@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, TREES, unavailable
+from mpimbs.coupling import COUPLINGS, LOOPED, TREES, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
+from mpimbs.model.summary import refuse_loops
 from mpimbs.partition.division import check_solved
 from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory
 
@@ -115,6 +116,9 @@ def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitn
         A loop, or a coupling that does not solve the system.
     """
     check_solved(system)
+    refuse_loops(
+        system, "couplings are compared in poses, straight and folded, that loops don't allow; leave `accuracy` out"
+    )
     if couplings is None:
         couplings = [name for name in COUPLINGS if not unavailable(name) and (system.is_chain or name in TREES)]
     check_memory(system, EVALUATION_OF_BODIES if set(couplings) & set(ASSEMBLED) else EVALUATION)
@@ -137,7 +141,7 @@ def notes(system: System) -> list[str]:
     """Say for which couplings a system is unfit, by what is known of it without an evaluation."""
     found = []
     if system.loops:
-        found.append("a closed loop: no coupling of this version solves it")
+        found.append(f"closed loops: --coupling {' and '.join(LOOPED)} closes them; the others solve systems without")
     elif not system.is_chain:
         found.append("a tree: --coupling dcae and pcg solve it; the others solve chains")
     elif system.n_bodies > LONG:

@@ -352,6 +352,11 @@ class Loop(_Jointed):
         _IDENTITY,
     )
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything drives it: springs, dampers or torques."""
+        return self.driven or any(self.stiffness) or any(self.damping)
+
     @model_validator(mode="after")
     def _check_closure(self) -> Loop:
         if self.type == "free":

@@ -7,7 +7,7 @@ together by few bodies. A chain is its own order: no arrays are made of it.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class _Walk(NamedTuple):
 def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
     """Depth-first order in which of several siblings that with the most bodies in its subtree comes last.
 
-    Of equal ones the later comes last; so do the roots.
+    The others stay in sequence; so do the roots. Of several that are the heaviest it is the last.
 
     Parameters
     ----------
@@ -50,10 +50,10 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
     place = _inverse(order)
     end = np.append(place, n)[after]  # of each subtree, in the order of the walk
     size = end - place
-    by_parent = np.lexsort((size, parent))
+    by_parent = np.lexsort((_is_heaviest(size, parent), parent))
     before = np.cumsum(size[by_parent]) - size[by_parent]
     above = parent[by_parent]
-    begins = np.flatnonzero(np.concatenate(([True], above[1:] != above[:-1])))  # with the lightest of the siblings
+    begins = np.flatnonzero(np.concatenate(([True], above[1:] != above[:-1])))  # with the first of the siblings
     before -= np.repeat(before[begins], np.diff(np.append(begins, n)))
     ahead = np.empty(n, np.int64)  # how many places each body comes behind its parent
     ahead[by_parent] = before + (above >= 0)
@@ -63,6 +63,14 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
     bodies = np.empty(n, np.int64)
     bodies[np.cumsum(change[:n])] = order
     return bodies, size[bodies]
+
+
+def _is_heaviest(size: Integers, parent: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether each body is the one of its siblings that comes last."""
+    order = np.lexsort((size, parent))
+    heaviest = np.zeros(len(size), bool)
+    heaviest[order[np.concatenate((np.diff(parent[order]) > 0, [True]))]] = True
+    return heaviest
 
 
 def _sizes_if_listed_so(parent: Integers) -> Integers | None:
@@ -83,7 +91,8 @@ def _sizes_if_listed_so(parent: Integers) -> Integers | None:
     sibling = np.minimum(last + 1, n - 1)
     after = (sibling > last) & (parent[sibling] == parent)
     nested = (last[below] <= last[parent[below]]).all()
-    return sizes if nested and (sizes[sibling[after]] >= sizes[after]).all() else None
+    heaviest = _is_heaviest(sizes, parent)
+    return sizes if nested and not heaviest[np.flatnonzero(after)].any() else None
 
 
 def _walk(parent: Integers) -> _Walk:

@@ -38,6 +38,13 @@ class Summary:
     warnings: tuple[str, ...]
 
 
+def refuse_loops(system: Contents, reason: str) -> None:
+    """Raise InputError for a system with loops, one of which is named; `reason` says why, and what to do instead."""
+    if system.loops:
+        more = f" and {len(system.loops) - 1} more" if len(system.loops) > 1 else ""
+        raise InputError(f"system '{system.name}' closes a loop ({system.loops[0].name!r}{more}): {reason}")
+
+
 def validate(system: Contents) -> None:
     """Check a system as a whole; InputError if it has no bodies, or a body has neither mass nor inertia."""
     title = f"system {system.name!r}"

@@ -50,7 +50,9 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
         return Intervals([only], only.whole)
     handles = open_handles(order)[bounds]
     room, most = room_of(order, bounds, owners, apart), max(1, int(handles.max()))
-    independent = not apart and not handles.any() and loops is None
+    hangs = bool(handles.any())
+    alone = not apart and not hangs
+    independent = alone and (loops is None or not loops.between(division.cuts))
     pieces = list(itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist()))
     found: dict[tuple[int, int], IntervalPart] = {}
     width = division.width
@@ -61,10 +63,10 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
         width = width or (found[piece].width if found[piece].width > 1 else 0)
     parts = [found[piece] for piece in pieces]
     if len(parts) == 1:
-        return Intervals(parts, parts[0].whole, independent)
+        return Intervals(parts, parts[0].whole, independent, hangs)
     first, last = division.cuts[rank : rank + 2].tolist()
     whole = IntervalSubchain(system, first, last, outside_of(order, first, last, room, most))
-    return Intervals(parts, whole, independent)
+    return Intervals(parts, whole, independent, hangs)
 
 
 def own_cut_intervals(system: Contents, division: Division, rank: int) -> Intervals:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
+import numpy as np
+
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.chain import BodyCosts, costs_between
-from mpimbs.partition.division import divide, divide_tree
+from mpimbs.partition.division import Division, divide, divide_tree
 from mpimbs.partition.intervals import interval
 from mpimbs.sweep.limbs import Swept
+from mpimbs.sweep.loop_table import loops_of
 
 
 class Owned(NamedTuple):
@@ -29,7 +32,9 @@ class Owned(NamedTuple):
     cost : float
         Predicted, over the mean of all ranks.
     swept : Swept, optional
-        Of a tree: how many bodies are swept in which way.
+        Of a tree without loops: how many bodies are swept in which way.
+    loops : int
+        How many loops join its bodies to those of other ranks.
     """
 
     first: int
@@ -38,6 +43,7 @@ class Owned(NamedTuple):
     handles: int
     cost: float
     swept: Swept | None = None
+    loops: int = 0
 
 
 def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
@@ -57,22 +63,31 @@ def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
     Raises
     ------
     InputError
-        There are more ranks than bodies, or the system has a loop.
+        There are more ranks than bodies.
     """
-    division = (divide if system.is_chain else divide_tree)(system, size)
+    division = (divide if system.is_chain and not system.loops else divide_tree)(system, size)
     cuts, order = division.cuts, division.order or Order.of(system)
     swept: list[Swept | None] = [None] * size
-    if order.is_chain:
+    if order.is_chain and not system.loops:
         costs = costs_between(BodyCosts(system), cuts)
         costs[:-1] *= division.tip_ratio
     else:
-        _, costs, swept[:] = LaneCosts(system, order, division.width).of(cuts)
+        _, costs, ways = LaneCosts(system, order, division.width).of(cuts)
+        swept = swept if system.loops else list(ways)
     found = (interval(order, first, last) for first, last in itertools.pairwise(cuts.tolist()))
     relative = (costs / costs.mean()).tolist()
     return division.order, [
-        Owned(part.first, part.last, len(part.hung_on), len(part.open), cost, how)
-        for part, cost, how in zip(found, relative, swept, strict=True)
+        Owned(part.first, part.last, len(part.hung_on), len(part.open), cost, how, loops)
+        for part, cost, how, loops in zip(found, relative, swept, _leading_away(system, division), strict=True)
     ]
+
+
+def _leading_away(system: System, division: Division) -> list[int]:
+    """How many loops join bodies of each rank to those of others."""
+    bodies = loops_of(arranged(system, division.order)).bodies
+    owners = np.searchsorted(division.cuts, bodies[(bodies >= 0).all(axis=1)], side="right") - 1
+    between = owners[owners[:, 0] != owners[:, 1]]
+    return np.bincount(between.ravel(), minlength=len(division.cuts) - 1).tolist()
 
 
 def told(system: System, order: Order | None, found: list[Owned]) -> list[str]:
@@ -80,10 +95,13 @@ def told(system: System, order: Order | None, found: list[Owned]) -> list[str]:
     size = len(found)
     numbered = arranged(system, order)
     ways = Swept._fields if found[0].swept else ()
-    rows: list[tuple[str, ...]] = [("rank", "bodies", "hangs on", "open", *ways, "cost", "from", "to")]
+    joining = ("loops",) if system.loops else ()
+    rows: list[tuple[str, ...]] = [("rank", "bodies", "hangs on", "open", *joining, *ways, "cost", "from", "to")]
     for rank, share in enumerate(found):
         names = (numbered.name_of(place) for place in (share.first, share.last - 1))
-        counts = map(str, (rank, share.last - share.first, share.components, share.handles, *(share.swept or ())))
+        loops = (share.loops,) if joining else ()
+        numbers = rank, share.last - share.first, share.components, share.handles, *loops, *(share.swept or ())
+        counts = map(str, numbers)
         rows.append((*counts, f"{share.cost:.2f}", *names))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -98,6 +116,9 @@ def told(system: System, order: Order | None, found: list[Owned]) -> list[str]:
     remarks = [
         "hangs on: how many bodies of other ranks, or the world; open: how many bodies have children on other ranks"
     ]
+    if joining:
+        between = sum(share.loops for share in found) // 2
+        remarks.append(f"loops: how many lead to bodies of other ranks; {between} of {len(system.loops)} in all")
     if ways:
         remarks.append("swept in lanes: limbs, side by side, and stretches, along a path; in doubles: the trunk")
     return [

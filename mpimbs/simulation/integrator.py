@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,64 +26,20 @@ from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.step_failure import StepFailure
+from mpimbs.simulation.step_memory import StepMemory
 from mpimbs.simulation.step_sizes import StepSizes
 from mpimbs.simulation.work import Power
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
 Floats = npt.NDArray[np.float64]
+NO_LIMITS = 1e-20, 1e50  # s, PETSc's own of steps
 NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
 
 
 # PETSc's types of rk whose first stage is the last one of the step before.
 _FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
 _WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step controls that keep nothing else
-
-
-# Over singular positions of loops; see `Integrator._steps_over`.
-NO_LIMITS = 1e-20, 1e50  # s, PETSc's own
-FADING = 0.98  # of the usual step, from one to the next
-COLLAPSED = 0.1  # of the usual step: less is suspicious
-SINGULAR = 100.0  # how much more than usual violations are amplified
-
-
-class StepMemory(NamedTuple):
-    """What the steps so far leave to the next, beside the state.
-
-    Attributes
-    ----------
-    time, step : float
-        Time reached, and size of the next step (s).
-    steps, rejected : int
-        So far.
-    norm_error : float
-        See `Integrator`; of all ranks.
-    work : list of (float, float)
-        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W).
-    sizes : list
-        Of `StepSizes`.
-    probe : dict
-        Of `StabilityProbe`.
-    projection : dict
-        Of `Projection`.
-    usual : float
-        Size of a usual step (s).
-    vectors : dict of arrays
-        This rank's parts of vectors like q and u, by names that begin with these: the probe's, and the rates where the
-        next step begins, if it does not evaluate them itself.
-    """
-
-    time: float
-    step: float
-    steps: int
-    rejected: int
-    norm_error: float
-    work: list[tuple[float, float]]
-    sizes: list[Any]
-    probe: dict[str, Any]
-    vectors: dict[str, Floats]
-    projection: dict[str, Any] | None = None
-    usual: float = 0.0
 
 
 class Integrator:
@@ -154,7 +110,7 @@ class Integrator:
         self._last_stage: PETSc.Vec | None = None  # where the last evaluation of a step stands
         self._before, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._ts = self._make(time if memory is None else memory.time)
-        self._fixed, self._usual = accuracy.dt, 0.0 if memory is None else memory.usual
+        self._fixed = accuracy.dt
         self._step = accuracy.dt or (self._first_step(accuracy) if memory is None else memory.step)
         self._last_stage = None
         self._probe: StabilityProbe | None = None
@@ -297,10 +253,11 @@ class Integrator:
         size = left if last else step if self._fixed or left > 2.0 * step else 0.5 * left
         before, began = self._vector.array_r.copy(), self.time
         self._broke.begin()
-        over = self._steps_over()
+        closing = self._projection
+        over = 0.0 if closing is None or self._fixed else closing.step_over(step)
         if over:
-            size, last = min(self._usual, left), self._usual >= left
-        self._ts.setStepLimits(size if over else NO_LIMITS[0], NO_LIMITS[1])
+            size, last = min(over, left), over >= left
+            self._ts.setStepLimits(size, NO_LIMITS[1])  # whatever error is estimated
         self._ts.setTimeStep(size)
         try:
             with np.errstate(over="ignore", invalid="ignore") if self._power.any else contextlib.nullcontext():
@@ -313,6 +270,13 @@ class Integrator:
         broken |= self.time <= began
         broken |= self._any_not_finite()
         stuck = None if broken else self._settle()
+        if over and closing is not None:
+            self._ts.setStepLimits(*NO_LIMITS)
+            if broken or stuck is not None or closing.left_too_much:
+                self._restore(before, began)
+                closing.stay_small(step)
+                self._retried += 1
+                return False
         if broken or stuck is not None:
             self._restore(before, began)
             if self._fixed is None and size > 1e-14 * max(abs(began), 1e-3) and not self._broke.anywhere():
@@ -324,7 +288,8 @@ class Integrator:
             self._examine(True, began, size)
         if self._fixed is None:
             taken = self.time - began
-            self._usual = max(taken, FADING * self._usual)
+            if closing is not None:
+                closing.took(taken)
             cut = size < self._step and taken == size  # by the target, not by the error
             if self._probe is not None and not cut and self._probe.due():
                 self._probe.look(self.time, self.q, self.u)
@@ -355,19 +320,6 @@ class Integrator:
             self._state[: self._nq], self._state[self._nq : self._end] = closed
             self._vector.setArray(self._state)
         return None
-
-    def _steps_over(self) -> bool:
-        """Whether the next step is taken as long as usual, whatever error is estimated: over a singular position.
-
-        Near it rounding, amplified, counts as error, the more the smaller the steps are; they would never pass it. What
-        such a step leaves is open loops, which are closed behind the singular position.
-        """
-        return (
-            self._projection is not None
-            and self._fixed is None
-            and self._step < COLLAPSED * self._usual
-            and self._projection.amplified > SINGULAR
-        )
 
     def step_statistics(self) -> dict[str, Any]:
         """Sizes of the steps and what limits them; all ranks call. See `Result.step_sizes`."""
@@ -409,7 +361,7 @@ class Integrator:
         taken = self.steps, self.rejected
         loops = None if self._projection is None else self._projection.memory()
         sizes = self.sizes.memory()
-        return StepMemory(self.time, self._step, *taken, norm_error, work, sizes, probe, vectors, loops, self._usual)
+        return StepMemory(self.time, self._step, *taken, norm_error, work, sizes, probe, vectors, loops)
 
     def _keeps_history(self) -> bool:
         types, controls = _WITHOUT_HISTORY

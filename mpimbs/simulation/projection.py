@@ -18,11 +18,17 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.loops import ROUNDING, ClosedLoops
+from mpimbs.loops import ROUNDING
+from mpimbs.parallel.agreement import on_root
 from mpimbs.simulation.settings import NONE, POSITIONS, VELOCITIES
 
 Floats = npt.NDArray[np.float64]
 KINDS = (POSITIONS, VELOCITIES)  # columns of violations
+# Over singular positions:
+FADING = 0.98  # of the usual step, from one to the next
+COLLAPSED = 0.1  # of the usual step: less is suspicious
+SINGULAR = 100.0  # how much more than usual violations are amplified
+LEFT = 1e-4  # of the speeds: should closing loops change more, it was no singular position, but a near one
 FORGOTTEN = 0.02  # of what was usual, at each step
 SMALLEST = np.finfo(float).tiny
 TOLERANCE = 1e-9  # of the positions to begin with, in a system of 1 m
@@ -73,9 +79,6 @@ class Projection:
     Attributes
     ----------
     loops : ClosedLoops
-    amplified : float
-        How much larger than the violation that it took away the last change of speeds was, over what is usual: without
-        bound near a singular position.
     moved : list of Moved
         What the begin has changed by more than rounding.
     left : Worst
@@ -92,9 +95,10 @@ class Projection:
         names = [loop.name for loop in dynamics.system.loops]
         self.left, self.sampled = Worst(names), Worst(names)
         self.moved: list[Moved] = []
-        self.amplified, self._usual = 1.0, 0.0
+        self._amplified, self._changed, self._usual = 1.0, 0.0, 0.0
+        self._usual_step = 0.0
         self.seconds: dict[str, float] = {}
-        self._rounding = ROUNDING
+        self._rounding = ROUNDING  # not times the size: what is amplified near singular positions has to be seen
         self._stabilisation = stabilisation
         self.loops.stabilise(stabilisation or 0.0)
 
@@ -109,7 +113,7 @@ class Projection:
         if self.kind == NONE:
             self._check_closed(q, u)
             return q, u
-        closed_q, closed_u = closed(self.loops, q, u)
+        closed_q, closed_u = closed(self._dynamics, q, u)
         self.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
         return closed_q, closed_u
 
@@ -150,43 +154,81 @@ class Projection:
     def _see_amplified(self, violation: float, most: float, change: float) -> None:
         """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
         ratio = change / max(violation, self._rounding * most, SMALLEST)
-        self.amplified = ratio / self._usual if self._usual else 1.0
+        self._amplified, self._changed = ratio / self._usual if self._usual else 1.0, change / max(most, SMALLEST)
         self._usual = self._usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if self._usual else ratio
+
+    def took(self, step: float) -> None:
+        """A step of some size (s) was taken."""
+        self._usual_step = max(step, FADING * self._usual_step)
+
+    def step_over(self, step: float) -> float:
+        """Give the size of a step (s) over a singular position, if the next one should be; else 0.
+
+        Near it rounding, amplified, counts as error, the more the smaller the steps are; they would never pass it. What
+        a usual step leaves is open loops, which are closed behind the singular position.
+        """
+        singular = step < COLLAPSED * self._usual_step and self._amplified > SINGULAR
+        return self._usual_step if singular else 0.0
+
+    @property
+    def left_too_much(self) -> bool:
+        """Whether the last step has left more to change than one over a singular position does."""
+        return self._changed > LEFT
+
+    def stay_small(self, step: float) -> None:
+        """Let no step be taken over anything until they are much smaller than this one (s)."""
+        self._usual_step = step
 
     def memory(self) -> dict[str, Any]:
         """What there is to tell so far, for JSON; `recall` takes it again."""
         return {
             "evaluations": self.loops.evaluations, "moved": self.moved, "left": self.left.found,
-            "sampled": self.sampled.found, "amplified": [self.amplified, self._usual],
+            "sampled": self.sampled.found, "singular": [self._amplified, self._usual, self._usual_step],
         }  # fmt: skip
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
         self.loops.evaluations = memory["evaluations"]
-        self.amplified, self._usual = memory["amplified"]
+        self._amplified, self._usual, self._usual_step = memory["singular"]
         self.moved = [Moved(*item) for item in memory["moved"]]
         for worst in ("left", "sampled"):
             getattr(self, worst).found |= {kind: tuple(found) for kind, found in memory[worst].items()}
 
     def told(self) -> dict[str, Any]:
         """What a result tells of the loops."""
-        told = {name: value for name, value in self.memory().items() if name != "amplified"}
+        told = {name: value for name, value in self.memory().items() if name != "singular"}
         return {"projection": self.kind, "stabilisation": self._stabilisation, **told}
 
 
-def closed(loops: ClosedLoops, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+def closed(dynamics: Dynamics, q: Floats, u: Floats) -> tuple[Floats, Floats]:
     """Give the state near one in which all loops are closed; all ranks call.
+
+    By Newton's method; where it does not converge, the start is too far for it, on one process by one that is damped.
 
     Raises
     ------
     InputError
         On all ranks: they can't be.
     """
+    loops = dynamics.loops
+    assert loops is not None
     try:
-        q = loops.close_places(q, "the loops of the initial state can't be closed")
-    except SimulationError as error:
-        raise InputError(str(error)) from None
+        q = loops.close_places(q)
+    except SimulationError:
+        q = _closed_from_far(dynamics, q, u)
     return q, loops.close_speeds(q, u)
+
+
+def _closed_from_far(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
+    from mpimbs.closure.assembly import assemble  # which solves with scipy: where it is needed
+
+    whole, speeds = dynamics.gather_q(q), dynamics.gather_u(u)
+
+    def close() -> Floats | None:
+        return None if whole is None or speeds is None else assemble(dynamics.system, whole, speeds).q
+
+    found: Floats = dynamics.comm.bcast(on_root(dynamics.comm, close))
+    return found[dynamics.gather_q.part].copy()
 
 
 def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> list[Moved]:

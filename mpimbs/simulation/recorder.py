@@ -137,7 +137,7 @@ class Recorder:
             return found
         dynamics = self._dynamics
         joints = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, t=t))
-        return _Loads(joints, dynamics.loops and dynamics.loops.loads)
+        return _Loads(joints, None if dynamics.loops is None else dynamics.loops.loads)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:

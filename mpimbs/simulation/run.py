@@ -28,7 +28,7 @@ from mpimbs.settings import takes
 from mpimbs.simulation.checkpoint import Kept
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.constraint_record import ConstraintRecord
-from mpimbs.simulation.integrator import Integrator, StepMemory
+from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.keeper import Keeper
 from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
 from mpimbs.simulation.output import OutputError, OutputFile
@@ -43,6 +43,7 @@ from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import POSITIONS, Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_speeds, check_system, checked_state
+from mpimbs.simulation.step_memory import StepMemory
 from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]

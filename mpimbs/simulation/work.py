@@ -46,6 +46,8 @@ class Power:
         dampers = any(spring.dissipates for spring in system.springs.values())
         facts = np.array([mine, dampers or system.has_given_wrenches(subchain.first, subchain.last)])
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
+        self._loops = dynamics.loops if dynamics.loops is not None and dynamics.loops.driven else None
+        facts[0] |= self._loops is not None
         self._wrenched = bool(facts[1])
         self.any = bool(facts.any())
 
@@ -59,6 +61,8 @@ class Power:
             power += float(self._torque @ u)
         if acted.forces.size:
             power += float(acted.forces @ u)
+        if self._loops is not None:
+            power += self._loops.power()
         if self._wrenched:
             twists = self._dynamics.step_motions(q, u, acted)[:, PLACE:]
             wrenches = self._dynamics.subchain.wrenches

@@ -18,13 +18,12 @@ What is left of W once its diagonal is rounding is zero, and so are E and c ther
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
+from mpimbs.spatial.rows import ROW, add_row, entry, load_row, multiply_rows, scale_row, write_row
 
 COLUMNS = 6  # of a group, at the most
 C_ROW, SCALE_ROW, W_ROWS = 6, 7, 8
 SMALLEST = 1e-10  # part of the diagonal before eliminations below which nothing but rounding is left of it
-LARGE = 1e-2  # part of the largest diagonal of all from which on a column needs not wait for the joints inboard
-NOTHING = 1e-20  # part of the largest diagonal of all below which one was never more than rounding
+NEGLIGIBLE = 1e-20  # part of the largest diagonal of all below which one was never more than rounding
 KEPT = 16  # numbers of an eliminated column: which it is (-1: none), 1 / W_dd; then E_d, c_d and room; then its row
 
 
@@ -40,14 +39,14 @@ def kept_size(groups):
     return COLUMNS * (KEPT + ROW * groups)
 
 
-@kernel
+@kernel(inline=True)
 def clear_front(front, length):
     """Make a front one of no columns."""
     for i in range((W_ROWS + length) * length):
         front[i] = 0.0
 
 
-@kernel
+@kernel(inline=True)
 def add_end(front, length, group, columns, c):
     """Add what acts on the body itself: columns [6, 8] of a group, and c."""
     for i in range(COLUMNS):
@@ -57,7 +56,7 @@ def add_end(front, length, group, columns, c):
     write_row(front, at, add_row(load_row(front, at), load_row(c, 0)))
 
 
-@kernel
+@kernel(inline=True)
 def fold(front, length, groups, other, other_length):
     """Add a front that was moved to the same body; `groups` [2 n]: each group of that, and which it is here."""
     for number in range(0, groups.size, 2):
@@ -72,22 +71,35 @@ def fold(front, length, groups, other, other_length):
                 write_row(front, place, add_row(load_row(front, place), row))
 
 
-@kernel
+@kernel(inline=True)
+def ground(front, length, groups, root):
+    """Have c take what the acceleration of the world does to columns that were added last; E is nothing then."""
+    for number in range(0, groups.size, 2):
+        at = ROW * groups[number + 1]
+        c = load_row(front, C_ROW * length + at)
+        for i in range(6):
+            e = load_row(front, i * length + at)
+            c = add_row(c, scale_row(root[i], e))
+            write_row(front, i * length + at, scale_row(0.0, e))
+        write_row(front, C_ROW * length + at, c)
+
+
+@kernel(inline=True)
 def add_freedom(front, length, s, reciprocal):
-    """Add what a degree of freedom lets columns do: W += s s^T / D; `s` [L] of all of them."""
-    for group in range(length // ROW):
+    """Add what a degree of freedom lets the first columns do: W += s s^T / D; `s` of these."""
+    for group in range(s.size // ROW):
         at = ROW * group
         place = SCALE_ROW * length + at
         for i in range(COLUMNS):
             f = reciprocal * s[at + i]
             front[place + i] += f * s[at + i]
             row = (W_ROWS + at + i) * length
-            for k in range(0, length, ROW):
+            for k in range(0, s.size, ROW):
                 write_row(front, row + k, add_row(load_row(front, row + k), scale_row(f, load_row(s, k))))
 
 
 @kernel
-def _take_out(front, length, d, bare, kept, own):
+def take_out(front, length, d, bare, kept, own, grounded):
     """Eliminate a column; keep how, from `own` on."""
     row = (W_ROWS + d) * length
     reciprocal = 1.0 / front[row + d]
@@ -96,24 +108,27 @@ def _take_out(front, length, d, bare, kept, own):
         kept[own + 2 + i] = front[i * length + d]
     for k in range(0, length, ROW):
         write_row(kept, own + KEPT + k, load_row(front, row + k))
-    number = 0
-    for i in range(6):
-        f = reciprocal * kept[own + 2 + i]
-        for k in range(i, 6):
-            bare[number] += f * kept[own + 2 + k]
-            number += 1
-        bare[21 + i] += f * kept[own + 2 + C_ROW]
-    for r in range(W_ROWS + length):
+        write_row(front, row + k, scale_row(0.0, load_row(front, row + k)))
+    if not grounded:
+        number = 0
+        for i in range(6):
+            f = reciprocal * kept[own + 2 + i]
+            for k in range(i, 6):
+                bare[number] += f * kept[own + 2 + k]
+                number += 1
+            bare[21 + i] += f * kept[own + 2 + C_ROW]
+    for r in range(C_ROW if grounded else 0, W_ROWS + length):
         f = -reciprocal * front[r * length + d]
         if f != 0.0 and r != SCALE_ROW:
             for k in range(0, length, ROW):
                 pivot = load_row(kept, own + KEPT + k)
                 write_row(front, r * length + k, add_row(load_row(front, r * length + k), scale_row(f, pivot)))
-    _clear_column(front, length, d)
+            front[r * length + d] = 0.0
+    kept[own + KEPT + d] = 0.0
 
 
 @kernel(inline=True)
-def _clear_column(front, length, d):
+def clear_column(front, length, d):
     for r in range(W_ROWS + length):
         if r != SCALE_ROW:
             front[r * length + d] = 0.0
@@ -122,7 +137,7 @@ def _clear_column(front, length, d):
 
 
 @kernel
-def _largest_scale(front, length):
+def largest_scale(front, length):
     largest = 0.0
     for k in range(length):
         largest = max(largest, front[SCALE_ROW * length + k])
@@ -130,20 +145,27 @@ def _largest_scale(front, length):
 
 
 @kernel(inline=True)
-def _found(kept, own, length, acceleration, x):
+def dot_rows(a, at, b, begin, length):
+    """Sum of the products of so many numbers of two arrays."""
+    total = multiply_rows(load_row(a, at), load_row(b, begin))
+    for k in range(ROW, length, ROW):
+        total = add_row(total, multiply_rows(load_row(a, at + k), load_row(b, begin + k)))
+    low = (entry(total, 0) + entry(total, 1)) + (entry(total, 2) + entry(total, 3))
+    return low + ((entry(total, 4) + entry(total, 5)) + (entry(total, 6) + entry(total, 7)))
+
+
+@kernel(inline=True)
+def find_load(kept, own, length, acceleration, x, grounded):
     """Load of an eliminated column."""
-    d = int(kept[own])
-    s = kept[own + 2 + C_ROW]
-    for i in range(6):
-        s += kept[own + 2 + i] * acceleration[i]
-    for k in range(length):
-        if k != d:
-            s += kept[own + KEPT + k] * x[k]
-    x[d] = -s * kept[own + 1]
+    s = kept[own + 2 + C_ROW] + dot_rows(kept, own + KEPT, x, 0, length)
+    if not grounded:
+        for i in range(6):
+            s += kept[own + 2 + i] * acceleration[i]
+    x[int(kept[own])] = -s * kept[own + 1]
 
 
-@kernel
-def eliminate(front, length, group, bare, kept):
+@kernel(inline=True)
+def eliminate(front, length, group, bare, kept, grounded):
     """Eliminate a group of columns whose y is zero.
 
     Parameters
@@ -155,6 +177,8 @@ def eliminate(front, length, group, bare, kept):
         I and p, to which what the group adds is added.
     kept : array [kept_size]
         Written, for `found_loads`.
+    grounded : bool
+        Whether the body is the world, whose acceleration c has already: there is no E.
 
     Returns
     -------
@@ -162,29 +186,32 @@ def eliminate(front, length, group, bare, kept):
         How many columns were not redundant.
     """
     at = ROW * group
-    least = NOTHING / SMALLEST * _largest_scale(front, length)
+    least = NEGLIGIBLE / SMALLEST * largest_scale(front, length)
     rank = 0
     for step in range(COLUMNS):
         own = step * (KEPT + length)
-        best, d = SMALLEST, -1
+        best, of, d = SMALLEST, 1.0, -1
         for i in range(at, at + COLUMNS):
             scale = max(front[SCALE_ROW * length + i], least)
             w = front[(W_ROWS + i) * length + i]
-            if scale > 0.0 and w > best * scale:
-                best, d = w / scale, i
+            if w * of > best * scale:
+                best, of, d = w, scale, i
         kept[own] = d
         if d < 0:
             break
         rank += 1
-        _take_out(front, length, d, bare, kept, own)
-    for i in range(at, at + COLUMNS):  # the group may be another's from now on
-        _clear_column(front, length, i)
-        front[SCALE_ROW * length + i] = 0.0
+        take_out(front, length, d, bare, kept, own, grounded)
+    for r in range(C_ROW if grounded else 0, W_ROWS + length):  # the group may be another's from now on
+        write_row(front, r * length + at, scale_row(0.0, load_row(front, r * length + at)))
+    for i in range(at, at + COLUMNS):
+        for k in range(0, length, ROW):
+            place = (W_ROWS + i) * length + k
+            write_row(front, place, scale_row(0.0, load_row(front, place)))
     return rank
 
 
-@kernel
-def found_loads(kept, length, group, acceleration, x):
+@kernel(inline=True)
+def found_loads(kept, length, group, acceleration, x, grounded):
     """Write the loads of a group that `eliminate` eliminated into those of the front, x [L].
 
     `acceleration` is that of the body. Of redundant columns the loads are zero.
@@ -195,193 +222,4 @@ def found_loads(kept, length, group, acceleration, x):
     while rank < COLUMNS and kept[rank * (KEPT + length)] >= 0.0:
         rank += 1
     for step in range(rank - 1, -1, -1):
-        _found(kept, step * (KEPT + length), length, acceleration, x)
-
-
-# What `settle` keeps: how many columns were eliminated at once, how many stayed, of these how many in the end, and how
-# many that no motion of the body sees were eliminated; then columns, exchanges, factors; vectors of reflections; and
-# the eliminated columns.
-_AT_ONCE, _STAYED, _LEFT, _UNSEEN = range(4)
-MOST_SETTLED = 24  # columns
-_COLUMNS, _EXCHANGES, _FACTORS, _VECTORS, _ELIMINATED = 8, 32, 40, 48, 48 + COLUMNS * MOST_SETTLED
-_SEEN = 1e-9  # part of a column of E below which a motion of the body doesn't matter to it
-
-
-@kernel(inline=True)
-def settled_size(groups):
-    """Numbers that `settle` keeps of a front of so many groups."""
-    return _ELIMINATED + 2 * MOST_SETTLED * (KEPT + ROW * groups)
-
-
-@kernel(inline=True)
-def _best_of(front, length, columns, first, last, least, share):
-    """The column whose diagonal is the largest of what W was made of, beyond a share of it; -1: none."""
-    best, found = share, -1
-    for k in range(first, last):
-        d = int(columns[k])
-        scale = max(front[SCALE_ROW * length + d], least)
-        w = front[(W_ROWS + d) * length + d]
-        if scale > 0.0 and w > best * scale:
-            best, found = w / scale, d
-    return found
-
-
-@kernel
-def _reflect(front, length, columns, first, last, v, factor):
-    """Take the columns `first` to `last` - 1 of a list through the reflection 1 - factor v v^T, both ways."""
-    for r in range(W_ROWS + length):
-        if r == SCALE_ROW:
-            continue
-        s = 0.0
-        for k in range(first, last):
-            s += v[k] * front[r * length + int(columns[k])]
-        s *= factor
-        for k in range(first, last):
-            front[r * length + int(columns[k])] -= s * v[k]
-    for q in range(length):
-        s = 0.0
-        for k in range(first, last):
-            s += v[k] * front[(W_ROWS + int(columns[k])) * length + q]
-        s *= factor
-        for k in range(first, last):
-            front[(W_ROWS + int(columns[k])) * length + q] -= s * v[k]
-
-
-@kernel
-def _exchange(front, length, a, b):
-    for r in range(W_ROWS + length):
-        front[r * length + a], front[r * length + b] = front[r * length + b], front[r * length + a]
-    for k in range(length):
-        i, j = (W_ROWS + a) * length + k, (W_ROWS + b) * length + k
-        front[i], front[j] = front[j], front[i]
-
-
-@kernel
-def settle(front, length, groups, bare, kept):
-    """Bring what is left of groups of columns whose y is zero into the first of them, at a body that isn't the world.
-
-    Loops to the world can't be closed at a body whose motion they constrain: W may be singular there, and say nothing
-    of what the joints inboard allow. Columns whose diagonal is large are eliminated; of the others, combinations that
-    the body's motion doesn't matter to are, as `eliminate` does; six of them stay at the most, that see it.
-
-    Parameters
-    ----------
-    groups : array [2 n]
-        These, four at the most, and something of each.
-    bare, kept : array [27], [settled_size]
-        As of `eliminate`; for `settled_loads`.
-    """
-    each = KEPT + length
-    largest = _largest_scale(front, length)
-    columns = kept[_COLUMNS:_EXCHANGES]
-    count = 0
-    for number in range(0, groups.size, 2):
-        for i in range(COLUMNS):
-            columns[count] = ROW * groups[number] + i
-            count += 1
-    done = 0
-    d = _best_of(front, length, columns, 0, count, largest, LARGE)
-    while d >= 0:
-        _take_out(front, length, d, bare, kept, _ELIMINATED + done * each)
-        done += 1
-        d = _best_of(front, length, columns, 0, count, largest, LARGE)
-    kept[_AT_ONCE] = done
-    stayed = 0
-    for k in range(count):
-        d = int(columns[k])
-        gone = False
-        for own in range(done):
-            gone = gone or int(kept[_ELIMINATED + own * each]) == d
-        if not gone:
-            columns[stayed] = d
-            stayed += 1
-    kept[_STAYED] = stayed
-    most = 0.0
-    for k in range(stayed):
-        most = max(most, front[SCALE_ROW * length + int(columns[k])])
-    for k in range(stayed):
-        front[SCALE_ROW * length + int(columns[k])] = most
-    left = 0
-    used = 0
-    while left < min(COLUMNS, stayed):
-        component, size = -1, 0.0
-        for i in range(6):
-            s = 0.0
-            for k in range(left, stayed):
-                s += front[i * length + int(columns[k])] ** 2
-            if used & (1 << i) == 0 and s > size:
-                component, size = i, s
-        if component < 0 or size <= _SEEN**2:
-            break
-        used |= 1 << component
-        v = kept[_VECTORS + left * MOST_SETTLED : _VECTORS + (left + 1) * MOST_SETTLED]
-        for k in range(left, stayed):
-            v[k] = front[component * length + int(columns[k])]
-        norm = size**0.5
-        v[left] += norm if v[left] >= 0.0 else -norm
-        s = 0.0
-        for k in range(left, stayed):
-            s += v[k] * v[k]
-        kept[_FACTORS + left] = 2.0 / s
-        _reflect(front, length, columns, left, stayed, v, kept[_FACTORS + left])
-        left += 1
-    kept[_LEFT] = left
-    for k in range(left, stayed):
-        for i in range(6):
-            front[i * length + int(columns[k])] = 0.0
-    unseen = 0
-    least = NOTHING / SMALLEST * largest
-    d = _best_of(front, length, columns, left, stayed, least, SMALLEST)
-    while d >= 0:
-        _take_out(front, length, d, bare, kept, _ELIMINATED + (done + unseen) * each)
-        unseen += 1
-        d = _best_of(front, length, columns, left, stayed, least, SMALLEST)
-    kept[_UNSEEN] = unseen
-    for k in range(left, stayed):
-        _clear_column(front, length, int(columns[k]))
-        front[SCALE_ROW * length + int(columns[k])] = 0.0
-    for own in range(done):
-        front[SCALE_ROW * length + int(kept[_ELIMINATED + own * each])] = 0.0
-    target = ROW * groups[0]
-    for k in range(left):
-        d = int(columns[k])
-        kept[_EXCHANGES + k] = d
-        if d != target + k:
-            _exchange(front, length, d, target + k)
-            for m in range(k + 1, left):
-                if int(columns[m]) == target + k:
-                    columns[m] = d
-    return done + unseen
-
-
-@kernel
-def settled_loads(kept, length, groups, acceleration, x):
-    """Write the loads of groups that `settle` settled into those of the front, x [L], given the first's."""
-    each = KEPT + length
-    done, stayed, left, unseen = int(kept[_AT_ONCE]), int(kept[_STAYED]), int(kept[_LEFT]), int(kept[_UNSEEN])
-    target = ROW * groups[0]
-    for number in range(2, groups.size, 2):
-        for i in range(ROW):
-            x[ROW * groups[number] + i] = 0.0
-    for i in range(left, ROW):
-        x[target + i] = 0.0
-    columns = kept[_COLUMNS:_EXCHANGES]
-    for k in range(left - 1, -1, -1):
-        d = int(kept[_EXCHANGES + k])
-        if d != target + k:
-            x[d], x[target + k] = x[target + k], x[d]
-            for m in range(k + 1, left):
-                if int(columns[m]) == d:
-                    columns[m] = target + k
-    for own in range(done + unseen - 1, done - 1, -1):
-        _found(kept, _ELIMINATED + own * each, length, acceleration, x)
-    for number in range(left - 1, -1, -1):
-        v = kept[_VECTORS + number * MOST_SETTLED : _VECTORS + (number + 1) * MOST_SETTLED]
-        s = 0.0
-        for k in range(number, stayed):
-            s += v[k] * x[int(columns[k])]
-        s *= kept[_FACTORS + number]
-        for k in range(number, stayed):
-            x[int(columns[k])] -= s * v[k]
-    for own in range(done - 1, -1, -1):
-        _found(kept, _ELIMINATED + own * each, length, acceleration, x)
+        find_load(kept, step * (KEPT + length), length, acceleration, x, grounded)

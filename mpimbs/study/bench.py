@@ -34,8 +34,9 @@ def bench(
 ) -> dict[str, Any]:
     """Time one evaluation of forward dynamics at a moving state; all ranks call together.
 
-    Speeds are u_k = 0.1 sin(k), so that the velocity terms are at work. An evaluation begins when the last rank is
-    ready and ends when the slowest one is done. Where it runs in lanes it takes turns with the same without.
+    Speeds are u_k = 0.1 sin(k), or the nearest that loops allow, so that the velocity terms are at work. An evaluation
+    begins when the last rank is ready and ends when the slowest one is done. Where it runs in lanes it takes turns with
+    the same without.
 
     A coupling that makes use of earlier solutions evaluates one state after the other of a motion that begins there,
     as a simulation with tolerance 1e-8 does; then begins again.
@@ -54,7 +55,7 @@ def bench(
     -------
     dict
         ranks, cuts, lanes, swept (of a tree: how many bodies are in limbs side by side, in stretches along a path, and
-        in the trunk, in doubles), n (bodies), dof, repetitions, us_min, us_median, us_p90 (90th percentile),
+        in the trunk, in doubles), n (bodies), dof, loops, repetitions, us_min, us_median, us_p90 (90th percentile),
         switches_per_evaluation (context switches, on the rank with the most), ns_per_body_min, phases: median time of
         each phase (us) on the rank that is the last to be done, see `laps.PhaseLaps`; and where lanes are used,
         scalar: us_min, us_median, us_p90, ratio of the minima without lanes, difference of the accelerations relative
@@ -88,6 +89,7 @@ def bench(
         "swept": _swept(used),
         "n": system.n_bodies,
         "dof": system.nu,
+        "loops": len(system.loops),
         "repetitions": len(laps["used"]),
         **summary(laps["used"]),
         "switches_per_evaluation": switches,
@@ -127,6 +129,8 @@ def _evaluation(dynamics: Dynamics) -> _Timed:
     compile_evaluations(dynamics)
     system, q = dynamics.system, dynamics.subchain.q
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
+    if dynamics.loops is not None:
+        u = dynamics.loops.close_speeds(q, u)
     udot, rates = np.empty(len(u)), np.empty(len(q))
     dynamics.timed = False
     if system.has_loads_of_time():
@@ -227,7 +231,8 @@ def _per_solution(before: dict[str, int], after: dict[str, int]) -> dict[str, fl
 
 def report(figures: dict[str, Any]) -> list[str]:
     """Say what `bench` or `bench_batch` found, a few lines for a person."""
-    where = f"{figures['n']} bodies, {figures['ranks']} ranks, {figures['lanes']} lanes"
+    closed = f" with {figures['loops']} loop(s)" if figures.get("loops") else ""
+    where = f"{figures['n']} bodies{closed}, {figures['ranks']} ranks, {figures['lanes']} lanes"
     lines = _batch_lines(figures, where) if "copies" in figures else _evaluation_lines(figures, where)
     remark = disturbance(figures)
     return [*lines, remark] if remark else lines

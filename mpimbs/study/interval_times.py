@@ -93,7 +93,7 @@ def time_intervals(system: System, division: Division, seconds: float) -> Interv
         with closing(Share(system, division, rank)) as share:
             compile_evaluations(share)
             measured[rank] = share.time(seconds)
-            assert isinstance(share.subchains, Intervals)
+            assert isinstance(share.subchains, Intervals) and isinstance(share.subchains.room, Room)  # without loops
             room, turns = share.subchains.room, len(share.subchain.nothing_before(TURNING))
     joins = _joins(order, cuts.tolist(), room)
     return IntervalTimes(_of_all(costs, measured), measured, joins, room.size(), turns)

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from mpimbs.coupling import LoadSolver, coupling_named
 from mpimbs.errors import InputError
 from mpimbs.model import System
+from mpimbs.model.summary import refuse_loops
 from mpimbs.model.table import suggest
 from mpimbs.simulation.output_layout import versions
 from mpimbs.study import loggp, simgrid
@@ -170,6 +171,7 @@ def _method(name: str) -> Callable[[Sequence[Trace], Cluster], float]:
 
 def _traced(system: System, name: str, solver: LoadSolver | None) -> TracedCoupling:
     coupling_named(name, solver)
+    refuse_loops(system, "what loops cost is not predicted; measure it with `mpimbs bench`")
     known = TRACED if system.is_chain else TRACED_OF_TREES
     if name not in known:
         of_trees = "" if system.is_chain else " for trees"

@@ -18,16 +18,16 @@ from mpimbs.spatial.fronts import (
     add_end,
     add_freedom,
     clear_front,
+    dot_rows,
     eliminate,
     fold,
     found_loads,
-    settle,
-    settled_loads,
-    settled_size,
+    ground,
 )
 from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
-from mpimbs.spatial.mixed import CONSTANT, SCALE, row_at
+from mpimbs.spatial.mixed import C_COLUMN, SCALE_COLUMN, row_at
 from mpimbs.spatial.rows import ROW, load_row, store_row
+from mpimbs.spatial.settling import settle, settled_loads, settled_size
 from mpimbs.spatial.tuples import load18
 from mpimbs.sweep.inward import articulated, transferred
 from mpimbs.sweep.loop_joints import (
@@ -39,6 +39,7 @@ from mpimbs.sweep.loop_joints import (
     VELOCITY,
     ClosingJoints,
     close_joints,
+    drive_joints,
 )
 from mpimbs.sweep.motion import motions
 from mpimbs.sweep.outward import accelerated
@@ -54,11 +55,11 @@ from mpimbs.sweep.walk import (
 
 # Columns of the rows of events: what is done, to which front, of what length; then
 #   END      the group, where its columns E are, and its c
-#   MOVE     the path: its first step in `paths`, how many they are
+#   MOVE     the path: its first step in `paths`, how many they are; how many columns there are so far
 #   FOLD     which front is added, and its length; which groups: the first in `groups`, how many numbers
 #   CLOSE    the group, the slot of the body, where what is kept begins, the loop (-1: none)
 #   SETTLE   where groups, each with its loop, begin in `groups`; the slot, where what is kept begins, how many numbers
-KIND, FRONT, LENGTH, FIRST, SECOND, THIRD, FOURTH = range(7)
+KIND, FRONT, LENGTH, FIRST, SECOND, THIRD, FOURTH, GROUNDED = range(8)  # the last: whether the body is the world
 BEGIN, END, MOVE, FOLD, CLOSE, SETTLE = range(6)
 # What is asked of the loops: accelerations that keep them closed, or changes that close them, scaled.
 ACCELERATIONS, SPEEDS, PLACES = range(3)
@@ -94,10 +95,10 @@ def listed(places, d):
     return places[d]
 
 
-@kernel
-def _move(loops, structure, work, front, length, path):
-    """Move a front inward along a path, over what the walk has left."""
-    for first in range(0, length, ROW):
+@kernel(inline=True)
+def _move(loops, structure, work, front, length, used, path):
+    """Move the first columns of a front inward along a path, over what the walk has left."""
+    for first in range(0, used, ROW):
         state = (
             load_row(front, C_ROW * length + first),
             load_row(front, first),
@@ -119,7 +120,7 @@ def _move(loops, structure, work, front, length, path):
     for number in range(path.size):
         step = path[number]
         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
-            s = span(loops.columns, loops.column_at[d], length)
+            s = span(loops.columns, loops.column_at[d], used)
             add_freedom(front, length, s, work.pivot[d * PIVOT + 6])
 
 
@@ -134,7 +135,7 @@ def _kept(loops, event, length):
     return span(loops.kept, event[THIRD], COLUMNS * (KEPT + length))
 
 
-@kernel
+@kernel(inline=True)
 def _close_inward(loops, structure, work, first, last):
     """Do events on the way inward."""
     for number in range(first, last):
@@ -142,14 +143,18 @@ def _close_inward(loops, structure, work, first, last):
         kind = event[KIND]
         front, length = _front(loops, event)
         if kind == MOVE:
-            _move(loops, structure, work, front, length, span(loops.paths, event[FIRST], event[SECOND]))
+            path = span(loops.paths, event[FIRST], event[SECOND])
+            _move(loops, structure, work, front, length, event[THIRD], path)
         elif kind == FOLD:
             other_length = event[SECOND]
             other = span(loops.fronts, event[FIRST], (W_ROWS + other_length) * other_length)
-            fold(front, length, span(loops.groups, event[THIRD], event[FOURTH]), other, other_length)
+            groups = span(loops.groups, event[THIRD], event[FOURTH])
+            fold(front, length, groups, other, other_length)
+            if event[GROUNDED] != 0:
+                ground(front, length, groups, loops.joints.root)
         elif kind == CLOSE:
             bare = span(work.junction, event[SECOND] * JUNCTION, 27)
-            eliminate(front, length, event[FIRST], bare, _kept(loops, event, length))
+            eliminate(front, length, event[FIRST], bare, _kept(loops, event, length), event[GROUNDED] != 0)
         elif kind == SETTLE:
             groups = span(loops.groups, event[FIRST], event[FOURTH])
             bare = span(work.junction, event[SECOND] * JUNCTION, 27)
@@ -168,7 +173,7 @@ def _note_loads(loops, loop, x, group):
             loops.loads[loop * ROW + i] = x[ROW * group + i]
 
 
-@kernel
+@kernel(inline=True)
 def _close_outward(loops, structure, work, first, last):
     """Find what loads are, on the way outward: the events in reverse. A front's are where its first row was."""
     for number in range(last - 1, first - 1, -1):
@@ -179,17 +184,15 @@ def _close_outward(loops, structure, work, first, last):
             for at in range(event[FIRST], event[FIRST] + event[SECOND]):
                 step = loops.paths[at]
                 for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
-                    s = 0.0
-                    for k in range(length):
-                        s += loops.columns[loops.column_at[d] + k] * x[k]
-                    work.pivot[d * PIVOT + 7] += s
+                    work.pivot[d * PIVOT + 7] += dot_rows(loops.columns, loops.column_at[d], x, 0, event[THIRD])
         elif kind == FOLD:
             for at in range(event[THIRD], event[THIRD] + event[FOURTH], 2):
                 for i in range(ROW):
                     loops.fronts[event[FIRST] + ROW * loops.groups[at] + i] = x[ROW * loops.groups[at + 1] + i]
         elif kind == CLOSE:
             acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
-            found_loads(_kept(loops, event, length), length, event[FIRST], acceleration, x)
+            kept = _kept(loops, event, length)
+            found_loads(kept, length, event[FIRST], acceleration, x, event[GROUNDED] != 0)
             _note_loads(loops, event[FOURTH], x, event[FIRST])
         elif kind == SETTLE:
             groups = span(loops.groups, event[FIRST], event[FOURTH])
@@ -237,6 +240,13 @@ def ask_of_loops(plan, structure, work, u):
 
 
 @kernel
+def drive_loops(plan, work):
+    """Add what drives the loop joints, after `velocity_terms`."""
+    loops = read(plan, LOOPS)
+    drive_joints(loops.joints, work.bias)
+
+
+@kernel
 def inward_closing(plan, structure, work, tau):
     """Sweep inward as `inward`, and close loops; returns I and p of what hangs on the first inboard body."""
     loops = read(plan, LOOPS)
@@ -260,7 +270,7 @@ def write_mixed(plan, work, room, value):
                 value[row_at(room, slot, i) + ROW * slot + k] = gathered[number]
                 value[row_at(room, slot, k) + ROW * slot + i] = gathered[number]
                 number += 1
-            value[row_at(room, slot, i) + behind + CONSTANT] = gathered[21 + i]
+            value[row_at(room, slot, i) + behind + C_COLUMN] = gathered[21 + i]
     for number in range(loops.open.shape[0]):
         slot, length, group, block = (
             loops.open[number, 0],
@@ -276,8 +286,8 @@ def write_mixed(plan, work, room, value):
             for i in range(6):
                 value[row_at(room, slot, i) + ROW * block + k] -= front[i * length + d]
                 value[row + ROW * slot + i] += front[i * length + d]
-            value[row + behind + CONSTANT] += front[C_ROW * length + d]
-            value[row + behind + SCALE] += front[SCALE_ROW * length + d]
+            value[row + behind + C_COLUMN] += front[C_ROW * length + d]
+            value[row + behind + SCALE_COLUMN] += front[SCALE_ROW * length + d]
             for other in range(loops.open.shape[0]):
                 if loops.open[other, 1] == loops.open[number, 1]:
                     to = row + ROW * (room.inboard + loops.open[other, 4])

@@ -17,8 +17,9 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NO_BODIES, Build, with_slots
 from mpimbs.sweep.interval_passes import IntervalPlan
 from mpimbs.sweep.limbs import Chosen, Limbs
+from mpimbs.sweep.loop_events import closings_of
 from mpimbs.sweep.loop_table import LoopTable
-from mpimbs.sweep.loops import Loops, closings_of
+from mpimbs.sweep.loops import Loops
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace
@@ -193,7 +194,9 @@ class IntervalPart(PartOfOne):
         o, room, value = self.outside, self.room, self.blocks[0]
         if self.loops:
             assert isinstance(room, MixedRoom)
-            describe(room, value, self._whole.last, o.inboard.tolist(), self.loops.groups(o, self._whole.first))
+            describe(
+                room, value, self._whole.last, o.inboard.tolist(), self.loops.groups(o.open, o.ends, self._whole.first)
+            )
             return
         assert isinstance(room, Room)
         value[[LAST, INBOARD, OPEN, HANGS_ON]] = self._whole.last, len(o.inboard), len(o.open), 0

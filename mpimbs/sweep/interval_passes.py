@@ -17,7 +17,14 @@ from mpimbs.spatial.mixed import MixedRoom
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA, six_rows, write_six
 from mpimbs.spatial.tuples import load3, load6
-from mpimbs.sweep.closing import ask_of_loops, inward_closing, outward_closing, read_open_loads, write_mixed
+from mpimbs.sweep.closing import (
+    ask_of_loops,
+    drive_loops,
+    inward_closing,
+    outward_closing,
+    read_open_loads,
+    write_mixed,
+)
 from mpimbs.sweep.inward import inward, transfer, write_gathered
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.limb_passes import accelerate_limbs, forces_of_trunk, gather_limbs, move_limbs, of_trunk
@@ -145,6 +152,7 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
     joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)
     if p.loops.size > 0:
+        drive_loops(p.loops, p.work)
         inward_closing(p.loops, p.structure, p.work, p.total)
         write_mixed(p.loops, p.work, MixedRoom(p.room_inboard, p.room_open), value)
         return

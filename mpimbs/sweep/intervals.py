@@ -37,6 +37,8 @@ class Intervals:
         All their bodies as one interval; of a single one that which it has.
     independent : bool
         See `Part`.
+    hangs : bool
+        Whether any interval, here or elsewhere, has bodies that hang on those of another.
 
     Attributes
     ----------
@@ -53,8 +55,10 @@ class Intervals:
         How many bodies of all are swept in which way.
     """
 
-    def __init__(self, parts: Sequence[IntervalPart], whole: Subchain, independent: bool = False) -> None:
-        self._parts, self.independent = list(parts), independent
+    def __init__(
+        self, parts: Sequence[IntervalPart], whole: Subchain, independent: bool = False, hangs: bool = False
+    ) -> None:
+        self._parts, self.independent, self.hangs = list(parts), independent, hangs
         if any(part.loops for part in parts) and len(parts) > 1:
             rooms = [part.room for part in parts]
             for part in parts:

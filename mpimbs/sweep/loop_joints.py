@@ -14,38 +14,44 @@ which j1 turns in the first step, the sliding velocity v of the joint in a, and 
 
 from __future__ import annotations
 
-from math import atan2, cos, sin, sqrt
+from math import atan2, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Rows, schema
-from mpimbs.spatial.rows import ROW
-from mpimbs.spatial.tuples import load3, load6, load9
+from mpimbs.spatial.memory import Floats, Rows
+from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
+from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import (
     add3,
     cross,
-    dot6,
+    dot3,
     multiply,
+    quaternion_matrix,
     rotate,
     rotate_back,
     scale3,
     sub3,
     transpose,
 )
-from mpimbs.sweep.structure import BOUNDARY
+from mpimbs.sweep.structure import BIAS, BOUNDARY
 
 # Columns of the rows of loop joints: where the motions of the ends are; how the joint turns (below); its constraints;
-# which ends are the world.
-MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED = range(6)
+# which ends are the world; whether it has a pitch; how many of its freedoms are driven.
+MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED, DRIVEN = range(7)
 NOT, ABOUT_Z, BALL, ABOUT_X_AND_Y, SLID_ABOUT_Z = range(5)
 NO_WORLD, WORLD_IS_A, WORLD_IS_B = range(3)
-END = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
-SIX = 6 * ROW
-CLOSURE = 2 * SIX + 4 * ROW  # E of a and of b, [6, 8]; -s, violations of position and velocity, C^T root
-MINUS_S, POSITION, VELOCITY, ROOT = (2 * SIX + k * ROW for k in range(4))
+END_SIZE = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
+# What is written of a joint: E of a and of b, [6, 8]; -s, violations of position and velocity, C^T root; what drives it
+# on a and on b; the energy of its springs (J), and the power of what else drives it (W).
+CLOSURE = 2 * SIX + 7 * ROW
+MINUS_S, POSITION, VELOCITY, ROOT, DRIVE_A, DRIVE_B, ENERGY = (2 * SIX + k * ROW for k in range(7))
+DRIVE = 9  # numbers of a freedom that is driven: its axis in T, stiffness, damping, torque, rest 1 or 4, which angle
+AXIS, SPRING, DAMPING, TORQUE, REST, ANGLE = 0, 1, 2, 3, 4, 8
 _TWO_PI = 2.0 * np.pi
+_SMALL = 1e-5  # square of a sine whose sixth power is beyond rounding
 _E_X = (1.0, 0.0, 0.0)
 _UNIT = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
@@ -54,15 +60,13 @@ class ClosingJoints(NamedTuple):
     """What is fixed of some loop joints, and what an evaluation writes of them."""
 
     rows: Rows  # [n, 8]: the columns above
-    ends: Floats  # [n * 2 * END]
-    subspaces: Floats  # [n * SIX]: rows of C^T in T
+    ends: Floats  # [n * 2 * END_SIZE]
+    subspaces: Floats  # [n * SIX]: C in T, [6, 8]
     pitch: Floats  # [n]: m/rad
     motions: Floats  # [any * BOUNDARY]: of the steps that carry the ends, absolute
+    drives: Floats  # [n * 6 * DRIVE]: the freedoms of each that are driven
     closures: Floats  # [n * CLOSURE], written
     root: Floats  # [6]: acceleration of the world, -g
-
-
-CLOSING_JOINTS = schema(ClosingJoints)
 
 
 @kernel(inline=True)
@@ -81,44 +85,128 @@ def _about_y(s, c):
 
 
 @kernel(inline=True)
+def _direction(y, x):
+    """Sine and cosine of the angle of a point (x, y); of the origin, of none."""
+    size = sqrt(y * y + x * x)
+    if size > 0.0:
+        return y / size, x / size
+    return 0.0, 1.0
+
+
+@kernel(inline=True)
 def turned_by(turns, relative):
-    """How b's joint frame is turned in a's by the joint's own coordinates, which fit it best; and T in a's.
+    """How b's joint frame is turned in a's by the joint's own angles, which fit it best; T in a's; sines and cosines.
 
     `relative` takes b's components to a's, as both that are given do.
     """
+    none = (0.0, 1.0)
     if turns == NOT:
-        return _UNIT, relative, 0.0
+        return _UNIT, relative, none, none
     if turns == BALL:
-        return relative, relative, 0.0
+        return relative, relative, none, none
     if turns == ABOUT_X_AND_Y:
-        first = atan2(relative[7], relative[4])
-        about_x = _about_x(sin(first), cos(first))
+        first = _direction(relative[7], relative[4])
+        about_x = _about_x(first[0], first[1])
         rest = multiply(transpose(about_x), relative)
-        second = atan2(rest[2] - rest[6], rest[0] + rest[8])
-        return multiply(about_x, _about_y(sin(second), cos(second))), about_x, first
-    angle = atan2(relative[3] - relative[1], relative[0] + relative[4])
-    turned = _about_z(sin(angle), cos(angle))
+        second = _direction(rest[2] - rest[6], rest[0] + rest[8])
+        return multiply(about_x, _about_y(second[0], second[1])), about_x, first, second
+    first = _direction(relative[3] - relative[1], relative[0] + relative[4])
+    turned = _about_z(first[0], first[1])
     if turns == SLID_ABOUT_Z:
-        return turned, _UNIT, angle
-    return turned, relative, angle
+        return turned, _UNIT, first, none
+    return turned, relative, first, none
 
 
 @kernel(inline=True)
 def rotation_vector(r):
     """Rotation vector (rad) of a rotation matrix; of half a turn no direction is left."""
     v = (0.5 * (r[7] - r[5]), 0.5 * (r[2] - r[6]), 0.5 * (r[3] - r[1]))
-    sine = sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2])
+    square = v[0] * v[0] + v[1] * v[1] + v[2] * v[2]
     cosine = 0.5 * (r[0] + r[4] + r[8] - 1.0)
-    factor = atan2(sine, cosine) / sine if sine > 1e-9 else 1.0
-    return scale3(factor, v)
+    if square < _SMALL and cosine > 0.0:  # angle / sine by its series
+        return scale3(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0)), v)
+    sine = sqrt(square)
+    return scale3(atan2(sine, cosine) / sine if sine > 0.0 else 1.0, v)
+
+
+@kernel(inline=True)
+def _within_half_a_turn(angle):
+    return angle - _TWO_PI * round(angle / _TWO_PI)
 
 
 @kernel
-def close_joint(row, ends, subspace, pitch, a, b, root, out):
+def _driven(count, drives, pitched, relative, angles, slid, speed, out):
+    """Load of what drives a joint's freedoms, in T: springs, dampers, torques; and their energy and power."""
+    moment, force = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+    energy, power = 0.0, 0.0
+    for number in range(count):
+        at = number * DRIVE
+        axis = int(drives[at + AXIS])
+        unit = (1.0 if axis % 3 == 0 else 0.0, 1.0 if axis % 3 == 1 else 0.0, 1.0 if axis % 3 == 2 else 0.0)
+        rate = dot3(unit, speed[3:6] if axis >= 3 else speed[0:3])
+        if axis >= 3:
+            away = dot3(unit, slid) - drives[at + REST]
+        elif drives[at + ANGLE] >= 2.0:
+            w, v = drives[at + REST], load3(0.0, drives, at + REST + 1)
+            rest = quaternion_matrix((w, v[0], v[1], v[2]))
+            away = dot3(unit, rotation_vector(multiply(transpose(rest), relative)))
+        else:
+            angle = angles[0] if drives[at + ANGLE] == 0.0 else angles[1]
+            away = angle - drives[at + REST]
+            if not pitched:  # whose displacement tells how often it has turned
+                away = _within_half_a_turn(away)
+        given = drives[at + TORQUE] - drives[at + DAMPING] * rate
+        load = given - drives[at + SPRING] * away
+        energy += 0.5 * drives[at + SPRING] * away * away
+        power += given * rate
+        if axis >= 3:
+            force = add3(force, scale3(load, unit))
+        else:
+            moment = add3(moment, scale3(load, unit))
+    out[ENERGY], out[ENERGY + 1] = energy, power
+    return moment + force
+
+
+@kernel(inline=True)
+def _weighted(subspace, x):
+    """C^T x, as a row."""
+    low = add_row(scale_row(x[0], load_row(subspace, 0)), scale_row(x[1], load_row(subspace, ROW)))
+    middle = add_row(scale_row(x[2], load_row(subspace, 2 * ROW)), scale_row(x[3], load_row(subspace, 3 * ROW)))
+    high = add_row(scale_row(x[4], load_row(subspace, 4 * ROW)), scale_row(x[5], load_row(subspace, 5 * ROW)))
+    return add_row(add_row(low, middle), high)
+
+
+@kernel(inline=True)
+def _three(r, subspace, at):
+    """R times three rows of C."""
+    x, y, z = load_row(subspace, at), load_row(subspace, at + ROW), load_row(subspace, at + 2 * ROW)
+    return (
+        add_row(add_row(scale_row(r[0], x), scale_row(r[1], y)), scale_row(r[2], z)),
+        add_row(add_row(scale_row(r[3], x), scale_row(r[4], y)), scale_row(r[5], z)),
+        add_row(add_row(scale_row(r[6], x), scale_row(r[7], y)), scale_row(r[8], z)),
+    )
+
+
+@kernel(inline=True)
+def _write_columns(subspace, r, arm, sign, out, at):
+    """Write what the loads of C do to a body, [6, 8]: R from T to the body's components, the arm from its origin."""
+    f, n = _three(r, subspace, 3 * ROW), _three(r, subspace, 0)
+    write_row(out, at, scale_row(sign, add_row(n[0], add_row(scale_row(arm[1], f[2]), scale_row(-arm[2], f[1])))))
+    write_row(out, at + ROW, scale_row(sign, add_row(n[1], add_row(scale_row(arm[2], f[0]), scale_row(-arm[0], f[2])))))
+    write_row(
+        out, at + 2 * ROW, scale_row(sign, add_row(n[2], add_row(scale_row(arm[0], f[1]), scale_row(-arm[1], f[0]))))
+    )
+    write_row(out, at + 3 * ROW, scale_row(sign, f[0]))
+    write_row(out, at + 4 * ROW, scale_row(sign, f[1]))
+    write_row(out, at + 5 * ROW, scale_row(sign, f[2]))
+
+
+@kernel(inline=True)
+def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
     """Write what a loop joint asks, [CLOSURE], given the motions of its ends [BOUNDARY], absolute."""
     to_step_a, to_step_b = load9(0.0, a, 0), load9(0.0, b, 0)
-    to_a, to_b = load9(0.0, ends, 0), load9(0.0, ends, END)  # step to joint components
-    at_a, at_b = load3(0.0, ends, 9), load3(0.0, ends, END + 9)
+    to_a, to_b = load9(0.0, ends, 0), load9(0.0, ends, END_SIZE)  # step to joint components
+    at_a, at_b = load3(0.0, ends, 9), load3(0.0, ends, END_SIZE + 9)
     joint_a, joint_b = multiply(to_a, to_step_a), multiply(to_b, to_step_b)  # from the world's
     relative = multiply(joint_a, transpose(joint_b))
     apart = add3(sub3(load3(0.0, b, 9), load3(0.0, a, 9)), rotate_back(to_step_b, at_b))
@@ -131,11 +219,14 @@ def close_joint(row, ends, subspace, pitch, a, b, root, out):
     there = rotate_back(to_step_b, add3(twist_b[3:6], cross(twist_b[0:3], at_b)))
     here = rotate_back(to_step_a, add3(twist_a[3:6], cross(twist_a[0:3], at_a)))
     slide = sub3(rotate(joint_a, sub3(there, here)), cross(w, apart))
-    turned, t, angle = turned_by(row[TURNS], relative)
+    turned, t, first, second = turned_by(row[TURNS], relative)
+    angle = 0.0
+    if row[PITCHED] or row[DRIVEN]:
+        angle = atan2(first[0], first[1])
     error = rotation_vector(multiply(relative, transpose(turned)))
     if row[PITCHED]:
-        turns = round((apart[2] / pitch - angle) / _TWO_PI)
-        shift = (0.0, 0.0, pitch * (angle + turns * _TWO_PI))
+        angle += _TWO_PI * round((apart[2] / pitch - angle) / _TWO_PI)
+        shift = (0.0, 0.0, pitch * angle)
     else:
         shift = (0.0, 0.0, 0.0)
     # What velocities leave.
@@ -152,32 +243,47 @@ def close_joint(row, ends, subspace, pitch, a, b, root, out):
     weight = (0.0, 0.0, 0.0) + rotate_back(t, weight)
     sign = 1.0 if row[WORLD] == WORLD_IS_B else (-1.0 if row[WORLD] == WORLD_IS_A else 0.0)
     from_t_to_b = multiply(transpose(relative), t)
-    for k in range(row[CONSTRAINTS]):
-        c = load6(0.0, subspace, k * ROW)
-        moment, force = rotate(t, c[0:3]), rotate(t, c[3:6])
+    if row[DRIVEN] > 0:
+        slid = rotate_back(t, apart)
+        driven = _driven(
+            row[DRIVEN], drives, row[PITCHED] != 0, relative, (angle, atan2(second[0], second[1])), slid, speed, out
+        )
+        moment, force = rotate(t, driven[0:3]), rotate(t, driven[3:6])
         n, f = rotate_back(to_a, add3(moment, cross(arm_a, force))), rotate_back(to_a, force)
-        column = n + f
-        for i in range(6):
-            out[i * ROW + k] = -column[i]
-        moment, force = rotate(from_t_to_b, c[0:3]), rotate(from_t_to_b, c[3:6])
+        store_numbers(0.0, out, DRIVE_A, scale3(-1.0, n) + scale3(-1.0, f))
+        moment, force = rotate(from_t_to_b, driven[0:3]), rotate(from_t_to_b, driven[3:6])
         n, f = rotate_back(to_b, add3(moment, cross(arm_b, force))), rotate_back(to_b, force)
-        column = n + f
-        for i in range(6):
-            out[SIX + i * ROW + k] = column[i]
-        out[MINUS_S + k] = -dot6(c, leaves)
-        out[POSITION + k] = dot6(c, violation)
-        out[VELOCITY + k] = dot6(c, speed)
-        out[ROOT + k] = sign * dot6(c, weight)
+        store_numbers(0.0, out, DRIVE_B, n + f)
+    _write_columns(subspace, multiply(transpose(to_a), t), rotate_back(to_a, arm_a), -1.0, out, 0)
+    _write_columns(subspace, multiply(transpose(to_b), from_t_to_b), rotate_back(to_b, arm_b), 1.0, out, SIX)
+    write_row(out, MINUS_S, scale_row(-1.0, _weighted(subspace, leaves)))
+    write_row(out, POSITION, _weighted(subspace, violation))
+    write_row(out, VELOCITY, _weighted(subspace, speed))
+    write_row(out, ROOT, scale_row(sign, _weighted(subspace, weight)))
 
 
-@kernel
+@kernel(inline=True)
 def close_joints(loops):
     """Write what all loop joints ask, given the motions of their ends."""
     for number in range(loops.rows.shape[0]):
         row = loops.rows[number]
         a = loops.motions[row[MOTION_A] * BOUNDARY : (row[MOTION_A] + 1) * BOUNDARY]
         b = loops.motions[row[MOTION_B] * BOUNDARY : (row[MOTION_B] + 1) * BOUNDARY]
-        ends = loops.ends[number * 2 * END : (number + 1) * 2 * END]
+        ends = loops.ends[number * 2 * END_SIZE : (number + 1) * 2 * END_SIZE]
         subspace = loops.subspaces[number * SIX : (number + 1) * SIX]
         out = loops.closures[number * CLOSURE : (number + 1) * CLOSURE]
-        close_joint(row, ends, subspace, loops.pitch[number], a, b, loops.root, out)
+        drives = loops.drives[number * 6 * DRIVE : (number + 1) * 6 * DRIVE]
+        close_joint(row, ends, subspace, loops.pitch[number], drives, a, b, loops.root, out)
+
+
+@kernel(inline=True)
+def drive_joints(loops, bias):
+    """Add what drives the loop joints to the loads of the velocity terms [m * BIAS]."""
+    for number in range(loops.rows.shape[0]):
+        row = loops.rows[number]
+        if row[DRIVEN] > 0:
+            for end in range(2):
+                step = row[MOTION_A + end]
+                if step < bias.size // BIAS:
+                    for i in range(6):
+                        bias[step * BIAS + 6 + i] -= loops.closures[number * CLOSURE + DRIVE_A + ROW * end + i]

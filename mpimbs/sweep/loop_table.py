@@ -10,12 +10,26 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.joints import JointType
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build, matrices_of, turned_to
-from mpimbs.sweep.loop_joints import ABOUT_X_AND_Y, ABOUT_Z, BALL, END, NOT, SLID_ABOUT_Z
+from mpimbs.sweep.loop_joints import (
+    ABOUT_X_AND_Y,
+    ABOUT_Z,
+    ANGLE,
+    AXIS,
+    BALL,
+    DAMPING,
+    DRIVE,
+    END_SIZE,
+    NOT,
+    REST,
+    SLID_ABOUT_Z,
+    SPRING,
+    TORQUE,
+)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-WORLD = -1
+AT_WORLD = -1
 ELSEWHERE = -2  # an end on a body of another rank
 
 _TURNS = {(0,): NOT, (1,): ABOUT_Z, (4,): BALL, (1, 1): ABOUT_X_AND_Y, (0, 1): SLID_ABOUT_Z}
@@ -48,6 +62,29 @@ def motion_subspace(kind: JointType, pitch: float) -> Floats:
     return np.array(free).reshape(-1, 6).T
 
 
+def _drives(loop: Loop) -> Floats:
+    """The freedoms of a loop joint, if any is driven, in T [nu, DRIVE]; see `sweep.loop_joints`."""
+    if not loop.acts:
+        return np.zeros((0, DRIVE))
+    kind, rows = loop.kind, np.zeros((loop.kind.nu, DRIVE))
+    rows[:, SPRING], rows[:, DAMPING] = loop.stiffness, loop.damping
+    rows[:, TORQUE] = 0.0 if callable(loop.torque) else loop.torque
+    at_q = at_u = turned = 0
+    for step in kind.steps:
+        axes = turned_to(np.array([_DIRECTIONS.get(step.align, (0.0, 0.0, 1.0))]))[0]
+        for axis in step.axes:
+            row = rows[at_u]
+            row[AXIS] = axis // 3 * 3 + int(np.argmax(np.abs(axes[:, axis % 3])))
+            if step.turn == 4:
+                row[REST:ANGLE], row[ANGLE] = loop.rest[:4], 2
+            else:
+                row[REST], row[ANGLE] = loop.rest[at_q], turned if axis < 3 else 0
+                turned += axis < 3
+                at_q += 1
+            at_u += 1
+    return rows
+
+
 class LoopTable:
     """Some loops of a system.
 
@@ -66,7 +103,7 @@ class LoopTable:
         How the joint turns (`sweep.loop_joints`), and the number of its constraints.
     pitch : array [n]
     subspaces : array [n, 6, 8]
-        Rows of C^T.
+        C.
     scales : array [n, 8]
         How much larger than of length 1 these are.
     """
@@ -85,7 +122,13 @@ class LoopTable:
                 bases[key] = load_subspace(motion_subspace(loop.kind, loop.pitch))
             basis = bases[key].T
             self.scales[number, : len(basis)] = np.where(np.abs(basis[:, 3:]).max(axis=1) > 0, 1.0, lengths[number])
-            self.subspaces[number, : len(basis), :6] = basis * self.scales[number, : len(basis), None]
+            self.subspaces[number, :, : len(basis)] = (basis * self.scales[number, : len(basis), None]).T
+        self.driven, self.drives = np.zeros(n, np.int64), np.zeros((n, 6, DRIVE))
+        self.torques = {number: loop.torque for number, loop in enumerate(loops) if callable(loop.torque)}
+        for number, loop in enumerate(loops):
+            rows = _drives(loop)
+            self.driven[number] = len(rows)
+            self.drives[number, : len(rows)] = rows
         self.positions = np.array([loop.positions for loop in loops]).reshape(n, 2, 3)
         turned = matrices_of(np.array([loop.rotations for loop in loops]).reshape(-1, 4))
         axes = turned_to(np.array([loop.axis for loop in loops]).reshape(-1, 3))
@@ -95,16 +138,34 @@ class LoopTable:
     def __len__(self) -> int:
         return len(self.bodies)
 
+    def between(self, cuts: Integers) -> bool:
+        """Whether any loop has ends on both sides of one of the cuts."""
+        owners = np.searchsorted(cuts, np.where(self.bodies < 0, self.bodies[:, ::-1], self.bodies), side="right")
+        return bool((owners[:, 0] != owners[:, 1]).any())
+
     def within(self, first: int, last: int) -> LoopTable:
         """Those with an end on the bodies first to last - 1, which are counted from 0 then."""
         here = (self.bodies >= first) & (self.bodies < last)
         some = np.flatnonzero(here.any(axis=1))
         bodies = np.where(here, self.bodies - first, np.where(self.bodies < 0, self.bodies, ELSEWHERE))[some]
         found: LoopTable = object.__new__(LoopTable)
-        names = "pitch", "turns", "constraints", "subspaces", "scales", "positions", "_from_body", "numbers"
+        names = (
+            "driven",
+            "drives",
+            "pitch",
+            "turns",
+            "constraints",
+            "subspaces",
+            "scales",
+            "positions",
+            "_from_body",
+            "numbers",
+        )
         for name in names:
             setattr(found, name, getattr(self, name)[some])
         found.bodies = bodies
+        places = {int(number): place for place, number in enumerate(some)}
+        found.torques = {places[number]: torque for number, torque in self.torques.items() if number in places}
         return found
 
     def frames(self, made: Build) -> Floats:
@@ -113,9 +174,9 @@ class LoopTable:
         return np.where(here[..., None, None], made.body_frame[np.where(here, self.bodies, 0)], np.eye(3))
 
     def ends(self, made: Build) -> Floats:
-        """The numbers of the ends [n, 2, END], in the frames of the steps that carry them."""
+        """The numbers of the ends [n, 2, END_SIZE], in the frames of the steps that carry them."""
         frames = self.frames(made)
-        found = np.empty((len(self), 2, END))
+        found = np.empty((len(self), 2, END_SIZE))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)
         return found

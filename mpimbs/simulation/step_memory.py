@@ -1,0 +1,46 @@
+"""What the steps of a run leave to the next one, which a checkpoint keeps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class StepMemory(NamedTuple):
+    """What the steps so far leave to the next, beside the state.
+
+    Attributes
+    ----------
+    time, step : float
+        Time reached, and size of the next step (s).
+    steps, rejected : int
+        So far.
+    norm_error : float
+        See `Integrator`; of all ranks.
+    work : list of (float, float)
+        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W).
+    sizes : list
+        Of `StepSizes`.
+    probe : dict
+        Of `StabilityProbe`.
+    projection : dict, optional
+        Of `Projection`.
+    vectors : dict of arrays
+        This rank's parts of vectors like q and u, by names that begin with these: the probe's, and the rates where the
+        next step begins, if it does not evaluate them itself.
+    """
+
+    time: float
+    step: float
+    steps: int
+    rejected: int
+    norm_error: float
+    work: list[tuple[float, float]]
+    sizes: list[Any]
+    probe: dict[str, Any]
+    vectors: dict[str, Floats]
+    projection: dict[str, Any] | None = None

@@ -1,0 +1,90 @@
+"""Loads of loops and of the joints of the tree beside them: of least norm, against oracles and in balance."""
+
+import copy
+from contextlib import closing
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from scipy.sparse import csr_array
+
+from mpimbs.closure import redundant_loads
+from mpimbs.closure.redundant_loads import of_least_norm
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, Wrench, system_from
+from oracles import dense
+from oracles.dense import Array
+from oracles.loops import closed, opened
+from oracles.mechanisms import four_bar_forces
+from oracles.random_loops import planar_mechanism, random_mechanism
+from tolerances import assert_close
+
+
+def in_place_of_loops(system: System, q: Array, u: Array, loads: Array) -> System:
+    """The tree of a system, on whose bodies loads of its loops [loops, 6] act as wrenches."""
+    tree = copy.deepcopy(opened(system))
+    state = dense.Snapshot(opened(system), q, u)
+    rotation, origin = [*state.kinematics.rotation, np.eye(3)], [*state.kinematics.origin, np.zeros(3)]
+    for loop, load in zip(system.loops, loads, strict=True):
+        a, b = (-1 if name == "world" else system.index_of(name) for name in loop.bodies)
+        moment, force = rotation[b] @ load[:3], rotation[b] @ load[3:]
+        place = origin[b] + rotation[b] @ np.array(loop.positions[1])
+        for body, sign in ((a, -1), (b, 1)):
+            if body >= 0:
+                here, back = sign * rotation[body].T, rotation[body].T @ (place - origin[body])
+                fields = {"force": here @ force, "moment": here @ moment, "point": back}
+                given = {name: tuple(value.astype(float).tolist()) for name, value in fields.items()}
+                tree.add_wrench(system.name_of(body), Wrench(**given, frame="body"))
+    return tree
+
+
+def check(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Array | None) -> None:
+    reference = closed(system, q, u, tau)
+    with closing(Dynamics(system, comm)) as dynamics:
+        assert dynamics.loops is not None
+        own = dynamics.gather_u.part
+        mine = q[dynamics.gather_q.part], u[own], None if tau is None else tau[own]
+        before = dynamics.accelerations(*mine)
+        ours = np.empty((system.n_bodies, 6))
+        for bodies, loads in comm.allgather((dynamics.bodies, dynamics.joint_loads(*mine))):
+            ours[bodies] = loads
+        loops = dynamics.loops.loads
+        assert_close("accelerations after loads", dynamics.accelerations(*mine), before, "exact", comm=comm)
+    assert_close("loads of loops", loops, reference.loads, "redundant")
+    tree = in_place_of_loops(system, q, u, reference.loads)
+    assert_close("accelerations of the tree", dense.dense_accelerations(tree, q, u, tau), reference.udot, "redundant")
+    assert_close("joint loads", ours, dense.joint_wrenches(tree, q, u, tau, frame="body"), "redundant")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_mechanisms_with_repeated_loops(comm: MPI.Comm, seed: int) -> None:
+    check(comm, *random_mechanism(seed, 8, 2, doubled=seed % 2))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_planar_mechanisms(comm: MPI.Comm, seed: int) -> None:
+    check(comm, *planar_mechanism(seed, 8, 2))
+
+
+def test_what_is_unique_in_a_row_of_linkages() -> None:
+    system = system_from("four_bar:3")
+    theta, omega = 1.0, -2.0
+    q, u = np.array([theta, -theta] * 3 + [theta]), np.array([omega, -omega] * 3 + [omega])
+    with closing(Dynamics(system)) as dynamics:
+        dynamics.joint_loads(q, u)
+        assert dynamics.loops is not None
+        found = dynamics.loops.loads
+    turn = np.array([[np.cos(theta), -np.sin(theta)], [np.sin(theta), np.cos(theta)]])
+    assert_close("forces in the plane", -found[:, 3:5] @ turn.T, four_bar_forces(3, theta, omega), "redundant")
+    assert_close("all else", np.delete(found, [3, 4], axis=1), np.zeros((3, 4)), "redundant", scale=1.0)
+
+
+def test_many_constraints_are_projected_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    rows = np.vstack([random.standard_normal((6, 5)), np.zeros((2, 5))])
+    jacobian, loads = csr_array(np.block([[rows, 0 * rows], [0 * rows, rows[::-1]]])), random.standard_normal(16)
+    few = of_least_norm(jacobian, loads)
+    monkeypatch.setattr(redundant_loads, "DENSE", 0)
+    assert_close("loads", of_least_norm(jacobian, loads), few, "redundant")
+    dense_one = jacobian.toarray()
+    assert_close("loads", dense_one @ np.linalg.pinv(dense_one) @ loads, few, "redundant")

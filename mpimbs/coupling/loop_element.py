@@ -6,7 +6,7 @@ import numpy as np
 
 from mpimbs.coupling.separated_joint import SeparatedJoint
 from mpimbs.spatial.memory import Floats, Integers
-from mpimbs.spatial.mixed import CONSTANT, OPEN_BODY, SCALE, MixedRoom, OpenGroup, row_at
+from mpimbs.spatial.mixed import C_COLUMN, OPEN_BODY, SCALE_COLUMN, MixedRoom, OpenGroup, row_at
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 
@@ -93,13 +93,13 @@ class LoopedElement:
         for number, slot in enumerate(self.slots):
             here, at = self._joint(number), ROW * slot + _SIX
             size = self.sizes[number]
-            b, across, p = driven[number, :, :size], left[number, :size, :6], matrix[at, behind + CONSTANT]
+            b, across, p = driven[number, :, :size], left[number, :size, :6], matrix[at, behind + C_COLUMN]
             inertia = across @ matrix[np.ix_(at, at)] @ across.T
             force[here] = across @ p
             driven[number, :, EXTRA] = p - b @ force[here]
             inverse[here, here] = np.linalg.inv(0.5 * (inertia + inertia.T))
             far[here] = across @ matrix[np.ix_(rows, at)].T  # G
-        compliance, constant = matrix[np.ix_(rows, rows)], matrix[rows, behind + CONSTANT].copy()
+        compliance, constant = matrix[np.ix_(rows, rows)], matrix[rows, behind + C_COLUMN].copy()
         for slot in self._world:
             constant += matrix[rows][:, ROW * slot + _SIX] @ root
         response = inverse @ far
@@ -109,7 +109,7 @@ class LoopedElement:
         d[np.ix_(groups, groups)] = 0.5 * (compliance + compliance.T)
         self.constant[:own], self.constant[groups] = -inverse @ force, constant - response.T @ force
         for group in self.loops:
-            self.scale[self._groups[group]] = matrix[rows[6 * group + _SIX], behind + SCALE]
+            self.scale[self._groups[group]] = matrix[rows[6 * group + _SIX], behind + SCALE_COLUMN]
 
     def form(self, driven: Floats) -> Floats:
         """Its part of the matrix; beside it of the right-hand side, and of what the diagonals of loops were made of.

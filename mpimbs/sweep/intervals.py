@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.spatial.columns import block_at, compliance_at, transfer_at
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.spatial.mixed import CONSTANT, MixedRoom, length_of, row_at
+from mpimbs.spatial.mixed import C_COLUMN, MixedRoom, length_of, row_at
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.interval import IntervalPart
@@ -173,7 +173,7 @@ def _mixed_load(room: MixedRoom, value: Floats, slot: int, numbers: Floats) -> F
     """The load f on a body outside, given accelerations and loads."""
     at, length = row_at.py_func(room, slot, 0), length_of.py_func(room)
     rows = value[at : at + 6 * length].reshape(6, -1, ROW)
-    load: Floats = np.einsum("ibk,bk->i", rows[:, :-1, :6], numbers) + rows[:, -1, CONSTANT]
+    load: Floats = np.einsum("ibk,bk->i", rows[:, :-1, :6], numbers) + rows[:, -1, C_COLUMN]
     return load
 
 

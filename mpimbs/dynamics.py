@@ -229,10 +229,13 @@ class Dynamics:
         return NOTHING
 
     def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats) -> None:
-        """Evaluate as `evaluate` does, without calling functions: for what is linear in what loops are asked for."""
+        """Evaluate as `evaluate` does, without calling functions: for what is linear in what loops are asked for.
+
+        At no time: nothing is taken from evaluations before, nor left to others.
+        """
         evaluation = self._evaluation
         if evaluation.in_phases:
-            evaluation.in_turn(0.0, q, u, udot, rates, None, unforced=True)
+            evaluation.in_turn(np.nan, q, u, udot, rates, None, unforced=True)
         else:
             evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
 

@@ -94,7 +94,7 @@ def _pcg_of_trees(solver: LoadSolver | None) -> Strategy:
 
     def join(comm: MPI.Comm, part: Part) -> ConstraintLoads:
         assert isinstance(part, Intervals)
-        return ConstraintLoads(comm, part, chosen, _intervals(comm, part))
+        return ConstraintLoads(comm, part, chosen, None if part.has_loops else _intervals(comm, part))
 
     return Strategy(divide_tree, own_cut_intervals, join, "cut intervals")
 
@@ -102,7 +102,7 @@ def _pcg_of_trees(solver: LoadSolver | None) -> Strategy:
 # What serves trees, by the name of the coupling.
 TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {"dcae": _dcae_of_trees, "pcg": _pcg_of_trees}
 
-LOOPED = ("dcae",)  # couplings that close loops
+LOOPED = ("dcae", "pcg")  # couplings that close loops
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dcae": _dcae,
@@ -133,6 +133,12 @@ def coupling_for(system: System, name: str, solver: LoadSolver | None = None) ->
     if name not in LOOPED:
         refuse_loops(
             system, f"coupling '{name}' closes none; choose {' or '.join(f'`coupling={k!r}`' for k in LOOPED)}"
+        )
+    if name == "pcg" and solver is not None and solver.preconditioner == "dcae":
+        refuse_loops(
+            system,
+            "the preconditioner 'dcae' is for systems without; choose `solver.preconditioner='lagged'`, or "
+            "`coupling='dcae'`",
         )
     whole_tree = not system.is_chain or bool(system.loops)
     return TREES[name](solver) if whole_tree and name in TREES else strategy

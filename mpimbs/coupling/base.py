@@ -10,6 +10,7 @@ import numpy.typing as npt
 from mpimbs.parallel.butterfly import Butterfly
 
 if TYPE_CHECKING:
+    from mpimbs.coupling.loop_equations import LoopEquations
     from mpimbs.coupling.separated_joints import SeparatedJoints
 
 Floats = npt.NDArray[np.float64]
@@ -22,8 +23,8 @@ class Iterative(Protocol):
     """
 
     @property
-    def joints(self) -> SeparatedJoints:
-        """The separated joints of this rank, with the loads that were found last."""
+    def joints(self) -> SeparatedJoints | LoopEquations:
+        """The separated joints of this rank, and open loops behind them, with the loads that were found last."""
         ...
 
     def statistics(self) -> dict[str, int]:

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.coupling.constraint_equations import constraint_loads, forced_blocks
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -25,6 +23,14 @@ class Butterflied(Protocol):
     def close(self) -> None: ...
 
 
+class ForcedEquations(Protocol):
+    """Constraint-load equations that can be given another right-hand side."""
+
+    def forced_blocks(self, blocks: Floats, residual: Floats, forced: Floats) -> None: ...
+
+    def constraint_loads(self, values: Floats, residual: Floats, solution: Floats) -> None: ...
+
+
 class ButterflyProduct:
     """Solves the constraint-load equations for any right-hand side by the efficient divide and conquer.
 
@@ -34,8 +40,8 @@ class ButterflyProduct:
     ----------
     exact : Butterflied
         Its own; closed with it.
-    table : int64 array
-        The equations, as `constraint_equations.form` leaves them.
+    equations : ForcedEquations
+        As `form` leaves them.
     shape : tuple of int
         Of the handle equations of this rank's pieces.
 
@@ -45,8 +51,8 @@ class ButterflyProduct:
         The handle equations of which the equations were formed; to be set.
     """
 
-    def __init__(self, exact: Butterflied, table: npt.NDArray[np.int64], shape: tuple[int, ...]) -> None:
-        self._exact, self._table = exact, table
+    def __init__(self, exact: Butterflied, equations: ForcedEquations, shape: tuple[int, ...]) -> None:
+        self._exact, self._equations = exact, equations
         self._root = np.zeros(6)
         self._forced = np.zeros(shape)
         self.blocks = self._forced
@@ -54,9 +60,9 @@ class ButterflyProduct:
     def apply(self, pc: Any, given: Any, out: Any) -> None:
         """Solve for the right-hand side `given`, a vector of PETSc, into `out`; all ranks call."""
         residual = given.array_r
-        forced_blocks(self._table, self.blocks.reshape(-1), residual, self._forced.reshape(-1))
+        self._equations.forced_blocks(self.blocks, residual, self._forced)
         values = self._exact.product(self._forced, self._root)
-        constraint_loads(self._table, values.reshape(-1), residual, out.array)
+        self._equations.constraint_loads(values, residual, out.array)
 
     @property
     def seconds(self) -> float:

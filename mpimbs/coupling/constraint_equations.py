@@ -126,6 +126,19 @@ def _place_joint(place, subspace, size, joint, left_inverse):
 
 
 @kernel
+def place_joints(first_steps, q, place, subspaces, sizes, driven, left_inverses):
+    """Bring constraint subspaces [joints * SIX] to the parents' frames: [B | 0] in `driven`, and left inverses."""
+    joint_places(0.0, first_steps, q, place)
+    for number in range(sizes.size):
+        subspace, joint, left = (
+            item(subspaces, number, SIX),
+            item(driven, number, SIX),
+            item(left_inverses, number, SIX),
+        )
+        _place_joint(item(place, number, PLACE), subspace, sizes[number], joint, left)
+
+
+@kernel
 def _separate(blocks, shared, owns, pads, scratch, number, row, piece):
     """Separate a joint, and find [P | b] and H of the open bodies of a piece, if it carries them; g in [B | g]."""
     joint, own, inertia = number * SIX, row[OWN_AT], row[INERTIA_AT]

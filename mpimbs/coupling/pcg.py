@@ -14,20 +14,28 @@ from mpi4py import MPI
 
 from mpimbs.coupling.base import Iterative
 from mpimbs.coupling.butterfly_product import Butterflied, ButterflyProduct
-from mpimbs.coupling.constraint_equations import boundary_values, form
 from mpimbs.coupling.estimates import ORDERS, Hold
+from mpimbs.coupling.loop_equations import LoopEquations
 from mpimbs.coupling.petsc_matrix import PatternMatrix
 from mpimbs.coupling.separated_joints import SeparatedJoints
 from mpimbs.coupling.solver import EXACT, LoadSolver
 from mpimbs.errors import SimulationError
 from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.part import SeparablePart
 
 Floats = npt.NDArray[np.float64]
 _INEXACT = ("jacobi", "block-jacobi")
 _CONDITION_STEPS = 300
+ALMOST = 1e-5  # of the diagonal: what makes of a singular matrix one that has a factor, whose rounding does no harm
 _NOTHING = 1e-25  # rad/s^2, m/s^2: what is left of the right-hand side of a chain that falls freely
 _NEVER = 1e200  # of the right-hand side, which may be next to nothing while the estimate is not
+_ASTRAY = (
+    PETSc.KSP.ConvergedReason.DIVERGED_INDEFINITE_MAT,
+    PETSc.KSP.ConvergedReason.DIVERGED_INDEFINITE_PC,
+    PETSc.KSP.ConvergedReason.DIVERGED_BREAKDOWN,
+)
+RESTARTS = 4
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `ConstraintLoads.memory`
@@ -52,7 +60,7 @@ class ConstraintLoads:
     part : SeparablePart
         That of this rank.
     solver : LoadSolver
-    exact : Butterflied
+    exact : Butterflied, optional
         The efficient divide and conquer of the same parts, for the preconditioner "dcae"; closed with this.
 
     Attributes
@@ -61,7 +69,7 @@ class ConstraintLoads:
         There is no one call of compiled code.
     unknowns : int
         Constraint loads of all ranks.
-    joints : SeparatedJoints
+    joints : SeparatedJoints or LoopEquations
         Those of this rank, with the loads that were found.
     iterations : int
         Of the last solution.
@@ -71,21 +79,27 @@ class ConstraintLoads:
 
     plan: npt.NDArray[np.int64] | None = None
 
-    def __init__(self, comm: MPI.Comm, part: SeparablePart, solver: LoadSolver, exact: Butterflied) -> None:
+    def __init__(self, comm: MPI.Comm, part: SeparablePart, solver: LoadSolver, exact: Butterflied | None) -> None:
         self._comm = comm
         self._solver = solver
-        self.joints = SeparatedJoints(comm, part)
+        self.joints: SeparatedJoints | LoopEquations
+        if isinstance(part, Intervals) and part.has_loops:
+            self.joints = LoopEquations(comm, part)
+        else:
+            self.joints = SeparatedJoints(comm, part)
         rows = comm.allgather(self.joints.rows)
         self.unknowns = sum(rows)
         begin = sum(rows[: comm.rank])
-        self._matrix = PatternMatrix(comm, self.joints.starts, self.joints.columns, begin, self.joints.sizes)
-        self._equations = self.joints.table(self._matrix.diagonal, self._matrix.beside)  # it keeps the arrays alive
-        self._table = self._equations.data
+        pattern, more = (self.joints.starts, self.joints.columns), ALMOST if self.joints.singular else 0.0
+        self._matrix = PatternMatrix(comm, *pattern, begin, self.joints.sizes, more)
+        self.joints.write_to(self._matrix.diagonal, self._matrix.beside)
         self._right, self._solution = (
             PETSc.Vec().createWithArray(array, comm=comm) for array in (self.joints.right, self.joints.solution)
         )
         self._check = self._right.duplicate()
-        self._product = ButterflyProduct(exact, self._table, part.blocks.shape)
+        self._product: ButterflyProduct | None = None
+        if exact is not None and isinstance(self.joints, SeparatedJoints):
+            self._product = ButterflyProduct(exact, self.joints, part.blocks.shape)
         self._guesses = 0
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
@@ -100,15 +114,18 @@ class ConstraintLoads:
         """A direct solution: every rank factors the whole matrix, which is small, and of a chain banded."""
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOptionsPrefix(PREFIX + "direct_")
-        ksp.setOperators(self._matrix.mat)
-        ksp.setType("preonly")
+        ksp.setOperators(self._matrix.mat, self._matrix.near)
+        if self.joints.singular:  # the factor is only almost that of the matrix
+            self._iterate(ksp)
+        else:
+            ksp.setType("preonly")
         self._set_factor(ksp.getPC())
         ksp.setFromOptions()
         return ksp
 
     def _set_factor(self, pc: PETSc.PC) -> None:
         """Choose the factorization: of a matrix that is a band as it stands, or else has to be put in order."""
-        ordering = "natural" if self.joints.graph.is_band else "qmd"
+        ordering = "natural" if self.joints.is_band else "qmd"
         if self._comm.size == 1:
             pc.setType("lu")
             pc.setFactorOrdering(ordering)
@@ -119,16 +136,20 @@ class ConstraintLoads:
             options[inner] = ordering
             OWN_OPTIONS.add(pc.getOptionsPrefix() + inner)
 
+    def _iterate(self, ksp: PETSc.KSP) -> None:
+        """Have conjugate gradients solve the equations to the tolerance of the solver."""
+        ksp.setType("cg")
+        ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
+        ksp.setTolerances(rtol=self._solver.rtol or EXACT, atol=_NOTHING, divtol=_NEVER, max_it=self._solver.most)
+
     def _make_ksp(self) -> PETSc.KSP:
         solver = self._solver
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOptionsPrefix(PREFIX)
         ksp.setOperators(
-            self._steady_operator() if solver.estimate == "fischer" else self._matrix.mat, self._matrix.mat
+            self._steady_operator() if solver.estimate == "fischer" else self._matrix.mat, self._matrix.near
         )
-        ksp.setType("cg")
-        ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
-        ksp.setTolerances(rtol=solver.rtol or EXACT, atol=_NOTHING, divtol=_NEVER, max_it=solver.most)
+        self._iterate(ksp)
         ksp.setConvergenceHistory(length=min(solver.most, 1000) + 1, reset=True)
         pc = ksp.getPC()
         if solver.preconditioner == "jacobi":
@@ -223,14 +244,15 @@ class ConstraintLoads:
     @property
     def seconds(self) -> float:
         """Time spent in messages of our own so far (s); those within PETSc are not known."""
-        return self.joints.seconds + self._product.seconds
+        return self.joints.seconds + (self._product.seconds if self._product is not None else 0.0)
 
     def close(self) -> None:
         """Free what PETSc and MPI hold, before the communicator is."""
         for thing in (self._ksp, self._factor, self._right, self._solution, self._check):
             thing.destroy()
         self._matrix.close()
-        self._product.close()
+        if self._product is not None:
+            self._product.close()
         self.joints.close()
 
     def solve(self, t: float, q: Floats, blocks: Floats, root: Floats) -> Floats:
@@ -241,26 +263,30 @@ class ConstraintLoads:
         SimulationError
             On all ranks: the iteration does not converge.
         """
-        form(self._table, q, blocks.reshape(-1), root)
+        self.joints.form(q, blocks, root)
         if self.unknowns:
             self._matrix.changed()
             self._right.stateIncrease()
-            self._product.blocks = blocks
+            if self._product is not None:
+                self._product.blocks = blocks
             self._solve(t)
-        boundary_values(self._table, root, self._values.ravel())
+        self.joints.boundary_values(root, self._values)
         return self._values
 
     def _solve(self, t: float) -> None:
         """Solve the equations as formed; the solution stands in the table."""
         solver, hold = self._solver, self._hold
-        if solver.estimate in ORDERS:
+        known = solver.estimate in ORDERS and np.isfinite(t)
+        if known:
             hold.estimate(t, self.joints.solution)
-            self._solution.stateIncrease()
+        elif solver.estimate in ORDERS:
+            self.joints.solution[:] = 0.0
+        self._solution.stateIncrease()
         anew = solver.estimate in ORDERS and hold.kept == 0  # nothing is known yet
         if solver.preconditioner == "direct" or (solver.preconditioner in _INEXACT and (anew or self._off_track())):
-            self._factor.solve(self._right, self._solution)
+            reason, _ = self._run(self._factor)
             finite = bool(np.isfinite(self._solution.norm()))  # which a factorization does not ask
-            reason, self.iterations = self._factor.getConvergedReason() if finite else -1, 0
+            reason, self.iterations = reason if finite else -1, 0
             self.factorizations += 1
         else:
             if solver.preconditioner == "lagged":
@@ -270,18 +296,35 @@ class ConstraintLoads:
                 self._renew = False
                 if renewed:
                     self._keep_factored()
-            self._ksp.solve(self._right, self._solution)
-            if self._ksp.getConvergedReason() < 0 and solver.estimate == "fischer":  # solutions that say nothing new
+            reason, self.iterations = self._run(self._ksp)
+            if reason < 0 and solver.estimate == "fischer":  # solutions that say nothing new
                 self._use_fischer_guess(self._ksp)
-                self._ksp.solve(self._right, self._solution)
-            reason, self.iterations = self._ksp.getConvergedReason(), self._ksp.getIterationNumber()
+                reason, self.iterations = self._run(self._ksp)
             self.total_iterations += self.iterations
             self.most_iterations = max(self.most_iterations, self.iterations)
         self.solutions += 1
         if reason < 0:
             self._fail(t)
-        elif solver.estimate in ORDERS:
+        elif known:
             hold.remember(t, self.joints.solution)
+
+    def _run(self, ksp: PETSc.KSP) -> tuple[int, int]:
+        """Solve; gives why it ended, and iterations.
+
+        Rounding grows in the loads that redundant constraints leave free, until it leads astray: the iteration begins
+        anew then from where it is.
+        """
+        ksp.solve(self._right, self._solution)
+        reason, iterations = ksp.getConvergedReason(), ksp.getIterationNumber()
+        nonzero = ksp.getInitialGuessNonzero()
+        for _ in range(RESTARTS if self.joints.singular else 0):
+            if reason not in _ASTRAY:
+                break
+            ksp.setInitialGuessNonzero(True)
+            ksp.solve(self._right, self._solution)
+            reason, iterations = ksp.getConvergedReason(), iterations + ksp.getIterationNumber()
+        ksp.setInitialGuessNonzero(nonzero)
+        return reason, iterations
 
     def _off_track(self) -> bool:
         """Whether the estimate is worse than none: something has changed at once, such as a load from outside."""

@@ -35,16 +35,22 @@ class PatternMatrix:
         The first of these rows.
     blocks : array
         Sizes of the diagonal blocks, for `vpbjacobi`.
+    more : float
+        Part of the diagonal that is added to it in `near`.
 
     Attributes
     ----------
     mat : PETSc.Mat
+    near : PETSc.Mat
+        What a preconditioner is made of: the same, or one with a larger diagonal.
     diagonal, beside : array
         The values of columns of this process, and of others', row by row in ascending order. After a change call
         `changed`.
     """
 
-    def __init__(self, comm: Any, starts: Integers, columns: Integers, begin: int, blocks: Integers) -> None:
+    def __init__(
+        self, comm: Any, starts: Integers, columns: Integers, begin: int, blocks: Integers, more: float
+    ) -> None:
         rows = len(starts) - 1
         own = (columns >= begin) & (columns < begin + rows)
         number = np.repeat(np.arange(rows), np.diff(starts))
@@ -63,7 +69,11 @@ class PatternMatrix:
         self.mat.setOption(PETSc.Mat.Option.SYMMETRIC, True)
         self.mat.setOption(PETSc.Mat.Option.SPD, True)
         sizes = blocks[blocks > 0].astype(kind)
-        _call("MatSetVariableBlockSizes", self._handle, _INT(len(sizes)), sizes.ctypes.data_as(ctypes.c_void_p))
+        self._more, self.near = more, self.mat.duplicate(copy=True) if more else self.mat
+        self._diagonal = self.mat.createVecLeft()
+        for mat in (self.mat, self.near):
+            handle = ctypes.c_void_p(mat.handle)
+            _call("MatSetVariableBlockSizes", handle, _INT(len(sizes)), sizes.ctypes.data_as(ctypes.c_void_p))
         if comm.size > 1:
             parts = [ctypes.c_void_p() for _ in range(3)]
             _call("MatMPIAIJGetSeqAIJ", self._handle, *(ctypes.byref(part) for part in parts))
@@ -95,7 +105,16 @@ class PatternMatrix:
         """Tell PETSc that the values were changed; all ranks call."""
         self.mat.assemble()
         self.mat.stateIncrease()  # the same on all ranks; assembly alone counts only where there are rows
+        if self._more:
+            self.mat.copy(self.near, PETSc.Mat.Structure.SAME_NONZERO_PATTERN)
+            self.mat.getDiagonal(self._diagonal)
+            self._diagonal.scale(1.0 + self._more)
+            self.near.setDiagonal(self._diagonal)
+            self.near.stateIncrease()
 
     def close(self) -> None:
         """Free what PETSc holds."""
+        self._diagonal.destroy()
+        if self.near is not self.mat:
+            self.near.destroy()
         self.mat.destroy()

@@ -7,7 +7,14 @@ from collections.abc import Callable
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.coupling.constraint_equations import OPEN_BODIES, Equations
+from mpimbs.coupling.constraint_equations import (
+    OPEN_BODIES,
+    Equations,
+    boundary_values,
+    constraint_loads,
+    forced_blocks,
+    form,
+)
 from mpimbs.coupling.load_graph import LoadGraph, Needed
 from mpimbs.coupling.load_tables import Places, hanging_rows, joint_rows, pattern, piece_rows
 from mpimbs.coupling.separated_joint import cut_joints, first_steps, joints_of
@@ -33,6 +40,8 @@ class SeparatedJoints:
     ----------
     graph : LoadGraph
         Which joints depend on which.
+    singular : bool
+        False: the matrix is positive definite.
     sizes : array [own joints]
         Constraint loads of each of this rank's separated joints.
     rows : int
@@ -46,6 +55,8 @@ class SeparatedJoints:
     right, solution : array [rows]
         Right-hand side (rad/s^2, m/s^2) and constraint loads (N m, N).
     """
+
+    singular = False
 
     def __init__(self, comm: MPI.Comm, part: SeparablePart) -> None:
         ends = part.ends()
@@ -94,15 +105,30 @@ class SeparatedJoints:
             outer_loads=np.zeros(6 * int(pieces[:, OPEN_BODIES].sum())),
         )
 
-    def table(self, diagonal: Floats, beside: Floats) -> Table:
-        """Give the table whose `data` is the argument of `constraint_equations.form` and `boundary_values`.
+    @property
+    def is_band(self) -> bool:
+        """Whether the matrix is a band as it stands."""
+        return self.graph.is_band
 
-        Parameters
-        ----------
-        diagonal, beside : array
-            Where the matrix's values are written, in the order of the pattern: of this rank's columns, and of others'.
-        """
-        return Table(self._equations._replace(diagonal=diagonal, beside=beside))
+    def write_to(self, diagonal: Floats, beside: Floats) -> None:
+        """Say where the matrix's values are written, in the pattern's order: of this rank's columns, of others'."""
+        self._table = Table(self._equations._replace(diagonal=diagonal, beside=beside))
+
+    def form(self, q: Floats, blocks: Floats, root: Floats) -> None:
+        """As `constraint_equations.form`."""
+        form(self._table.data, q, blocks.reshape(-1), root)
+
+    def boundary_values(self, root: Floats, values: Floats) -> None:
+        """As `constraint_equations.boundary_values`."""
+        boundary_values(self._table.data, root, values.reshape(-1))
+
+    def forced_blocks(self, blocks: Floats, residual: Floats, forced: Floats) -> None:
+        """As `constraint_equations.forced_blocks`."""
+        forced_blocks(self._table.data, blocks.reshape(-1), residual, forced.reshape(-1))
+
+    def constraint_loads(self, values: Floats, residual: Floats, solution: Floats) -> None:
+        """As `constraint_equations.constraint_loads`."""
+        constraint_loads(self._table.data, values.reshape(-1), residual, solution)
 
     @property
     def seconds(self) -> float:

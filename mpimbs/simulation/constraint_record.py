@@ -67,7 +67,7 @@ class ConstraintRecord:
     @property
     def unknowns(self) -> int:
         """Number of constraint loads at this rank's joints."""
-        return self._coupling.joints.rows
+        return len(self._coupling.joints.bodies)
 
     def take(self) -> SolutionSample:
         """Give the equations of the last evaluation."""
@@ -79,4 +79,6 @@ class ConstraintRecord:
         residual, condition = coupling.residual(), coupling.condition()
         for name, value in (("largest_residual", residual), ("largest_condition", condition)):
             self._largest[name] = max(self._largest[name], value)
-        return SolutionSample(iterations / max(solutions, 1), residual, condition, coupling.joints.solution)
+        return SolutionSample(
+            iterations / max(solutions, 1), residual, condition, coupling.joints.solution[: self.unknowns]
+        )

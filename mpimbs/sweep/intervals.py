@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.spatial.columns import block_at, compliance_at, transfer_at
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.spatial.mixed import MixedRoom
+from mpimbs.spatial.mixed import C_COLUMN, MixedRoom, length_of, row_at
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.interval import IntervalPart
@@ -140,7 +140,9 @@ class Intervals:
             here, acting = numbers[: len(outside.inboard)], part.open_loads(numbers)
             for slot, body in enumerate(outside.inboard.tolist()):
                 accelerations.setdefault(body, here[slot])
-                if body in loads:  # f = I A - sum_j E_j x_j + p is not from outside
+                if body in loads and isinstance(room, MixedRoom):
+                    loads[body] += _mixed_load(room, value, slot, numbers)
+                elif body in loads:  # f = I A - sum_j E_j x_j + p is not from outside
                     block = _rows(value, block_at.py_func(room, slot))
                     loads[body] += block[:, :6] @ here[slot] + block[:, EXTRA]
                     if slot == 0:
@@ -165,6 +167,14 @@ class Intervals:
 
 def _rows(value: Floats, at: int) -> Floats:
     return value[at : at + 6 * ROW].reshape(6, ROW)
+
+
+def _mixed_load(room: MixedRoom, value: Floats, slot: int, numbers: Floats) -> Floats:
+    """The load f on a body outside, given accelerations and loads."""
+    at, length = row_at.py_func(room, slot, 0), length_of.py_func(room)
+    rows = value[at : at + 6 * length].reshape(6, -1, ROW)
+    load: Floats = np.einsum("ibk,bk->i", rows[:, :-1, :6], numbers) + rows[:, -1, C_COLUMN]
+    return load
 
 
 def _roots(piece: Subchain, inboard: Integers) -> Integers:

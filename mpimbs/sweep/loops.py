@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import SIX
-from mpimbs.spatial.fronts import front_size, kept_size
+from mpimbs.spatial.fronts import COLUMNS, front_size, kept_size
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
@@ -143,6 +143,12 @@ class Loops:
     def room(self) -> MixedRoom:
         """Room that the value of the interval needs."""
         return MixedRoom(len(self.boundary) // BOUNDARY, len(self.open_groups))
+
+    @property
+    def open_sizes(self) -> list[int]:
+        """How many columns of each open group may be in use."""
+        constraints = self._loop_table.constraints
+        return [int(constraints[loop]) if loop < len(constraints) else COLUMNS for loop in self.open_groups]
 
     @property
     def open_bodies(self) -> list[int]:

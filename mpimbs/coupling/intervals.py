@@ -14,7 +14,8 @@ from mpimbs.spatial.columns import Room, join_columns, spread_columns
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import item
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
-from mpimbs.spatial.mixed import Description, MixedRoom, copy_mixed, described, join_mixed, joined, spread_mixed
+from mpimbs.spatial.mixed import MixedRoom, copy_mixed, described
+from mpimbs.spatial.mixed_joins import Description, join_mixed, joined, spread_mixed
 
 
 class Hanging(NamedTuple):

@@ -27,9 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import COLUMNS, NEGLIGIBLE, SMALLEST
-from mpimbs.spatial.memory import span
-from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
+from mpimbs.spatial.fronts import COLUMNS
+from mpimbs.spatial.rows import ROW, load_row, write_row
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,7 +38,7 @@ _OF_GROUP = 4
 NUMBER, ENDS, SLOTS_OF, SORT = range(4)  # of a group in the lists
 OPEN_BODY, LOOP, TO_WORLD = range(3)  # sorts of groups
 C_COLUMN, SCALE_COLUMN = range(2)  # columns behind the blocks
-_LISTS = 8  # numbers of lists for each block, while two are joined
+LISTS = 8  # numbers of lists for each block, while two are joined
 
 
 class MixedRoom(NamedTuple):
@@ -62,7 +61,7 @@ class MixedRoom(NamedTuple):
         """Numbers that a join keeps for the way back."""
         blocks = self.joined_blocks()
         most = 2 * COLUMNS * (self.inboard + self.open)
-        return ROW + _LISTS * blocks + most * ROW * (blocks + 2)
+        return ROW + LISTS * blocks + most * ROW * (blocks + 2)
 
     def scratch(self) -> int:
         """Numbers of room for a join."""
@@ -97,19 +96,6 @@ def described(room: MixedRoom, value: Floats) -> tuple[int, list[int], list[Open
     return last, bodies, [OpenGroup(*row) for row in found.tolist()]
 
 
-Description = tuple[int, list[int], list[OpenGroup]]
-
-
-def joined(left: Description, right: Description) -> Description:
-    """What the value of two intervals in sequence is like."""
-    room = MixedRoom(len(left[1]) + len(right[1]), len(left[2]) + len(right[2]))
-    values = np.zeros((3, room.size()))
-    for value, description in zip(values, (left, right), strict=False):
-        describe(room, value, *description)
-    join_mixed(room, *values, np.zeros(room.responses()), np.zeros(room.scratch()))
-    return described(room, values[2])
-
-
 @kernel(inline=True)
 def slot_at(room, number):
     """Where the body of a slot stands."""
@@ -120,12 +106,6 @@ def slot_at(room, number):
 def group_at(room, number):
     """Where the numbers of a group stand."""
     return _HEAD + room.inboard + _OF_GROUP * number
-
-
-@kernel(inline=True)
-def _lists_at(room, responses):
-    """Where the lists of a join begin, behind what it keeps of unknowns."""
-    return responses.size - _LISTS * (3 * room.inboard + 2 * room.open)
 
 
 @kernel(inline=True)
@@ -162,309 +142,3 @@ def copy_mixed(own, value, room, out):
                 if b == slots + groups:
                     column, target = own.inboard + own.open, room.inboard + room.open
                 write_row(out, there + ROW * target, load_row(value, at + ROW * column))
-
-
-@kernel
-def _copy_in(room, value, work, length, first):
-    """Copy the blocks of a value to where they stand in a join, from block `first` on."""
-    slots, groups = int(value[SLOTS]), int(value[GROUPS])
-    behind = ROW * (room.inboard + room.open)
-    for a in range(slots + groups):
-        source = a if a < slots else room.inboard + a - slots
-        for i in range(COLUMNS):
-            at, to = row_at(room, source, i), (ROW * (first + a) + i) * length
-            for b in range(slots + groups):
-                column = b if b < slots else room.inboard + b - slots
-                write_row(work, to + ROW * (first + b), load_row(value, at + ROW * column))
-            write_row(work, to + length - ROW, load_row(value, at + behind))
-
-
-@kernel
-def _add_row_to(work, length, a, b, f):
-    """Row a plus f times row b."""
-    for k in range(0, length, ROW):
-        row = scale_row(f, load_row(work, b * length + k))
-        write_row(work, a * length + k, add_row(load_row(work, a * length + k), row))
-
-
-@kernel
-def _take_out(work, length, row, column, kept, own):
-    """Find an unknown by the equation of a row, in all others; keep how."""
-    f = -1.0 / work[row * length + column]
-    base = ROW + own * (length + ROW)
-    kept[base] = column
-    for k in range(0, length, ROW):
-        write_row(kept, base + ROW + k, scale_row(f, load_row(work, row * length + k)))
-    kept[base + ROW + column] = 0.0
-    for r in range(work.size // length):
-        g = work[r * length + column]
-        if r != row and g != 0.0:
-            scale = work[r * length + length - ROW + SCALE_COLUMN]
-            for k in range(0, length, ROW):
-                at = r * length + k
-                write_row(work, at, add_row(load_row(work, at), scale_row(g, load_row(kept, base + ROW + k))))
-            work[r * length + column] = 0.0
-            work[r * length + length - ROW + SCALE_COLUMN] = scale
-    for k in range(length):
-        work[row * length + k] = 0.0
-
-
-@kernel
-def _hang(work, length, j, b, behind, kept, count):
-    """Hang what has block b on the open body of block j: 12 unknowns are found. `behind`: block of what acts on the
-    body from further behind; -1: nothing."""
-    for i in range(COLUMNS):
-        of_j, of_b = ROW * j + i, ROW * b + i
-        work[of_j * length + of_b] -= 1.0
-        work[of_b * length + of_j] += 1.0
-        if behind >= 0:
-            work[of_b * length + ROW * behind + i] -= 1.0
-            work[(ROW * behind + i) * length + of_b] += 1.0
-    for i in range(COLUMNS):  # x_j = x - f_b
-        _take_out(work, length, ROW * b + i, ROW * j + i, kept, count + i)
-    for i in range(COLUMNS):  # (1 + W_jj I_b) A_b = ..., rows in any order
-        best, largest = -1, -1.0
-        for r in range(COLUMNS):
-            size = abs(work[(ROW * j + r) * length + ROW * b + i])
-            if size > largest:
-                best, largest = r, size
-        _take_out(work, length, ROW * j + best, ROW * b + i, kept, count + COLUMNS + i)
-    return count + 2 * COLUMNS
-
-
-@kernel
-def _merge(work, length, a, b):
-    """Make what two blocks have one: b is nothing then."""
-    for i in range(COLUMNS):
-        _add_row_to(work, length, ROW * a + i, ROW * b + i, 1.0)
-        for k in range(length):
-            work[(ROW * b + i) * length + k] = 0.0
-    for r in range(work.size // length):
-        for i in range(COLUMNS):
-            work[r * length + ROW * a + i] += work[r * length + ROW * b + i]
-            work[r * length + ROW * b + i] = 0.0
-
-
-@kernel
-def _close(work, length, block, largest, kept, count):
-    """Find the loads of a loop, y = 0; redundant ones are zero. `largest` sum that W is made of."""
-    for _ in range(COLUMNS):
-        best, d = SMALLEST, -1
-        for i in range(COLUMNS):
-            row = ROW * block + i
-            scale = max(work[row * length + length - ROW + SCALE_COLUMN], NEGLIGIBLE / SMALLEST * largest)
-            w = work[row * length + row]
-            if scale > 0.0 and w > best * scale:
-                best, d = w / scale, row
-        if d < 0:
-            break
-        _take_out(work, length, d, d, kept, count)
-        count += 1
-    for i in range(COLUMNS):
-        for r in range(work.size // length):
-            work[r * length + ROW * block + i] = 0.0
-        for k in range(length):
-            work[(ROW * block + i) * length + k] = 0.0
-    return count
-
-
-@kernel
-def join_mixed(room, left, right, out, responses, scratch):
-    """Join the values of two intervals in sequence: `out` is that of both.
-
-    Parameters
-    ----------
-    room : MixedRoom
-    left, right, out : array [room.size()]
-        `out` is neither of the others.
-    responses : array [room.responses()]
-        Written, for `spread_mixed`.
-    scratch : array [room.scratch()]
-    """
-    slots_left, groups_left = int(left[SLOTS]), int(left[GROUPS])
-    slots_right, groups_right = int(right[SLOTS]), int(right[GROUPS])
-    first_right = slots_left + groups_left
-    first_behind = first_right + slots_right + groups_right
-    blocks = first_behind + slots_right
-    length = ROW * (blocks + 1)
-    work = span(scratch, 0, ROW * blocks * length)
-    for i in range(work.size):
-        work[i] = 0.0
-    _copy_in(room, left, work, length, 0)
-    _copy_in(room, right, work, length, first_right)
-    # Of each block while two are joined: which slots it is open to (bits of blocks), into which block it went (-1:
-    # nowhere), number, ends, sort.
-    lists = span(responses, _lists_at(room, responses), _LISTS * blocks)
-    mask, into, number = span(lists, 0, blocks), span(lists, blocks, blocks), span(lists, 2 * blocks, blocks)
-    ends, sort = span(lists, 3 * blocks, blocks), span(lists, 4 * blocks, blocks)
-    for a in range(blocks):
-        mask[a], into[a], number[a], ends[a], sort[a] = 0.0, -1.0, -2.0, 0.0, -1.0
-    for k in range(slots_left):
-        number[k] = left[slot_at(room, k)]
-    for k in range(slots_right):
-        number[first_right + k] = right[slot_at(room, k)]
-    for k in range(groups_left):
-        a, at = slots_left + k, group_at(room, k)
-        number[a], ends[a], mask[a], sort[a] = left[at + NUMBER], left[at + ENDS], left[at + SLOTS_OF], left[at + SORT]
-    for k in range(groups_right):
-        a, at = first_right + slots_right + k, group_at(room, k)
-        number[a], ends[a], sort[a] = right[at + NUMBER], right[at + ENDS], right[at + SORT]
-        mask[a] = float(int(right[at + SLOTS_OF]) << first_right)
-    count = 0
-    last = right[LAST]
-    for k in range(slots_right):
-        b = first_right + k
-        bit = 1 << b
-        to = 0
-        for a in range(slots_left):
-            if number[a] == number[b]:
-                _merge(work, length, a, b)
-                into[b] = a
-                to = 1 << a
-        for j in range(slots_left, first_right):
-            if to == 0 and sort[j] == OPEN_BODY and number[j] == number[b]:
-                behind = -1
-                if ends[j] > last:
-                    behind = first_behind + k
-                    number[behind], ends[behind], sort[behind], mask[behind] = number[j], ends[j], OPEN_BODY, mask[j]
-                count = _hang(work, length, j, b, behind, responses, count)
-                number[j] = number[b] = -2.0
-                to = int(mask[j])
-        if to == 0:
-            continue
-        for a in range(first_right + slots_right, first_behind):
-            if int(mask[a]) & bit:
-                mask[a] = float((int(mask[a]) & ~bit) | to)
-        number[b] = -2.0
-    for r in range(ROW * blocks):
-        at = r * length + length - ROW + SCALE_COLUMN
-        work[at] = max(work[at], work[r * length + r]) if sort[r // ROW] >= LOOP else 0.0
-    for a in range(first_right + slots_right, first_behind):
-        for j in range(slots_left, first_right):
-            if sort[a] == LOOP and sort[j] == LOOP and number[a] == number[j]:
-                _merge(work, length, j, a)
-                mask[j] = float(int(mask[j]) | int(mask[a]))
-                ends[j] = 0.0
-                into[a] = j
-                number[a] = -2.0
-    largest = 0.0
-    for r in range(ROW * blocks):
-        largest = max(largest, work[r * length + length - ROW + SCALE_COLUMN])
-    for a in range(blocks):
-        if number[a] == -2.0 or sort[a] < LOOP:
-            continue
-        bits = int(mask[a])
-        alone = bits & (bits - 1) == 0
-        if sort[a] == TO_WORLD:
-            closed = False
-            for b in range(blocks):
-                if bits == 1 << b and number[b] == -1.0 and sort[b] < 0:
-                    closed = True
-        else:
-            closed = alone and ends[a] == 0.0
-        if closed:
-            count = _close(work, length, a, largest, responses, count)
-            number[a] = -2.0
-    responses[0], responses[1], responses[2] = count, blocks, first_right
-    _copy_out(room, work, length, number, mask, ends, sort, into, first_behind, slots_right, out, last)
-
-
-@kernel
-def _copy_out(room, work, length, number, mask, ends, sort, into, first_behind, slots_right, out, last):
-    """Write what is left of the blocks of a join, and where each went."""
-    for i in range(out.size):
-        out[i] = 0.0
-    blocks = number.size
-    slots, groups = 0, 0
-    for a in range(blocks):
-        if number[a] == -2.0:
-            continue
-        if sort[a] < 0:
-            into[a] = -2.0 - slots
-            out[slot_at(room, slots)] = number[a]
-            slots += 1
-    for a in range(blocks):
-        if number[a] == -2.0 or sort[a] < 0:
-            continue
-        into[a] = -2.0 - (room.inboard + groups)
-        at = group_at(room, groups)
-        out[at + NUMBER], out[at + ENDS], out[at + SORT] = number[a], ends[a], sort[a]
-        bits = 0
-        for b in range(blocks):
-            if int(mask[a]) & (1 << b) and into[b] <= -2.0:
-                bits |= 1 << int(-2.0 - into[b])
-        out[at + SLOTS_OF] = bits
-        groups += 1
-    out[LAST], out[SLOTS], out[GROUPS] = last, slots, groups
-    behind = ROW * (room.inboard + room.open)
-    for a in range(blocks):
-        if into[a] > -2.0:
-            continue
-        to = int(-2.0 - into[a])
-        for i in range(COLUMNS):
-            at, source = row_at(room, to, i), (ROW * a + i) * length
-            for b in range(blocks):
-                if into[b] <= -2.0:
-                    write_row(out, at + ROW * int(-2.0 - into[b]), load_row(work, source + ROW * b))
-            write_row(out, at + behind, load_row(work, source + length - ROW))
-
-
-@kernel
-def _follow(into, x):
-    """Give blocks that were made one with others what these have."""
-    for a in range(into.size):
-        if into[a] >= 0.0:
-            for i in range(COLUMNS):
-                x[ROW * a + i] = x[ROW * int(into[a]) + i]
-
-
-@kernel
-def spread_mixed(room, left, right, out, responses, accelerations, loads, room_left, room_right, work):
-    """Find accelerations of the slots and loads of the groups of two intervals that `join_mixed` joined.
-
-    Parameters
-    ----------
-    left, right, out, responses : array
-        As of `join_mixed`, after it.
-    accelerations, loads : array [room.inboard * 6], [room.open * 6]
-        Of the slots and the groups of `out` (rad/s^2, m/s^2; N m, N).
-    room_left, room_right : array [(room.inboard + room.open) * 6]
-        Written: the same of each of the two, one behind the other.
-    work : array [room.scratch()]
-        Overwritten.
-    """
-    count, blocks, first_right = int(responses[0]), int(responses[1]), int(responses[2])
-    length = ROW * (blocks + 1)
-    into = span(responses, _lists_at(room, responses) + blocks, blocks)
-    x = span(work, 0, length)
-    for i in range(length):
-        x[i] = 0.0
-    x[length - ROW + C_COLUMN] = 1.0
-    for a in range(blocks):
-        if into[a] <= -2.0:
-            to = int(-2.0 - into[a])
-            for i in range(COLUMNS):
-                if to < room.inboard:
-                    x[ROW * a + i] = accelerations[6 * to + i]
-                else:
-                    x[ROW * a + i] = loads[6 * (to - room.inboard) + i]
-    _follow(into, x)
-    for own in range(count - 1, -1, -1):
-        base = ROW + own * (length + ROW)
-        s = 0.0
-        for k in range(length):
-            s += responses[base + ROW + k] * x[k]
-        d = int(responses[base])
-        x[d] = s
-        for a in range(blocks):  # what was found earlier saw them apart
-            if into[a] == d // ROW:
-                x[ROW * a + d % ROW] = s
-    slots_left, slots_right = int(left[SLOTS]), int(right[SLOTS])
-    for a in range(first_right):
-        to = a if a < slots_left else room.inboard + a - slots_left
-        for i in range(COLUMNS):
-            room_left[6 * to + i] = x[ROW * a + i]
-    for a in range(slots_right + int(right[GROUPS])):
-        to = a if a < slots_right else room.inboard + a - slots_right
-        for i in range(COLUMNS):
-            room_right[6 * to + i] = x[ROW * (first_right + a) + i]

@@ -23,13 +23,11 @@ from mpimbs.spatial.fronts import (
     fold,
     found_loads,
     ground,
-    settle,
-    settled_loads,
-    settled_size,
 )
 from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
 from mpimbs.spatial.mixed import C_COLUMN, SCALE_COLUMN, row_at
 from mpimbs.spatial.rows import ROW, load_row, store_row
+from mpimbs.spatial.settling import settle, settled_loads, settled_size
 from mpimbs.spatial.tuples import load18
 from mpimbs.sweep.inward import articulated, transferred
 from mpimbs.sweep.loop_joints import (

@@ -17,8 +17,9 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NO_BODIES, Build, with_slots
 from mpimbs.sweep.interval_passes import IntervalPlan
 from mpimbs.sweep.limbs import Chosen, Limbs
+from mpimbs.sweep.loop_events import closings_of
 from mpimbs.sweep.loop_table import LoopTable
-from mpimbs.sweep.loops import Loops, closings_of
+from mpimbs.sweep.loops import Loops
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace

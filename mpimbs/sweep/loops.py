@@ -1,22 +1,22 @@
-"""Where the columns of loops begin, travel and end in a tree: the events of its walks, found at set-up."""
+"""The loops of an interval of bodies, made ready for its walks: their tables, and what was found of them."""
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import SIX
-from mpimbs.spatial.fronts import front_size, kept_size, settled_size
+from mpimbs.spatial.fronts import front_size, kept_size
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.settling import settled_size
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, SETTLE, LoopsPlan
+from mpimbs.sweep.loop_events import Closings
 from mpimbs.sweep.loop_joints import (
     CLOSURE,
     DRIVE,
@@ -35,209 +35,6 @@ from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, SINK
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-
-
-class Tree(NamedTuple):
-    """How the bodies of an interval hang together.
-
-    Attributes
-    ----------
-    parent : array [n]
-        -1 - k of the body k outside.
-    places : array [n]
-        Of each body in the depth-first order.
-    slots : list of int
-        The bodies outside; -1 the world.
-    """
-
-    parent: Integers
-    places: Integers
-    slots: list[int]
-
-
-class _Event(NamedTuple):
-    """An event, of fronts by their numbers."""
-
-    kind: int
-    front: int
-    numbers: tuple[int, ...] = ()
-    other: int = -1
-    pairs: tuple[tuple[int, int], ...] = ()
-    path: tuple[int, ...] = ()  # bodies, from the one inboard on
-
-
-@dataclass
-class _Front:
-    """The columns open at a body: which group each loop has."""
-
-    number: int
-    groups: dict[int, int] = field(default_factory=dict)
-    most: int = 0
-
-    def group_of(self, loop: int) -> int:
-        """The group of a loop's columns, the first that is free."""
-        if loop not in self.groups:
-            used = set(self.groups.values())
-            self.groups[loop] = next(k for k in range(len(used) + 1) if k not in used)
-            self.most = max(self.most, self.groups[loop] + 1)
-        return self.groups[loop]
-
-
-class _Handed(NamedTuple):
-    """A front on its way inward: along the bodies of a path, from the body that it begins at."""
-
-    front: _Front
-    path: list[int]
-
-
-class Closings:
-    """The events of a tree with loops.
-
-    Parameters
-    ----------
-    tree : Tree
-    ends : array [loops, 2]
-        The bodies of each loop; AT_WORLD, or ELSEWHERE.
-    open_bodies : array
-        Bodies on which others hang elsewhere: what acts on them is open, too, numbered behind the loops; behind these
-        is what is left of several loops to the world.
-
-    Attributes
-    ----------
-    by_body : dict of int to list of _Event
-        What is done when the walk inward has gone past the first step of a body.
-    fronts : list of _Front
-    closed_at : dict of int to int
-        Of each loop that is closed here, the body: -1 - k of the body k outside.
-    open : list of (slot, loop, group, front)
-        What is left.
-    """
-
-    def __init__(self, tree: Tree, ends: Integers, open_bodies: Integers) -> None:
-        self._tree, self._loops = tree, len(ends)
-        ends = np.concatenate((ends, np.stack((open_bodies, np.full(len(open_bodies), ELSEWHERE)), axis=1)))
-        self._to_world = {int(loop) for loop in np.flatnonzero((ends == AT_WORLD).any(axis=1))}
-        self._numbered = self.behind_bodies = len(ends)
-        self.settled_at: list[int] = []
-        self.by_body: dict[int, list[_Event]] = {}
-        self.fronts: list[_Front] = []
-        self.closed_at: dict[int, int] = {}
-        self.open: list[tuple[int, int, int, int]] = []
-        self._begin: dict[int, list[int]] = {}
-        for loop, body in zip(*(part.tolist() for part in np.nonzero(ends >= 0)), strict=True):
-            self._begin.setdefault(int(ends[loop, body]), []).append(2 * loop + body)
-        self._firsts: dict[int, list[_Event]] = {}  # how fronts begin that nothing is handed to
-        self.grounded: set[int] = set()  # fronts of the world
-        self._met: set[int] = set()  # loops whose ends have come together
-        self._walk()
-
-    def _walk(self) -> None:
-        tree, handed = self._tree, dict[int, list[_Handed]]()
-        heap = [-int(tree.places[body]) for body in self._begin]
-        heapq.heapify(heap)
-        bodies = np.empty(len(tree.places), np.int64)
-        bodies[tree.places] = np.arange(len(tree.places))
-        waiting = dict.fromkeys(self._begin, True)
-        while heap:
-            body = int(bodies[-heapq.heappop(heap)])
-            on = self._pass(body, handed.pop(body, []))
-            if on is None:
-                continue
-            parent = int(tree.parent[body])
-            handed.setdefault(parent, []).append(on)
-            if parent >= 0 and parent not in waiting:
-                waiting[parent] = True
-                heapq.heappush(heap, -int(tree.places[parent]))
-        for slot in range(len(tree.slots)):
-            front = self._gather(-1 - slot, handed.pop(-1 - slot, []), [])
-            if front is not None:
-                if tree.slots[slot] == AT_WORLD:
-                    self.grounded.add(front.number)
-                self.open += [(slot, loop, group, front.number) for loop, group in sorted(front.groups.items())]
-
-    def _pass(self, body: int, handed: list[_Handed]) -> _Handed | None:
-        """What goes on from a body to its parent."""
-        own = self._begin.get(body, [])
-        if len(handed) == 1 and not own and not self._closes(body, handed[0].front):
-            return _Handed(handed[0].front, [body, *handed[0].path])
-        front = self._gather(body, handed, own)
-        return _Handed(front, [body]) if front is not None and front.groups else None
-
-    def _closes(self, body: int, front: _Front) -> bool:
-        return any(self._is_complete(body, loop) for loop in front.groups)
-
-    def _is_complete(self, body: int, loop: int) -> bool:
-        """Whether a loop can be closed at a body: a loop to the world waits until that is it [design, section 12]."""
-        if loop in self._to_world:
-            return body < 0 and self._tree.slots[-1 - body] == AT_WORLD
-        return loop in self._met
-
-    def _gather(self, body: int, handed: list[_Handed], own: list[int]) -> _Front | None:
-        """The front of a body, of what is handed to it and begins at it."""
-        if not handed and not own:
-            return None
-        if handed and body >= 0:  # what comes in first goes on
-            front, begins = handed[0].front, []
-        else:
-            front = _Front(len(self.fronts))
-            self.fronts.append(front)
-            begins = [_Event(BEGIN, front.number)]
-        if not handed:
-            self._firsts[front.number] = begins + self._ends_at(front, own)
-        for number, (other, path) in enumerate(handed):
-            events = self._firsts.pop(other.number, []) + (begins if number == 0 else [])
-            used = 1 + max(other.groups.values())
-            events.append(_Event(MOVE, other.number, (used,), path=tuple(path)))
-            events += self._ends_at(front, own) if number == 0 else []
-            if other is not front:
-                pairs = []
-                for loop, group in other.groups.items():
-                    if loop in front.groups:
-                        self._met.add(loop)
-                    pairs.append((group, front.group_of(loop)))
-                events.append(_Event(FOLD, front.number, other=other.number, pairs=tuple(pairs)))
-            for loop in [loop for loop in front.groups if self._is_complete(body, loop)]:
-                events.append(_Event(CLOSE, front.number, (front.groups.pop(loop), body, loop)))
-                self.closed_at[loop] = body
-            if body >= 0 and len(worldly := [loop for loop in front.groups if loop in self._to_world]) > 1:
-                events.append(self._settle(front, body, worldly))
-            self.by_body[path[0]] = events
-        return front
-
-    def _ends_at(self, front: _Front, own: list[int]) -> list[_Event]:
-        """The columns that begin at the body of a front."""
-        events = []
-        for end in own:
-            loop = end // 2
-            if loop in front.groups:
-                self._met.add(loop)
-            events.append(_Event(END, front.number, (front.group_of(loop), end)))
-        return events
-
-    def _settle(self, front: _Front, body: int, loops: list[int]) -> _Event:
-        """Bring what is left of loops to the world into one group."""
-        pairs = [(front.groups.pop(loop), loop if loop < self._loops else -1) for loop in loops]
-        front.groups[self._numbered] = pairs[0][0]
-        self._to_world.add(self._numbered)
-        self._numbered += 1
-        self.settled_at.append(body)
-        return _Event(SETTLE, front.number, (body,), pairs=tuple(pairs))
-
-    def is_to_world(self, loop: int) -> bool:
-        """Whether a number is that of a loop to the world, or of what is left of some."""
-        return loop in self._to_world
-
-    @property
-    def slotted(self) -> Integers:
-        """The bodies here at which loops are closed."""
-        return np.unique([body for body in (*self.closed_at.values(), *self.settled_at) if body >= 0]).astype(np.int64)
-
-
-def closings_of(table: LoopTable, made: Build, inboard: Integers, open_bodies: Integers) -> Closings:
-    """Find where the loops of a table are closed, given the bodies outside [k], -1 the world, and the open bodies."""
-    places = np.empty(len(made.order), np.int64)
-    places[made.order] = np.arange(len(made.order))
-    return Closings(Tree(made.parent, places, inboard.tolist()), table.bodies, open_bodies)
 
 
 class _Rooms:

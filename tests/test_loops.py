@@ -11,6 +11,8 @@ from mpi4py import MPI
 
 from cases import parts
 from mpi_helpers import parallel_assert
+from mpimbs.batch import Batch
+from mpimbs.coupling import COUPLINGS, LOOPED
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
@@ -230,3 +232,19 @@ def test_a_loop_that_can_not_close(comm: MPI.Comm) -> None:
     with pytest.raises(InputError, match="'pin_5'") as refused:
         simulate(system, 0.1, comm)
     assert len(set(comm.allgather(str(refused.value)))) == 1
+
+
+def test_what_takes_no_loops(comm: MPI.Comm) -> None:
+    """All ranks say the same, and name one."""
+    system = system_from("four_bar:12")
+    words = r"'row of 12 four-bar linkages' closes a loop \('pin_0' and 11 more\): "
+    for coupling in sorted(set(COUPLINGS) - set(LOOPED)):
+        with pytest.raises(InputError, match=words + f"coupling '{coupling}' closes none; choose `coupling='dcae'`"):
+            Dynamics(system, comm, coupling)
+    with closing(Dynamics(system, comm)) as dynamics:
+        q, u = dynamics.subchain.q, dynamics.subchain.u
+        with pytest.raises(InputError, match=words + "many forces"):
+            dynamics.inverse_dynamics(q, u, u)
+        assert np.all(np.isfinite(dynamics.accelerations(q, u)))
+    with pytest.raises(InputError, match="closes a loop"):
+        Batch(system, 4, comm)

@@ -32,10 +32,10 @@ from mpimbs.spatial.rows import ROW, load_row, write_row
 
 Floats = npt.NDArray[np.float64]
 
-LAST, SLOTS, GROUPS = range(3)
+AFTER, SLOTS, GROUPS = range(3)
 _HEAD = 4
 _OF_GROUP = 4
-NUMBER, ENDS, SLOTS_OF, SORT = range(4)  # of a group in the lists
+WHICH, ENDS, SLOTS_OF, SORT = range(4)  # of a group in the lists
 OPEN_BODY, LOOP, TO_WORLD = range(3)  # sorts of groups
 C_COLUMN, SCALE_COLUMN = range(2)  # columns behind the blocks
 LISTS = 8  # numbers of lists for each block, while two are joined
@@ -80,7 +80,7 @@ class OpenGroup(NamedTuple):
 
 def describe(room: MixedRoom, value: Floats, last: int, slots: list[int], groups: list[OpenGroup]) -> None:
     """Write what never changes of a value."""
-    value[[LAST, SLOTS, GROUPS]] = last, len(slots), len(groups)
+    value[[AFTER, SLOTS, GROUPS]] = last, len(slots), len(groups)
     for k, body in enumerate(slots):
         value[slot_at.py_func(room, k)] = body
     for k, group in enumerate(groups):
@@ -90,7 +90,7 @@ def describe(room: MixedRoom, value: Floats, last: int, slots: list[int], groups
 
 def described(room: MixedRoom, value: Floats) -> tuple[int, list[int], list[OpenGroup]]:
     """Read what `describe` writes: the body after the last, slots, groups."""
-    last, slots, groups = value[[LAST, SLOTS, GROUPS]].astype(int).tolist()
+    last, slots, groups = value[[AFTER, SLOTS, GROUPS]].astype(int).tolist()
     bodies = value[slot_at.py_func(room, 0) :][:slots].astype(int).tolist()
     found = value[group_at.py_func(room, 0) :][: _OF_GROUP * groups].astype(int).reshape(-1, _OF_GROUP)
     return last, bodies, [OpenGroup(*row) for row in found.tolist()]
@@ -127,7 +127,7 @@ def copy_mixed(own, value, room, out):
     for i in range(out.size):
         out[i] = 0.0
     slots, groups = int(value[SLOTS]), int(value[GROUPS])
-    out[LAST], out[SLOTS], out[GROUPS] = value[LAST], slots, groups
+    out[AFTER], out[SLOTS], out[GROUPS] = value[AFTER], slots, groups
     for k in range(slots):
         out[slot_at(room, k)] = value[slot_at(own, k)]
     for k in range(groups):

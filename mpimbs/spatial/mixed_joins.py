@@ -8,19 +8,19 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.fronts import COLUMNS, NEGLIGIBLE, SMALLEST
 from mpimbs.spatial.memory import span
 from mpimbs.spatial.mixed import (
+    AFTER,
     C_COLUMN,
     ENDS,
     GROUPS,
-    LAST,
     LISTS,
     LOOP,
-    NUMBER,
     OPEN_BODY,
     SCALE_COLUMN,
     SLOTS,
     SLOTS_OF,
     SORT,
     TO_WORLD,
+    WHICH,
     MixedRoom,
     OpenGroup,
     describe,
@@ -191,13 +191,13 @@ def join_mixed(room, left, right, out, responses, scratch):
         number[first_right + k] = right[slot_at(room, k)]
     for k in range(groups_left):
         a, at = slots_left + k, group_at(room, k)
-        number[a], ends[a], mask[a], sort[a] = left[at + NUMBER], left[at + ENDS], left[at + SLOTS_OF], left[at + SORT]
+        number[a], ends[a], mask[a], sort[a] = left[at + WHICH], left[at + ENDS], left[at + SLOTS_OF], left[at + SORT]
     for k in range(groups_right):
         a, at = first_right + slots_right + k, group_at(room, k)
-        number[a], ends[a], sort[a] = right[at + NUMBER], right[at + ENDS], right[at + SORT]
+        number[a], ends[a], sort[a] = right[at + WHICH], right[at + ENDS], right[at + SORT]
         mask[a] = float(int(right[at + SLOTS_OF]) << first_right)
     count = 0
-    last = right[LAST]
+    last = right[AFTER]
     for k in range(slots_right):
         b = first_right + k
         bit = 1 << b
@@ -274,14 +274,14 @@ def _copy_out(room, work, length, number, mask, ends, sort, into, first_behind, 
             continue
         into[a] = -2.0 - (room.inboard + groups)
         at = group_at(room, groups)
-        out[at + NUMBER], out[at + ENDS], out[at + SORT] = number[a], ends[a], sort[a]
+        out[at + WHICH], out[at + ENDS], out[at + SORT] = number[a], ends[a], sort[a]
         bits = 0
         for b in range(blocks):
             if int(mask[a]) & (1 << b) and into[b] <= -2.0:
                 bits |= 1 << int(-2.0 - into[b])
         out[at + SLOTS_OF] = bits
         groups += 1
-    out[LAST], out[SLOTS], out[GROUPS] = last, slots, groups
+    out[AFTER], out[SLOTS], out[GROUPS] = last, slots, groups
     behind = ROW * (room.inboard + room.open)
     for a in range(blocks):
         if into[a] > -2.0:

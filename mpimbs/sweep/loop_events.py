@@ -35,7 +35,7 @@ class Tree(NamedTuple):
     slots: list[int]
 
 
-class Event(NamedTuple):
+class LoopEvent(NamedTuple):
     """An event, of fronts by their numbers."""
 
     kind: int
@@ -84,7 +84,7 @@ class Closings:
 
     Attributes
     ----------
-    by_body : dict of int to list of Event
+    by_body : dict of int to list of LoopEvent
         What is done when the walk inward has gone past the first step of a body.
     fronts : list of _Front
     closed_at : dict of int to int
@@ -99,14 +99,14 @@ class Closings:
         self._to_world = {int(loop) for loop in np.flatnonzero((ends == AT_WORLD).any(axis=1))}
         self._numbered = self.behind_bodies = len(ends)
         self.settled_at: list[int] = []
-        self.by_body: dict[int, list[Event]] = {}
+        self.by_body: dict[int, list[LoopEvent]] = {}
         self.fronts: list[_Front] = []
         self.closed_at: dict[int, int] = {}
         self.open: list[tuple[int, int, int, int]] = []
         self._begin: dict[int, list[int]] = {}
         for loop, body in zip(*(part.tolist() for part in np.nonzero(ends >= 0)), strict=True):
             self._begin.setdefault(int(ends[loop, body]), []).append(2 * loop + body)
-        self._firsts: dict[int, list[Event]] = {}  # how fronts begin that nothing is handed to
+        self._firsts: dict[int, list[LoopEvent]] = {}  # how fronts begin that nothing is handed to
         self.grounded: set[int] = set()  # fronts of the world
         self._met: set[int] = set()  # loops whose ends have come together
         self._walk()
@@ -161,13 +161,13 @@ class Closings:
         else:
             front = _Front(len(self.fronts))
             self.fronts.append(front)
-            begins = [Event(BEGIN, front.number)]
+            begins = [LoopEvent(BEGIN, front.number)]
         if not handed:
             self._firsts[front.number] = begins + self._ends_at(front, own)
         for number, (other, path) in enumerate(handed):
             events = self._firsts.pop(other.number, []) + (begins if number == 0 else [])
             used = 1 + max(other.groups.values())
-            events.append(Event(MOVE, other.number, (used,), path=tuple(path)))
+            events.append(LoopEvent(MOVE, other.number, (used,), path=tuple(path)))
             events += self._ends_at(front, own) if number == 0 else []
             if other is not front:
                 pairs = []
@@ -175,33 +175,33 @@ class Closings:
                     if loop in front.groups:
                         self._met.add(loop)
                     pairs.append((group, front.group_of(loop)))
-                events.append(Event(FOLD, front.number, other=other.number, pairs=tuple(pairs)))
+                events.append(LoopEvent(FOLD, front.number, other=other.number, pairs=tuple(pairs)))
             for loop in [loop for loop in front.groups if self._is_complete(body, loop)]:
-                events.append(Event(CLOSE, front.number, (front.groups.pop(loop), body, loop)))
+                events.append(LoopEvent(CLOSE, front.number, (front.groups.pop(loop), body, loop)))
                 self.closed_at[loop] = body
             if body >= 0 and len(worldly := [loop for loop in front.groups if loop in self._to_world]) > 1:
                 events.append(self._settle(front, body, worldly))
             self.by_body[path[0]] = events
         return front
 
-    def _ends_at(self, front: _Front, own: list[int]) -> list[Event]:
+    def _ends_at(self, front: _Front, own: list[int]) -> list[LoopEvent]:
         """The columns that begin at the body of a front."""
         events = []
         for end in own:
             loop = end // 2
             if loop in front.groups:
                 self._met.add(loop)
-            events.append(Event(END, front.number, (front.group_of(loop), end)))
+            events.append(LoopEvent(END, front.number, (front.group_of(loop), end)))
         return events
 
-    def _settle(self, front: _Front, body: int, loops: list[int]) -> Event:
+    def _settle(self, front: _Front, body: int, loops: list[int]) -> LoopEvent:
         """Bring what is left of loops to the world into one group."""
         pairs = [(front.groups.pop(loop), loop if loop < self._loops else -1) for loop in loops]
         front.groups[self._numbered] = pairs[0][0]
         self._to_world.add(self._numbered)
         self._numbered += 1
         self.settled_at.append(body)
-        return Event(SETTLE, front.number, (body,), pairs=tuple(pairs))
+        return LoopEvent(SETTLE, front.number, (body,), pairs=tuple(pairs))
 
     def is_to_world(self, loop: int) -> bool:
         """Whether a number is that of a loop to the world, or of what is left of some."""

@@ -531,18 +531,36 @@ def test_more_ranks_than_bodies(comm: MPI.Comm, call: Callable[[str], Call], fol
         refuses(comm, call, folder, command.format(few), *words)
 
 
-def test_a_loop_is_a_valid_model_that_no_coupling_solves(
-    comm: MPI.Comm, call: Callable[[str], Call], folder: Path
-) -> None:
+def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL + LOOP)
     found = call("check @/model.toml")
     assert found.code == 0 and found.err == ""
     assert comm.rank > 0 or (
         "chain with loops of 4 bodies, 12 degrees of freedom with its loops opened\n" in found.out
-        and "note: a closed loop: no coupling of this version solves it\n" in found.out
+        and "note: closed loops: --coupling dcae closes them" in found.out
     )
-    for command in (RUN, "bench @/model.toml", "acceleration @/model.toml -o @/out.npz"):
-        refuses(comm, call, folder, command, "system 'four' closes a loop ('closure')", "remove the [[loop]] tables")
+    found = call("check @/model.toml --ranks 2")
+    assert comm.rank > 0 or "loops: how many lead to bodies of other ranks; 0 of 1 in all\n" in found.out
+    refuses(comm, call, folder, "check @/model.toml --accuracy", "system 'four' closes a loop ('closure')")
+    refuses(comm, call, folder, "bench @/model.toml --batch 2", "('four') closes a loop")
+    refuses(
+        comm, call, folder, "predict @/model.toml --ranks 2", "system 'four' closes a loop ('closure')", "mpimbs bench"
+    )
+    for coupling in ("dca", "dca-terminal"):
+        command = f"acceleration @/model.toml -o @/out.npz --coupling {coupling}"
+        refuses(comm, call, folder, command, "system 'four' closes a loop ('closure')", "choose --coupling dcae")
+    for coupling in ("dcae", "auto"):
+        assert call(f"run @/model.toml --t-end 0.01 -o @/{coupling}.h5 --coupling {coupling}").code == 0
+    found = call("bench @/model.toml --json --seconds 0.01")
+    assert comm.rank > 0 or json.loads(found.out)["loops"] == 1
+    assert call("acceleration @/model.toml -o @/out.npz --loads").code == 0
+    assert call("assemble @/model.toml -o @/closed.npz").code == 0
+    if comm.rank == 0:
+        with np.load(folder / "closed.npz") as state:
+            np.savez(folder / "accelerated.npz", **state, udot=np.zeros(NU))
+    comm.Barrier()
+    command = "inverse @/model.toml --state @/accelerated.npz -o @/forces.npz"
+    refuses(comm, call, folder, command, "system 'four' closes a loop ('closure')", "many forces")
 
 
 def test_a_tree_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:

@@ -45,6 +45,8 @@ def test_notes() -> None:
     assert "dca" in long and str(LONG + 1) in long
     (tree,) = notes(system_from("figure"))
     assert "dcae and pcg solve it" in tree
+    (closed,) = notes(system_from("ring:4"))
+    assert "--coupling dcae closes them" in closed
 
 
 def test_couplings_that_solve_trees_are_fit_for_them() -> None:
@@ -53,3 +55,5 @@ def test_couplings_that_solve_trees_are_fit_for_them() -> None:
     assert all(row.fit for row in rows), rows
     with pytest.raises(InputError, match="is a tree"):
         fitness(system_from("figure"), ["dca"])
+    with pytest.raises(InputError, match=r"closes a loop \('pin_0' and 2 more\)"):
+        fitness(system_from("four_bar:3"))

@@ -13,7 +13,7 @@ from mpimbs.model import JOINT_TYPES, System, system_from
 from mpimbs.model.order import Order
 from mpimbs.model.segments import Integers
 from mpimbs.partition.chain import body_costs, split_chain
-from mpimbs.partition.division import divide
+from mpimbs.partition.division import divide, divide_tree
 from mpimbs.partition.intervals import (
     MOVE,
     Floats,
@@ -25,7 +25,7 @@ from mpimbs.partition.intervals import (
     open_handles,
     swept_costs,
 )
-from mpimbs.partition.shares import shares
+from mpimbs.partition.shares import shares, told
 from oracles.random_systems import SETTINGS
 from oracles.trees import SHAPES, parents
 
@@ -239,6 +239,22 @@ def test_shares_of_a_tree() -> None:
     assert np.mean([share.cost for share in found]) == pytest.approx(1.0)
     assert max(share.cost for share in found) < 1.1
     assert found[0].components == 1 and found[-1].handles == 0 and max(share.handles for share in found) <= 5
+
+
+def test_shares_of_systems_with_loops() -> None:
+    """A chain too is divided as trees are; loops to the world, and within a rank, lead to no other."""
+    for spec, loops in (("four_bar:60", [1, 2, 2, 1]), ("four_bar_chain:60", [0, 0, 0, 0]), ("track:60", [1, 0, 0, 1])):
+        system = system_from(spec)
+        order, found = shares(system, 4)
+        cuts = divide_tree(system, 4).cuts.tolist()
+        assert [(share.first, share.last) for share in found] == list(itertools.pairwise(cuts))
+        assert [share.loops for share in found] == loops
+        lines = told(system, order, found)
+        assert (
+            lines[-1]
+            == f"loops: how many lead to bodies of other ranks; {sum(loops) // 2} of {len(system.loops)} in all"
+        )
+        assert lines[1].split()[:6] == ["rank", "bodies", "hangs", "on", "open", "loops"]
 
 
 @pytest.mark.parametrize("model", ["figure", "chain:15"])

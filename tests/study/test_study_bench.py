@@ -17,13 +17,14 @@ from mpimbs.study.bench import bench, bench_batch, report
 NATIVE = native_width()
 
 
-@pytest.mark.parametrize("spec", ["chain:64", "rope:20"])
+@pytest.mark.parametrize("spec", ["chain:64", "rope:20", "four_bar_chain:12", "track:16"])
 def test_figures_of_bench(comm: MPI.Comm, spec: str) -> None:
     system = system_from(spec)
     figures = bench(system, comm, seconds=0.05)
     assert comm.allgather(figures) == [figures] * comm.size
     assert (figures["system"], figures["coupling"], figures["ranks"]) == (system.name, "dcae", comm.size)
-    assert (figures["n"], figures["dof"]) == (system.n_bodies, system.nu)
+    assert (figures["n"], figures["dof"], figures["loops"]) == (system.n_bodies, system.nu, len(system.loops))
+    assert ("loop(s)" in report(figures)[0]) == bool(system.loops)
     assert figures["repetitions"] >= 10
     assert 0.0 < figures["us_min"] <= figures["us_median"] <= figures["us_p90"]
     assert figures["switches_per_evaluation"] >= 0.0

@@ -210,6 +210,8 @@ def test_predictions_of_trees(spec: str) -> None:
     assert len(shares) == 1 + 3 + MOST_TIMED and {share["ranks"] for share in shares} == {1, 3, 40}
     quickest = best(system, cluster_named("infiniband"), ranks=(1, 3, 40), calibration=calibration)
     assert quickest.seconds == min(row.seconds for row in rows)
+    with pytest.raises(InputError, match=r"closes a loop \('closure'\): what loops cost is not predicted"):
+        predict(system_from("ring:8"), [2], cluster_named("infiniband"))
     with pytest.raises(InputError, match="coupling 'pcg' is not predicted for trees; choose one of: dcae"):
         predict(system, (2,), cluster_named("infiniband"), "pcg")
 

@@ -31,7 +31,8 @@ Integers = npt.NDArray[np.int64]
 LARGE = 2.0**80  # beside it accelerations are nothing, and no number is too large
 ROUNDING = 1e-15  # of positions in a system of 1 m: closer loops don't close
 CLOSED = 1e-12  # closed enough, in a system of 1 m
-ROUNDS = 20  # of Newton's method at the most
+ROUNDS = 60  # of Newton's method at the most
+SMALLEST_SHARE = 2.0**-10  # of its step
 
 
 class ClosedLoops:
@@ -127,17 +128,22 @@ class ClosedLoops:
         SimulationError
             On all ranks: it does not converge; with the loop that is farthest from closed, and its distance.
         """
-        u, size = np.zeros(self._dynamics.subchain.nu), self.size()
-        last = np.inf
+        subchain = self._dynamics.subchain
+        u, size = np.zeros(subchain.nu), self.size()
+        begin, change, share, last = q, u, 1.0, np.inf
         for _ in range(ROUNDS):
             apart = self.violations(q, u)[:, 0]
             most = float(apart.max(initial=0.0))
             if most <= ROUNDING * size or (most <= CLOSED * size and most > 0.5 * last):
                 return q
-            if not np.isfinite(most) or most > 1e3 * max(1.0, last):
+            if not most < last and share > SMALLEST_SHARE:  # too far: a part of the way
+                share *= 0.5
+            elif not np.isfinite(most):
                 break
-            last = most
-            q = self._dynamics.subchain.displaced(q, self._change(q, u, 0.0, 1.0))
+            else:
+                begin, last, share = q, most, min(1.0, 4.0 * share)
+                change = self._change(q, u, 0.0, 1.0)
+            q = subchain.displaced(begin, share * change)
         worst = int(np.argmax(np.where(np.isfinite(apart), apart, np.inf)))
         raise SimulationError(
             f"{what}: the ends of loop {self._names[worst]!r} stay {apart[worst]:.3g} apart (m and rad); check the "

@@ -95,26 +95,27 @@ def _direction(y, x):
 
 @kernel(inline=True)
 def turned_by(turns, relative):
-    """How b's joint frame is turned in a's by the joint's own angles, which fit it best; T in a's; sines and cosines.
+    """How b's joint frame is turned in a's by the joint's own angles, which fit it best; T in a's, and T as it is with
+    these angles; sines and cosines.
 
     `relative` takes b's components to a's, as both that are given do.
     """
     none = (0.0, 1.0)
     if turns == NOT:
-        return _UNIT, relative, none, none
+        return _UNIT, relative, _UNIT, none, none
     if turns == BALL:
-        return relative, relative, none, none
+        return relative, relative, relative, none, none
     if turns == ABOUT_X_AND_Y:
         first = _direction(relative[7], relative[4])
         about_x = _about_x(first[0], first[1])
         rest = multiply(transpose(about_x), relative)
         second = _direction(rest[2] - rest[6], rest[0] + rest[8])
-        return multiply(about_x, _about_y(second[0], second[1])), about_x, first, second
+        return multiply(about_x, _about_y(second[0], second[1])), about_x, about_x, first, second
     first = _direction(relative[3] - relative[1], relative[0] + relative[4])
     turned = _about_z(first[0], first[1])
     if turns == SLID_ABOUT_Z:
-        return turned, _UNIT, first, none
-    return turned, relative, first, none
+        return turned, _UNIT, _UNIT, first, none
+    return turned, relative, turned, first, none
 
 
 @kernel(inline=True)
@@ -219,7 +220,7 @@ def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
     there = rotate_back(to_step_b, add3(twist_b[3:6], cross(twist_b[0:3], at_b)))
     here = rotate_back(to_step_a, add3(twist_a[3:6], cross(twist_a[0:3], at_a)))
     slide = sub3(rotate(joint_a, sub3(there, here)), cross(w, apart))
-    turned, t, first, second = turned_by(row[TURNS], relative)
+    turned, t, fitted, first, second = turned_by(row[TURNS], relative)
     angle = 0.0
     if row[PITCHED] or row[DRIVEN]:
         angle = atan2(first[0], first[1])
@@ -237,7 +238,7 @@ def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
     linear = add3(cross(w, cross(w, arm_a)), scale3(2.0, cross(w, slide)))
     linear = sub3(linear, rotate(relative, cross(w_b, cross(w_b, arm_b))))
     leaves = rotate_back(t, angular) + rotate_back(t, linear)
-    violation = rotate_back(t, error) + rotate_back(t, sub3(apart, shift))
+    violation = rotate_back(fitted, error) + rotate_back(fitted, sub3(apart, shift))
     speed = rotate_back(t, turn) + rotate_back(t, slide)
     weight = rotate(joint_a, load3(0.0, root, 3))
     weight = (0.0, 0.0, 0.0) + rotate_back(t, weight)

@@ -346,7 +346,7 @@ def massless() -> System:
 @pytest.mark.parametrize(
     ("make", "options", "words"),
     [
-        (loop, {}, "closes a loop .'closing'"),
+        (loop, {"coupling": "dca"}, "closes a loop .'closing'"),
         (massless, {}, "ghost"),
         (lambda: system_from("chain:4"), {"coupling": "none"}, "unknown coupling 'none'; choose one of: .*dcae"),
         (lambda: system_from("chain:40"), {"tip_ratio": -1.0}, "tip ratio"),

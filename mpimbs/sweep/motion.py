@@ -12,14 +12,12 @@ from mpimbs.spatial.vectors import (
     add3,
     add6,
     cross,
-    dot3,
     motion_outward,
     multiply,
     normalised,
     quaternion_matrix,
     rotate,
     rotate_back,
-    scale3,
     scale6,
     transpose,
     turn_z,
@@ -188,18 +186,11 @@ def velocity_terms(zero, structure, work, u, omega):
 
 
 @kernel(inline=True)
-def _of_length_one(a):
-    """A row of a rotation that is of length 1 but for rounding, which thousands of products add up."""
-    return scale3(1.5 - 0.5 * dot3(a, a), a)
-
-
-@kernel(inline=True)
 def _moved(zero, structure, step, state, given):
     work, u, out = given
     r = load9(zero, work.place, step * PLACE)
     p = load3(zero, work.place, step * PLACE + 9)
     rotation, position = chain_frame_change(state[0:9], state[9:12], r, p)
-    rotation = _of_length_one(rotation[0:3]) + _of_length_one(rotation[3:6]) + _of_length_one(rotation[6:9])
     twist = add6(motion_outward(r, p, state[12:18]), joint_twist(zero, structure, step, u))
     store_numbers(zero, out, step * BOUNDARY, rotation)
     store_numbers(zero, out, step * BOUNDARY + 9, position)

@@ -537,7 +537,7 @@ def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
     assert found.code == 0 and found.err == ""
     assert comm.rank > 0 or (
         "chain with loops of 4 bodies, 12 degrees of freedom with its loops opened\n" in found.out
-        and "note: closed loops: --coupling dcae closes them" in found.out
+        and "note: closed loops: --coupling dcae and pcg close them" in found.out
     )
     found = call("check @/model.toml --ranks 2")
     assert comm.rank > 0 or "loops: how many lead to bodies of other ranks; 0 of 1 in all\n" in found.out

@@ -46,7 +46,7 @@ def test_notes() -> None:
     (tree,) = notes(system_from("figure"))
     assert "dcae and pcg solve it" in tree
     (closed,) = notes(system_from("ring:4"))
-    assert "--coupling dcae closes them" in closed
+    assert "--coupling dcae and pcg close them" in closed
 
 
 def test_couplings_that_solve_trees_are_fit_for_them() -> None:

@@ -55,6 +55,7 @@ def random_mechanism(
     to_world: float = 0.2,
     reach: int | None = None,
     driven: bool = False,
+    wrenches: bool = True,
 ) -> tuple[System, Array, Array, Array]:
     """A system of n bodies with loops, and a state (q, u, tau) that they allow.
 
@@ -70,8 +71,10 @@ def random_mechanism(
         How many places, in the order of the bodies, the ends of a loop lie apart at the most.
     driven : bool
         Springs, dampers and torques act on the loops, too.
+    wrenches : bool
+        Wrenches act on bodies.
     """
-    system, q, u, tau = random_system(seed, n, chain, types, wrenches=True)
+    system, q, u, tau = random_system(seed, n, chain, types, wrenches=wrenches)
     source = Seeded(seed + 10**6)
     poses = carriers(Snapshot(system, q, u))
     for k in range(loops):

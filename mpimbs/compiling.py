@@ -95,5 +95,6 @@ def _made(kernels: str, system: System, lanes: int) -> Dynamics:
     if kernels == "intervals":
         return Dynamics(system, lanes=lanes)
     if kernels in ("pcg", "cut intervals"):
-        return Dynamics(system, coupling="pcg", lanes=lanes, cuts=1, solver=LoadSolver("dcae"))
+        solver = LoadSolver() if system.loops else LoadSolver("dcae")
+        return Dynamics(system, coupling="pcg", lanes=lanes, cuts=1, solver=solver)
     return Dynamics(system, coupling=kernels, lanes=None if kernels == "dca" else lanes)

@@ -531,6 +531,16 @@ def test_more_ranks_than_bodies(comm: MPI.Comm, call: Callable[[str], Call], fol
         refuses(comm, call, folder, command.format(few), *words)
 
 
+@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
+def test_loops_are_run_and_timed(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, coupling: str) -> None:
+    for command in (
+        f"run four_bar:4 --t-end 0.02 --coupling {coupling} -o @/out.h5",
+        f"bench track:16 --coupling {coupling}",
+    ):
+        found = call(command)
+        parallel_assert(found.code == 0, f"{command}: exit code {found.code}\n{found.err}", comm)
+
+
 def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL + LOOP)
     found = call("check @/model.toml")

@@ -150,7 +150,7 @@ class Evaluation:
         """Measure how far this rank's loops are from closed (`sweep.loops.Loops.violations`); all ranks call."""
         if self._placed:
             self._place_loops(q, u)
-        self._measure(self._part.plan, q, u)
+        self._measure(self._part.plan, q, u, 0)
 
     def _place_loops(self, q: Floats, u: Floats) -> None:
         """Find the motions of what this rank's bodies hang on, and of the far ends of their loops."""
@@ -160,7 +160,7 @@ class Evaluation:
             before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
             part.place_boundaries(before, q, u)
         if self._far_ends.any:
-            self._measure(part.plan, q, u)
+            self._measure(part.plan, q, u, 1)
             self._far_ends()
 
     @property

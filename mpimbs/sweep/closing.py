@@ -223,13 +223,15 @@ def _closed_and_accelerated(zero, structure, step, inboard, given):
 
 
 @kernel
-def ask_of_loops(plan, structure, work, u):
-    """Find what loop joints ask of accelerations, given the motions of the inboard bodies."""
+def ask_of_loops(plan, structure, work, u, ends_only):
+    """Find what loop joints ask of accelerations, given the motions of the inboard bodies; or only how ends move."""
     loops = read(plan, LOOPS)
     joints = loops.joints
     for slot in range(1, loops.boundary.size // BOUNDARY):
         place_boundary(0.0, work.junction, slot, load18(0.0, loops.boundary, slot * BOUNDARY))
     motions(0.0, structure, work, u, loops.boundary, joints.motions)
+    if ends_only:
+        return
     close_joints(joints)
     for number in range(joints.rows.shape[0]):
         at = number * CLOSURE

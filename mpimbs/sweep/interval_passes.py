@@ -84,14 +84,15 @@ def motion_of_interval(zero, part, q, u):
 
 
 @kernel(merge=True)
-def measure_interval(zero, part, q, u):
-    """Measure how far the loops are from closed, given the motions of the inboard bodies in their table."""
+def measure_interval(zero, part, q, u, ends_only):
+    """Measure how far the loops are from closed, given the motions of the inboard bodies in their table; or only find
+    how their ends move."""
     p = read(part, INTERVAL)
     if p.loops.size > 0:
         move_limbs(zero, p.limbs, q, u, p.handles.turn)
         q, u = of_trunk(zero, p.limbs, q, u, False)
         joint_places(0.0, p.structure, q, p.work.place)
-        ask_of_loops(p.loops, p.structure, p.work, u)
+        ask_of_loops(p.loops, p.structure, p.work, u, ends_only)
 
 
 @kernel
@@ -144,7 +145,7 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # GATHERED
     if p.loops.size > 0:
-        ask_of_loops(p.loops, p.structure, p.work, u)
+        ask_of_loops(p.loops, p.structure, p.work, u, False)
     for slot in range(1, p.inboard.size):
         place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
     velocity_terms(0.0, p.structure, p.work, u, _omega(p, before, 0))

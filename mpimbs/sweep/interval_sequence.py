@@ -75,9 +75,10 @@ def outward_of_intervals(zero, part, q, u, tau, udot, rates):
 
 
 @kernel(merge=True)
-def measure_intervals(zero, part, q, u):
-    """Measure how far the loops are from closed in a state: what `sweep.loop_joints` writes of them."""
+def measure_intervals(zero, part, q, u, ends_only):
+    """Measure how far the loops are from closed in a state: what `sweep.loop_joints` writes of them; or only find how
+    their ends move."""
     sequence = read(part, INTERVALS)
     for number in range(sequence.rows.shape[0]):
         row = sequence.rows[number]
-        measure_interval(zero, read(row, SUBCHAIN), coordinates_of(row, q), speeds_of(row, u))
+        measure_interval(zero, read(row, SUBCHAIN), coordinates_of(row, q), speeds_of(row, u), ends_only)

@@ -45,6 +45,8 @@ class ClosedLoops:
 
     Attributes
     ----------
+    driven : bool
+        Whether springs, dampers or torques act along the joints of any loops.
     evaluations : int
         Of the sweeps, to close loops.
     loads : array [loops, 6]
@@ -58,6 +60,7 @@ class ClosedLoops:
         assert isinstance(part, Intervals)
         self._dynamics, self._part, self._parts = dynamics, part, part.loops
         self._names = [loop.name for loop in dynamics.system.loops]
+        self.driven = any(loop.acts for loop in dynamics.system.loops)
         self.evaluations = 0
         self.loads = np.zeros((len(self._names), 6))
 
@@ -77,11 +80,6 @@ class ClosedLoops:
             found[part.numbers] = part.violations()
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
         return found
-
-    @property
-    def driven(self) -> bool:
-        """Whether springs, dampers or torques act along the joints of any loops."""
-        return any(loop.acts for loop in self._dynamics.system.loops)
 
     def spring_energy(self, q: Floats, u: Floats) -> float:
         """Energy (J) of the springs of those that this rank counts."""
@@ -120,8 +118,10 @@ class ClosedLoops:
         """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy."""
         return u + self._change(q, u, 1.0, 0.0)
 
-    def close_places(self, q: Floats, what: str = "the loops don't close") -> Floats:
+    def close_places(self, q: Floats, measured: Floats | None = None) -> Floats:
         """Give coordinates [nq] near `q` with which the loops are closed, by Newton's method.
+
+        `measured`: violations of positions [loops] there, where they just were.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class ClosedLoops:
         u, size = np.zeros(subchain.nu), self.size()
         begin, change, share, last = q, u, 1.0, np.inf
         for _ in range(ROUNDS):
-            apart = self.violations(q, u)[:, 0]
+            apart, measured = self.violations(q, u)[:, 0] if measured is None else measured, None
             most = float(apart.max(initial=0.0))
             if most <= ROUNDING * size or (most <= CLOSED * size and most > 0.5 * last):
                 return q
@@ -146,8 +146,9 @@ class ClosedLoops:
             q = subchain.displaced(begin, share * change)
         worst = int(np.argmax(np.where(np.isfinite(apart), apart, np.inf)))
         raise SimulationError(
-            f"{what}: the ends of loop {self._names[worst]!r} stay {apart[worst]:.3g} apart (m and rad); check the "
-            "positions of its joint on both bodies and the initial coordinates, or whether its links are long enough"
+            f"the loops don't close: the ends of loop {self._names[worst]!r} stay {apart[worst]:.3g} apart (m and "
+            "rad); check the positions of its joint on both bodies and the initial coordinates, or whether its links "
+            "are long enough"
         )
 
     def size(self) -> float:

@@ -20,7 +20,7 @@ from mpimbs.coupling.load_tables import Places, hanging_rows, joint_rows, patter
 from mpimbs.coupling.separated_joint import cut_joints, first_steps, joints_of
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.spatial.columns import SIX
-from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.part import SeparablePart
 from mpimbs.sweep.structure import PLACE
@@ -91,8 +91,8 @@ class SeparatedJoints:
             hanging=hanging_rows(places, pieces),
             worlds=np.concatenate([np.zeros(0, np.int64), *(end.acceleration[end.hung_on < 0] for end in ends)]),
             joint=first_steps(joints),
-            subspaces=_aligned([joint.padded_subspace() for joint in joints]),
-            pads=_aligned([joint.pad() for joint in joints]),
+            subspaces=aligned(np.ravel([joint.padded_subspace() for joint in joints])),
+            pads=aligned(np.ravel([joint.pad() for joint in joints])),
             place=np.zeros(PLACE * len(joints)),
             shared=aligned_zeros(places.size),
             owns=aligned_zeros(own_size),
@@ -166,10 +166,3 @@ def _copies(parts: dict[int, list[tuple[int, int]]], to_message: bool) -> Intege
     copies = np.zeros((len(rows), 8), np.int64)
     copies[:, :3] = np.array(rows, np.int64).reshape(-1, 3)
     return copies
-
-
-def _aligned(matrices: list[Floats]) -> Floats:
-    """Matrices one after the other, at the begin of a cache line."""
-    room = aligned_zeros(sum(matrix.size for matrix in matrices))
-    room[:] = np.ravel(matrices)
-    return room

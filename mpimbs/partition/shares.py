@@ -84,9 +84,7 @@ def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
 
 def _leading_away(system: System, division: Division) -> list[int]:
     """How many loops join bodies of each rank to those of others."""
-    bodies = loops_of(arranged(system, division.order)).bodies
-    owners = np.searchsorted(division.cuts, bodies[(bodies >= 0).all(axis=1)], side="right") - 1
-    between = owners[owners[:, 0] != owners[:, 1]]
+    between = loops_of(arranged(system, division.order)).between(division.cuts)
     return np.bincount(between.ravel(), minlength=len(division.cuts) - 1).tolist()
 
 

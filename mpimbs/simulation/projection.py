@@ -142,7 +142,7 @@ class Projection:
         places, speeds = violations.max(axis=0)
         moves = self.kind == POSITIONS and places > self._rounding
         if moves:
-            q = self.loops.close_places(q)
+            q = self.loops.close_places(q, violations[:, 0])
         if moves or speeds > self._rounding:
             before_it, u = u, self.loops.close_speeds(q, u)
             self._see_amplified(speeds, *_largest(self._dynamics.comm, u, u - before_it))

@@ -127,16 +127,6 @@ def take_out(front, length, d, bare, kept, own, grounded):
     kept[own + KEPT + d] = 0.0
 
 
-@kernel(inline=True)
-def clear_column(front, length, d):
-    """Make a column, and what others have of it, zero."""
-    for r in range(W_ROWS + length):
-        if r != SCALE_ROW:
-            front[r * length + d] = 0.0
-    for k in range(length):
-        front[(W_ROWS + d) * length + k] = 0.0
-
-
 @kernel
 def largest_scale(front, length):
     """The largest sum that a diagonal number of W was made of."""
@@ -181,15 +171,9 @@ def eliminate(front, length, group, bare, kept, grounded):
         Written, for `found_loads`.
     grounded : bool
         Whether the body is the world, whose acceleration c has already: there is no E.
-
-    Returns
-    -------
-    int
-        How many columns were not redundant.
     """
     at = ROW * group
     least = NEGLIGIBLE / SMALLEST * largest_scale(front, length)
-    rank = 0
     for step in range(COLUMNS):
         own = step * (KEPT + length)
         best, of, d = SMALLEST, 1.0, -1
@@ -201,7 +185,6 @@ def eliminate(front, length, group, bare, kept, grounded):
         kept[own] = d
         if d < 0:
             break
-        rank += 1
         take_out(front, length, d, bare, kept, own, grounded)
     for r in range(C_ROW if grounded else 0, W_ROWS + length):  # the group may be another's from now on
         write_row(front, r * length + at, scale_row(0.0, load_row(front, r * length + at)))
@@ -209,7 +192,6 @@ def eliminate(front, length, group, bare, kept, grounded):
         for k in range(0, length, ROW):
             place = (W_ROWS + i) * length + k
             write_row(front, place, scale_row(0.0, load_row(front, place)))
-    return rank
 
 
 @kernel(inline=True)

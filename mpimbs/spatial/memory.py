@@ -236,6 +236,13 @@ def aligned_zeros(size: int) -> npt.NDArray[np.float64]:
     return room[start : start + size]
 
 
+def aligned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Give an array of doubles or integers again, whose address is a multiple of a cache line."""
+    room = aligned_zeros(values.size).view(values.dtype).reshape(values.shape)
+    room[...] = values
+    return room
+
+
 class Table:
     """Addresses of arrays, and plain numbers, where compiled code reads them; keeps the arrays alive.
 

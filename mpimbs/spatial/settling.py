@@ -10,7 +10,6 @@ from mpimbs.spatial.fronts import (
     SCALE_ROW,
     SMALLEST,
     W_ROWS,
-    clear_column,
     find_load,
     largest_scale,
     take_out,
@@ -25,6 +24,16 @@ _AT_ONCE, _STAYED, _LEFT, _UNSEEN = range(4)
 MOST_SETTLED = 24  # columns
 _COLUMNS, _EXCHANGES, _FACTORS, _VECTORS, _ELIMINATED = 8, 32, 40, 48, 48 + COLUMNS * MOST_SETTLED
 _SEEN = 1e-9  # part of a column of E below which a motion of the body doesn't matter to it
+
+
+@kernel(inline=True)
+def _clear_column(front, length, d):
+    """Make a column, and what others have of it, zero."""
+    for r in range(W_ROWS + length):
+        if r != SCALE_ROW:
+            front[r * length + d] = 0.0
+    for k in range(length):
+        front[(W_ROWS + d) * length + k] = 0.0
 
 
 @kernel(inline=True)
@@ -158,7 +167,7 @@ def settle(front, length, groups, bare, kept):
         d = _best_of(front, length, columns, left, stayed, least, SMALLEST)
     kept[_UNSEEN] = unseen
     for k in range(left, stayed):
-        clear_column(front, length, int(columns[k]))
+        _clear_column(front, length, int(columns[k]))
         front[SCALE_ROW * length + int(columns[k])] = 0.0
     for own in range(done):
         front[SCALE_ROW * length + int(kept[_ELIMINATED + own * each])] = 0.0
@@ -171,7 +180,6 @@ def settle(front, length, groups, bare, kept):
             for m in range(k + 1, left):
                 if int(columns[m]) == target + k:
                     columns[m] = d
-    return done + unseen
 
 
 @kernel

@@ -69,12 +69,11 @@ def _drives(loop: Loop) -> Floats:
     kind, rows = loop.kind, np.zeros((loop.kind.nu, DRIVE))
     rows[:, SPRING], rows[:, DAMPING] = loop.stiffness, loop.damping
     rows[:, TORQUE] = 0.0 if callable(loop.torque) else loop.torque
+    rows[:, AXIS] = np.abs(motion_subspace(kind, 0.0)).argmax(axis=0)
     at_q = at_u = turned = 0
     for step in kind.steps:
-        axes = turned_to(np.array([_DIRECTIONS.get(step.align, (0.0, 0.0, 1.0))]))[0]
         for axis in step.axes:
             row = rows[at_u]
-            row[AXIS] = axis // 3 * 3 + int(np.argmax(np.abs(axes[:, axis % 3])))
             if step.turn == 4:
                 row[REST:ANGLE], row[ANGLE] = loop.rest[:4], 2
             else:
@@ -138,10 +137,11 @@ class LoopTable:
     def __len__(self) -> int:
         return len(self.bodies)
 
-    def between(self, cuts: Integers) -> bool:
-        """Whether any loop has ends on both sides of one of the cuts."""
-        owners = np.searchsorted(cuts, np.where(self.bodies < 0, self.bodies[:, ::-1], self.bodies), side="right")
-        return bool((owners[:, 0] != owners[:, 1]).any())
+    def between(self, cuts: Integers) -> Integers:
+        """The owners of both bodies of each loop that leads from one to another [k, 2]; cuts as of `Division`."""
+        owners = np.searchsorted(cuts, self.bodies[(self.bodies >= 0).all(axis=1)], side="right") - 1
+        found: Integers = owners[owners[:, 0] != owners[:, 1]]
+        return found
 
     def within(self, first: int, last: int) -> LoopTable:
         """Those with an end on the bodies first to last - 1, which are counted from 0 then."""
@@ -184,9 +184,7 @@ class LoopTable:
 
 def loops_of(system: Contents) -> LoopTable:
     """All loops of a system, of its bodies by number."""
-    bodies = np.array(
-        [[-1 if name == "world" else system.index_of(name) for name in loop.bodies] for loop in system.loops], np.int64
-    ).reshape(-1, 2)
+    bodies = system.loop_ends
     lengths = np.ones(len(bodies))
     for number, pair in enumerate(bodies.tolist()):
         radii = [_radius(system, body) for body in pair if body >= 0]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.fronts import COLUMNS, front_size, kept_size
-from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.spatial.memory import Table, aligned, aligned_zeros
 from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.settling import settled_size
@@ -90,7 +90,7 @@ class Loops:
         joints = ClosingJoints(
             rows=self._rows,
             ends=table.ends(made).ravel(),
-            subspaces=_aligned(table.subspaces),
+            subspaces=aligned(table.subspaces.ravel()),
             pitch=table.pitch,
             drives=self._drives,
             motions=self.motions,
@@ -350,9 +350,3 @@ class Loops:
             at.size,
             kept,
         )
-
-
-def _aligned(values: Floats) -> Floats:
-    room = aligned_zeros(values.size)
-    room[:] = values.ravel()
-    return room

@@ -8,15 +8,14 @@ Here are the tables that the compiled passes of `sweep.passes` read, and the roo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
 from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
-from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned, aligned_zeros, schema
 from mpimbs.sweep.build import Build, build, inboard_bodies
 from mpimbs.sweep.side_by_side import in_lanes
 from mpimbs.sweep.structure import (
@@ -133,7 +132,7 @@ class Kinds:
     def add(self, made: Build, coordinates: int, width: int) -> int:
         """Add a kind of `width` lanes with so many coordinates each; returns its number."""
         s = made.structure
-        structure, springs = Structure(*map(_aligned, s)), Springs(*map(_aligned, made.springs))
+        structure, springs = Structure(*map(aligned, s)), Springs(*map(aligned, made.springs))
         plain = not (s.steps[:, TURN] == 4).any()
         self._tables.append(Table(TileKind(structure, springs, coordinates, int(plain))))
         self._sizes.append(LaneSize(len(s.steps), coordinates, len(s.axes)))
@@ -310,12 +309,6 @@ def _leading(kinds: Kinds, chosen: list[Placed]) -> int:
     """Give the number of the tile with the most steps of those in lanes; -1: there is none."""
     steps = [kinds.lane_of(tile).steps * tile.width if tile.width > 1 else 0 for tile in chosen]
     return int(np.argmax(steps)) if any(steps) else -1
-
-
-def _aligned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    aligned = aligned_zeros(values.size).view(values.dtype).reshape(values.shape)
-    aligned[...] = values
-    return aligned
 
 
 def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:

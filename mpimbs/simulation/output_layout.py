@@ -94,7 +94,9 @@ def lay_out(
         empty |= _solution_datasets(file["model"], separated)
     for name, (shape, units, meaning) in empty.items():
         rows = max(1, min(ROWS, CHUNK // max(1, int(np.prod(shape)))))
-        data = make_dataset(file, name, (0, *shape), maxshape=(None, *shape), chunks=(rows, *shape))
+        limits = tuple(number or None for number in shape)  # no parts without columns: none are of any number
+        chunks = (rows, *(max(1, number) for number in shape))
+        data = make_dataset(file, name, (0, *shape), maxshape=(None, *limits), chunks=chunks)
         data.attrs.update(units=units, description=meaning)
     if extremes:
         sizes = {"q": system.nq, "u": system.nu, KINETIC: 1}

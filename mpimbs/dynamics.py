@@ -18,6 +18,7 @@ from mpimbs.errors import InputError
 from mpimbs.evaluation import NOTHING, Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
+from mpimbs.joint_space import JointSpace
 from mpimbs.loops import ClosedLoops
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
@@ -36,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Dynamics:
+class Dynamics(JointSpace):
     """Forward dynamics of a system, distributed over the ranks of a communicator.
 
     Each rank owns consecutive bodies of the chain: one subchain or, if there are more cuts than ranks, several; of a
@@ -239,6 +240,49 @@ class Dynamics:
         else:
             evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
 
+    def accelerations_at_rest(self, q: Floats, tau: Floats) -> Floats:
+        """Give the accelerations [nu] by generalized forces [nu] alone, without speeds or anything else that acts.
+
+        One evaluation with `tau`; where anything but weight acts at rest, less one without.
+        """
+        still, rates = np.zeros(self.subchain.nu), np.empty(self.subchain.nq)
+        root, self._root[:] = self._root.copy(), 0.0
+        try:
+            found = []
+            for given in (tau, still) if self._pushed else (tau,):
+                udot = np.empty(self.subchain.nu)
+                evaluation = self._evaluation
+                if evaluation.in_phases:
+                    evaluation.in_turn(np.nan, q, still, udot, rates, given, unforced=True)
+                else:
+                    evaluation.whole(evaluation.rank, q, still, given, udot, rates)
+                found.append(udot)
+        finally:
+            self._root[:] = root
+        return found[0] - found[1] if self._pushed else found[0]
+
+    @functools.cached_property
+    def _pushed(self) -> bool:
+        """Whether springs, torques or wrenches of the model act at rest, on any rank."""
+        springs = self.subchain.springs
+        own = springs.stiffness.any() or springs.torque.any() or self.system.has_wrenches(0, self.system.n_bodies)
+        return bool(self.comm.allreduce(bool(own) or bool(self.system.spring_bodies), MPI.LOR))
+
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
+        return self._evaluation.boundary_motion(q, u)
+
+    def with_same_division(self, system: System) -> Dynamics:
+        """Make dynamics of another system of the same bodies and joints, divided among the ranks as this one."""
+        division = self.division
+
+        class SameDivision(Dynamics):
+            def divide(self, *given: Any) -> tuple[Division, int]:
+                return division, self_rank
+
+        self_rank = self.comm.rank
+        return SameDivision(system, self.comm)
+
     def measure(self, q: Floats, u: Floats) -> None:
         """Measure how far loops are from closed (`loops.ClosedLoops.violations`); all ranks call."""
         self._evaluation.measure(q, u)
@@ -410,5 +454,9 @@ class Dynamics:
     def close(self) -> None:
         """Free the communicator; all ranks call."""
         self._evaluation.close()
+        if "_composites" in self.__dict__:
+            self._composites.close()
+        if self.__dict__.get("_tree", self) is not self:
+            self._tree.close()
         self.external.close()
         self.comm.Free()

@@ -1,0 +1,187 @@
+"""Composite inertias over ranks: the lines of all degrees of freedom, from which every rank makes its rows of the
+inertia matrix, and Jacobians."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.parallel.scan import Scan, scan
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.memory import aligned_zeros
+from mpimbs.spatial.rows import ROW
+from mpimbs.sweep.composite import (
+    COMPOSITE,
+    LINE,
+    NONE,
+    OUTER,
+    composites,
+    hand_on,
+    join_composites,
+    take_up,
+)
+from mpimbs.sweep.inertia_rows import ROOM, inertia_entries, inertia_rows, rearrange
+from mpimbs.sweep.structure import BOUNDARY
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+DOUBLING, RECURSIVE = FORMS = ("doubling", "recursive")
+
+
+@kernel
+def scan_composites(plan, value):
+    """Scan what ranks hand on to those before: what `parallel.scan.Scan` is given."""
+    scan(plan, join_composites, value)
+
+
+class Composites:
+    """The lines of a system's degrees of freedom (`sweep.composite`), over the ranks; all make it and call together.
+
+    A composite inertia is all that hangs on a joint, on whichever ranks. Each rank gets what those behind it hand to
+    its bodies: by recursive doubling, ceil(log2 P) exchanges, or from one rank to the one before, in P - 1 steps.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+
+    Attributes
+    ----------
+    first, last : int
+        This rank's degrees of freedom among all: first to last - 1.
+    numbers : array [nu of all]
+        Which degree of freedom stands at each place of a depth-first order: all that moves with one follows it there.
+    places : array [nu]
+        Where this rank's stand there.
+    ends : array [nu of all]
+        Of each place, that behind the last which moves with it.
+    exchanges : int
+        How many messages follow one another to find what the ranks behind hand on, by doubling.
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._comm, self._subchain, self._boundary = dynamics.comm, dynamics.subchain, dynamics.boundary_motion
+        system, made = self._subchain.system, self._subchain.made
+        offsets = system.offsets()[1]
+        self.first, self.last = (int(offsets[k]) for k in (self._subchain.first, self._subchain.last))
+        self._n = system.nu
+        self._pitch = -(-max(self._n, 1) // ROW) * ROW
+        # Of several ranks bodies are depth first. Of one they need not be: its steps are.
+        bodies = np.arange(system.n_bodies) if self._comm.size > 1 else made.order
+        sizes = np.diff(offsets)[bodies]
+        begins = np.cumsum(sizes) - sizes
+        self.numbers = np.repeat(offsets[bodies] - begins, sizes) + np.arange(self._n)
+        self._in_sequence = bool((self.numbers == np.arange(self._n)).all())
+        places = np.empty_like(self.numbers)
+        places[self.numbers] = np.arange(self._n)
+        self.places = places[self.first : self.last]
+        place_of = np.empty_like(bodies)
+        place_of[bodies] = np.arange(len(bodies))
+        parents = system.parents()[bodies]
+        body_ends = subtree_ends(np.where(parents < 0, -1, place_of[parents]))
+        self._ends = np.zeros(self._pitch, np.int64)
+        self._ends[: self._n] = np.repeat(np.append(begins, self._n)[body_ends], sizes)
+        self.ends = self._ends[: self._n]
+        self._body_place, self._body_ends = place_of, body_ends
+        self._carriers = np.repeat(np.arange(len(bodies)), sizes)[self.places]  # places of the bodies of this rank's
+        armature = self._subchain.structure.armature
+        self._armature = armature[np.argsort(self.places)] if armature.size else armature
+        self._lines = aligned_zeros(LINE * self._pitch)
+        self._own = aligned_zeros(LINE * (self.last - self.first))
+        outer = self._subchain.outer_steps if self._comm.size > 1 else np.zeros(0, np.int64)
+        self._open_at = np.full(len(made.structure.steps), NONE)
+        self._open_at[outer] = np.arange(len(outer))
+        self._outer, self._beyond = outer, np.zeros(max(1, len(outer)) * COMPOSITE)
+        self._still, self._room = np.zeros(self._subchain.nu), aligned_zeros(ROOM)
+        most = self._comm.allreduce(max(self._subchain.most_open, len(self._subchain.inboard)), MPI.MAX) + 1
+        self._handed = np.zeros(2 + 2 * most * OUTER)
+        self._scan = Scan(self._comm, self._handed, scan_composites, backward=True)
+        self._counts = np.array(self._comm.allgather(self.last - self.first))
+        self.exchanges = int(np.ceil(np.log2(self._comm.size))) if self._comm.size > 1 else 0
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        self._scan.close()
+
+    def at(self, q: Floats, form: str = DOUBLING) -> Floats:
+        """Give the lines of all degrees of freedom in a state [LINE, nu of all], by place; all ranks call. Used again."""
+        subchain, made, work = self._subchain, self._subchain.made, self._subchain.work
+        boundary = self._boundary(q, self._still)
+        motion = subchain.motions(q, self._still, boundary)
+        own = self._lines if self._comm.size == 1 else self._own
+        pitch = self._pitch if self._comm.size == 1 else self.last - self.first
+        self._beyond[:] = 0.0
+        at = self.places if self._comm.size == 1 else self.places - self.first
+        given = made.structure, work, motion, self._open_at, self._beyond, own, pitch, at
+        composites(*given)
+        if self._comm.size > 1:
+            hand_on(work, subchain.first, np.ascontiguousarray(subchain.inboard), boundary.reshape(-1), self._handed)
+            behind = self._scan(self._handed) if form == DOUBLING else self._one_after_the_other()
+            if behind[1] > 0:
+                frames = np.ascontiguousarray(motion.reshape(-1, BOUNDARY)[self._outer]).reshape(-1)
+                take_up(behind, np.ascontiguousarray(subchain.outer), frames, self._beyond)
+                composites(*given)
+            self._gather()
+        return self._lines.reshape(LINE, -1)[:, : self._n]
+
+    def _one_after_the_other(self) -> Floats:
+        """What all ranks behind hand on: each waits for the next, and tells the one before."""
+        comm, behind = self._comm, np.zeros_like(self._handed)
+        if comm.rank + 1 < comm.size:
+            comm.Recv(behind, comm.rank + 1)
+        if comm.rank > 0:
+            together = np.empty_like(behind)
+            join_composites(0.0, self._handed, behind, together)
+            comm.Send(together, comm.rank - 1)
+        return behind
+
+    def _gather(self) -> None:
+        """Have the lines of all ranks."""
+        all_lines = np.empty(LINE * self._n)
+        self._comm.Allgatherv(self._own, (all_lines, LINE * self._counts))
+        ends = np.cumsum(self._counts)
+        whole = self._lines.reshape(LINE, -1)
+        for first, last in zip(ends - self._counts, ends, strict=True):
+            whole[:, first:last] = all_lines[LINE * first : LINE * last].reshape(LINE, -1)
+
+    def moving(self, body: int) -> npt.NDArray[np.bool_]:
+        """Which of this rank's degrees of freedom move a body [nu]."""
+        place = self._body_place[body]
+        return (self._carriers <= place) & (place < self._body_ends[self._carriers])
+
+    def rows(self, out: Floats | None = None) -> Floats:
+        """Give this rank's rows of the inertia matrix [nu, nu of all] of the lines found last."""
+        if out is None:
+            out = np.empty((self.last - self.first, self._n))
+        target = out if self._in_sequence else self._in_places
+        given = self._lines, self._pitch, self._ends, self._armature
+        inertia_rows(*given, self.first, self.last, self._n, target.reshape(-1), self._room)
+        if not self._in_sequence:
+            rearrange(target.reshape(-1), self.numbers, out.reshape(-1))
+        return out
+
+    @functools.cached_property
+    def _in_places(self) -> Floats:
+        return np.empty((self._n, self._n))
+
+    def entries(self, rows: Integers, columns: Integers) -> Floats:
+        """Give numbers of this rank's rows of the inertia matrix, by places of which one moves with the other."""
+        out = np.empty(len(rows))
+        inertia_entries(self._lines, self._pitch, self._armature, self.first, rows, columns, out)
+        return out
+
+
+def subtree_ends(parent: Integers) -> Integers:
+    """The body behind the last of the subtree of each [n], of bodies in depth-first order."""
+    ends = np.arange(1, len(parent) + 1)
+    for k in range(len(parent) - 1, -1, -1):
+        if parent[k] >= 0:
+            ends[parent[k]] = max(ends[parent[k]], ends[k])
+    return ends

@@ -4,7 +4,7 @@ inertia matrix, and Jacobians."""
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpimbs.parallel.scan import Scan, scan
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import aligned_zeros
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, read, schema
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.composite import (
     COMPOSITE,
@@ -24,14 +24,13 @@ from mpimbs.sweep.composite import (
     join_composites,
     take_up,
 )
+from mpimbs.sweep.entries import move
 from mpimbs.sweep.inertia_rows import ROOM, inertia_entries, inertia_rows, rearrange
-from mpimbs.sweep.structure import BOUNDARY
+from mpimbs.sweep.structure import BOUNDARY, Structure, Workspace
+from mpimbs.sweep.subchain import AT_REST
 
 if TYPE_CHECKING:
     from mpimbs.dynamics import Dynamics
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 DOUBLING, RECURSIVE = FORMS = ("doubling", "recursive")
 
@@ -40,6 +39,42 @@ DOUBLING, RECURSIVE = FORMS = ("doubling", "recursive")
 def scan_composites(plan, value):
     """Scan what ranks hand on to those before: what `parallel.scan.Scan` is given."""
     scan(plan, join_composites, value)
+
+
+class AlonePlan(NamedTuple):
+    """What the inertia matrix is made from on one rank."""
+
+    structure: Structure
+    work: Workspace
+    still: Floats  # [nu]: no speeds
+    boundary: Floats  # [BOUNDARY]
+    motion: Floats  # [m * BOUNDARY]
+    open_at: Integers
+    beyond: Floats
+    lines: Floats
+    pitch: int
+    places: Integers
+    ends: Integers
+    armature: Floats
+    room: Floats
+    numbers: Integers
+    target: Floats  # [n * n]: the matrix by places; empty where these are the numbers
+
+
+ALONE = schema(AlonePlan)
+
+
+@kernel
+def alone(plan, q, out):
+    """Write the inertia matrix [n * n] of a system on one rank."""
+    p = read(plan, ALONE)
+    move(p.structure, p.work, q, p.still, p.boundary, p.motion)
+    composites(p.structure, p.work, p.motion, p.open_at, p.beyond, p.lines, p.pitch, p.places)
+    n = p.places.size
+    target = p.target if p.target.size > 0 else out
+    inertia_rows(p.lines, p.pitch, p.ends, p.armature, 0, n, n, target, p.room)
+    if p.target.size > 0:
+        rearrange(target, p.numbers, out)
 
 
 class Composites:
@@ -160,16 +195,41 @@ class Composites:
         """Give this rank's rows of the inertia matrix [nu, nu of all] of the lines found last."""
         if out is None:
             out = np.empty((self.last - self.first, self._n))
-        target = out if self._in_sequence else self._in_places
         given = self._lines, self._pitch, self._ends, self._armature
-        inertia_rows(*given, self.first, self.last, self._n, target.reshape(-1), self._room)
-        if not self._in_sequence:
-            rearrange(target.reshape(-1), self.numbers, out.reshape(-1))
+        inertia_rows(*given, self.first, self.last, self._n, out.reshape(-1), self._room)
+        return out
+
+    def matrix(self, q: Floats, form: str = DOUBLING, out: Floats | None = None) -> Floats:
+        """Give this rank's rows of the inertia matrix in a state [nu, nu of all]; all ranks call."""
+        if self._comm.size > 1:
+            self.at(q, form)
+            return self.rows(out)
+        if out is None:
+            out = np.empty((self._n, self._n))
+        alone(self._alone.data, q, out.reshape(-1))
         return out
 
     @functools.cached_property
-    def _in_places(self) -> Floats:
-        return np.empty((self._n, self._n))
+    def _alone(self) -> Table:
+        made, n = self._subchain.made, self._n
+        plan = AlonePlan(
+            made.structure,
+            self._subchain.work,
+            still=self._still,
+            boundary=np.tile(AT_REST, len(self._subchain.inboard)),
+            motion=self._subchain.last_motions,
+            open_at=self._open_at,
+            beyond=self._beyond,
+            lines=self._lines,
+            pitch=self._pitch,
+            places=self.places,
+            ends=self._ends,
+            armature=self._armature,
+            room=self._room,
+            numbers=self.numbers,
+            target=np.zeros(0 if self._in_sequence else n * n),
+        )
+        return Table(plan)
 
     def entries(self, rows: Integers, columns: Integers) -> Floats:
         """Give numbers of this rank's rows of the inertia matrix, by places of which one moves with the other."""

@@ -17,7 +17,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 from mpi4py import MPI
 
-from mpimbs.arguments import doubles
+from mpimbs.arguments import check_array, doubles
 from mpimbs.composites import DOUBLING, FORMS, Composites
 from mpimbs.errors import InputError
 from mpimbs.inverse import prescribed, required_forces
@@ -105,9 +105,10 @@ class JointSpace:
         """
         _choose("form", form, FORMS)
         _choose("layout", layout, LAYOUTS)
-        self._composites.at(self._coordinates(q), form)
+        q = self._coordinates(q)
         if layout == ROWS:
-            return self._composites.rows(out)
+            return self._composites.matrix(q, form, self._checked(out))
+        self._composites.at(q, form)
         pattern = self._upper if layout in (UPPER, SBAIJ) else self._both
         data = self._composites.entries(pattern.rows, pattern.columns)
         if layout in (UPPER, SPARSE):
@@ -286,6 +287,11 @@ class JointSpace:
     def _coordinates(self: Any, q: Floats) -> Floats:
         coordinates: Floats = self._agreed(q, np.zeros(self.subchain.nu))[0]
         return coordinates
+
+    def _checked(self: Any, out: Floats | None) -> Floats | None:
+        if out is not None:
+            together(self.comm, lambda: check_array("out", out, (self.subchain.nu, self.system.nu)))
+        return out
 
     def _pair(self: Any, q: Floats, vector: Floats, name: str) -> tuple[Floats, Floats]:
         q, _, given = self._agreed(q, np.zeros(self.subchain.nu), vector, name)

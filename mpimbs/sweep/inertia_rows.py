@@ -9,11 +9,11 @@ are the same bits.
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row, zero_row
+from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, transposed_rows, write_row, zero_row
 from mpimbs.sweep.composite import FORCE_OF, MOMENT_OF, POINT, SHIFT_OF, TURN_OF
 
 BLOCK = 64  # degrees of freedom whose loads are taken about one point; a multiple of ROW
-ROOM = 6 * BLOCK + 6 * ROW  # numbers that `inertia_rows` needs beside
+ROOM = 6 * BLOCK + 6 * ROW + ROW * ROW  # numbers that `inertia_rows` needs beside
 
 
 @kernel(inline=True)
@@ -70,13 +70,43 @@ def _six_rows(array, at, spacing):
     )
 
 
-@kernel
-def _write_products(factors, at, spacing, rows, rows_at, rows_spacing, first, last, n, i, j, out):
+@kernel(inline=True)
+def _write_eight(tile, first, last, n, i, j, out):
     """Write eight numbers of each of the rows i to i + 7 of the matrix, from column j on, that are ours."""
-    six = _six_rows(rows, rows_at, rows_spacing)
-    for r in range(ROW):
-        if first <= i + r < last:
-            write_row(out, (i + r - first) * n + j, _products(factors, at + r, spacing, six))
+    at = (i - first) * n + j
+    if first <= i and i + ROW <= last:
+        write_row(out, at, tile[0])
+        write_row(out, at + n, tile[1])
+        write_row(out, at + 2 * n, tile[2])
+        write_row(out, at + 3 * n, tile[3])
+        write_row(out, at + 4 * n, tile[4])
+        write_row(out, at + 5 * n, tile[5])
+        write_row(out, at + 6 * n, tile[6])
+        write_row(out, at + 7 * n, tile[7])
+    else:
+        for r in range(ROW):
+            if first <= i + r < last:
+                write_row(out, at + r * n, tile[r])
+
+
+@kernel
+def _write_products(twists, loads, at, first, last, n, i, j, out):
+    """Write the products of eight twists and eight loads, and the same mirrored."""
+    six = _six_rows(loads, at, BLOCK)
+    tile = (
+        _products(twists, 0, ROW, six),
+        _products(twists, 1, ROW, six),
+        _products(twists, 2, ROW, six),
+        _products(twists, 3, ROW, six),
+        _products(twists, 4, ROW, six),
+        _products(twists, 5, ROW, six),
+        _products(twists, 6, ROW, six),
+        _products(twists, 7, ROW, six),
+    )
+    if i < last and i + ROW > first:
+        _write_eight(tile, first, last, n, i, j, out)
+    if j < last and j + ROW > first:
+        _write_eight(transposed_rows(tile), first, last, n, j, i, out)
 
 
 @kernel(inline=True)
@@ -85,26 +115,21 @@ def _write_nothing(first, last, n, i, j, out):
         write_row(out, (r - first) * n + j, zero_row(0.0))
 
 
-@kernel(inline=True)
-def _entry(twists, r, loads, c):
-    total = twists[r] * loads[c]
-    for k in range(1, 6):
-        total += twists[k * ROW + r] * loads[k * BLOCK + c]
-    return total
-
-
 @kernel
-def _write_corner(twists, loads, ends, begin, first, last, n, i, j, out):
+def _write_corner(twists, loads, at, room, ends, first, last, n, i, j, out):
     """Write eight by eight numbers one by one: on the diagonal, at the ends, and where not all are of one branch."""
+    six = _six_rows(loads, at, BLOCK)
+    for r in range(ROW):
+        write_row(room, r * ROW, _products(twists, r, ROW, six))
     for r in range(min(ROW, n - i)):
-        for c in range(min(ROW, n - j)):
-            row, column = i + r, j + c
-            if column >= row:
-                number = _entry(twists, r, loads, j - begin + c) if column < ends[row] else 0.0
-                if first <= row < last:
-                    out[(row - first) * n + column] = number
-                if first <= column < last:
-                    out[(column - first) * n + row] = number
+        row, end = i + r, ends[i + r]
+        for c in range(max(0, row - j), min(ROW, n - j)):
+            column = j + c
+            number = room[r * ROW + c] if column < end else 0.0
+            if first <= row < last:
+                out[(row - first) * n + column] = number
+            if first <= column < last:
+                out[(column - first) * n + row] = number
 
 
 @kernel
@@ -128,7 +153,7 @@ def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
     room : array [ROOM]
     """
     twist_at = 6 * BLOCK
-    loads, twists = room[0:twist_at], room[twist_at:]
+    loads, twists, corner = room[0:twist_at], room[twist_at:], room[twist_at + 6 * ROW :]
     for begin in range(0, n, BLOCK):
         end = min(begin + BLOCK, n)
         if end <= first:
@@ -146,13 +171,12 @@ def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
                     least, most = min(least, ends[i + r]), max(most, ends[i + r])
             for j in range(max(begin, i), end, ROW):
                 if j >= i + ROW and j + ROW <= n and least >= j + ROW:
-                    _write_products(twists, 0, ROW, loads, j - begin, BLOCK, first, last, n, i, j, out)
-                    _write_products(loads, j - begin, BLOCK, twists, 0, ROW, first, last, n, j, i, out)
+                    _write_products(twists, loads, j - begin, first, last, n, i, j, out)
                 elif j >= i + ROW and j + ROW <= n and most <= j:
                     _write_nothing(first, last, n, i, j, out)
                     _write_nothing(first, last, n, j, i, out)
                 else:
-                    _write_corner(twists, loads, ends, begin, first, last, n, i, j, out)
+                    _write_corner(twists, loads, j - begin, corner, ends, first, last, n, i, j, out)
     for d in range(armature.size):
         out[d * n + first + d] += armature[d]
 

@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from mpimbs.parallel.scan import Scan, scan
 from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, read, schema
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.composite import (
@@ -26,7 +27,8 @@ from mpimbs.sweep.composite import (
 )
 from mpimbs.sweep.entries import move
 from mpimbs.sweep.inertia_rows import ROOM, inertia_entries, inertia_rows, rearrange
-from mpimbs.sweep.structure import BOUNDARY, Structure, Workspace
+from mpimbs.sweep.loads import factor, inverse_rows
+from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U, Structure, Workspace
 from mpimbs.sweep.subchain import AT_REST
 
 if TYPE_CHECKING:
@@ -208,6 +210,29 @@ class Composites:
             out = np.empty((self._n, self._n))
         alone(self._alone.data, q, out.reshape(-1))
         return out
+
+    def inverse(self, q: Floats) -> Floats:
+        """Give the inverse of the inertia matrix in a state [n, n], on one rank."""
+        made, work, n = self._subchain.made, self._subchain.work, self._n
+        factor(made.structure, work, q, self._still, self._block)
+        out = np.empty((n, n))
+        room, junction = aligned_zeros(3 * n * ROW), aligned_zeros(made.junctions * JUNCTION * ROW)
+        inverse_rows(made.structure, work, junction, self.numbers, self._steps, room, out.reshape(-1))
+        return out
+
+    @functools.cached_property
+    def _block(self) -> Floats:
+        return aligned_zeros(SIZE)
+
+    @functools.cached_property
+    def _steps(self) -> Integers:
+        """Of each place the step behind its own."""
+        rows = self._subchain.structure.steps
+        found = np.repeat(np.arange(1, len(rows) + 1), rows[:, LAST_U] - rows[:, FIRST_U])
+        speeds = np.concatenate([np.arange(row[FIRST_U], row[LAST_U]) for row in rows])
+        steps = np.empty_like(found)
+        steps[speeds] = found
+        return steps[self.numbers]
 
     @functools.cached_property
     def _alone(self) -> Table:

@@ -143,12 +143,21 @@ class Composites:
         self._counts = np.array(self._comm.allgather(self.last - self.first))
         self.exchanges = int(np.ceil(np.log2(self._comm.size))) if self._comm.size > 1 else 0
 
+    def compile(self) -> None:
+        """Compile, or load from the cache, what several ranks take beside."""
+        nobody, room = np.zeros(0, np.int64), self._handed.copy()
+        hand_on(self._subchain.work, 0, nobody, np.zeros(0), room)
+        take_up(room, nobody, np.zeros(0), self._beyond)
+        join_composites(0.0, room, room, room.copy())
+        inertia_rows(self._lines, self._pitch, self._ends, self._armature, 0, 0, self._n, np.zeros(0), self._room)
+        self._scan(room)
+
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
         self._scan.close()
 
     def at(self, q: Floats, form: str = DOUBLING) -> Floats:
-        """Give the lines of all degrees of freedom in a state [LINE, nu of all], by place; all ranks call. Used again."""
+        """Give the lines of all degrees of freedom in a state [LINE, nu of all], by place; all call. Used again."""
         subchain, made, work = self._subchain, self._subchain.made, self._subchain.work
         boundary = self._boundary(q, self._still)
         motion = subchain.motions(q, self._still, boundary)

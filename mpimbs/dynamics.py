@@ -454,8 +454,8 @@ class Dynamics(JointSpace):
     def close(self) -> None:
         """Free the communicator; all ranks call."""
         self._evaluation.close()
-        if "_composites" in self.__dict__:
-            self._composites.close()
+        if "composites" in self.__dict__:
+            self.composites.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
         self.external.close()

@@ -80,7 +80,7 @@ def required_forces(
         Without speeds, springs, wrenches: what is linear in `udot` alone.
     """
     accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, at_rest)
-    inboard, outer = subchain.inboard.tolist(), subchain.outer.tolist()
+    outer = subchain.outer.tolist()
     given: dict[int, Floats] = {}  # loads that bodies give to those behind
     if comm.size > 1:
         nothing = np.zeros((len(outer), 6))

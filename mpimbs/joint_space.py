@@ -22,6 +22,7 @@ from mpimbs.composites import DOUBLING, FORMS, Composites
 from mpimbs.errors import InputError
 from mpimbs.inverse import prescribed, required_forces
 from mpimbs.parallel.agreement import together
+from mpimbs.parallel.gather import Gather
 from mpimbs.sweep.composite import FORCE_OF, POINT, SHIFT_OF, TURN_OF
 from mpimbs.sweep.structure import BOUNDARY
 
@@ -107,10 +108,10 @@ class JointSpace:
         _choose("layout", layout, LAYOUTS)
         q = self._coordinates(q)
         if layout == ROWS:
-            return self._composites.matrix(q, form, self._checked(out))
-        self._composites.at(q, form)
+            return self.composites.matrix(q, form, self._checked(out))
+        self.composites.at(q, form)
         pattern = self._upper if layout in (UPPER, SBAIJ) else self._both
-        data = self._composites.entries(pattern.rows, pattern.columns)
+        data = self.composites.entries(pattern.rows, pattern.columns)
         if layout in (UPPER, SPARSE):
             shape = (self.subchain.nu, self.system.nu)
             return scipy.sparse.csr_array((data, pattern.numbers, pattern.begins), shape)
@@ -122,9 +123,9 @@ class JointSpace:
         On one rank by load sweeps of eight columns at a time, on several by an evaluation for each column. Arguments
         and InputError as of `inertia_matrix`.
         """
-        q, first, last = self._coordinates(q), self._composites.first, self._composites.last
+        q, first, last = self._coordinates(q), self.composites.first, self.composites.last
         if self.comm.size == 1:
-            return self._composites.inverse(q)
+            return self.composites.inverse(q)
         found = np.empty((last - first, self.system.nu))
         force = np.zeros(last - first)
         for column in range(self.system.nu):
@@ -134,6 +135,17 @@ class JointSpace:
             found[:, column] = self._solved(q, force)
             if here:
                 force[column - first] = 0.0
+        return found
+
+    def gather_rows(self: Any, rows: Floats) -> Floats | None:
+        """Give a matrix [nu of all, nu of all] of which each rank has its rows, on rank 0, in the model's order; None
+        elsewhere. All ranks call."""
+        columns = self.comm.gather(np.arange(self.system.nu)[self.gather_u.part])
+        whole = Gather(self.comm, self.model_order["u"], self.system.nu)(rows)
+        if whole is None:
+            return None
+        found = np.empty((self.system.nu, self.system.nu))
+        found[:, np.concatenate(columns)] = whole.reshape(found.shape)
         return found
 
     # --- applied
@@ -170,7 +182,8 @@ class JointSpace:
 
         q, n = self._coordinates(q).copy(), self.subchain.nu
         applied = [functools.partial(_applied, apply, q) for apply in (self._multiplied, self._solved)]
-        shell = PETSc.Mat().createPython(((n, self.system.nu),) * 2, _Shell(*applied[:: -1 if inverse else 1]), self.comm)
+        given = _Shell(*applied[:: -1 if inverse else 1])
+        shell = PETSc.Mat().createPython(((n, self.system.nu),) * 2, given, self.comm)
         shell.setOption(PETSc.Mat.Option.SPD, True)
         shell.setUp()
         return shell
@@ -260,13 +273,13 @@ class JointSpace:
         InputError as of `accelerations`.
         """
         q = self._coordinates(q)
-        lines = self._composites.at(q)
+        lines = self.composites.at(q)
         columns = self.subchain.columns
         rotations, positions = self.subchain.poses_at(q, self.boundary_motion(q, np.zeros(self.subchain.nu)))
         centers = positions + np.einsum("nij,nj->ni", rotations, columns.center_of_mass)
         sums = np.array([*(columns.mass @ centers), columns.mass.sum()])
         self.comm.Allreduce(MPI.IN_PLACE, sums)
-        return sums[:3] / sums[3], lines[FORCE_OF : FORCE_OF + 3, self._composites.places] / sums[3]
+        return sums[:3] / sums[3], lines[FORCE_OF : FORCE_OF + 3, self.composites.places] / sums[3]
 
     def operational_inertia(self: Any, q: Floats, points: Any, frame: str = WORLD_FRAME) -> Floats:
         """Give J M^-1 J^T [6 k, 6 k] of points of bodies: its inverse is their operational-space inertia; on all ranks.
@@ -284,7 +297,8 @@ class JointSpace:
     # --- how
 
     @functools.cached_property
-    def _composites(self: Any) -> Composites:
+    def composites(self: Any) -> Composites:
+        """What the ranks know of the inertias that each joint moves; made when first asked for."""
         return Composites(self)
 
     def _coordinates(self: Any, q: Floats) -> Floats:
@@ -323,7 +337,7 @@ class JointSpace:
         _choose("frame", frame, FRAMES)
         q = self._coordinates(q)
         here = self._point(q, body, point, frame)
-        parts = self._composites
+        parts = self.composites
         lines = parts.at(q)[:, parts.places]
         moved = parts.moving(here.body)
         found = np.zeros((6, len(moved)))
@@ -349,7 +363,7 @@ class JointSpace:
 
     @functools.cached_property
     def _upper(self: Any) -> _Pattern:
-        parts = self._composites
+        parts = self.composites
         mine = np.arange(parts.first, parts.last)
         rows, columns = _runs(mine, mine, parts.ends[mine] - mine)
         numbers = np.sort(np.stack((parts.numbers[rows], parts.numbers[columns])), axis=0)
@@ -357,7 +371,7 @@ class JointSpace:
 
     @functools.cached_property
     def _both(self: Any) -> _Pattern:
-        parts, last = self._composites, self._composites.last
+        parts, last = self.composites, self.composites.last
         above = np.arange(last)
         begin = np.maximum(above + 1, parts.first)
         columns, rows = _runs(above, begin, np.maximum(np.minimum(parts.ends[:last], last) - begin, 0))
@@ -383,7 +397,7 @@ class _Shell:
 
 
 def _applied(apply: Any, q: Floats, v: Floats) -> Floats:
-    found: Floats = apply(q, np.ascontiguousarray(v, dtype=np.float64).reshape(-1))
+    found: Floats = apply(q, np.require(v, np.float64, "CW").reshape(-1))
     return found
 
 
@@ -403,7 +417,8 @@ def _in_frame(found: Floats, here: Point, frame: str) -> Floats:
 def _runs(numbers: Integers, begins: Integers, counts: Integers) -> tuple[Integers, Integers]:
     """Each number as often as its count says, beside so many that follow one another from where it begins."""
     ends = np.cumsum(counts)
-    return np.repeat(numbers, counts), np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + counts, counts)
+    count = int(ends[-1]) if len(ends) else 0
+    return np.repeat(numbers, counts), np.arange(count) + np.repeat(begins - ends + counts, counts)
 
 
 def _pattern(parts: Composites, rows: Integers, columns: Integers, at: Integers, across: Integers) -> _Pattern:

@@ -21,7 +21,8 @@ from mpimbs.sweep.walk import walk_inward
 # Where the numbers of a line begin; its twist is angular velocity, then velocity of the point; its load moment, force.
 TURN_OF, SHIFT_OF, POINT, MOMENT_OF, FORCE_OF, LINE = 0, 3, 6, 9, 12, 15
 COMPOSITE = 10  # numbers of a composite: A 6 about a frame's origin, h = m c 3, m; or about its centre of mass, c, m
-NONE, OUTER = -1, 11  # a step that no open body has; numbers of a composite that hangs on a body: which one, and its own
+OUTER = 1 + COMPOSITE  # numbers of one that hangs on a body: which, and its own
+NONE = -1  # which open body a step has, that has none
 
 
 @kernel(inline=True)
@@ -82,9 +83,10 @@ def _about(a, c, m, sign):
     """A about another point, of that about the centre of mass `c` away (sign 1), or back (sign -1)."""
     s = sign * m
     x, y, z = s * c[0] * c[0], s * c[1] * c[1], s * c[2] * c[2]
-    return (
-        (a[0] + y + z, a[1] - s * c[0] * c[1], a[2] - s * c[0] * c[2])
-        + (a[3] + x + z, a[4] - s * c[1] * c[2], a[5] + x + y)
+    return (a[0] + y + z, a[1] - s * c[0] * c[1], a[2] - s * c[0] * c[2]) + (
+        a[3] + x + z,
+        a[4] - s * c[1] * c[2],
+        a[5] + x + y,
     )
 
 

@@ -240,48 +240,9 @@ class Dynamics(JointSpace):
         else:
             evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
 
-    def accelerations_at_rest(self, q: Floats, tau: Floats) -> Floats:
-        """Give the accelerations [nu] by generalized forces [nu] alone, without speeds or anything else that acts.
-
-        One evaluation with `tau`; where anything but weight acts at rest, less one without.
-        """
-        still, rates = np.zeros(self.subchain.nu), np.empty(self.subchain.nq)
-        root, self._root[:] = self._root.copy(), 0.0
-        try:
-            found = []
-            for given in (tau, still) if self._pushed else (tau,):
-                udot = np.empty(self.subchain.nu)
-                evaluation = self._evaluation
-                if evaluation.in_phases:
-                    evaluation.in_turn(np.nan, q, still, udot, rates, given, unforced=True)
-                else:
-                    evaluation.whole(evaluation.rank, q, still, given, udot, rates)
-                found.append(udot)
-        finally:
-            self._root[:] = root
-        return found[0] - found[1] if self._pushed else found[0]
-
-    @functools.cached_property
-    def _pushed(self) -> bool:
-        """Whether springs, torques or wrenches of the model act at rest, on any rank."""
-        springs = self.subchain.springs
-        own = springs.stiffness.any() or springs.torque.any() or self.system.has_wrenches(0, self.system.n_bodies)
-        return bool(self.comm.allreduce(bool(own) or bool(self.system.spring_bodies), MPI.LOR))
-
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
         return self._evaluation.boundary_motion(q, u)
-
-    def with_same_division(self, system: System) -> Dynamics:
-        """Make dynamics of another system of the same bodies and joints, divided among the ranks as this one."""
-        division = self.division
-
-        class SameDivision(Dynamics):
-            def divide(self, *given: Any) -> tuple[Division, int]:
-                return division, self_rank
-
-        self_rank = self.comm.rank
-        return SameDivision(system, self.comm)
 
     def measure(self, q: Floats, u: Floats) -> None:
         """Measure how far loops are from closed (`loops.ClosedLoops.violations`); all ranks call."""

@@ -189,7 +189,7 @@ def test_operational_space(comm: MPI.Comm) -> None:
         assert_close("J M^-1 J^T", found, reference, "responses", comm=comm)
 
 
-@pytest.mark.parametrize("kind", ["four_bar:5", "boom:3"])
+@pytest.mark.parametrize("kind", ["four_bar:5", "boom:3", "track:9"])
 def test_loops_are_open(comm: MPI.Comm, kind: str) -> None:
     system = system_from(kind)
     with closing(Dynamics(system, comm)) as dynamics:
@@ -203,6 +203,22 @@ def test_loops_are_open(comm: MPI.Comm, kind: str) -> None:
         expected = np.linalg.solve(reference.astype(float), force)
         size = float(np.abs(expected).max())
         assert_close("M^-1 f", found, expected[dynamics.gather_u.part], "responses", size, comm)
+
+
+@pytest.mark.parametrize("kind", ["four_bar:5", "boom:3", "andrews"])
+def test_jacobian_of_loops(comm: MPI.Comm, kind: str) -> None:
+    """J u is how fast ends part, as evaluations measure it; and with M^-1 J^T it takes away what loops don't allow."""
+    with moving(comm, system_from(kind)) as (dynamics, q, u, _, _):
+        q = dynamics.subchain.q
+        jacobian, responses = dynamics.loop_jacobian(q), dynamics.loop_responses(q)
+        speeds = comm.allreduce(jacobian @ u)
+        together = comm.allreduce(jacobian @ responses)
+        assert dynamics.loops is not None
+        norms = np.linalg.norm(dynamics.loops.violations(q, u)[:, 1])
+        assert_close("velocities", np.linalg.norm(speeds), norms, "dense", comm=comm)
+        allowed = u - responses @ np.linalg.lstsq(together, speeds, rcond=1e-10)[0]
+        size = comm.allreduce(float(np.abs(u).max(initial=0.0)), MPI.MAX)
+        assert_close("projected", allowed, dynamics.loops.close_speeds(q, u), "responses", size, comm)
 
 
 def test_exchanges(comm: MPI.Comm) -> None:

@@ -6,7 +6,7 @@ Collective operations of MPI stand as the messages of a butterfly, which short o
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TAG, TO, schedule
@@ -42,7 +42,8 @@ class Event(NamedTuple):
 class Sweeps(NamedTuple):
     """Seconds of an evaluation of one rank's bodies, messages and joins with other ranks left out.
 
-    call: of Python, before the first phase; the phases as in `pipeline`.
+    call: of Python, before the first phase; the phases as in `pipeline`; and of loops that lead to other ranks, between
+    motion and inward: moving, before the scan of motions, and placing, before and behind the exchange of far ends.
     """
 
     call: float
@@ -50,6 +51,8 @@ class Sweeps(NamedTuple):
     inward: float
     coupling: float
     outward: float
+    moving: float = 0.0
+    placing: float = 0.0
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -131,6 +134,12 @@ class Trace:
         ):
             if other != PROC_NULL:
                 self.events.append(Event(kind, doubles * DOUBLE, other, tag))
+
+    def exchange(self, sizes: Mapping[int, int]) -> None:
+        """Swap messages of so many doubles with some ranks, as `parallel.exchange` does."""
+        tag = self._tags(1)
+        for kind in (SEND, RECEIVE):
+            self.events += [Event(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
 
     def sum_of_all(self) -> None:
         """Add up one double over the ranks (MPI_Allreduce)."""

@@ -55,6 +55,8 @@ class IntervalTimes(NamedTuple):
         Of a value of the scans of turns and of motions; 0: there is no scan of these.
     exchanged : list of dict
         Doubles that each rank exchanges with others, by these, beside: motions of the far ends of loops.
+    independent : bool
+        Whether no rank's bodies hang on those of another: there are no other messages.
     """
 
     sweeps: list[Sweeps]
@@ -64,6 +66,7 @@ class IntervalTimes(NamedTuple):
     turns: int
     motions: int
     exchanged: list[dict[int, int]]
+    independent: bool
 
 
 def time_intervals(system: System, division: Division, seconds: float) -> IntervalTimes:
@@ -91,16 +94,16 @@ def time_intervals(system: System, division: Division, seconds: float) -> Interv
             part = share.subchains
             assert isinstance(part, Intervals)
             turns, motions = (len(share.subchain.nothing_before(numbers)) for numbers in (TURNING, BOUNDARY))
-            hangs = part.hangs
-            room = common or part.room
+            hangs, independent, room = part.hangs, part.independent, common or part.room
     return IntervalTimes(
         _of_all(work, values, measured),
         measured,
-        _joins(values, ranks, room),
+        [[]] * ranks if independent else _joins(values, ranks, room),
         room.size(),
         turns,
         motions if system.loops and hangs else 0,
         values.exchanged,
+        independent,
     )
 
 

@@ -237,8 +237,3 @@ def event_counts(closings: Closings) -> list[int]:
         elif event.kind in counts:
             counts[event.kind] += len(event.pairs) or 1
     return list(counts.values())
-
-
-def far_ends(exchanged: dict[int, int]) -> int:
-    """How many ends of loops to other ranks there are."""
-    return sum(exchanged.values()) // BOUNDARY

@@ -106,7 +106,8 @@ class Share(Dynamics):
         rest = max(shortest - float(least.sum()), 0.0)
         motion, inward, coupling, outward = (float(part) for part in least)
         moving, placing = self._time_places(call, q, u, 0.25 * seconds)
-        return Sweeps(rest, max(motion - placing, 0.0), inward, coupling, outward, moving, placing)
+        placing = min(placing, motion)  # of which it is a part
+        return Sweeps(rest, motion - placing, inward, coupling, outward, moving, placing)
 
     def _time_places(self, call: Callable[[], None], q: Floats, u: Floats, seconds: float) -> tuple[float, float]:
         """Time what loops to other ranks ask for (s): how this rank's open bodies move, and all that follows.

@@ -66,17 +66,20 @@ class Trace:
     Parameters
     ----------
     rank, size : int
+    alone : bool
+        Whether nothing of any rank hangs on others: then scans and butterflies are over none.
 
     Attributes
     ----------
     events : list of Event
     """
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, alone: bool = False) -> None:
         self.rank, self.size = rank, size
         self.events: list[Event] = []
         self._tag = 0
-        self._levels = (size - 1).bit_length()
+        self._joined = 1 if alone else size
+        self._levels = (self._joined - 1).bit_length()
 
     def _tags(self, count: int) -> int:
         """Reserve so many tags; the first."""
@@ -99,7 +102,7 @@ class Trace:
 
     def scan(self, doubles: int = TURNING) -> None:
         """Scan over the ranks, as `parallel.scan` does: a level's message is waited for when the next is due."""
-        rows, base = _rows(self.rank, self.size, True), self._tags(self._levels)
+        rows, base = _rows(self.rank, self._joined, True), self._tags(self._levels)
         for level, row in enumerate(rows):
             if level:
                 self._receive(rows[level - 1], doubles * DOUBLE, base)
@@ -112,7 +115,7 @@ class Trace:
 
         `join` is the time that it takes (s), at every level or at each from the leaves up.
         """
-        base, rows = self._tags(self._levels), _rows(self.rank, self.size, False)
+        base, rows = self._tags(self._levels), _rows(self.rank, self._joined, False)
         for row, seconds in zip(rows, [join] * len(rows) if isinstance(join, float) else join, strict=True):
             self._send(row, doubles * DOUBLE, base)
             self._receive(row, doubles * DOUBLE, base)

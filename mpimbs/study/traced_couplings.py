@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.estimates import ORDERS
+from mpimbs.partition.division import as_tree
 from mpimbs.spatial.assembly import ASSEMBLY
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.handles import SIZE
@@ -197,9 +198,9 @@ def place_loops(trace: Trace, times: IntervalTimes, sweeps: Sweeps) -> None:
 
 def write_traces(traced: TracedCoupling, calibration: Calibration, ranks: int, case: Case) -> list[Trace]:
     """Write the traces of all ranks of one evaluation, in the order of `pipeline`."""
-    traces = []
+    traces, alone = [], as_tree(calibration.system) and calibration.of_tree(ranks).independent
     for rank, sweeps in enumerate(calibration.sweeps(ranks, traced.coupling, traced.staged)):
-        trace = Trace(rank, ranks)
+        trace = Trace(rank, ranks, alone)
         trace.compute(sweeps.call + sweeps.motion)
         trace.scan(calibration.scanned(ranks))
         if calibration.system.loops:

@@ -3,7 +3,8 @@
     mpiexec -n 2 python drivers/loop_columns.py track:1024 track:65536 --folder results
 
 Measured on one rank and on those that this is started with, as `mpimbs bench` does; predicted to 1024 ranks of a
-cluster, as `mpimbs predict` does. The chain is swept in lanes, as ever; a loop over all bodies leaves none to be swept so.
+cluster, as `mpimbs predict` does. The chain is swept in lanes, as ever; a loop over all bodies leaves none to be swept
+so.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
-from mpimbs.model.order import Order
+from mpimbs.model.order import Order, heaviest_last
 from mpimbs.partition.intervals import Interval, interval, join
 from mpimbs.spatial.columns import (
     HANGS_ON,
@@ -225,7 +225,8 @@ def _closings(own: Interval, parents: Integers, table: LoopTable) -> Closings:
     parent = parents[own.first : own.last] - own.first
     outside = parent < 0
     parent[outside] = -1 - np.searchsorted(slots, parents[own.first : own.last][outside])
-    return Closings(Tree(parent, np.arange(len(parent)), slots.tolist()), table.bodies, own.open - own.first)
+    places = np.argsort(heaviest_last(np.maximum(parent, -1))[0])
+    return Closings(Tree(parent, places, slots.tolist()), table.bodies, own.open - own.first)
 
 
 def event_counts(closings: Closings) -> list[int]:

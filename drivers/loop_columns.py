@@ -1,6 +1,6 @@
 """What the columns of a loop over all ranks cost: a track against the same chain without its loop.
 
-    mpiexec -n 2 python drivers/loop_columns.py track:1024 track:65536 --folder results
+    mpiexec -n 2 python drivers/loop_columns.py track:1024 track:16384 --folder results
 
 Measured on one rank and on those that this is started with, as `mpimbs bench` does; predicted to 1024 ranks of a
 cluster, as `mpimbs predict` does. The chain is swept in lanes, as ever; a loop over all bodies leaves none to be swept
@@ -31,7 +31,7 @@ from mpimbs.study.tables import host
 from mpimbs.study.trace import DOUBLE
 
 FILE = "loop_columns.json"
-MODELS = ("track:1024", "track:65536")
+MODELS = ("track:1024", "track:16384")
 RANKS = (1, 2, 4, 16, 64, 256, 1024)
 
 
@@ -70,8 +70,8 @@ def main(
     list of dict
         A row for each model, number of ranks and kind, "measured" or "predicted": us with the loops, us of the chain
         without, ratio; and of what is predicted with the loops, on the rank that computes the longest, us of sweeps, of
-        Python between the phases, of joins, and of messages and waiting; bytes of a message of the butterfly. On all
-        ranks.
+        placing: finding the motions of the far ends of loops, of joins, and of messages and waiting; bytes of a message
+        of the butterfly. On all ranks.
 
     Raises
     ------
@@ -142,19 +142,19 @@ def _predicted(
         sweeps, joins = max(
             zip(times.sweeps, map(sum, times.joins), strict=True), key=lambda found: sum(found[0]) + found[1]
         )
-        python = sweeps.call + sweeps.moving + sweeps.placing
+        placing = sweeps.moving + sweeps.placing
         rows.append({
             "model": model, "kind": "predicted", "ranks": one.ranks, "us": 1e6 * one.seconds,
             "chain_us": 1e6 * other.seconds, "ratio": one.seconds / other.seconds,
-            "sweeps_us": 1e6 * (sum(sweeps) - python), "python_us": 1e6 * python, "joins_us": 1e6 * joins,
+            "sweeps_us": 1e6 * (sum(sweeps) - placing), "placing_us": 1e6 * placing, "joins_us": 1e6 * joins,
             "messages_us": 1e6 * one.messages, "bytes": DOUBLE * times.doubles if one.ranks > 1 else 0,
         })  # fmt: skip
     return rows
 
 
 def _tell(rows: list[dict[str, Any]]) -> None:
-    parts = ("us", "chain_us", "ratio", "sweeps_us", "python_us", "joins_us", "messages_us", "bytes")
-    click.echo("| MODEL | ranks | | with the loop | without | ratio | sweeps | Python | joins | messages | bytes |")
+    parts = ("us", "chain_us", "ratio", "sweeps_us", "placing_us", "joins_us", "messages_us", "bytes")
+    click.echo("| MODEL | ranks | | with the loop | without | ratio | sweeps | placing | joins | messages | bytes |")
     click.echo("|---" * 11 + "|")
     for row in rows:
         numbers = (f"{row[part]:.4g}" if part in row else "" for part in parts)

@@ -235,8 +235,8 @@ def test_the_cost_of_columns(comm: MPI.Comm, tmp_path: Path, capsys: pytest.Capt
     assert [(row["kind"], row["ranks"]) for row in rows] == expected[comm.size == 1 :]
     assert all(row["us"] > row["chain_us"] > 0.0 for row in rows if row["kind"] == "predicted")
     one, many = rows[-2:]
-    assert one["bytes"] == one["messages_us"] == one["joins_us"] == 0 < min(many["joins_us"], many["python_us"])
-    parts = ("sweeps_us", "python_us", "joins_us", "messages_us")
+    assert one["bytes"] == one["messages_us"] == one["joins_us"] == 0 < min(many["joins_us"], many["placing_us"])
+    parts = ("sweeps_us", "placing_us", "joins_us", "messages_us")
     assert many["us"] == pytest.approx(sum(many[part] for part in parts)) and many["bytes"] == 6272
     out = capsys.readouterr().out
     if comm.rank == 0:

@@ -137,10 +137,11 @@ def _of_all(work: Floats, values: OpenValues, measured: dict[int, Sweeps]) -> li
 
 
 def _fitted(terms: Floats, seconds: Floats) -> Floats:
-    """What each of some terms takes (s), none below zero, by least squares of the relative errors."""
-    if not seconds.any():
+    """What each of some terms takes (s), none below zero, by least squares of the relative errors where it takes time."""
+    some = seconds > 0.0
+    if not some.any():
         return np.zeros(terms.shape[1])
-    return np.asarray(nnls(terms / seconds[:, None], np.ones(len(seconds)))[0], np.float64)
+    return np.asarray(nnls(terms[some] / seconds[some, None], np.ones(some.sum()))[0], np.float64)
 
 
 def _joins(values: OpenValues, ranks: int, room: Room | MixedRoom) -> list[list[float]]:

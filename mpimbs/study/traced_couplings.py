@@ -187,7 +187,7 @@ TRACED: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
 TRACED_OF_TREES: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {"dcae": lambda solver: IntervalTrace()}
 
 
-def place_loops(trace: Trace, times: IntervalTimes, sweeps: Sweeps) -> None:
+def _place_loops(trace: Trace, times: IntervalTimes, sweeps: Sweeps) -> None:
     """Write what a rank does to find the motions that its loops need of elsewhere, as `evaluation.Evaluation` does."""
     if times.motions:
         trace.compute(sweeps.moving)
@@ -204,7 +204,7 @@ def write_traces(traced: TracedCoupling, calibration: Calibration, ranks: int, c
         trace.compute(sweeps.call + sweeps.motion)
         trace.scan(calibration.scanned(ranks))
         if calibration.system.loops:
-            place_loops(trace, calibration.of_tree(ranks), sweeps)
+            _place_loops(trace, calibration.of_tree(ranks), sweeps)
         trace.compute(sweeps.inward)
         traced.solve(trace, calibration, sweeps, case)
         trace.compute(sweeps.outward)

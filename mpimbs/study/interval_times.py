@@ -137,7 +137,7 @@ def _of_all(work: Floats, values: OpenValues, measured: dict[int, Sweeps]) -> li
 
 
 def _fitted(terms: Floats, seconds: Floats) -> Floats:
-    """What each of some terms takes (s), none below zero, by least squares of the relative errors where it takes time."""
+    """Time of each of some terms (s), none below zero, by least squares of relative errors where any was taken."""
     some = seconds > 0.0
     if not some.any():
         return np.zeros(terms.shape[1])

@@ -25,7 +25,7 @@ from mpimbs.partition.division import Division
 from mpimbs.spatial.columns import SIX, Room
 from mpimbs.spatial.memory import aligned_zeros
 from mpimbs.spatial.mixed import MixedRoom
-from mpimbs.study.open_values import Group, OpenIntervals, OpenLoops, OpenValues, Shape
+from mpimbs.study.open_values import OpenIntervals, OpenLoops, OpenValues, RankGroup, Shape
 from mpimbs.study.share import Share
 from mpimbs.study.trace import Sweeps
 from mpimbs.sweep.intervals import Intervals
@@ -157,7 +157,7 @@ def _joins(values: OpenValues, ranks: int, room: Room | MixedRoom) -> list[list[
     return found
 
 
-def time_join(values: OpenValues, group: Group, room: Room | MixedRoom) -> float:
+def time_join(values: OpenValues, group: RankGroup, room: Room | MixedRoom) -> float:
     """Time a join of two neighbouring groups, up and down (s): the least of some runs."""
     mixed = isinstance(room, MixedRoom)
     scratch, work = (room.scratch(),) * 2 if isinstance(room, MixedRoom) else (2 * SIX, (2 * room.open + 1) * 6)

@@ -56,7 +56,7 @@ _COUPLED = 0.01  # of made up values: what is not on the diagonal
 Shape = tuple[Any, ...]  # of a join: alike ones take as long
 
 
-class Group(NamedTuple):
+class RankGroup(NamedTuple):
     """Two neighbouring groups of ranks, and both: what is open of each."""
 
     low: int
@@ -66,16 +66,16 @@ class Group(NamedTuple):
     whole: Any
 
 
-def groups_of_ranks(pieces: list[Any], both: Callable[[Any, Any], Any]) -> list[Group]:
+def groups_of_ranks(pieces: list[Any], both: Callable[[Any, Any], Any]) -> list[RankGroup]:
     """Join the pieces of all ranks as the butterfly does, halved again and again: from the leaves up."""
-    found: list[Group] = []
+    found: list[RankGroup] = []
 
     def group(low: int, high: int) -> Any:
         if high - low == 1:
             return pieces[low]
         middle = low + (high - low + 1) // 2
         left, right = group(low, middle), group(middle, high)
-        found.append(Group(low, high, left, right, both(left, right)))
+        found.append(RankGroup(low, high, left, right, both(left, right)))
         return found[-1].whole
 
     group(0, len(pieces))
@@ -87,18 +87,18 @@ class OpenValues(Protocol):
 
     Attributes
     ----------
-    groups : list of Group
+    groups : list of RankGroup
     events : array [ranks, kinds]
         Of `KINDS`: how often columns of loops begin, move past a body, are added to others, and are eliminated.
     exchanged : list of dict
         Doubles of what each rank exchanges with others, by these: motions of the far ends of loops.
     """
 
-    groups: list[Group]
+    groups: list[RankGroup]
     events: Integers
     exchanged: list[dict[int, int]]
 
-    def shape(self, group: Group) -> Shape:
+    def shape(self, group: RankGroup) -> Shape:
         """What joins are alike in."""
         ...
 
@@ -123,7 +123,7 @@ class OpenIntervals:
         self.events = np.zeros((len(pieces), len(KINDS)), np.int64)
         self.exchanged: list[dict[int, int]] = [{} for _ in pieces]
 
-    def shape(self, group: Group) -> Shape:
+    def shape(self, group: RankGroup) -> Shape:
         """How many bodies hang where, and are open."""
         both = join(self._order, group.left, group.right)
         left, right = group.left, group.right
@@ -189,7 +189,7 @@ class OpenLoops:
         every = self.pieces + [group.whole for group in self.groups]
         return MixedRoom(*(max(len(piece[part]) for piece in every) for part in (1, 2)))
 
-    def shape(self, group: Group) -> Shape:
+    def shape(self, group: RankGroup) -> Shape:
         """How many slots there are, how many columns of which sort in each group; and what is left."""
         left, right, whole = (
             (len(slots), tuple((self._columns_of(own), own.sort) for own in groups))

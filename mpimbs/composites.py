@@ -18,7 +18,7 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.composite import (
     COMPOSITE,
     LINE,
-    NONE,
+    NOT_OPEN,
     OUTER,
     composites,
     hand_on,
@@ -133,7 +133,7 @@ class Composites:
         self._lines = aligned_zeros(LINE * self._pitch)
         self._own = aligned_zeros(LINE * (self.last - self.first))
         outer = self._subchain.outer_steps if self._comm.size > 1 else np.zeros(0, np.int64)
-        self._open_at = np.full(len(made.structure.steps), NONE)
+        self._open_at = np.full(len(made.structure.steps), NOT_OPEN)
         self._open_at[outer] = np.arange(len(outer))
         self._outer, self._beyond = outer, np.zeros(max(1, len(outer)) * COMPOSITE)
         self._still, self._room = np.zeros(self._subchain.nu), aligned_zeros(ROOM)

@@ -22,7 +22,7 @@ from mpimbs.sweep.walk import walk_inward
 TURN_OF, SHIFT_OF, POINT, MOMENT_OF, FORCE_OF, LINE = 0, 3, 6, 9, 12, 15
 COMPOSITE = 10  # numbers of a composite: A 6 about a frame's origin, h = m c 3, m; or about its centre of mass, c, m
 OUTER = 1 + COMPOSITE  # numbers of one that hangs on a body: which, and its own
-NONE = -1  # which open body a step has, that has none
+NOT_OPEN = -1  # which open body a step has, that has none
 
 
 @kernel(inline=True)
@@ -45,7 +45,7 @@ def _composed(zero, structure, step, state, given):
     body = structure.steps[step, BODY] * FIXED
     own = load6(0.0, structure.fixed, body + 12) + load3(0.0, structure.fixed, body + 18)
     state = add_numbers(state, own + (structure.fixed[body + 21],))
-    if open_at[step] != NONE:
+    if open_at[step] != NOT_OPEN:
         state = add_numbers(state, load_like(0.0, beyond, open_at[step] * COMPOSITE, state))
     a, h, m = state[0:6], state[6:9], state[9]
     at = step * BOUNDARY

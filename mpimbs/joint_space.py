@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +38,6 @@ from mpimbs.jacobians import Jacobians
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.gather import Gather
 
-if TYPE_CHECKING:
-    from mpimbs.dynamics import Dynamics
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
@@ -52,14 +49,12 @@ class JointSpace(Jacobians):
     after the other: `gather_u` brings what is gathered into the model's order.
     """
 
-    _self: Dynamics
-
     # --- the matrix
 
     def inertia_matrix(
         self: Any, q: Floats, form: str = DOUBLING, layout: str = ROWS, out: Floats | None = None
     ) -> Any:
-        """Give the joint-space inertia matrix M [nu, nu of all]: this rank's rows [paper 001, tables 1 and 2].
+        """Give the joint-space inertia matrix M [nu, nu of all]: this rank's rows [Amin-Javaheri & Orin 1989].
 
         Parameters
         ----------

@@ -131,7 +131,7 @@ def _warnings(system: Contents) -> Iterator[str]:
     if masses and max(masses) > _MASS_RATIO * min(masses):
         yield f"masses from {min(masses):g} to {max(masses):g} kg: expect fewer correct digits"
     trees = sum(segment.on_the_world for segment in system.segments)
-    if trees > 1 and not system.loops and not system.springs:
+    if trees > 1 and not system.loops and not system.events and not system.springs:
         yield f"{trees} bodies lie on the world: {trees} separate systems that do not feel one another"
 
 

@@ -13,6 +13,9 @@ from mpimbs.simulation.schemes import EMBEDDED, EXPLICIT, INTEGRATORS, Accuracy,
 
 Floats = npt.NDArray[np.float64]
 MOST_STAGES = 20
+# Types of rk whose first stage is the last one of the step before.
+FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
+WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step controls that keep nothing else
 
 
 def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False) -> None:
@@ -80,6 +83,17 @@ def _used(name: str) -> bool:
     used = ctypes.c_int()
     ctypes.CDLL(PETSc.__file__).PetscOptionsUsed(None, name.encode(), ctypes.byref(used))
     return bool(used.value)
+
+
+def first_same_as_last(ts: PETSc.TS) -> bool:
+    """Whether a step begins with the last stage of the one before."""
+    return ts.getType() == "rk" and ts.getRKType() in FIRST_SAME_AS_LAST
+
+
+def keeps_history(ts: PETSc.TS) -> bool:
+    """Whether an integrator keeps more of its steps than can be read."""
+    types, controls = WITHOUT_HISTORY
+    return ts.getType() not in types or PETSc.Options(PREFIX).getString("ts_adapt_type", "none") not in controls
 
 
 def stability_polynomial(rk_type: str) -> Floats:

@@ -19,7 +19,7 @@ from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.result import Result
-from mpimbs.simulation.run import Run
+from mpimbs.simulation.run_course import Run
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 

@@ -73,7 +73,14 @@ class EventWatch:
         def what() -> str:
             return f"the function of the event ({self._events[k].told})"
 
-        own = BodyMotion._make(field[self._rows[k]] for field in motions)
+        rows = self._rows[k]
+        own = BodyMotion(
+            motions.body[rows],
+            motions.rotation[rows],
+            motions.position[rows],
+            motions.angular_velocity[rows],
+            motions.velocity[rows],
+        )
         value = float(shaped(what, t, called(what, t, self._functions[k], own), ()))
         if not np.isfinite(value):
             raise SimulationError(f"{what()} is not finite at t = {t:g} s")

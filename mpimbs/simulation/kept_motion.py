@@ -193,13 +193,11 @@ def _of_samples(
     return None if example is None else np.empty((0, widths[name]) if name in widths else (0, *np.shape(example)))
 
 
-def motion_in_file(path: Path) -> KeptMotion | SegmentedMotion:
-    """Give the motion in an output file."""
+def motion_in_file(path: Path, structures: int) -> KeptMotion | SegmentedMotion:
+    """Give the motion in an output file, of so many structures one after the other."""
     where, first = f"in {path}", partial(_read_system, path)
-    with open_run(path) as file:
-        count = len(file.get(SEGMENTS, ()))
     motions = [KeptMotion(where, partial(_read, path, ""), first)]
-    for number in range(1, count + 1):
+    for number in range(1, structures):
         place = f"{SEGMENTS}/{number}/"
         motions.append(KeptMotion(where, partial(_read, path, place), partial(_read_segment, path, place)))
     return _of_segments(motions)

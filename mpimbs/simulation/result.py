@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpimbs.errors import InputError
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, SegmentedMotion, motion_in_file, open_run
+from mpimbs.simulation.output_layout import SEGMENTS
 from mpimbs.simulation.projection import loops_told
 from mpimbs.simulation.step_sizes import told
 from mpimbs.sizes import VARIABLE
@@ -206,4 +207,5 @@ def load(path: str | Path) -> Result:
             told = {"time": float(file["time"][-1])}
         known = {field.name for field in fields(Result)}
         statistics = {name: value for name, value in told.items() if name in known}
-        return Result(status=str(file.attrs["status"]), motion=motion_in_file(place), **statistics)
+        motion = motion_in_file(place, 1 + len(file.get(SEGMENTS, ())))
+        return Result(status=str(file.attrs["status"]), motion=motion, **statistics)

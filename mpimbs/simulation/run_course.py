@@ -319,12 +319,11 @@ class Run:
         result.sizes = tuned().told()
         result.solutions = self._totals.solutions(segment)
         if self._comm.rank == 0:
-            path = self._files.output
+            path, rows = self._files.output, self._totals.rows(self._recorder.count)
             if path is None:
-                rows = self._totals.rows(self._recorder.count)
                 result.motion = motion_in_memory(result.samples, self._events.structures(), rows)
             else:
-                result.motion = motion_in_file(path.absolute())
+                result.motion = motion_in_file(path.absolute(), len(rows))
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
             result.step_sizes = stepper.step_statistics()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.connections import check_events
 from mpimbs.model.contents import Contents
 from mpimbs.model.joints import JOINT_TYPES
 from mpimbs.model.segments import Segment
@@ -48,6 +49,7 @@ def refuse_loops(system: Contents, reason: str) -> None:
 def validate(system: Contents) -> None:
     """Check a system as a whole; InputError if it has no bodies, or a body has neither mass nor inertia."""
     title = f"system {system.name!r}"
+    check_events(system)
     if not system.n_bodies:
         raise InputError(f"{title}: has no bodies; add at least one [[body]] or [[repeat]]")
     if not any(body.massless for segment in system.segments for body in segment.bodies):

@@ -87,11 +87,12 @@ class Event(CheckedTable):
     def told(self) -> str:
         """What it does and when, in words."""
         parts = (f"{verb} {', '.join(map(repr, names))}" for verb, names in self._changes() if names)
-        if self.time is not None:
-            moment = f"at t = {self.time:g} s"
-        else:
-            moment = f"when {name_of_function(self.when) if callable(self.when) else self.when} passes zero"
+        moment = f"when {self.named().when} passes zero" if self.time is None else f"at t = {self.time:g} s"
         return f"{' and '.join(parts)} {moment}"
+
+    def named(self) -> Event:
+        """The same with its function, if it has one, as the text module:name."""
+        return self.model_copy(update={"when": name_of_function(self.when)}) if callable(self.when) else self
 
     def _changes(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         return ("cut", self.cut), ("connect", self.connect)

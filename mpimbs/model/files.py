@@ -299,10 +299,8 @@ def system_text(system: System, functions: bool = False) -> str:
     for spring in system.springs.values():
         lines += ["", "[[spring]]", *_table("spring", spring, functions)]
     for event in system.events:
-        if callable(event.when) and functions:
-            lines += ["", f"# event: {event.told}"]
-        else:
-            lines += ["", "[[event]]", *_table("event", event, functions)]
+        given = event.named() if functions else event
+        lines += ["", "[[event]]", *_table("event", given, functions)]
     return "\n".join(lines) + "\n"
 
 

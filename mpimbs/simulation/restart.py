@@ -120,7 +120,7 @@ def _system(kept: Kept, system: System | None, forces: Sequence[str]) -> System:
     if system is None and not forces:
         if header["has_functions"]:
             raise InputError(
-                f"{kept.file}: has forces that are functions, which a file does not hold; go on with: "
+                f"{kept.file}: has forces or events that are functions, which a file does not hold; go on with: "
                 f"{restart_call(kept.file, header)}"
             )
         return system_from_text(header["model"], kept.file)

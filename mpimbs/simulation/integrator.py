@@ -126,7 +126,7 @@ class Integrator:
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
         ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
-        choose(ts, self._scheme, steady or self._accuracy.dt is not None, self._projection is not None)
+        choose(ts, self._scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
         self._leave_work_out(ts)
         ts.setTime(time)
         ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"

@@ -111,7 +111,7 @@ class RunEvents:
         passed = self._passed(stepper)
         if passed:
             self._count(stepper.time)
-            return self._possible([self._by_function[k] for k in passed]), passed
+            return self._possible([self._by_function[k] for k in passed], lenient=True), passed
         due = []
         while stepper.time >= (1.0 - ROUNDING) * self._next_time:
             due.append(self._in_time[self._done])
@@ -136,14 +136,17 @@ class RunEvents:
                 "another pass zero at different places"
             )
 
-    def _possible(self, events: list[Event]) -> list[Event]:
-        """The events, if they can happen one after the other; `now` is what holds after them."""
+    def _possible(self, events: list[Event], lenient: bool = False) -> list[Event]:
+        """The events that can happen one after the other, or `lenient` those that can; `now` is what holds after."""
+        happen = []
         for event in events:
             reason = self.now.refusal(self.system, event)
-            if reason is not None:
+            if reason is None:
+                self.now = self.now.after(self.system, event)
+                happen.append(event)
+            elif not lenient:
                 raise SimulationError(f"event ({event.told}): {reason}; leave it out, or let it come later")
-            self.now = self.now.after(self.system, event)
-        return events
+        return happen
 
     def note(self, time: float, events: list[Event], lost: float, moved: float) -> None:
         """Note what has happened at a time (s), the energy that it took (J), and how far bodies were moved for it."""

@@ -146,8 +146,12 @@ def test_two_bodies_meet_and_stick(comm: MPI.Comm, settings: dict[str, Any], whe
 
 
 @pytest.mark.parametrize("when", [at_a_third, steep, flat])
-@pytest.mark.parametrize("steps", [{"dt": 0.05}, {"rtol": 1e-6, "atol": 1e-6}], ids=str)
-def test_moments_are_found(comm: MPI.Comm, when: Callable[[float, BodyMotion], float], steps: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [{"dt": 0.05}, {"rtol": 1e-6, "atol": 1e-6}, *({"dt": 0.05, "integrator": name} for name in ("rks3", "glee-35"))],
+    ids=str,
+)
+def test_moments_are_found(comm: MPI.Comm, when: Callable[[float, BodyMotion], float], steps: dict[str, Any]) -> None:
     system = floating(4)
     system.add_event(when=when, cut="b2")
     result = simulate(system, 0.5, comm, every=0.25, **steps)

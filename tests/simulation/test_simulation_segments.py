@@ -186,7 +186,7 @@ def test_events_that_chatter() -> None:
     system = sticking()
     system.add_event(when=lambda t, motion: np.sin(3e4 * t), connect="stick", gap="close")
     system.add_event(when=lambda t, motion: np.sin(3e4 * t + 1), cut="stick")
-    with pytest.raises(SimulationError, match="the last 100 events by functions came between .*: they chatter"):
+    with pytest.raises(SimulationError, match=r"the last 100 events by functions came between .*: they chatter"):
         simulate(system, 2.0, dt=5e-5, every=2.0)
 
 

@@ -34,6 +34,8 @@ class EventWatch:
     events : sequence of Event
         Those by functions.
     functions : sequence of callable
+    armed : sequence of bool
+        Which of them have something to do.
     signs : array [events], optional
         Where these were last: -1 or 1, 0 where that is not known.
     """
@@ -43,10 +45,11 @@ class EventWatch:
         dynamics: Dynamics,
         events: Sequence[Event],
         functions: Sequence[Callable[..., Any]],
+        armed: Sequence[bool],
         signs: Sequence[int] | None = None,
     ) -> None:
         self._comm = dynamics.comm
-        self._events, self._functions = events, functions
+        self._events, self._functions, self._armed = events, functions, np.array(armed, bool)
         self.signs = np.zeros(len(events), np.int64) if signs is None else np.array(signs, np.int64)
         numbers = [np.array([dynamics.system.index_of(name) for name in e.bodies], np.int64) for e in events]
         bodies = np.unique(np.concatenate([np.zeros(0, np.int64), *numbers]))
@@ -92,10 +95,10 @@ class EventWatch:
         self.signs[:] = np.sign(self.values(t, q, u))
         self.signs[list(passed)] = -before[list(passed)]
 
-    def crossed(self, t: float, q: Floats, u: Floats, armed: Sequence[bool]) -> list[int]:
-        """Which of the functions that are `armed` have reached or passed zero since the call before."""
+    def crossed(self, t: float, q: Floats, u: Floats) -> list[int]:
+        """Which of the functions with something to do have reached or passed zero since the call before."""
         signs = np.sign(self.values(t, q, u)).astype(np.int64)
-        found = np.flatnonzero((signs * self.signs <= 0) & (self.signs != 0) & np.array(armed, bool)).tolist()
+        found = np.flatnonzero((signs * self.signs <= 0) & (self.signs != 0) & self._armed).tolist()
         if not found:
             self.signs = np.where(signs == 0, self.signs, signs)
         return found

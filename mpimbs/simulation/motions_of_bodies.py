@@ -9,10 +9,11 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.evaluation import NOTHING
 from mpimbs.model import BodyMotion
-from mpimbs.sweep.structure import PLACE
+from mpimbs.sweep.body_motion import motions_of_points
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+SHAPE = 18  # numbers of a motion: rotation 9, position, angular velocity, velocity
 
 
 class MotionsOfBodies:
@@ -32,16 +33,22 @@ class MotionsOfBodies:
         place = np.minimum(np.searchsorted(mine, bodies, sorter=order), max(len(mine) - 1, 0))
         self._rows = np.flatnonzero(mine[order[place]] == bodies) if len(mine) else np.zeros(0, np.int64)
         local = order[place[self._rows]] if len(mine) else np.zeros(0, np.int64)
-        self._steps, self._frames = dynamics.subchain.carriers(local)
+        n = len(self._rows)
+        self._steps, frames = dynamics.subchain.carriers(local)
+        self._frames, self._points = frames.ravel(), np.zeros(3 * n)
+        self._own = [np.empty(9 * n), *(np.empty(3 * n) for _ in range(3))]
+        self._whole = np.zeros((len(bodies), SHAPE))
 
     def __call__(self, q: Floats, u: Floats) -> BodyMotion:
-        """Give the motions in a state, of which this is this rank's part; the same on all ranks."""
-        found = np.zeros((len(self._bodies), PLACE + 6))
-        steps = self._dynamics.step_motions(q, u, NOTHING)[self._steps]
-        to_world = np.swapaxes(steps[:, :9].reshape(-1, 3, 3), 1, 2)
-        rotation = to_world @ np.swapaxes(self._frames, 1, 2)
-        turning, moving = (np.einsum("nij,nj->ni", to_world, steps[:, k : k + 3]) for k in (PLACE, PLACE + 3))
-        found[self._rows] = np.hstack([rotation.reshape(-1, 9), steps[:, 9:PLACE], turning, moving])
-        self._dynamics.comm.Allreduce(MPI.IN_PLACE, found)
-        parts = found[:, 9:PLACE], found[:, PLACE : PLACE + 3], found[:, PLACE + 3 :]
-        return BodyMotion(self._bodies, found[:, :9].reshape(-1, 3, 3), *(np.ascontiguousarray(p) for p in parts))
+        """Give the motions in a state, of which this is this rank's part; the same on all ranks, and used again."""
+        steps = self._dynamics.step_motions(q, u, NOTHING).reshape(-1)
+        motions_of_points(0.0, steps, self._steps, self._frames, self._points, *self._own)
+        if self._dynamics.comm.size > 1:
+            self._whole[:] = 0.0
+            self._whole[self._rows] = np.hstack([values.reshape(len(self._rows), -1) for values in self._own])
+            self._dynamics.comm.Allreduce(MPI.IN_PLACE, self._whole)
+            parts = np.split(self._whole, (9, 12, 15), axis=1)
+        else:
+            parts = self._own
+        turns, *vectors = parts
+        return BodyMotion(self._bodies, turns.reshape(-1, 3, 3), *(vector.reshape(-1, 3) for vector in vectors))

@@ -64,7 +64,8 @@ class Result:
         With `extremes`, the largest magnitudes of all steps, and on which bodies.
     extremes : dict of arrays [4, n]
         On rank 0, where no output file was asked for: by quantity (q, u, kinetic_energy, with loads also tension and
-        moment of every body) the smallest of each number over all steps, its time, the largest, its time.
+        moment of every body) the smallest of each number over all steps, its time, the largest, its time; where events
+        change the structure, of the steps since the last one.
     samples : list of Sample
         On rank 0, where no output file was asked for: one after the other.
     restarts : list of dict

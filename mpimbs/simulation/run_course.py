@@ -244,11 +244,12 @@ class Run:
         try:
             q, u, moved = go_over(before.dynamics, after, stepper.q, stepper.u, happening)
         except SimulationError as error:
+            after.dynamics.close()
             told = " and ".join(event.told for event in happening)
             raise SimulationError(f"t = {now:g} s, event ({told}): {error}") from None
         lost = float(energy - after.dynamics.energy_and_momentum(q, u)[:2].sum())
-        events.note(now, happening, lost, moved)
         recorder.keep_extremes()
+        events.note(now, happening, lost, moved)
         self._totals.take(before, recorder, now, spent)
         memory, requests, evaluations = stepper.memory(), stepper.requests, before.dynamics.evaluations
         work = stepper.total_work() - lost

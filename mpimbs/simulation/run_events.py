@@ -91,7 +91,8 @@ class RunEvents:
         if not self._by_function:
             return
         before = signs if self._watch is None else self._watch.signs.tolist()
-        self._watch = EventWatch(dynamics, self._by_function, self._functions, before)
+        armed = [self.now.refusal(self.system, event) is None for event in self._by_function]
+        self._watch = EventWatch(dynamics, self._by_function, self._functions, armed, before)
         if signs is None:
             self._watch.begin(stepper.time, stepper.q, stepper.u, passed)
 
@@ -122,8 +123,7 @@ class RunEvents:
         watch = self._watch
         if watch is None:
             return []
-        armed = [self.now.refusal(self.system, event) is None for event in self._by_function]
-        crossed = watch.crossed(stepper.time, stepper.q, stepper.u, armed)
+        crossed = watch.crossed(stepper.time, stepper.q, stepper.u)
         return stepper.go_back(Search(watch.values, crossed, watch.signs[crossed].tolist())) if crossed else []
 
     def _count(self, time: float) -> None:

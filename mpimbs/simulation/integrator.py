@@ -237,7 +237,7 @@ class Integrator:
             The state of the last good step is kept.
         """
         left = target - self.time
-        if left <= ROUNDING * target:  # an event came so near
+        if left <= ROUNDING * self.time:  # an event came so near
             self._ts.setTime(target)
             return True
         step = self._fixed or self._step

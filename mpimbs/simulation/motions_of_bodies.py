@@ -37,6 +37,7 @@ class MotionsOfBodies:
         self._steps, frames = dynamics.subchain.carriers(local)
         self._frames, self._points = frames.ravel(), np.zeros(3 * n)
         self._own = [np.empty(9 * n), *(np.empty(3 * n) for _ in range(3))]
+        self._sized = list(zip(self._own, (9, 3, 3, 3), strict=True))
         self._whole = np.zeros((len(bodies), SHAPE))
 
     def __call__(self, q: Floats, u: Floats) -> BodyMotion:
@@ -45,7 +46,7 @@ class MotionsOfBodies:
         motions_of_points(0.0, steps, self._steps, self._frames, self._points, *self._own)
         if self._dynamics.comm.size > 1:
             self._whole[:] = 0.0
-            self._whole[self._rows] = np.hstack([values.reshape(len(self._rows), -1) for values in self._own])
+            self._whole[self._rows] = np.hstack([values.reshape(len(self._rows), n) for values, n in self._sized])
             self._dynamics.comm.Allreduce(MPI.IN_PLACE, self._whole)
             parts = np.split(self._whole, (9, 12, 15), axis=1)
         else:

@@ -23,6 +23,8 @@ from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, Line
 from mpimbs.study.cost_fit import PowerLaw
 from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Occurrence, Sweeps, Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, Case, write_traces
+from mpimbs.sweep.intervals import Intervals
+from mpimbs.sweep.structure import BOUNDARY
 from tolerances import TOLERANCE
 
 US = 1e-6
@@ -134,6 +136,38 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
             parallel_assert(found == expected, f"{found}, planned {expected}", comm)
         joins = calibration.of_tree(comm.size).joins[comm.rank]
         parallel_assert(len(joins) == len(plan.schedule) and all(join > 0.0 for join in joins), f"{joins}", comm)
+
+
+@pytest.mark.parametrize("spec", ["track:30", "four_bar:9", "boom:6", "four_bar_chain:8", "coupled_loops"])
+def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
+    """Values have room for what is open anywhere; motions of what bodies hang on and of far ends go before."""
+    system = system_from(spec)
+    calibration, traced = Calibration(system, 0.001), TRACED_OF_TREES["dcae"](None)
+    trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
+    levels = (comm.size - 1).bit_length()
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        evaluation, part = dynamics._evaluation, dynamics.subchains
+        assert isinstance(part, Intervals) and evaluation._far_ends is not None
+        others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._far_ends._others.items()}
+        doubles = evaluation._far_ends._exchange.to_others.size
+        parallel_assert(sum(others.values()) == 8.0 * doubles, f"{others}, {doubles} doubles", comm)
+        far = [(kind, rank, others[rank]) for kind in (SEND, RECEIVE) for rank in sorted(others)]
+        scans = [evaluation._turns] + [evaluation._motions] * (comm.size > 1 and part.hangs)
+        expected = [message for scan in scans for message in planned(scan._butterfly)]
+        expected += far + planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+        found = messages(trace, 0, trace._tag)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        joins = calibration.of_tree(comm.size).joins[comm.rank]
+        parallel_assert(len(joins) <= levels and all(join > 0.0 for join in joins), f"{joins}", comm)
+
+
+def test_no_messages_between_ranks_of_which_none_hangs_on_others(comm: MPI.Comm) -> None:
+    system = system_from("crowd:4")
+    trace = write_traces(TRACED_OF_TREES["dcae"](None), Calibration(system, 0.001), comm.size, Case(1.0))[comm.rank]
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        apart = dynamics.subchains.independent or comm.size == 1
+        found = messages(trace, 0, trace._tag)
+        parallel_assert(bool(found) != apart, f"{found}, independent: {apart}", comm)
 
 
 def test_the_order_of_an_evaluation() -> None:

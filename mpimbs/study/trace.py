@@ -142,7 +142,7 @@ class Trace:
         """Swap messages of so many doubles with some ranks, as `parallel.exchange` does."""
         tag = self._tags(1)
         for kind in (SEND, RECEIVE):
-            self.events += [Event(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
+            self.events += [Occurrence(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
 
     def sum_of_all(self) -> None:
         """Add up one double over the ranks (MPI_Allreduce)."""

@@ -272,3 +272,13 @@ def test_closed_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for name in ("violations", "energy"):
         assert image.imread(tmp_path / f"{name}.png").std() > 0.01
     assert capsys.readouterr().out.startswith("projection")
+
+
+def test_the_figure_that_releases_its_hands(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    table = driver("figure_releases_hands").main(folder, t_end=0.08, releases=(0.02, 0.05), seconds=0.01)
+    assert json.loads((folder / "figure_releases_hands.json").read_text()) == table
+    assert [row["connections"] for row in table["rows"]] == [2, 1, 0]
+    assert [event["cut"] for event in table["events"]] == [["right"], ["left"]]
+    assert all(abs(event["energy_lost"]) < 1e-9 for event in table["events"]) and table["energy_error"] < 1e-7
+    assert image.imread(folder / "figure_releases_hands.png")[..., :3].std() > 0.02, "the picture is blank"

@@ -259,6 +259,7 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
     yield from _springs(system)
     yield from _loops(system)
+    yield from (f"event: {event.told}" for event in system.events)
     if found.default_axes:
         yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
     evaluation, simulation, left = EVALUATION.of(system, ranks), SIMULATION.of(system, ranks), free_memory()

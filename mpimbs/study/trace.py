@@ -17,7 +17,7 @@ COMPUTE, BUSY, SEND, RECEIVE = range(4)
 DOUBLE = 8  # bytes
 
 
-class Event(NamedTuple):
+class Occurrence(NamedTuple):
     """One thing that a rank does.
 
     Attributes
@@ -71,12 +71,12 @@ class Trace:
 
     Attributes
     ----------
-    events : list of Event
+    events : list of Occurrence
     """
 
     def __init__(self, rank: int, size: int, alone: bool = False) -> None:
         self.rank, self.size = rank, size
-        self.events: list[Event] = []
+        self.events: list[Occurrence] = []
         self._tag = 0
         self._joined = 1 if alone else size
         self._levels = (self._joined - 1).bit_length()
@@ -89,16 +89,16 @@ class Trace:
     def compute(self, seconds: float) -> None:
         """Compute for some time."""
         if seconds > 0.0:
-            self.events.append(Event(COMPUTE, seconds))
+            self.events.append(Occurrence(COMPUTE, seconds))
 
     def _send(self, row: list[int], size: int, base: int) -> None:
         for target in (row[TO], row[ALSO_TO]):
             if target != PROC_NULL:
-                self.events.append(Event(SEND, size, target, base + row[TAG]))
+                self.events.append(Occurrence(SEND, size, target, base + row[TAG]))
 
     def _receive(self, row: list[int], size: int, base: int) -> None:
         if row[FROM] != PROC_NULL:
-            self.events.append(Event(RECEIVE, size, row[FROM], base + row[TAG]))
+            self.events.append(Occurrence(RECEIVE, size, row[FROM], base + row[TAG]))
 
     def scan(self, doubles: int = TURNING) -> None:
         """Scan over the ranks, as `parallel.scan` does: a level's message is waited for when the next is due."""
@@ -136,13 +136,13 @@ class Trace:
             (RECEIVE, right, leftward, to_left),
         ):
             if other != PROC_NULL:
-                self.events.append(Event(kind, doubles * DOUBLE, other, tag))
+                self.events.append(Occurrence(kind, doubles * DOUBLE, other, tag))
 
     def exchange(self, sizes: Mapping[int, int]) -> None:
         """Swap messages of so many doubles with some ranks, as `parallel.exchange` does."""
         tag = self._tags(1)
         for kind in (SEND, RECEIVE):
-            self.events += [Event(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
+            self.events += [Occurrence(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
 
     def sum_of_all(self) -> None:
         """Add up one double over the ranks (MPI_Allreduce)."""
@@ -161,7 +161,7 @@ class Trace:
             self._receive(row, held * doubles * DOUBLE, base)
         more = self.size - 1 - self._levels
         if more > 0:
-            self.events.append(Event(BUSY, more))
+            self.events.append(Occurrence(BUSY, more))
 
 
 def compute_seconds(trace: Trace) -> float:

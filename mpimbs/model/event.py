@@ -41,7 +41,7 @@ def _when(value: Any) -> str | WhenFunction | None:
     raise ValueError(f"must be module:function, such as hand:gap for the function gap of hand.py, got {value!r}")
 
 
-Names = Annotated[tuple[str, ...], PlainValidator(_names)]
+NameList = Annotated[tuple[str, ...], PlainValidator(_names)]
 
 
 class Event(CheckedTable):
@@ -62,9 +62,9 @@ class Event(CheckedTable):
     bodies : tuple of str
         Whose motions `when` is told.
     cut : tuple of str
-        Names of bodies, whose inboard joints are cut, or of loops.
+        NameList of bodies, whose inboard joints are cut, or of loops.
     connect : tuple of str
-        Names of loops.
+        NameList of loops.
     gap : {"refuse", "close"}
         What is done where ends of loops to connect are apart: an error; or bodies are moved until they close.
 
@@ -78,9 +78,9 @@ class Event(CheckedTable):
 
     time: Annotated[float | None, PlainValidator(_time)] = None
     when: Annotated[str | WhenFunction | None, PlainValidator(_when)] = None
-    bodies: Names = ()
-    cut: Names = ()
-    connect: Names = ()
+    bodies: NameList = ()
+    cut: NameList = ()
+    connect: NameList = ()
     gap: Literal["refuse", "close"] = "refuse"
 
     @property

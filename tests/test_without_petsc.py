@@ -38,10 +38,13 @@ NEEDING = [  # modules
     "mpimbs.coupling.pcg",
     "mpimbs.coupling.petsc_matrix",
     "mpimbs.petsc",
+    "mpimbs.simulation.event_watch",
     "mpimbs.simulation.integrator",
     "mpimbs.simulation.petsc_schemes",
     "mpimbs.simulation.restart",
     "mpimbs.simulation.run",
+    "mpimbs.simulation.run_course",
+    "mpimbs.simulation.run_events",
     "mpimbs.simulation.run_memory",
 ]
 SCRIPT = """

@@ -18,6 +18,7 @@ reads them, one or a whole tuple, by `read`:
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
@@ -121,6 +122,12 @@ def schema(declared: type[Declared], first: int = 0) -> Declared:
     TypeError
         A field is none of `Floats`, `Integers`, `Rows`, `int` and NamedTuples of these.
     """
+    found: Declared = _places(declared, first)
+    return found
+
+
+@functools.cache  # tables of one kind are made by the dozen
+def _places(declared: type[tuple[Any, ...]], first: int) -> Any:
     places: list[Any] = []
     for name, kind in get_type_hints(declared, include_extras=True).items():
         at = first + 2 * _count(places)

@@ -7,6 +7,7 @@ whose cost is next to theirs, in proportion. What a join takes follows from how 
 
 from __future__ import annotations
 
+import itertools
 import time
 from contextlib import closing
 from typing import NamedTuple
@@ -20,25 +21,14 @@ from mpimbs.model import System
 from mpimbs.model.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.division import Division
-from mpimbs.partition.intervals import Interval, interval, join
-from mpimbs.spatial.columns import (
-    HANGS_ON,
-    INBOARD,
-    LAST,
-    OPEN,
-    SIX,
-    Room,
-    block_at,
-    compliance_at,
-    end_at,
-    inboard_at,
-    open_at,
-)
+from mpimbs.partition.intervals import interval
+from mpimbs.partition.schedule import balanced
+from mpimbs.spatial.column_lists import Listed, joined_columns, list_bodies
+from mpimbs.spatial.columns import SIX, Room, Rooms, block_at, compliance_at
 from mpimbs.spatial.memory import aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.share import Share
 from mpimbs.study.trace import Sweeps
-from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.structure import TURNING
 
 Floats = npt.NDArray[np.float64]
@@ -61,7 +51,7 @@ class IntervalTimes(NamedTuple):
     joins : list of list of float
         Time of the join at each level that a rank takes part in, from the leaves up (s), of every rank.
     doubles : int
-        Of a value that is exchanged at a level.
+        Of a value that is exchanged at a level, the largest.
     turns : int
         Of a value of the scan of turns.
     """
@@ -93,10 +83,8 @@ def time_intervals(system: System, division: Division, seconds: float) -> Interv
         with closing(Share(system, division, rank)) as share:
             compile_evaluations(share)
             measured[rank] = share.time(seconds)
-            assert isinstance(share.subchains, Intervals) and isinstance(share.subchains.room, Room)  # without loops
-            room, turns = share.subchains.room, len(share.subchain.nothing_before(TURNING))
-    joins = _joins(order, cuts.tolist(), room)
-    return IntervalTimes(_of_all(costs, measured), measured, joins, room.size(), turns)
+            turns = len(share.subchain.nothing_before(TURNING))
+    return IntervalTimes(_of_all(costs, measured), measured, *_joins(order, cuts.tolist()), turns)
 
 
 def _of_all(costs: Floats, measured: dict[int, Sweeps]) -> list[Sweeps]:
@@ -112,52 +100,53 @@ def _of_all(costs: Floats, measured: dict[int, Sweeps]) -> list[Sweeps]:
     return found
 
 
-def _joins(order: Order, cuts: list[int], room: Room) -> list[list[float]]:
-    """Time the joins of the groups of ranks, halved again and again as by the butterfly; those of every rank (s)."""
+def _joins(order: Order, cuts: list[int]) -> tuple[list[list[float]], int]:
+    """Time the joins of the groups of ranks, halved again and again as by the butterfly: those of every rank (s), and
+    the most numbers of a value."""
+    schedule = balanced([1] * (len(cuts) - 1))
     found: list[list[float]] = [[] for _ in cuts[1:]]
     known: dict[Shape, float] = {}
-
-    def group(low: int, high: int) -> Interval:
-        if high - low == 1:
-            return interval(order, cuts[low], cuts[high])
-        middle = low + (high - low + 1) // 2
-        left, right = group(low, middle), group(middle, high)
-        joined = join(order, left, right)
-        shape = len(left.hung_on), len(left.open), len(joined.hung), len(joined.passing), len(right.open)
+    values = [bodies_of(order, first, last) for first, last in itertools.pairwise(cuts)]
+    for left, right, ranks in schedule.joins:
+        joined = joined_columns(values[left], values[right])
+        shape = len(values[left].inboard), len(values[right].inboard), len(joined.value.open), *sum(joined.handles, ())
         if shape not in known:
-            known[shape] = time_join(order, left, right, room)
-        for rank in range(low, high):
+            known[shape] = time_join(values[left], values[right])
+        for rank in ranks:
             found[rank].append(known[shape])
-        return joined.whole
-
-    group(0, len(cuts) - 1)
-    return found
+        values.append(joined.value)
+    return found, max(Room(len(value.inboard), max(1, len(value.open))).size() for value in values)
 
 
-def time_join(order: Order, left: Interval, right: Interval, room: Room) -> float:
+def time_join(left: Listed, right: Listed) -> float:
     """Time a join of two intervals in sequence, up and down (s): the least of some runs."""
-    sizes = room.size(), room.responses(), 2 * SIX, 18 * (room.inboard + room.open), (2 * room.open + 1) * 6
-    given = value_of(order, left, room), value_of(order, right, room), *map(aligned_zeros, sizes)
+    joined = joined_columns(left, right)
+    rooms = Rooms(left.room, right.room, joined.both, joined.value.room)
+    boundary = (6 * (room.inboard + room.open) for room in (rooms.left, rooms.right, rooms.out))
+    sizes = rooms.out.size(), joined.responses, joined.scratch, *boundary
+    given = value_of(left), value_of(right), *map(aligned_zeros, sizes)
     laps = []
     for run in range(1 + _RUNS):
         began = time.perf_counter()
-        run_interval_joins(_CALLS if run else 1, room.inboard, room.open, *given)
+        run_interval_joins(_CALLS if run else 1, rooms, *given)
         laps.append((time.perf_counter() - began) / _CALLS)
     return min(laps[1:])
 
 
-def value_of(order: Order, part: Interval, room: Room) -> Floats:
+def bodies_of(order: Order, first: int, last: int) -> Listed:
+    """The bodies of an interval's value."""
+    part = interval(order, first, last)
+    ends = (order.last_children[part.open] + 1).tolist()
+    return Listed(last, part.hung_on[::-1].tolist(), list(zip(part.open.tolist(), ends, strict=True)))
+
+
+def value_of(bodies: Listed) -> Floats:
     """Give equations of an interval with unit inertias and compliances, as in `spatial.columns`."""
+    room = bodies.room
     value = aligned_zeros(room.size())
-    inboard, opened = part.hung_on[::-1], part.open
-    value[[LAST, INBOARD, OPEN, HANGS_ON]] = part.last, len(inboard), len(opened), 0
+    list_bodies(room, value, bodies)
     block, compliance = block_at.py_func, compliance_at.py_func
-    units = [block(room, k) for k in range(len(inboard))] + [compliance(room, k, k) for k in range(len(opened))]
+    units = [block(room, k) for k in range(room.inboard)] + [compliance(room, k, k) for k in range(room.open)]
     for at in units:
         value[at : at + SIX].reshape(6, ROW)[:, :6] = np.eye(6)
-    for k, body in enumerate(inboard.tolist()):
-        value[inboard_at.py_func(room, k)] = body
-    ends = order.last_children[opened] + 1
-    for k, (body, end) in enumerate(zip(opened.tolist(), ends.tolist(), strict=True)):
-        value[open_at.py_func(room, k)], value[end_at.py_func(room, k)] = body, end
     return value

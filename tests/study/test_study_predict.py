@@ -18,12 +18,13 @@ from mpimbs.model import system_from
 from mpimbs.model.order import Order
 from mpimbs.model.segments import Integers
 from mpimbs.partition.intervals import interval, join
-from mpimbs.spatial.columns import INBOARD, LAST, OPEN, SIX, Room, join_columns, open_at
+from mpimbs.spatial.column_lists import joined_columns, listed
+from mpimbs.spatial.columns import Rooms, join_columns
 from mpimbs.study import simgrid
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import Calibration, Key, interpolated
 from mpimbs.study.cluster import cluster_named, measure_here, presets, read_cluster
-from mpimbs.study.interval_times import MOST_TIMED, value_of
+from mpimbs.study.interval_times import MOST_TIMED, bodies_of, value_of
 from mpimbs.study.predict import best, predict, ranks_to_predict
 from mpimbs.study.trace import Sweeps
 from oracles.random_systems import SETTINGS
@@ -225,15 +226,17 @@ def test_made_up_values_join_as_intervals_do(data: st.DataObject, parent: Intege
         return
     first, middle, last = sorted(data.draw(st.sets(st.integers(0, order.n), min_size=3, max_size=3)))
     left, right = interval(order, first, middle), interval(order, middle, last)
-    whole, both = join(order, left, right).whole, len(left.open) + len(right.open)
-    room = Room(len(left.hung_on) + len(right.hung_on), max(both, 1))
-    out = np.zeros(room.size())
-    join_columns(room, *(value_of(order, part, room) for part in (left, right)), out,
-                 np.zeros(room.responses()), np.zeros(2 * SIX))  # fmt: skip
-    expected = value_of(order, whole, room)
-    assert out[[LAST, INBOARD, OPEN]].tolist() == expected[[LAST, INBOARD, OPEN]].tolist()
-    places = open_at.py_func(room, 0) + np.arange(len(whole.open))
-    assert out[places].tolist() == whole.open.tolist() and np.isfinite(out).all()
+    whole = join(order, left, right).whole
+    one, other = (bodies_of(order, part.first, part.last) for part in (left, right))
+    joined = joined_columns(one, other)
+    rooms = Rooms(one.room, other.room, joined.both, joined.value.room)
+    out = np.zeros(rooms.out.size())
+    join_columns(rooms, value_of(one), value_of(other), out, np.zeros(joined.responses), np.zeros(joined.scratch))
+    assert listed(rooms.out, out) == joined.value and np.isfinite(out).all()
+    expected = bodies_of(order, first, last)
+    assert (joined.value.last, joined.value.open) == (expected.last, expected.open)
+    assert sorted(joined.value.inboard) == expected.inboard
+    assert whole.hung_on.tolist() == expected.inboard[::-1]
 
 
 MODEL = "chain:64 --seconds 0.01"

@@ -6,7 +6,7 @@ they hang, how many loops of each are not closed yet. `Handles` has them for all
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,9 +56,12 @@ class AssemblyCosts(NamedTuple):
     overhead: float = 0.2e-6
     byte: float = 0.08e-9
 
-    def message(self, doubles: int) -> float:
-        """Seconds from one rank to the other."""
+    def message(self, doubles: Any) -> Any:
+        """Seconds from one rank to the other, of a message of so many doubles, or of several."""
         return self.latency + 2 * self.overhead + DOUBLE * doubles * self.byte
+
+
+PACKAGE_COSTS = AssemblyCosts()
 
 
 class Handles(NamedTuple):
@@ -84,12 +87,13 @@ class Handles(NamedTuple):
     loops: Integers
     mixed: bool
 
-    def doubles(self, i: int, j: int) -> int:
-        """Numbers of the value of a group."""
-        slots = int(self.hung[i, j] + self.grounded[i, j])
-        if self.mixed:
-            return MixedRoom(slots, int(self.open[i, j] + self.loops[i, j])).size()
-        return Room(slots, int(self.open[i, j])).size()
+    @property
+    def doubles(self) -> Integers:
+        """Numbers of the value of each group [leaves + 1, leaves + 1]."""
+        slots: Any = self.hung + self.grounded
+        opened: Any = self.open + self.loops
+        found: Any = (MixedRoom if self.mixed else Room)(slots, opened).size()
+        return np.asarray(found)
 
 
 def count_handles(order: Order, bounds: Integers, loops: LoopTable | None = None) -> Handles:

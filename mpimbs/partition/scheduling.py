@@ -10,15 +10,17 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.order import Order
+from mpimbs.partition.assembly_costs import PACKAGE_COSTS, AssemblyCosts
 from mpimbs.partition.division import Division, divide_tree
 from mpimbs.partition.schedule import balanced, serial
 from mpimbs.partition.schedule_file import Laid, read_schedule
+from mpimbs.partition.schedule_search import Search
 
 Integers = npt.NDArray[np.int64]
 
-BALANCED, SERIAL = "balanced", "serial"
+BALANCED, SERIAL, AUTO = "balanced", "serial", "auto"
 MADE = {BALANCED: balanced, SERIAL: serial}
-SCHEDULES = (BALANCED, SERIAL)
+SCHEDULES = (BALANCED, SERIAL, AUTO)
 BODIES, SWEEPS = "bodies", "sweeps"
 LEAVES = (BODIES, SWEEPS)
 
@@ -59,9 +61,15 @@ def divide_scheduled(
     return Division(divided.width, 1.0, laid.bounds, owners, laid.order, laid.schedule)
 
 
-def lay(system: System, divided: Division, leaves: str, schedule: str) -> Laid:
-    """Lay a schedule of SCHEDULES over a system that is divided among its ranks."""
+def lay(system: System, divided: Division, leaves: str, schedule: str, costs: AssemblyCosts = PACKAGE_COSTS) -> Laid:
+    """Lay a schedule of SCHEDULES over a system that is divided among its ranks; what is found moves cuts too."""
     order, bounds = divided.order or Order.of(system), divided.bounds
+    if schedule == AUTO:
+        if leaves == SWEEPS and len(bounds) != len(divided.cuts):
+            raise InputError("the schedule 'auto' has one swept leaf for each rank; leave `cuts` out")
+        search = Search(system, order, len(divided.cuts) - 1, divided.width, leaves == BODIES, costs)
+        found = search.best(divided.cuts)
+        return Laid(order, found.bounds, found.schedule)
     counts = np.diff(divided.owners)
     if leaves == BODIES:
         counts, bounds = np.diff(divided.cuts), np.arange(system.n_bodies + 1)

@@ -44,7 +44,7 @@ class AssemblyCosts(NamedTuple):
         Of a message: on the way; of the core, at either end; of each of its bytes.
     """
 
-    body: float = 58e-9
+    body: float = 75e-9
     leaf: float = 0.4e-6
     join: float = 0.126e-6
     hang: float = 0.019e-6
@@ -86,6 +86,11 @@ class Handles(NamedTuple):
     grounded: Integers
     loops: Integers
     mixed: bool
+
+    def of_groups(self, ends: Integers) -> Handles:
+        """Those of the groups that begin at some leaves, each as a leaf."""
+        where = np.ix_(ends, ends)
+        return Handles(self.open[where], self.hung[where], self.grounded[where], self.loops[where], self.mixed)
 
     @property
     def doubles(self) -> Integers:
@@ -143,6 +148,12 @@ def _crossing(ends: Integers, count: int) -> Integers:
     return np.triu(found).astype(np.int64)
 
 
+@kernel(inline=True)
+def hang_products(before, new):
+    """Products of 6x6 matrices of a component hung on one of so many open bodies, with so many of its own."""
+    return 4 + new * (3 + before + new) + 2 * before * (before + 1)
+
+
 @kernel
 def join_seconds(costs, mixed, before, new, slots_left, slots_right, grounded, loops_left, loops_right, loops_both):
     """Predict a join, up and down (s).
@@ -170,7 +181,6 @@ def join_seconds(costs, mixed, before, new, slots_left, slots_right, grounded, l
     h, n = before, new if passing == 0 else 0
     seconds = costs[2]
     for _ in range(hung):
-        products = 4 + n + n * (1 + h) + n * n + n + 2 * h * h + 2 * h
-        seconds += costs[3] + costs[4] * products + costs[5] * (1 + h + n)
+        seconds += costs[3] + costs[4] * hang_products(h, n) + costs[5] * (1 + h + n)
         h, n = h + n, 0
     return seconds

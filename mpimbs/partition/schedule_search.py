@@ -152,8 +152,7 @@ class Search:
             splits, seconds = self._splits(first, last, handles, leaves, False)
             nodes.append(_grow(growing, first, last, splits, None, lambda *_, who=(rank,): who))
             parts[rank] = seconds[first, last]
-        tables = (table[np.ix_(ends, ends)] for table in (handles.open, handles.hung, handles.grounded, handles.loops))
-        across = Handles(*tables, mixed=handles.mixed)
+        across = handles.of_groups(ends)
         splits, _ = self._splits(0, self._size, across, parts, True)
         _grow(growing, 0, self._size, splits, nodes, lambda i, j: tuple(range(i, j)))
         schedule = growing.made()

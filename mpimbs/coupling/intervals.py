@@ -202,6 +202,8 @@ class ScheduledAssembly:
     ----------
     plan : int64 array
         The argument of `solve` in compiled code.
+    messages : list of (int, int, int)
+        Of an evaluation, in order: the kind of step (`partition.schedule`), the other rank, and doubles.
     """
 
     solve = None
@@ -214,6 +216,7 @@ class ScheduledAssembly:
         rooms, sizes = node_sizes(schedule, leaves, [theirs for theirs, of_rank in told for _ in of_rank])
         layout = _Layout(schedule, comm.rank, rooms, sizes, own_tags(comm, 2 * len(schedule.crossing)))
         self._receives = Receives(comm, layout.receives())
+        self.messages = layout.messages
         self._messages = Table(self._receives.posted)
         whole = len(rooms) - 1
         self._table = Table(
@@ -276,13 +279,16 @@ class _Layout:
         self.steps: list[list[int]] = []
         self._ends = [0, 0]  # of values and loads that are not given
         self._receives: list[tuple[bool, int, int, int, int]] = []  # whether of loads, begin, count, rank, tag
+        self.messages: list[tuple[int, int, int]] = []
         self.kept = self.scratch = 0
         for leaf in self._mine:
             self._place(leaf)
         tags = {node: first_tag + 2 * number for number, node in enumerate(schedule.crossing)}
         begins: dict[int, int] = {}
-        for kind, node, other in schedule.steps()[rank]:
+        for kind, node, other in schedule.steps[rank]:
             here = self._place(node)
+            if kind not in (JOIN, SPREAD):
+                self.messages.append((kind, other, self.nodes[here][SIZE if kind in (SEND, RECEIVE) else NUMBERS]))
             if kind in (JOIN, SPREAD):
                 join, halves = sizes[node - leaves], map(self._place, schedule.children(node))
                 if kind == JOIN:

@@ -112,6 +112,7 @@ class Schedule:
             loads[node] = _told(theirs, mine)
         return values, loads
 
+    @cached_property
     def steps(self) -> list[list[Step]]:
         """What each rank does, in order: up to the whole, and down again."""
         values, loads = self._asked

@@ -86,7 +86,7 @@ def predict(schedule: Schedule, leaves: Floats | Sequence[float], handles: Handl
     """
     size, joins = schedule.size, Joins(handles, costs)
     swept = np.bincount(schedule.owners, leaves, minlength=size)
-    steps, spans, count = schedule.steps(), schedule.spans, len(schedule.owners)
+    steps, spans, count = schedule.steps, schedule.spans, len(schedule.owners)
     scan = (size - 1).bit_length() * costs.message(TURN)
     now = (np.maximum.accumulate(MOTION * swept) + scan + INWARD * swept).tolist()
     done = [[Done(SWEPT_IN, -1, rank, time)] for rank, time in enumerate(now)]

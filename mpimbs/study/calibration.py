@@ -81,8 +81,8 @@ class Calibration:
 
     def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
         """Give the times of every rank's sweeps (s); those that are not known are measured."""
-        if not self.system.is_chain:
-            return self.of_tree(ranks).sweeps
+        if self._in_intervals(coupling):
+            return self.of_tree(ranks, coupling).sweeps
         division = self.division(ranks, coupling)
         bodies = np.diff(division.cuts)
         self._measure(division, ranks - 1, Key(coupling, staged, True))
@@ -92,15 +92,19 @@ class Calibration:
         found = {int(n): interpolated(inner, int(n)) for n in np.unique(bodies[:-1])}
         return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
 
-    def of_tree(self, ranks: int) -> IntervalTimes:
-        """Give what the intervals of a tree take on so many ranks; what is not known is measured."""
+    def _in_intervals(self, coupling: str) -> bool:
+        return not self.system.is_chain or coupling == "assembly"
+
+    def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
+        """Give what intervals, of a tree, take on so many ranks; what is not known is measured."""
         if ranks not in self.intervals:
-            self.intervals[ranks] = time_intervals(self.system, self.division(ranks), self.seconds)
+            division = self.division(ranks, "dcae" if not self.system.is_chain else coupling)
+            self.intervals[ranks] = time_intervals(self.system, division, self.seconds, coupling)
         return self.intervals[ranks]
 
-    def scanned(self, ranks: int) -> int:
+    def scanned(self, ranks: int, coupling: str = "dcae") -> int:
         """Doubles of a message of the scan of turns."""
-        return TURNING if self.system.is_chain else self.of_tree(ranks).turns
+        return self.of_tree(ranks, coupling).turns if self._in_intervals(coupling) else TURNING
 
     def _measure(self, division: Division, number: int, key: Key) -> None:
         bodies = int(np.diff(division.cuts)[number])

@@ -22,7 +22,7 @@ from mpimbs.model.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import interval
-from mpimbs.partition.schedule import balanced
+from mpimbs.partition.schedule import Schedule, balanced
 from mpimbs.spatial.column_lists import Listed, joined_columns, list_bodies
 from mpimbs.spatial.columns import SIX, Room, Rooms, block_at, compliance_at
 from mpimbs.spatial.memory import aligned_zeros
@@ -48,22 +48,25 @@ class IntervalTimes(NamedTuple):
         Of every rank.
     measured : dict of int to Sweeps
         Of those that were timed.
-    joins : list of list of float
-        Time of the join at each level that a rank takes part in, from the leaves up (s), of every rank.
-    doubles : int
-        Of a value that is exchanged at a level, the largest.
+    schedule : Schedule
+        By which the intervals are joined.
+    joins : list of float
+        Time of each join (s).
+    doubles : list of int
+        Of the value of each node.
     turns : int
         Of a value of the scan of turns.
     """
 
     sweeps: list[Sweeps]
     measured: dict[int, Sweeps]
-    joins: list[list[float]]
-    doubles: int
+    schedule: Schedule
+    joins: list[float]
+    doubles: list[int]
     turns: int
 
 
-def time_intervals(system: System, division: Division, seconds: float) -> IntervalTimes:
+def time_intervals(system: System, division: Division, seconds: float, coupling: str = "dcae") -> IntervalTimes:
     """Time the shares of a tree, and their joins.
 
     Parameters
@@ -73,6 +76,8 @@ def time_intervals(system: System, division: Division, seconds: float) -> Interv
         Into one interval for each rank.
     seconds : float
         Wall time for each share (s).
+    coupling : str
+        As of `Share`.
     """
     cuts, ranks = division.cuts, len(division.cuts) - 1
     order = Order.of(system) if division.order is None else division.order
@@ -80,7 +85,7 @@ def time_intervals(system: System, division: Division, seconds: float) -> Interv
     chosen = np.argsort(costs)[np.unique(np.linspace(0, ranks - 1, min(ranks, MOST_TIMED)).astype(int))]
     measured: dict[int, Sweeps] = {}
     for rank in chosen.tolist():
-        with closing(Share(system, division, rank)) as share:
+        with closing(Share(system, division, rank, coupling)) as share:
             compile_evaluations(share)
             measured[rank] = share.time(seconds)
             turns = len(share.subchain.nothing_before(TURNING))
@@ -100,22 +105,23 @@ def _of_all(costs: Floats, measured: dict[int, Sweeps]) -> list[Sweeps]:
     return found
 
 
-def _joins(order: Order, cuts: list[int]) -> tuple[list[list[float]], int]:
-    """Time the joins of the groups of ranks, halved again and again as by the butterfly: those of every rank (s), and
-    the most numbers of a value."""
+def _joins(order: Order, cuts: list[int]) -> tuple[Schedule, list[float], list[int]]:
+    """The schedule of a butterfly over the ranks' intervals, the time of each of its joins (s), and the numbers of the
+    values of its nodes."""
     schedule = balanced([1] * (len(cuts) - 1))
-    found: list[list[float]] = [[] for _ in cuts[1:]]
     known: dict[Shape, float] = {}
+    times = []
     values = [bodies_of(order, first, last) for first, last in itertools.pairwise(cuts)]
-    for left, right, ranks in schedule.joins:
+    doubles = [Room(len(value.inboard), max(1, len(value.open))).size() for value in values]
+    for left, right, _ in schedule.joins:
         joined = joined_columns(values[left], values[right])
         shape = len(values[left].inboard), len(values[right].inboard), len(joined.value.open), *sum(joined.handles, ())
         if shape not in known:
             known[shape] = time_join(values[left], values[right])
-        for rank in ranks:
-            found[rank].append(known[shape])
+        times.append(known[shape])
         values.append(joined.value)
-    return found, max(Room(len(value.inboard), max(1, len(value.open))).size() for value in values)
+        doubles.append(joined.value.room.size())
+    return schedule, times, doubles
 
 
 def time_join(left: Listed, right: Listed) -> float:

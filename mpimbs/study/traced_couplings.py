@@ -71,11 +71,11 @@ class ButterflyTrace(NamedTuple):
             trace.compute(calibration.join(self.coupling))
 
 
-class IntervalTrace:
-    """The butterfly of a tree's intervals: what a join takes depends on the bodies that are open, at every level."""
+class IntervalTrace(NamedTuple):
+    """The balanced schedule of a tree's intervals: what a join takes depends on the bodies that are open."""
 
-    coupling = "dcae"
-    staged = False
+    coupling: str = "dcae"
+    staged: bool = False
 
     def cases(self, calibration: Calibration, ranks: int) -> list[Case]:
         """All evaluations are the same."""
@@ -83,9 +83,9 @@ class IntervalTrace:
 
     def solve(self, trace: Trace, calibration: Calibration, sweeps: Sweeps, case: Case) -> None:
         """See `TracedCoupling`."""
-        times = calibration.of_tree(trace.size)
+        times = calibration.of_tree(trace.size, self.coupling)
         trace.compute(sweeps.coupling)
-        trace.butterfly(times.doubles, times.joins[trace.rank])
+        trace.assembly(times.schedule, times.doubles, times.joins)
 
 
 class ConstraintLoadTrace:
@@ -178,11 +178,15 @@ TRACED: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
     "pcg": _constraint_loads,
     "dca": lambda solver: ButterflyTrace("dca", ASSEMBLY, joins_world=True),
     "dca-terminal": lambda solver: ButterflyTrace("dca-terminal", ASSEMBLY, joins_world=True),
+    "assembly": lambda solver: IntervalTrace("assembly"),
 }
 
 
 # What serves trees.
-TRACED_OF_TREES: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {"dcae": lambda solver: IntervalTrace()}
+TRACED_OF_TREES: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
+    "dcae": lambda solver: IntervalTrace(),
+    "assembly": lambda solver: IntervalTrace("assembly"),
+}
 
 
 def write_traces(traced: TracedCoupling, calibration: Calibration, ranks: int, case: Case) -> list[Trace]:
@@ -191,7 +195,7 @@ def write_traces(traced: TracedCoupling, calibration: Calibration, ranks: int, c
     for rank, sweeps in enumerate(calibration.sweeps(ranks, traced.coupling, traced.staged)):
         trace = Trace(rank, ranks)
         trace.compute(sweeps.call + sweeps.motion)
-        trace.scan(calibration.scanned(ranks))
+        trace.scan(calibration.scanned(ranks, traced.coupling))
         trace.compute(sweeps.inward)
         traced.solve(trace, calibration, sweeps, case)
         trace.compute(sweeps.outward)

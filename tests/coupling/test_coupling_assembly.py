@@ -121,7 +121,7 @@ def test_equal_to_dcae(comm: MPI.Comm, name: str) -> None:
 def test_every_step_has_what_it_needs(counts: list[int]) -> None:
     """Messages are sent by those who have what is in them, once, to those who wait for it; all leaves get loads."""
     for schedule in (balanced(counts), serial(counts), *(drawn(counts, seed) for seed in range(20))):
-        steps = schedule.steps()
+        steps = schedule.steps
         values = [{leaf for leaf, owner in enumerate(schedule.owners) if owner == rank} for rank in range(len(counts))]
         whole = len(schedule.holders) - 1
         loads = [{whole} if rank in schedule.holders[whole] else set() for rank in range(len(counts))]
@@ -166,7 +166,7 @@ def _possible(schedule, step, rank, values, loads, sent) -> bool:  # type: ignor
 def test_balanced_is_a_butterfly() -> None:
     schedule = balanced([1] * 13)
     assert schedule.depth() == 4 and serial([1] * 13).depth() == 12
-    kinds = {step.kind for steps in schedule.steps() for step in steps}
+    kinds = {step.kind for steps in schedule.steps for step in steps}
     assert kinds == {0, 1, 2, 3}, "nothing comes back by a message"
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
 from mpimbs.parallel.native import PROC_NULL
+from mpimbs.partition import schedule as step
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.rows import ROW
 from mpimbs.study import loggp, simgrid
@@ -84,6 +86,12 @@ def planned(butterfly: Butterfly) -> list[tuple[int, int, float]]:
     return found
 
 
+def in_bytes(coupling: Any) -> list[tuple[int, int, float]]:
+    """The same of an assembly."""
+    kinds = {step.SEND: SEND, step.RECEIVE: RECEIVE}
+    return [(kinds[kind], other, 8.0 * doubles) for kind, other, doubles in coupling.messages]
+
+
 @pytest.mark.parametrize("coupling", TRACED)
 def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
     """Who sends how many bytes to whom in which order, against the plans of `Dynamics` on these ranks."""
@@ -94,8 +102,10 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
         scan = planned(dynamics._evaluation._turns._butterfly)
         parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
         if coupling != "pcg":
-            joins = planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
-            parallel_assert(messages(trace, levels, levels) == joins, f"joins {trace.events}, planned {joins}", comm)
+            apart = coupling == "assembly"
+            joins = in_bytes(dynamics.coupling) if apart else planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+            count = len(trace.events) ** 2 if apart else levels
+            parallel_assert(messages(trace, levels, count) == joins, f"joins {trace.events}, planned {joins}", comm)
             whole = sum(e.kind > BUSY for e in trace.events)
             parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
             return
@@ -126,14 +136,13 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
     levels = (comm.size - 1).bit_length()
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
-        for base, plan in (
-            (0, dynamics._evaluation._turns._butterfly),
-            (levels, dynamics.coupling._butterfly),  # type: ignore[attr-defined]
-        ):
-            found, expected = messages(trace, base, levels), planned(plan)
-            parallel_assert(found == expected, f"{found}, planned {expected}", comm)
-        joins = calibration.of_tree(comm.size).joins[comm.rank]
-        parallel_assert(len(joins) == len(plan.schedule) and all(join > 0.0 for join in joins), f"{joins}", comm)
+        found, expected = messages(trace, 0, levels), planned(dynamics._evaluation._turns._butterfly)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        expected = in_bytes(dynamics.coupling)
+        found = messages(trace, levels, len(trace.events) ** 2)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        joins = calibration.of_tree(comm.size).joins
+        parallel_assert(len(joins) == comm.size - 1 and all(join > 0.0 for join in joins), f"{joins}", comm)
 
 
 def test_the_order_of_an_evaluation() -> None:

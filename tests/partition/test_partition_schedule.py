@@ -32,7 +32,7 @@ COSTS = AssemblyCosts()
 def test_handles_of_all_groups(data: st.DataObject, parent: Integers) -> None:
     """Open bodies, and bodies outside on which a group hangs, are those of the interval."""
     order = Order(len(parent), parent)
-    inner = data.draw(st.sets(st.integers(1, max(1, order.n - 1)))) - {order.n}
+    inner = data.draw(st.sets(st.integers(1, max(1, order.n - 1)), max_size=6)) - {order.n}
     bounds = np.array([0, *sorted(inner), order.n])
     handles = count_handles(order, bounds)
     for i, j in itertools.combinations(range(len(bounds)), 2):

@@ -204,7 +204,10 @@ def test_predictions_of_trees(spec: str) -> None:
     assert rows[0].messages == 0.0 < min(row.messages for row in rows[1:]) and rows[0].efficiency == 1.0
     times = calibration.of_tree(40)
     assert len(times.sweeps) == 40 and len(times.measured) == MOST_TIMED
-    dearest = max(sum(sweeps) + sum(joins) for sweeps, joins in zip(times.sweeps, times.joins, strict=True))
+    joins = np.zeros(40)
+    for (_, _, ranks), seconds in zip(times.schedule.joins, times.joins, strict=True):
+        joins[list(ranks)] += seconds
+    dearest = max(sum(sweeps) + took for sweeps, took in zip(times.sweeps, joins.tolist(), strict=True))
     assert rows[2].compute == pytest.approx(dearest)
     assert predict(system, (40,), cluster_named("ethernet"), calibration=calibration)[0].compute == rows[2].compute
     shares = calibration.record()["shares"]
@@ -213,7 +216,7 @@ def test_predictions_of_trees(spec: str) -> None:
     assert quickest.seconds == min(row.seconds for row in rows)
     with pytest.raises(InputError, match=r"closes a loop \('closure'\): what loops cost is not predicted"):
         predict(system_from("ring:8"), [2], cluster_named("infiniband"))
-    with pytest.raises(InputError, match="coupling 'pcg' is not predicted for trees; choose one of: dcae"):
+    with pytest.raises(InputError, match="coupling 'pcg' is not predicted for trees; choose one of: dcae, assembly"):
         predict(system, (2,), cluster_named("infiniband"), "pcg")
 
 

@@ -16,18 +16,23 @@ from mpimbs.model import System, system_from
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
 from mpimbs.parallel.native import PROC_NULL
 from mpimbs.partition import schedule as step
-from mpimbs.spatial.columns import SIX
+from mpimbs.partition.schedule import balanced
+from mpimbs.spatial.columns import SIX, Room
 from mpimbs.spatial.rows import ROW
 from mpimbs.study import loggp, simgrid
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, Link, cluster_named
 from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, Line
 from mpimbs.study.cost_fit import PowerLaw
+from mpimbs.study.interval_times import IntervalTimes
 from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Event, Sweeps, Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, Case, write_traces
+from mpimbs.sweep.open_bodies import HEAD
+from mpimbs.sweep.structure import TURNING
 from tolerances import TOLERANCE
 
 US = 1e-6
+TURNS = HEAD + 2 + TURNING  # doubles of a turn in a scan over intervals of a chain
 COSTS = ConstraintLoadCosts(
     5.0, US, 4 * US, 0.3 * US, Line(0.1 * US, 0.007 * US), Line(0.5 * US, 0.05 * US), PowerLaw(2.0, 0.0), 0.25
 )
@@ -45,6 +50,11 @@ class Known(Calibration):
     def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
         each = 20e-9 * np.diff(self.division(ranks, coupling).cuts) * np.where(np.arange(ranks) == ranks - 1, 0.9, 1.0)
         return [Sweeps(0.4 * US, 0.1 * t, 0.7 * t, 0.1 * US, 0.2 * t) for t in each]
+
+    def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
+        schedule = balanced([1] * ranks)
+        rooms = [Room(1, int(last < ranks or last - first == 1)) for first, last in schedule.spans]
+        return IntervalTimes([], {}, schedule, [0.4 * US] * (ranks - 1), [room.size() for room in rooms], TURNS)
 
 
 def traces_of(

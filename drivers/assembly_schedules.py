@@ -31,7 +31,7 @@ from mpimbs.spatial.column_lists import Listed, joined_columns
 from mpimbs.spatial.columns import Rooms, join_columns, spread_columns
 from mpimbs.study.bench import bench
 from mpimbs.study.cluster import cluster_named
-from mpimbs.study.interval_times import value_of
+from mpimbs.study.open_values import value_of
 from mpimbs.study.schedules import compare_schedules, measure_assembly_costs
 
 FILE = "assembly_schedules.json"

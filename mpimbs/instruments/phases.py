@@ -16,6 +16,7 @@ from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, re
 from mpimbs.spatial.lanes import WIDTHS, width
 from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import Table, read, schema
+from mpimbs.spatial.mixed_joins import join_mixed, spread_mixed
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.build import build
@@ -250,6 +251,14 @@ def run_interval_joins(times, rooms, left, right, out, responses, scratch, of_le
     for _ in range(times):
         join_columns(rooms, left, right, out, responses, scratch)
         spread_columns(rooms, left, right, out, responses, outer, of_left, of_right, scratch)
+
+
+@kernel
+def run_mixed_joins(times, rooms, left, right, out, responses, scratch, of_left, of_right, outer):
+    """The same of a system with loops; arguments as of `join_mixed` and `spread_mixed`."""
+    for _ in range(times):
+        join_mixed(rooms, left, right, out, responses, scratch)
+        spread_mixed(rooms, left, right, out, responses, outer, of_left, of_right, scratch)
 
 
 # --- what they work on ----------------------------------------------------------------------------------------------

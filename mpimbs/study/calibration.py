@@ -15,7 +15,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.accuracy import ASSEMBLED
 from mpimbs.instruments.phases import run_assemblies
 from mpimbs.model import System, system_from
-from mpimbs.partition.division import Division
+from mpimbs.partition.division import Division, as_tree
 from mpimbs.spatial.assembly import BLOCK, RECORD
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.bench import check_seconds
@@ -58,7 +58,7 @@ class Calibration:
     shares : dict
         Times by `Key` and number of bodies.
     intervals : dict
-        Of a tree: what its intervals take, by number of ranks.
+        Of a tree, or a system with loops: what its intervals take, by number of ranks.
     costs : dict
         What couplings measured for themselves, by name.
     """
@@ -93,13 +93,12 @@ class Calibration:
         return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
 
     def _in_intervals(self, coupling: str) -> bool:
-        return not self.system.is_chain or coupling == "assembly"
+        return as_tree(self.system) or coupling == "assembly"
 
     def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
-        """Give what intervals, of a tree, take on so many ranks; what is not known is measured."""
+        """Give what the intervals of a tree, or with loops, take on so many ranks; what is not known is measured."""
         if ranks not in self.intervals:
-            division = self.division(ranks, "dcae" if not self.system.is_chain else coupling)
-            self.intervals[ranks] = time_intervals(self.system, division, self.seconds, coupling)
+            self.intervals[ranks] = time_intervals(self.system, self.division(ranks, coupling), self.seconds, coupling)
         return self.intervals[ranks]
 
     def scanned(self, ranks: int, coupling: str = "dcae") -> int:

@@ -1,42 +1,42 @@
-"""What an evaluation takes of the ranks that a tree is divided among: their sweeps, messages and joins.
+"""What an evaluation takes of the ranks that a tree, or a system with loops, is divided among: sweeps, messages, joins.
 
-Shares of a tree differ in how much of them is swept in lanes and how many bodies are open; some of them are timed one
-by one, evenly chosen by their predicted costs, the cheapest and the dearest among them. Others get the times of the one
-whose cost is next to theirs, in proportion. What a join takes follows from how many bodies are open and hang where.
+Shares of a tree differ in how much of them is swept in lanes, how many bodies are open and how many loops are closed;
+some of them are timed one by one, evenly chosen by their predicted costs, the cheapest and the dearest among them.
+Others get the times of the one whose cost is next to theirs, in proportion. What a join takes follows from what is open
+and hangs where.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import nnls
 
 from mpimbs.compiling import compile_evaluations
-from mpimbs.instruments.phases import run_interval_joins
+from mpimbs.instruments.phases import run_interval_joins, run_mixed_joins
 from mpimbs.model import System
 from mpimbs.model.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.division import Division
-from mpimbs.partition.intervals import interval
 from mpimbs.partition.schedule import Schedule, balanced
-from mpimbs.spatial.column_lists import Listed, joined_columns, list_bodies
-from mpimbs.spatial.columns import SIX, Room, Rooms, block_at, compliance_at
+from mpimbs.spatial.columns import Room
 from mpimbs.spatial.memory import aligned_zeros
-from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.mixed import MixedRoom
+from mpimbs.study.open_values import Needs, OpenIntervals, OpenLoops, OpenValues, Shape
 from mpimbs.study.share import Share
 from mpimbs.study.trace import Sweeps
-from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.intervals import Intervals
+from mpimbs.sweep.structure import BOUNDARY, TURNING
 
 Floats = npt.NDArray[np.float64]
 
 MOST_TIMED = 24  # shares of a division
 _RUNS, _CALLS = 8, 40  # of a join
-
-Shape = tuple[int, ...]  # of a join: how many bodies hang where, and are open
+_RUN = 0.01  # s: of fewer calls, where they take longer
 
 
 class IntervalTimes(NamedTuple):
@@ -54,8 +54,12 @@ class IntervalTimes(NamedTuple):
         Time of each join (s).
     doubles : list of int
         Of the value of each node.
-    turns : int
-        Of a value of the scan of turns.
+    turns, motions : int
+        Of a value of the scans of turns and of motions; 0: there is no scan of these.
+    exchanged : list of dict
+        Doubles that each rank exchanges with others, by these, beside: motions of the far ends of loops.
+    independent : bool
+        Whether no rank's bodies hang on those of another: there are no other messages.
     """
 
     sweeps: list[Sweeps]
@@ -64,6 +68,9 @@ class IntervalTimes(NamedTuple):
     joins: list[float]
     doubles: list[int]
     turns: int
+    motions: int
+    exchanged: list[dict[int, int]]
+    independent: bool
 
 
 def time_intervals(system: System, division: Division, seconds: float, coupling: str = "dcae") -> IntervalTimes:
@@ -76,83 +83,93 @@ def time_intervals(system: System, division: Division, seconds: float, coupling:
         Into one interval for each rank.
     seconds : float
         Wall time for each share (s).
-    coupling : str
-        As of `Share`.
     """
     cuts, ranks = division.cuts, len(division.cuts) - 1
     order = Order.of(system) if division.order is None else division.order
-    costs = LaneCosts(system, order, division.width).of(cuts).intervals if ranks > 1 else np.ones(1)
-    chosen = np.argsort(costs)[np.unique(np.linspace(0, ranks - 1, min(ranks, MOST_TIMED)).astype(int))]
+    values: OpenValues = OpenLoops(system, order, cuts) if system.loops else OpenIntervals(order, cuts)
+    lanes = LaneCosts(system, order, division.width).of(cuts).intervals if ranks > 1 else np.ones(1)
+    work = np.column_stack((lanes, values.events.astype(np.float64)))
     measured: dict[int, Sweeps] = {}
-    for rank in chosen.tolist():
+    for rank in _chosen(work, values):
         with closing(Share(system, division, rank, coupling)) as share:
             compile_evaluations(share)
             measured[rank] = share.time(seconds)
-            turns = len(share.subchain.nothing_before(TURNING))
-    return IntervalTimes(_of_all(costs, measured), measured, *_joins(order, cuts.tolist()), turns)
+            part = share.subchains
+            assert isinstance(part, Intervals)
+            turns, motions = (len(share.subchain.nothing_before(numbers)) for numbers in (TURNING, BOUNDARY))
+            hangs, independent = part.hangs, part.independent
+    return IntervalTimes(
+        _of_all(work, values, measured),
+        measured,
+        balanced([1] * ranks),
+        [] if independent else _joins(values),
+        values.doubles,
+        turns,
+        motions if system.loops and hangs else 0,
+        values.exchanged,
+        independent,
+    )
 
 
-def _of_all(costs: Floats, measured: dict[int, Sweeps]) -> list[Sweeps]:
-    """Give every rank times, by its cost."""
-    ranks = sorted(measured, key=lambda rank: costs[rank])
-    known = np.log(costs[ranks])
+def _chosen(work: Floats, values: OpenValues) -> list[int]:
+    """The ranks that are timed: evenly by what they do, and one of those that exchange the most with others."""
+    ranks = len(work)
+    even = np.unique(np.linspace(0, ranks - 1, min(ranks, MOST_TIMED)).astype(int))
+    most = max(range(ranks), key=lambda rank: sum(values.exchanged[rank].values()))
+    chosen = set(np.argsort(work.sum(axis=1), kind="stable")[even].tolist())
+    return sorted(chosen | {most} if values.exchanged[most] else chosen)
+
+
+def _of_all(work: Floats, values: OpenValues, measured: dict[int, Sweeps]) -> list[Sweeps]:
+    """Give every rank times, by its cost: of its bodies and of the columns of loops, as measured times have it."""
+    known = sorted(measured)
+    swept = np.array([measured[rank].motion + measured[rank].inward + measured[rank].outward for rank in known])
+    costs = work @ _fitted(work[known], swept)
+    ends = np.array([[1.0, sum(sizes.values())] for sizes in values.exchanged])
+    placing = ends @ _fitted(ends[known], np.array([measured[rank].placing for rank in known]))
+    known.sort(key=lambda rank: costs[rank])
     found = []
     for rank, cost in enumerate(costs.tolist()):
-        nearest = rank if rank in measured else ranks[int(np.argmin(np.abs(known - np.log(cost))))]
+        if rank in measured:
+            found.append(measured[rank])
+            continue
+        nearest = known[int(np.argmin(np.abs(np.log(costs[known]) - np.log(cost))))]
         times, ratio = measured[nearest], cost / float(costs[nearest])
-        each = {name: ratio * getattr(times, name) for name in ("motion", "inward", "outward")}
-        found.append(times._replace(**each))
+        each = {name: ratio * getattr(times, name) for name in ("motion", "inward", "outward", "moving")}
+        found.append(times._replace(placing=float(placing[rank]), **each))
     return found
 
 
-def _joins(order: Order, cuts: list[int]) -> tuple[Schedule, list[float], list[int]]:
-    """The schedule of a butterfly over the ranks' intervals, the time of each of its joins (s), and the numbers of the
-    values of its nodes."""
-    schedule = balanced([1] * (len(cuts) - 1))
+def _fitted(terms: Floats, seconds: Floats) -> Floats:
+    """Time of each of some terms (s), none below zero, by least squares of relative errors where any was taken."""
+    some = seconds > 0.0
+    if not some.any():
+        return np.zeros(terms.shape[1])
+    return np.asarray(nnls(terms[some] / seconds[some, None], np.ones(some.sum()))[0], np.float64)
+
+
+def _joins(values: OpenValues) -> list[float]:
+    """Time the joins of the groups of ranks (s)."""
     known: dict[Shape, float] = {}
-    times = []
-    values = [bodies_of(order, first, last) for first, last in itertools.pairwise(cuts)]
-    doubles = [Room(len(value.inboard), max(1, len(value.open))).size() for value in values]
-    for left, right, _ in schedule.joins:
-        joined = joined_columns(values[left], values[right])
-        shape = len(values[left].inboard), len(values[right].inboard), len(joined.value.open), *sum(joined.handles, ())
+    for group in values.groups:
+        shape = values.shape(group)
         if shape not in known:
-            known[shape] = time_join(values[left], values[right])
-        times.append(known[shape])
-        values.append(joined.value)
-        doubles.append(joined.value.room.size())
-    return schedule, times, doubles
+            given = values.value(group.left), values.value(group.right)
+            known[shape] = time_join(values.needs(group), *given, isinstance(values, OpenLoops))
+    return [known[values.shape(group)] for group in values.groups]
 
 
-def time_join(left: Listed, right: Listed) -> float:
-    """Time a join of two intervals in sequence, up and down (s): the least of some runs."""
-    joined = joined_columns(left, right)
-    rooms = Rooms(left.room, right.room, joined.both, joined.value.room)
+def time_join(needs: Needs, left: Floats, right: Floats, mixed: bool = False) -> float:
+    """Time a join of two values, up and down (s): the least of some runs."""
+    rooms = needs.rooms
+    out = (MixedRoom if mixed else Room)(*rooms.out).size()
     boundary = (6 * (room.inboard + room.open) for room in (rooms.left, rooms.right, rooms.out))
-    sizes = rooms.out.size(), joined.responses, joined.scratch, *boundary
-    given = value_of(left), value_of(right), *map(aligned_zeros, sizes)
-    laps = []
-    for run in range(1 + _RUNS):
+    given = left, right, *map(aligned_zeros, (out, needs.responses, needs.scratch, *boundary))
+    run = run_mixed_joins if mixed else run_interval_joins
+    count, laps = 1, list[float]()
+    for _ in range(2 + _RUNS):
         began = time.perf_counter()
-        run_interval_joins(_CALLS if run else 1, rooms, *given)
-        laps.append((time.perf_counter() - began) / _CALLS)
+        run(count, rooms, *given)
+        laps.append((time.perf_counter() - began) / count)
+        count = int(np.clip(_RUN / laps[-1], 1, _CALLS))
     return min(laps[1:])
-
-
-def bodies_of(order: Order, first: int, last: int) -> Listed:
-    """The bodies of an interval's value."""
-    part = interval(order, first, last)
-    ends = (order.last_children[part.open] + 1).tolist()
-    return Listed(last, part.hung_on[::-1].tolist(), list(zip(part.open.tolist(), ends, strict=True)))
-
-
-def value_of(bodies: Listed) -> Floats:
-    """Give equations of an interval with unit inertias and compliances, as in `spatial.columns`."""
-    room = bodies.room
-    value = aligned_zeros(room.size())
-    list_bodies(room, value, bodies)
-    block, compliance = block_at.py_func, compliance_at.py_func
-    units = [block(room, k) for k in range(room.inboard)] + [compliance(room, k, k) for k in range(room.open)]
-    for at in units:
-        value[at : at + SIX].reshape(6, ROW)[:, :6] = np.eye(6)
-    return value

@@ -27,6 +27,7 @@ from mpimbs.partition.scheduling import AUTO, BALANCED, BODIES, SERIAL
 from mpimbs.spatial.column_lists import Listed, joined_columns
 from mpimbs.study.cluster import Link
 from mpimbs.study.interval_times import time_join
+from mpimbs.study.open_values import needs_of, value_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -80,7 +81,7 @@ def measure_assembly_costs(link: Link) -> AssemblyCosts:
             handles = joined_columns(left, right).handles
             products = sum(hang_products.py_func(before, more) for before, more in handles)
             rows.append([1, len(handles), products, sum(1 + before + more for before, more in handles)])
-            times.append(time_join(left, right))
+            times.append(time_join(needs_of(left, right), value_of(left), value_of(right)))
     found, _ = nnls(np.array(rows) / np.array(times)[:, None], np.ones(len(times)))
     chain = system_from(f"spatial_chain:{_BODIES}")
     with closing(Dynamics(chain, lanes=1)) as dynamics:

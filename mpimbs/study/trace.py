@@ -6,7 +6,7 @@ Collective operations of MPI stand as the messages of a butterfly, which short o
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TAG, TO, schedule
@@ -45,7 +45,8 @@ class Event(NamedTuple):
 class Sweeps(NamedTuple):
     """Seconds of an evaluation of one rank's bodies, messages and joins with other ranks left out.
 
-    call: of Python, before the first phase; the phases as in `pipeline`.
+    call: of Python, before the first phase; the phases as in `pipeline`; and of loops that lead to other ranks, between
+    motion and inward: moving, before the scan of motions, and placing, before and behind the exchange of far ends.
     """
 
     call: float
@@ -53,6 +54,8 @@ class Sweeps(NamedTuple):
     inward: float
     coupling: float
     outward: float
+    moving: float = 0.0
+    placing: float = 0.0
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -66,17 +69,20 @@ class Trace:
     Parameters
     ----------
     rank, size : int
+    alone : bool
+        Whether nothing of any rank hangs on others: then scans and butterflies are over none.
 
     Attributes
     ----------
     events : list of Event
     """
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, alone: bool = False) -> None:
         self.rank, self.size = rank, size
         self.events: list[Event] = []
         self._tag = 0
-        self._levels = (size - 1).bit_length()
+        self._joined = 1 if alone else size
+        self._levels = (self._joined - 1).bit_length()
 
     def _tags(self, count: int) -> int:
         """Reserve so many tags; the first."""
@@ -99,7 +105,7 @@ class Trace:
 
     def scan(self, doubles: int = TURNING) -> None:
         """Scan over the ranks, as `parallel.scan` does: a level's message is waited for when the next is due."""
-        rows, base = _rows(self.rank, self.size, True), self._tags(self._levels)
+        rows, base = _rows(self.rank, self._joined, True), self._tags(self._levels)
         for level, row in enumerate(rows):
             if level:
                 self._receive(rows[level - 1], doubles * DOUBLE, base)
@@ -112,7 +118,7 @@ class Trace:
 
         `join` is the time that it takes (s), at every level or at each from the leaves up.
         """
-        base, rows = self._tags(self._levels), _rows(self.rank, self.size, False)
+        base, rows = self._tags(self._levels), _rows(self.rank, self._joined, False)
         for row, seconds in zip(rows, [join] * len(rows) if isinstance(join, float) else join, strict=True):
             self._send(row, doubles * DOUBLE, base)
             self._receive(row, doubles * DOUBLE, base)
@@ -151,6 +157,12 @@ class Trace:
         ):
             if other != PROC_NULL:
                 self.events.append(Event(kind, doubles * DOUBLE, other, tag))
+
+    def exchange(self, sizes: Mapping[int, int]) -> None:
+        """Swap messages of so many doubles with some ranks, as `parallel.exchange` does."""
+        tag = self._tags(1)
+        for kind in (SEND, RECEIVE):
+            self.events += [Event(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
 
     def sum_of_all(self) -> None:
         """Add up one double over the ranks (MPI_Allreduce)."""

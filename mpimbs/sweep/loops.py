@@ -11,12 +11,12 @@ from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.fronts import COLUMNS, front_size, kept_size
 from mpimbs.spatial.memory import Table, aligned, aligned_zeros
-from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
+from mpimbs.spatial.mixed import MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.settling import settled_size
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, SETTLE, LoopsPlan
-from mpimbs.sweep.loop_events import Closings
+from mpimbs.sweep.loop_events import Closings, groups_of
 from mpimbs.sweep.loop_joints import (
     CLOSURE,
     DRIVE,
@@ -118,11 +118,6 @@ class Loops:
         self.plan = self._table.data
 
     @property
-    def open_groups(self) -> list[int]:
-        """What is open in the end, by the numbers of `Closings`, as the value has its groups."""
-        return sorted({loop for _, loop, _, _ in self.closings.open})
-
-    @property
     def far(self) -> Integers:
         """Which of the loops have an end elsewhere."""
         return np.flatnonzero((self._loop_table.bodies == ELSEWHERE).any(axis=1))
@@ -142,40 +137,26 @@ class Loops:
 
     def room(self) -> MixedRoom:
         """Room that the value of the interval needs."""
-        return MixedRoom(len(self.boundary) // BOUNDARY, len(self.open_groups))
+        return MixedRoom(len(self.boundary) // BOUNDARY, len(self.closings.open_groups))
 
     @property
     def open_sizes(self) -> list[int]:
         """How many columns of each open group may be in use."""
         constraints = self._loop_table.constraints
-        return [int(constraints[loop]) if loop < len(constraints) else COLUMNS for loop in self.open_groups]
+        return [int(constraints[loop]) if loop < len(constraints) else COLUMNS for loop in self.closings.open_groups]
 
     @property
     def open_bodies(self) -> list[int]:
         """Which of the open groups are those of the open bodies."""
         first, last = len(self._loop_table), self.closings.behind_bodies
-        return [k for k, loop in enumerate(self.open_groups) if first <= loop < last]
+        return [k for k, loop in enumerate(self.closings.open_groups) if first <= loop < last]
 
     def groups(self, opened: Integers, ends: Integers, first: int) -> list[OpenGroup]:
         """What the value of the interval has open, which begins with body `first`; see `interval.Outside`."""
-        table, found = self._loop_table, []
-        behind = self._system.n_bodies
-        for loop in self.open_groups:
-            bits = sum(1 << slot for slot, other, _, _ in self.closings.open if other == loop)
-            if loop < len(table):
-                number, missing = behind + int(table.numbers[loop]), int((table.bodies[loop] == ELSEWHERE).sum())
-                sort = TO_WORLD if self.closings.is_to_world(loop) else LOOP
-                found.append(OpenGroup(number, missing, bits, sort))
-            elif loop < self.closings.behind_bodies:
-                k = loop - len(table)
-                found.append(OpenGroup(int(opened[k]), int(ends[k]), bits, OPEN_BODY))
-            else:
-                number = behind + len(self._system.loops) + first + loop - self.closings.behind_bodies
-                found.append(OpenGroup(number, 0, bits, TO_WORLD))
-        return found
+        return groups_of(self._system, self._loop_table, self.closings, opened, ends, first)
 
     def _open_rows(self) -> Integers:
-        groups, fronts = self.open_groups, self.closings.fronts
+        groups, fronts = self.closings.open_groups, self.closings.fronts
         rows = np.zeros((len(self.closings.open), 8), np.int64)
         for row, (slot, loop, group, front) in zip(rows, self.closings.open, strict=True):
             row[:5] = slot, self._where[front], ROW * fronts[front].most, group, groups.index(loop)

@@ -27,8 +27,9 @@ from mpimbs.study.cost_fit import PowerLaw
 from mpimbs.study.interval_times import IntervalTimes
 from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Event, Sweeps, Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, Case, write_traces
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.open_bodies import HEAD
-from mpimbs.sweep.structure import TURNING
+from mpimbs.sweep.structure import BOUNDARY, TURNING
 from tolerances import TOLERANCE
 
 US = 1e-6
@@ -54,7 +55,8 @@ class Known(Calibration):
     def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
         schedule = balanced([1] * ranks)
         rooms = [Room(1, int(last < ranks or last - first == 1)) for first, last in schedule.spans]
-        return IntervalTimes([], {}, schedule, [0.4 * US] * (ranks - 1), [room.size() for room in rooms], TURNS)
+        doubles = [room.size() for room in rooms]
+        return IntervalTimes([], {}, schedule, [0.4 * US] * (ranks - 1), doubles, TURNS, 0, [{}] * ranks, False)
 
 
 def traces_of(
@@ -114,8 +116,9 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
         if coupling != "pcg":
             apart = coupling == "assembly"
             joins = in_bytes(dynamics.coupling) if apart else planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
-            count = len(trace.events) ** 2 if apart else levels
-            parallel_assert(messages(trace, levels, count) == joins, f"joins {trace.events}, planned {joins}", comm)
+            parallel_assert(
+                messages(trace, levels, trace._tag) == joins, f"joins {trace.events}, planned {joins}", comm
+            )
             whole = sum(e.kind > BUSY for e in trace.events)
             parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
             return
@@ -148,11 +151,41 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         found, expected = messages(trace, 0, levels), planned(dynamics._evaluation._turns._butterfly)
         parallel_assert(found == expected, f"{found}, planned {expected}", comm)
-        expected = in_bytes(dynamics.coupling)
-        found = messages(trace, levels, len(trace.events) ** 2)
+        found, expected = messages(trace, levels, trace._tag), in_bytes(dynamics.coupling)
         parallel_assert(found == expected, f"{found}, planned {expected}", comm)
         joins = calibration.of_tree(comm.size).joins
         parallel_assert(len(joins) == comm.size - 1 and all(join > 0.0 for join in joins), f"{joins}", comm)
+
+
+@pytest.mark.parametrize("spec", ["track:30", "four_bar:9", "boom:6", "four_bar_chain:8", "coupled_loops"])
+def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
+    """Values have room for what is open anywhere; motions of what bodies hang on and of far ends go before."""
+    system = system_from(spec)
+    calibration, traced = Calibration(system, 0.001), TRACED_OF_TREES["dcae"](None)
+    trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        evaluation, part = dynamics._evaluation, dynamics.subchains
+        assert isinstance(part, Intervals) and evaluation._far_ends is not None
+        others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._far_ends._others.items()}
+        doubles = evaluation._far_ends._exchange.to_others.size
+        parallel_assert(sum(others.values()) == 8.0 * doubles, f"{others}, {doubles} doubles", comm)
+        far = [(kind, rank, others[rank]) for kind in (SEND, RECEIVE) for rank in sorted(others)]
+        scans = [evaluation._turns] + [evaluation._motions] * (comm.size > 1 and part.hangs)
+        expected = [message for scan in scans for message in planned(scan._butterfly)]
+        expected += far + in_bytes(dynamics.coupling)
+        found = messages(trace, 0, trace._tag)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        joins = calibration.of_tree(comm.size).joins
+        parallel_assert(len(joins) < comm.size and all(join > 0.0 for join in joins), f"{joins}", comm)
+
+
+def test_no_messages_between_ranks_of_which_none_hangs_on_others(comm: MPI.Comm) -> None:
+    system = system_from("crowd:4")
+    trace = write_traces(TRACED_OF_TREES["dcae"](None), Calibration(system, 0.001), comm.size, Case(1.0))[comm.rank]
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        apart = dynamics.subchains.independent or comm.size == 1
+        found = messages(trace, 0, trace._tag)
+        parallel_assert(bool(found) != apart, f"{found}, independent: {apart}", comm)
 
 
 def test_the_order_of_an_evaluation() -> None:

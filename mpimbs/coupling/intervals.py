@@ -19,10 +19,10 @@ from mpimbs.parallel.native import own_tags, send_only
 from mpimbs.parallel.posted import POSTED, Receives, await_message, expect
 from mpimbs.partition.schedule import (
     JOIN,
-    RECEIVE,
     RECEIVE_LOADS,
-    SEND,
+    RECEIVE_VALUE,
     SEND_LOADS,
+    SEND_VALUE,
     SPREAD,
     Schedule,
 )
@@ -34,13 +34,13 @@ from mpimbs.spatial.mixed import MixedRoom, described
 from mpimbs.spatial.mixed_joins import Description, join_mixed, joined_mixed, room_of, spread_mixed
 from mpimbs.spatial.rows import ROW
 
-# Columns of `Assembling.steps`, as kinds have them, and of `Assembling.nodes`.
+# Columns of `AssemblyPlan.steps`, as kinds have them, and of `AssemblyPlan.nodes`.
 KIND, LEFT, RIGHT, OUT, BEGIN, KEPT, BOTH_INBOARD, BOTH_OPEN = range(8)  # joins: nodes, what is kept, room
 _NODE, _OTHER, _TAG, _BEGIN, _COUNT = range(1, 6)  # messages: rank or request; the loads of a leaf come elsewhere
 VALUE, SIZE, LOADS, NUMBERS, OF_INBOARD, OF_OPEN, OWN = range(7)
 
 
-class Assembling(NamedTuple):
+class AssemblyPlan(NamedTuple):
     """What `solve` is given."""
 
     messages: Integers  # table of `Posted`
@@ -55,7 +55,7 @@ class Assembling(NamedTuple):
     work: Floats  # as `scratch`
 
 
-ASSEMBLING = schema(Assembling)
+ASSEMBLY_PLAN = schema(AssemblyPlan)
 
 
 @kernel(inline=True)
@@ -88,12 +88,12 @@ def _rooms_of(nodes, row):
 @kernel
 def _join(plan, row, given):
     """Join two nodes [Yamane & Nakamura, eq. 36 to 50]."""
-    nodes, values = read(plan, ASSEMBLING.nodes), read(plan, ASSEMBLING.values)
+    nodes, values = read(plan, ASSEMBLY_PLAN.nodes), read(plan, ASSEMBLY_PLAN.values)
     left, right = _value(nodes, row[LEFT], given, values), _value(nodes, row[RIGHT], given, values)
     out = _value(nodes, row[OUT], given, values)
-    responses = span(read(plan, ASSEMBLING.responses), row[BEGIN], row[KEPT])
-    rooms, scratch = _rooms_of(nodes, row), read(plan, ASSEMBLING.scratch)
-    if read(plan, ASSEMBLING.mixed) != 0:
+    responses = span(read(plan, ASSEMBLY_PLAN.responses), row[BEGIN], row[KEPT])
+    rooms, scratch = _rooms_of(nodes, row), read(plan, ASSEMBLY_PLAN.scratch)
+    if read(plan, ASSEMBLY_PLAN.mixed) != 0:
         join_mixed(rooms, left, right, out, responses, scratch)
     else:
         join_columns(rooms, left, right, out, responses, scratch)
@@ -102,14 +102,18 @@ def _join(plan, row, given):
 @kernel
 def _spread(plan, row, given, given_loads):
     """Find the loads of two nodes that were joined [Yamane & Nakamura, eq. 51 and 52]."""
-    nodes, values, loads = read(plan, ASSEMBLING.nodes), read(plan, ASSEMBLING.values), read(plan, ASSEMBLING.loads)
+    nodes, values, loads = (
+        read(plan, ASSEMBLY_PLAN.nodes),
+        read(plan, ASSEMBLY_PLAN.values),
+        read(plan, ASSEMBLY_PLAN.loads),
+    )
     left, right = _value(nodes, row[LEFT], given, values), _value(nodes, row[RIGHT], given, values)
     out, outer = _value(nodes, row[OUT], given, values), _loads(nodes, row[OUT], given_loads, loads)
     of_left = _loads(nodes, row[LEFT], given_loads, loads)
     of_right = _loads(nodes, row[RIGHT], given_loads, loads)
-    responses = span(read(plan, ASSEMBLING.responses), row[BEGIN], row[KEPT])
-    rooms, work = _rooms_of(nodes, row), read(plan, ASSEMBLING.work)
-    if read(plan, ASSEMBLING.mixed) != 0:
+    responses = span(read(plan, ASSEMBLY_PLAN.responses), row[BEGIN], row[KEPT])
+    rooms, work = _rooms_of(nodes, row), read(plan, ASSEMBLY_PLAN.work)
+    if read(plan, ASSEMBLY_PLAN.mixed) != 0:
         spread_mixed(rooms, left, right, out, responses, outer, of_left, of_right, work)
     else:
         spread_columns(rooms, left, right, out, responses, outer, of_left, of_right, work)
@@ -121,10 +125,14 @@ def solve(plan, given, root, given_loads):
 
     All ranks call. `given_loads` [count * (inboard + open) * 6] is written: of each the accelerations, then the loads.
     """
-    steps, nodes, messages = read(plan, ASSEMBLING.steps), read(plan, ASSEMBLING.nodes), read(plan, ASSEMBLING.messages)
+    steps, nodes, messages = (
+        read(plan, ASSEMBLY_PLAN.steps),
+        read(plan, ASSEMBLY_PLAN.nodes),
+        read(plan, ASSEMBLY_PLAN.messages),
+    )
     given_loads[:] = 0.0
-    if read(plan, ASSEMBLING.root) >= 0:  # the whole hangs on the world alone, and nothing is open
-        assign(_loads(nodes, read(plan, ASSEMBLING.root), given_loads, read(plan, ASSEMBLING.loads)), root)
+    if read(plan, ASSEMBLY_PLAN.root) >= 0:  # the whole hangs on the world alone, and nothing is open
+        assign(_loads(nodes, read(plan, ASSEMBLY_PLAN.root), given_loads, read(plan, ASSEMBLY_PLAN.loads)), root)
     for number in range(steps.shape[0]):
         row = steps[number]
         kind = row[KIND]
@@ -132,17 +140,17 @@ def solve(plan, given, root, given_loads):
             _join(plan, row, given)
         elif kind == SPREAD:
             _spread(plan, row, given, given_loads)
-        elif kind == SEND:
-            value = _value(nodes, row[_NODE], given, read(plan, ASSEMBLING.values))
+        elif kind == SEND_VALUE:
+            value = _value(nodes, row[_NODE], given, read(plan, ASSEMBLY_PLAN.values))
             send_only(read(messages, POSTED.channel), value, row[_OTHER], row[_TAG])
         elif kind == SEND_LOADS:
-            loads = _loads(nodes, row[_NODE], given_loads, read(plan, ASSEMBLING.loads))
+            loads = _loads(nodes, row[_NODE], given_loads, read(plan, ASSEMBLY_PLAN.loads))
             send_only(read(messages, POSTED.channel), loads, row[_OTHER], row[_TAG])
         else:
             await_message(messages, row[_OTHER])
             if row[_COUNT] > 0:
-                found = span(read(plan, ASSEMBLING.loads), row[_BEGIN], row[_COUNT])
-                assign(_loads(nodes, row[_NODE], given_loads, read(plan, ASSEMBLING.loads)), found)
+                found = span(read(plan, ASSEMBLY_PLAN.loads), row[_BEGIN], row[_COUNT])
+                assign(_loads(nodes, row[_NODE], given_loads, read(plan, ASSEMBLY_PLAN.loads)), found)
 
 
 class _Sizes(NamedTuple):
@@ -220,7 +228,7 @@ class ScheduledAssembly:
         self._messages = Table(self._receives.posted)
         whole = len(rooms) - 1
         self._table = Table(
-            Assembling(
+            AssemblyPlan(
                 self._messages.data,
                 mixed=int(mixed),
                 root=layout.numbers[whole] if comm.rank in schedule.holders[whole] else -1,
@@ -288,14 +296,16 @@ class _Layout:
         for kind, node, other in schedule.steps[rank]:
             here = self._place(node)
             if kind not in (JOIN, SPREAD):
-                self.messages.append((kind, other, self.nodes[here][SIZE if kind in (SEND, RECEIVE) else NUMBERS]))
+                self.messages.append(
+                    (kind, other, self.nodes[here][SIZE if kind in (SEND_VALUE, RECEIVE_VALUE) else NUMBERS])
+                )
             if kind in (JOIN, SPREAD):
                 join, halves = sizes[node - leaves], map(self._place, schedule.children(node))
                 if kind == JOIN:
                     begins[node], self.kept = self.kept, _in_lines(self.kept + join.responses)
                     self.scratch = max(self.scratch, join.scratch)
                 self.steps.append([kind, *halves, here, begins[node], join.responses, *join.both])
-            elif kind in (SEND, SEND_LOADS):
+            elif kind in (SEND_VALUE, SEND_LOADS):
                 self.steps.append([kind, here, other, tags[node] + (kind == SEND_LOADS)])
             else:
                 self._receive(kind, here, other, tags[node] + (kind == RECEIVE_LOADS))
@@ -315,7 +325,7 @@ class _Layout:
 
     def _receive(self, kind: int, here: int, other: int, tag: int) -> None:
         row = self.nodes[here]
-        begin, count = row[VALUE : VALUE + 2] if kind == RECEIVE else row[LOADS : LOADS + 2]
+        begin, count = row[VALUE : VALUE + 2] if kind == RECEIVE_VALUE else row[LOADS : LOADS + 2]
         elsewhere = [0, 0]
         if row[OWN]:  # loads, which go to where they are wanted
             begin, self._ends[1] = self._ends[1], self._ends[1] + count

@@ -1,7 +1,7 @@
 """What an assembly takes: sweeps of its leaves, joins by the number of handles, messages. Measured, or the package's.
 
 Counts of handles are enough to predict a join: how many bodies of two neighbours are open, on how many bodies outside
-they hang, how many loops of each are not closed yet. `Handles` has them for all groups of neighbouring leaves.
+they hang, how many loops of each are not closed yet. `OpenHandles` has them for all groups of neighbouring leaves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 DOUBLE = 8  # bytes
-MOTION, INWARD, OUTWARD = 0.25, 0.5, 0.25  # of a sweep's time, about
+MOTION_SHARE, INWARD_SHARE, OUTWARD_SHARE = 0.25, 0.5, 0.25  # of a sweep's time, about
 HUNG, CLOSED = 12, 6  # unknowns that are found where something hangs on an open body, and where a loop is closed
 
 
@@ -64,7 +64,7 @@ class AssemblyCosts(NamedTuple):
 PACKAGE_COSTS = AssemblyCosts()
 
 
-class Handles(NamedTuple):
+class OpenHandles(NamedTuple):
     """Of every group of neighbouring leaves, from leaf i to the one before j: [leaves + 1, leaves + 1].
 
     Attributes
@@ -87,10 +87,10 @@ class Handles(NamedTuple):
     loops: Integers
     mixed: bool
 
-    def of_groups(self, ends: Integers) -> Handles:
+    def of_groups(self, ends: Integers) -> OpenHandles:
         """Those of the groups that begin at some leaves, each as a leaf."""
         where = np.ix_(ends, ends)
-        return Handles(self.open[where], self.hung[where], self.grounded[where], self.loops[where], self.mixed)
+        return OpenHandles(self.open[where], self.hung[where], self.grounded[where], self.loops[where], self.mixed)
 
     @property
     def doubles(self) -> Integers:
@@ -101,7 +101,7 @@ class Handles(NamedTuple):
         return np.asarray(found)
 
 
-def count_handles(order: Order, bounds: Integers, loops: LoopTable | None = None) -> Handles:
+def count_handles(order: Order, bounds: Integers, loops: LoopTable | None = None) -> OpenHandles:
     """Count the handles of all groups of the leaves that begin at some places of an order.
 
     Parameters
@@ -130,7 +130,7 @@ def count_handles(order: Order, bounds: Integers, loops: LoopTable | None = None
             grounded[k] = following[-1] < bounds
     if loops is not None:
         crossing = _crossing(np.searchsorted(bounds, loops.bodies, side="right") - 1, count)
-    return Handles(opened, hung, grounded, crossing, loops is not None)
+    return OpenHandles(opened, hung, grounded, crossing, loops is not None)
 
 
 def _crossing(ends: Integers, count: int) -> Integers:

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 # Up: a value is sent, received, made. Down: loads of a node are found for its two halves, sent, received.
-SEND, RECEIVE, JOIN, SPREAD, SEND_LOADS, RECEIVE_LOADS = range(6)
+SEND_VALUE, RECEIVE_VALUE, JOIN, SPREAD, SEND_LOADS, RECEIVE_LOADS = range(6)
 
 
 class Scheduled(NamedTuple):
@@ -128,13 +128,13 @@ class Schedule:
 
         count = len(self.owners)
         for node in range(count):
-            tell(node, values[node], SEND)
+            tell(node, values[node], SEND_VALUE)
         for node, (left, right, ranks) in enumerate(self.joins, count):
-            hear(left, values[left], RECEIVE)
-            hear(right, values[right], RECEIVE)
+            hear(left, values[left], RECEIVE_VALUE)
+            hear(right, values[right], RECEIVE_VALUE)
             for rank in ranks:
                 found[rank].append(Step(JOIN, node))
-            tell(node, values[node], SEND)
+            tell(node, values[node], SEND_VALUE)
         for node in range(len(self.holders) - 1, -1, -1):
             hear(node, loads[node], RECEIVE_LOADS)
             if node < count:

@@ -17,7 +17,7 @@ import numpy as np
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
 from mpimbs.model.system import System
-from mpimbs.partition.assembly_costs import AssemblyCosts, Floats, Handles, Integers, count_handles, join_seconds
+from mpimbs.partition.assembly_costs import AssemblyCosts, Floats, Integers, OpenHandles, count_handles, join_seconds
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.intervals import move_to_few_handles, open_handles
 from mpimbs.partition.schedule import Growing, Ranks, Schedule, balanced, owners_of, serial
@@ -53,7 +53,7 @@ def best_splits(first, last, leaves, parallel, messages, costs, mixed, opened, h
     messages : array [leaves + 1, leaves + 1]
         Time of the message with the value of each group (s).
     costs, mixed, opened, hung, grounded, loops
-        As of `join_seconds`, and `Handles`.
+        As of `join_seconds`, and `OpenHandles`.
     splits : int64 array [leaves + 1, leaves + 1]
         Written: the leaf with which the right half of each group begins.
     seconds : array [leaves + 1, leaves + 1]
@@ -130,7 +130,7 @@ class Search:
         handles = self._handles_of(bounds)
         return Found(bounds, schedule, predict(schedule, self._leaves(bounds), handles, self._costs))
 
-    def _handles_of(self, bounds: Integers) -> Handles:
+    def _handles_of(self, bounds: Integers) -> OpenHandles:
         if self._of_bodies is not None:
             return self._of_bodies
         return count_handles(self._order, bounds, self._loops)
@@ -159,7 +159,7 @@ class Search:
         return self._found(bounds, schedule), self._beyond(schedule, handles)
 
     def _splits(
-        self, first: int, last: int, handles: Handles, leaves: Floats, parallel: bool
+        self, first: int, last: int, handles: OpenHandles, leaves: Floats, parallel: bool
     ) -> tuple[Integers, Floats]:
         count = len(handles.open)
         splits, seconds = np.zeros((count, count), np.int64), np.zeros((count, count))
@@ -170,7 +170,7 @@ class Search:
         )
         return splits, seconds
 
-    def _beyond(self, schedule: Schedule, handles: Handles) -> Floats:
+    def _beyond(self, schedule: Schedule, handles: OpenHandles) -> Floats:
         """What every rank has to do, or to wait for, beyond its sweeps on the way to the whole (s) [P]."""
         joins, spans, doubles = Joins(handles, self._costs), schedule.spans, handles.doubles
         found = np.zeros(self._size)

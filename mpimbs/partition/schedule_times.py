@@ -7,8 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpimbs.partition.assembly_costs import INWARD, MOTION, OUTWARD, AssemblyCosts, Floats, Handles, join_seconds
-from mpimbs.partition.schedule import JOIN, RECEIVE, RECEIVE_LOADS, SEND, SEND_LOADS, SPREAD, Schedule
+from mpimbs.partition.assembly_costs import (
+    INWARD_SHARE,
+    MOTION_SHARE,
+    OUTWARD_SHARE,
+    AssemblyCosts,
+    Floats,
+    OpenHandles,
+    join_seconds,
+)
+from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE, SEND_LOADS, SEND_VALUE, SPREAD, Schedule
 
 SWEPT_IN, SWEPT_OUT = -2, -1  # kinds of what a rank does beside the steps of a schedule
 UP = 0.75  # of the time of a join, about
@@ -53,12 +61,12 @@ class Joins:
 
     Parameters
     ----------
-    handles : Handles
+    handles : OpenHandles
         Of the schedule's leaves.
     costs : AssemblyCosts
     """
 
-    def __init__(self, handles: Handles, costs: AssemblyCosts) -> None:
+    def __init__(self, handles: OpenHandles, costs: AssemblyCosts) -> None:
         self._handles, self._costs = handles, np.array(costs)
         self._known: dict[tuple[int, ...], float] = {}
 
@@ -73,7 +81,9 @@ class Joins:
         return self._known[key]
 
 
-def predict(schedule: Schedule, leaves: Floats | Sequence[float], handles: Handles, costs: AssemblyCosts) -> Predicted:
+def predict(
+    schedule: Schedule, leaves: Floats | Sequence[float], handles: OpenHandles, costs: AssemblyCosts
+) -> Predicted:
     """Predict what a schedule takes: every rank does its steps in sequence, and waits for messages.
 
     Parameters
@@ -81,14 +91,14 @@ def predict(schedule: Schedule, leaves: Floats | Sequence[float], handles: Handl
     schedule : Schedule
     leaves : array [leaves]
         Time of the sweeps of each (s).
-    handles : Handles
+    handles : OpenHandles
     costs : AssemblyCosts
     """
     size, joins = schedule.size, Joins(handles, costs)
     swept = np.bincount(schedule.owners, leaves, minlength=size)
     steps, spans, count = schedule.steps, schedule.spans, len(schedule.owners)
     scan = (size - 1).bit_length() * costs.message(TURN)
-    now = (np.maximum.accumulate(MOTION * swept) + scan + INWARD * swept).tolist()
+    now = (np.maximum.accumulate(MOTION_SHARE * swept) + scan + INWARD_SHARE * swept).tolist()
     done = [[Done(SWEPT_IN, -1, rank, time)] for rank, time in enumerate(now)]
     took = [joins.seconds(spans[left][0], spans[left][1], spans[right][1]) for left, right, _ in schedule.joins]
     of_groups = handles.doubles
@@ -105,10 +115,10 @@ def predict(schedule: Schedule, leaves: Floats | Sequence[float], handles: Handl
             waited = False
             if kind in (JOIN, SPREAD):
                 now[rank] += took[node - count] * (UP if kind == JOIN else 1.0 - UP)
-            elif kind in (SEND, SEND_LOADS):
+            elif kind in (SEND_VALUE, SEND_LOADS):
                 now[rank] += costs.overhead
-                message = RECEIVE if kind == SEND else RECEIVE_LOADS, node, rank, other
-                size_of = doubles[node] if kind == SEND else numbers[node]
+                message = RECEIVE_VALUE if kind == SEND_VALUE else RECEIVE_LOADS, node, rank, other
+                size_of = doubles[node] if kind == SEND_VALUE else numbers[node]
                 there = now[rank] + costs.message(size_of) - 2 * costs.overhead
                 arrived[message] = there, len(done[rank])
                 if message in waiting:
@@ -124,7 +134,7 @@ def predict(schedule: Schedule, leaves: Floats | Sequence[float], handles: Handl
                 now[rank] = max(now[rank], time) + costs.overhead
             done[rank].append(Done(kind, node, rank, now[rank], waited))
             at[rank] += 1
-    ends = [time + OUTWARD * sweep for time, sweep in zip(now, swept, strict=True)]
+    ends = [time + OUTWARD_SHARE * sweep for time, sweep in zip(now, swept, strict=True)]
     last = int(np.argmax(ends))
     path = [Done(SWEPT_OUT, -1, last, ends[last])]
     rank, number = last, len(done[last]) - 1

@@ -26,7 +26,7 @@ from mpimbs.partition.schedule import Schedule, balanced
 from mpimbs.spatial.columns import Room
 from mpimbs.spatial.memory import aligned_zeros
 from mpimbs.spatial.mixed import MixedRoom
-from mpimbs.study.open_values import Needs, OpenIntervals, OpenLoops, OpenValues, Shape
+from mpimbs.study.open_values import JoinNeeds, OpenIntervals, OpenLoops, OpenValues, Shape
 from mpimbs.study.share import Share
 from mpimbs.study.trace import Sweeps
 from mpimbs.sweep.intervals import Intervals
@@ -159,7 +159,7 @@ def _joins(values: OpenValues) -> list[float]:
     return [known[values.shape(group)] for group in values.groups]
 
 
-def time_join(needs: Needs, left: Floats, right: Floats, mixed: bool = False) -> float:
+def time_join(needs: JoinNeeds, left: Floats, right: Floats, mixed: bool = False) -> float:
     """Time a join of two values, up and down (s): the least of some runs."""
     rooms = needs.rooms
     out = (MixedRoom if mixed else Room)(*rooms.out).size()

@@ -43,7 +43,7 @@ _COUPLED = 0.01  # of made up values: what is not on the diagonal
 Shape = tuple[Any, ...]  # of a join: alike ones take as long
 
 
-class Needs(NamedTuple):
+class JoinNeeds(NamedTuple):
     """Rooms of a join, and numbers that it keeps and works with."""
 
     rooms: Rooms
@@ -107,7 +107,7 @@ class OpenValues(Protocol):
         """Make up the value of a piece."""
         ...
 
-    def needs(self, group: RankGroup) -> Needs:
+    def needs(self, group: RankGroup) -> JoinNeeds:
         """What a join takes."""
         ...
 
@@ -135,7 +135,7 @@ class OpenIntervals:
         handles = joined_columns(group.left, group.right).handles
         return len(group.left.inboard), len(group.right.inboard), len(group.whole.open), *sum(handles, ())
 
-    def needs(self, group: RankGroup) -> Needs:
+    def needs(self, group: RankGroup) -> JoinNeeds:
         """What a join takes."""
         return needs_of(group.left, group.right)
 
@@ -144,11 +144,11 @@ class OpenIntervals:
         return value_of(piece)
 
 
-def needs_of(left: Listed, right: Listed) -> Needs:
+def needs_of(left: Listed, right: Listed) -> JoinNeeds:
     """What a join of two intervals takes."""
     joined = joined_columns(left, right)
     rooms = Rooms(left.room, right.room, joined.both, joined.value.room)
-    return Needs(rooms, joined.responses, joined.scratch)
+    return JoinNeeds(rooms, joined.responses, joined.scratch)
 
 
 def bodies_of(order: Order, first: int, last: int) -> Listed:
@@ -209,11 +209,11 @@ class OpenLoops:
             for mine, other in (owners, owners[::-1]):
                 self.exchanged[mine][other] = self.exchanged[mine].get(other, 0) + BOUNDARY
 
-    def needs(self, group: RankGroup) -> Needs:
+    def needs(self, group: RankGroup) -> JoinNeeds:
         """What a join takes."""
         joined = joined_mixed(group.left, group.right)
         rooms = (Room(*room_of(piece)) for piece in (group.left, group.right, joined.value, joined.value))
-        return Needs(Rooms(*rooms), joined.responses, joined.scratch)
+        return JoinNeeds(Rooms(*rooms), joined.responses, joined.scratch)
 
     def shape(self, group: RankGroup) -> Shape:
         """How many slots there are, how many columns of which sort in each group; and what is left."""

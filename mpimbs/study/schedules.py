@@ -19,7 +19,7 @@ from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
 from mpimbs.partition.assembly_costs import AssemblyCosts, hang_products
 from mpimbs.partition.division import divide_tree
-from mpimbs.partition.schedule import JOIN, RECEIVE, RECEIVE_LOADS
+from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE
 from mpimbs.partition.schedule_file import Laid, schedule_text
 from mpimbs.partition.schedule_search import Found, Search
 from mpimbs.partition.schedule_times import SWEPT_IN
@@ -141,8 +141,8 @@ def critical_path(found: Found) -> str:
             words.append(f"rank {done.rank} sweeps")
         elif done.kind == JOIN:
             words.append(f"join {done.node}")
-        elif done.waited and done.kind in (RECEIVE, RECEIVE_LOADS):
-            words.append(f"{'value' if done.kind == RECEIVE else 'loads'} of {done.node} to rank {done.rank}")
+        elif done.waited and done.kind in (RECEIVE_VALUE, RECEIVE_LOADS):
+            words.append(f"{'value' if done.kind == RECEIVE_VALUE else 'loads'} of {done.node} to rank {done.rank}")
     if len(words) > MOST_TOLD:
         words = [*words[: MOST_TOLD // 2], "...", *words[-MOST_TOLD // 2 :]]
     last = found.predicted.path[-1].rank

@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TAG, TO, schedule
 from mpimbs.parallel.native import PROC_NULL
-from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, SEND_LOADS, Schedule
-from mpimbs.partition.schedule import RECEIVE as RECEIVE_VALUE
-from mpimbs.partition.schedule import SEND as SEND_VALUE
+from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE, SEND_LOADS, SEND_VALUE, Schedule
 from mpimbs.sweep.structure import TURNING
 
 COMPUTE, BUSY, SEND, RECEIVE = range(4)

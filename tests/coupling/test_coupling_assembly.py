@@ -138,7 +138,7 @@ def test_every_step_has_what_it_needs(counts: list[int]) -> None:
 
 
 def _possible(schedule, step, rank, values, loads, sent) -> bool:  # type: ignore[no-untyped-def]
-    from mpimbs.partition.schedule import JOIN, RECEIVE, RECEIVE_LOADS, SEND, SPREAD
+    from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE, SEND_VALUE, SPREAD
 
     kind, node, other = step
     if kind in (JOIN, SPREAD):
@@ -150,8 +150,8 @@ def _possible(schedule, step, rank, values, loads, sent) -> bool:  # type: ignor
             assert node in loads[rank] and values[rank].issuperset(halves)
             loads[rank].update(halves)
         return True
-    held = values if kind in (SEND, RECEIVE) else loads
-    if kind in (RECEIVE, RECEIVE_LOADS):
+    held = values if kind in (SEND_VALUE, RECEIVE_VALUE) else loads
+    if kind in (RECEIVE_VALUE, RECEIVE_LOADS):
         message = (held is values, node, other, rank)
         if message in sent:
             sent.remove(message)

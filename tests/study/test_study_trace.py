@@ -100,7 +100,7 @@ def planned(butterfly: Butterfly) -> list[tuple[int, int, float]]:
 
 def in_bytes(coupling: Any) -> list[tuple[int, int, float]]:
     """The same of an assembly."""
-    kinds = {step.SEND: SEND, step.RECEIVE: RECEIVE}
+    kinds = {step.SEND_VALUE: SEND, step.RECEIVE_VALUE: RECEIVE}
     return [(kinds[kind], other, 8.0 * doubles) for kind, other, doubles in coupling.messages]
 
 

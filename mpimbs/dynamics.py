@@ -121,7 +121,7 @@ class Dynamics(JointSpace):
         self.cuts = self.division.cuts
         self.subchain = self.subchains.whole
         joined = MPI.COMM_SELF if self.subchains.independent else self.comm
-        self.coupling = strategy.join(joined, self.subchains)
+        self.coupling = strategy.join(joined, self.subchains, self.division)
         self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
         self.external = ExternalLoads(
@@ -143,7 +143,8 @@ class Dynamics(JointSpace):
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
-        return coupling_for(system, settings.coupling, settings.solver)
+        scheduled = {"schedule": settings.schedule, "leaves": settings.leaves}
+        return coupling_for(system, settings.coupling, settings.solver, **scheduled)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings

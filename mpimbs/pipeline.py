@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpimbs.coupling import dca, dcae, intervals
-from mpimbs.parallel.butterfly import expect
 from mpimbs.parallel.native import clock
+from mpimbs.parallel.posted import expect
 from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scan, scanned
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers, borrowed, read, schema
@@ -44,7 +44,7 @@ class Rank(NamedTuple):
 
     part: Integers  # the table of its sweeps; begins with `sweep.structure.Handles`
     scan: Integers  # of turns
-    coupling: Integers  # begins with its butterfly; empty where it is not compiled
+    coupling: Integers  # begins with its messages; empty where it is not compiled
     root: Floats  # [6]: acceleration of the root, -g
     laps: Floats  # [PHASES]: s
     alone: int  # whether there is no other rank
@@ -57,11 +57,11 @@ class Rank(NamedTuple):
 class Coupled(NamedTuple):
     """The begin of the table of a compiled coupling."""
 
-    butterfly: Integers
+    messages: Integers  # begins with what is posted
 
 
 RANK = schema(Rank)
-_BUTTERFLY = schema(Coupled).butterfly
+_MESSAGES = schema(Coupled).messages
 
 
 @kernel(inline=True)
@@ -99,7 +99,7 @@ def _phases(zero, motion, join, ahead, inward, solve, outward, given):
         if r.alone == 0:
             expect_scan(r.scan)
             if r.coupling.size > 0:
-                expect(read(r.coupling, _BUTTERFLY))
+                expect(read(r.coupling, _MESSAGES))
         motion(zero, r.part, q, u)
         if r.alone == 0:
             begin_scan(r.scan, join, handles.turn)

@@ -33,6 +33,7 @@ from mpimbs.cli.options import (
     read,
     setting_options,
 )
+from mpimbs.cli.schedule import schedule
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.tune import tune
@@ -69,7 +70,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, tune):
+for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, schedule, tune):
     cli.add_command(_command)
 
 

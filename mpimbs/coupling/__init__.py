@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
 from mpimbs.coupling.base import Coupling, Iterative
 from mpimbs.coupling.dca import DivideAndConquer
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
-from mpimbs.coupling.intervals import IntervalDivideAndConquer, common_room
+from mpimbs.coupling.intervals import ScheduledAssembly
 from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import System
@@ -22,9 +23,11 @@ from mpimbs.partition.ownership import (
     own_bodies_and_terminal,
     own_cut_intervals,
     own_intervals,
+    own_joined_intervals,
     own_subchains,
 )
-from mpimbs.spatial.mixed import MixedRoom
+from mpimbs.partition.schedule import balanced
+from mpimbs.partition.scheduling import divide_scheduled
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.part import Part
 from mpimbs.sweep.subchains import Subchains
@@ -40,27 +43,28 @@ class Strategy(NamedTuple):
     own : callable
         The part of a rank, by its number, of the system in the order of the division.
     join : callable
-        The `Coupling`, from a communicator and what `own` gave: it knows what handle equations these have.
+        The `Coupling`, from a communicator, what `own` gave, which knows what handle equations these have, and the
+        division.
     evaluation : str
         The kernels that evaluate (`pipeline.EVALUATE`).
     """
 
     divide: Callable[..., Division]
     own: Callable[[Contents, Division, int], Part]
-    join: Callable[[MPI.Comm, Part], Coupling]
+    join: Callable[[MPI.Comm, Part, Division], Coupling]
     evaluation: str
 
 
 def _dcae(solver: LoadSolver | None) -> Strategy:
-    return Strategy(divide, own_subchains, lambda comm, part: EfficientDivideAndConquer(comm, len(part)), "dcae")
+    return Strategy(divide, own_subchains, lambda comm, part, _: EfficientDivideAndConquer(comm, len(part)), "dcae")
 
 
 def _dca(solver: LoadSolver | None) -> Strategy:
-    return Strategy(divide_bodies, own_bodies, lambda comm, _: DivideAndConquer(comm), "dca")
+    return Strategy(divide_bodies, own_bodies, lambda comm, *_: DivideAndConquer(comm), "dca")
 
 
 def _dca_terminal(solver: LoadSolver | None) -> Strategy:
-    return Strategy(divide_terminal, own_bodies_and_terminal, lambda comm, _: DivideAndConquer(comm), "dca-terminal")
+    return Strategy(divide_terminal, own_bodies_and_terminal, lambda comm, *_: DivideAndConquer(comm), "dca-terminal")
 
 
 def _pcg(solver: LoadSolver | None) -> Strategy:
@@ -68,19 +72,20 @@ def _pcg(solver: LoadSolver | None) -> Strategy:
 
     chosen = (solver or LoadSolver()).checked()
 
-    def join(comm: MPI.Comm, part: Part) -> ConstraintLoads:
+    def join(comm: MPI.Comm, part: Part, _: Division) -> ConstraintLoads:
         assert isinstance(part, Subchains)
         return ConstraintLoads(comm, part, chosen, EfficientDivideAndConquer(comm, len(part)))
 
     return Strategy(divide, own_subchains, join, "pcg")
 
 
-def _intervals(comm: MPI.Comm, part: Part) -> IntervalDivideAndConquer:
+def _intervals(comm: MPI.Comm, part: Part, division: Division) -> ScheduledAssembly:
+    """Join intervals in the order of a schedule; of none, or one for other ranks, in that of a butterfly."""
     assert isinstance(part, Intervals)
-    if isinstance(part.room, MixedRoom):
-        room = common_room(comm, part.room, part.blocks)
-        return IntervalDivideAndConquer(comm, room, len(part), part.room)
-    return IntervalDivideAndConquer(comm, part.room, len(part))
+    schedule = division.schedule
+    if schedule is None or schedule.size != comm.size:
+        schedule = balanced(comm.allgather(len(part)))
+    return ScheduledAssembly(comm, schedule, part.room, part.blocks)
 
 
 def _dcae_of_trees(solver: LoadSolver | None) -> Strategy:
@@ -92,23 +97,32 @@ def _pcg_of_trees(solver: LoadSolver | None) -> Strategy:
 
     chosen = (solver or LoadSolver()).checked()
 
-    def join(comm: MPI.Comm, part: Part) -> ConstraintLoads:
+    def join(comm: MPI.Comm, part: Part, division: Division) -> ConstraintLoads:
         assert isinstance(part, Intervals)
-        return ConstraintLoads(comm, part, chosen, None if part.has_loops else _intervals(comm, part))
+        return ConstraintLoads(comm, part, chosen, None if part.has_loops else _intervals(comm, part, division))
 
     return Strategy(divide_tree, own_cut_intervals, join, "cut intervals")
 
 
-# What serves trees, by the name of the coupling.
-TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {"dcae": _dcae_of_trees, "pcg": _pcg_of_trees}
+def _assembly(solver: LoadSolver | None) -> Strategy:
+    return Strategy(divide_scheduled, own_joined_intervals, _intervals, "intervals")
 
-LOOPED = ("dcae", "pcg")  # couplings that close loops
+
+# What serves trees, by the name of the coupling.
+TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {
+    "dcae": _dcae_of_trees,
+    "pcg": _pcg_of_trees,
+    "assembly": _assembly,
+}
+
+LOOPED = ("dcae", "pcg", "assembly")  # couplings that close loops
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dcae": _dcae,
     "pcg": _pcg,
     "dca": _dca,
     "dca-terminal": _dca_terminal,
+    "assembly": _assembly,
 }
 
 
@@ -127,9 +141,28 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
     return COUPLINGS[name](solver)
 
 
-def coupling_for(system: System, name: str, solver: LoadSolver | None = None) -> Strategy:
-    """Find what a coupling needs for a system; errors as of `coupling_named`."""
+def coupling_for(system: System, name: str, solver: LoadSolver | None = None, **scheduled: str | None) -> Strategy:
+    """Find what a coupling needs for a system.
+
+    Parameters
+    ----------
+    system, name, solver
+        As of `coupling_named`.
+    **scheduled
+        `schedule` and `leaves` of the coupling `assembly`, as of `partition.scheduling.divide_scheduled`; None is its
+        default.
+
+    Raises
+    ------
+    InputError
+        As of `coupling_named`; or the coupling does not solve the system, or has no schedule.
+    """
     strategy = coupling_named(name, solver)
+    given: dict[str, Any] = {key: value for key, value in scheduled.items() if value is not None}
+    if name == "assembly":
+        return strategy._replace(divide=functools.partial(divide_scheduled, **given))
+    if given:
+        raise InputError(f"`{next(iter(given))}` is for the coupling assembly: leave it out, or choose that")
     if name not in LOOPED:
         refuse_loops(
             system, f"coupling '{name}' closes none; choose {' or '.join(f'`coupling={k!r}`' for k in LOOPED)}"

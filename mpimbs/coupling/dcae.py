@@ -9,7 +9,8 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import ButterflyCoupling
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect, halves, levels
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
+from mpimbs.parallel.posted import expect
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import (
     RESPONSE,

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.solver import LoadSolver
-from mpimbs.settings import Setting, Settings, described
+from mpimbs.partition.scheduling import BALANCED, LEAVES, SCHEDULES, SWEEPS
+from mpimbs.settings import OneOf, Setting, Settings, described
 
 
 @described
@@ -48,4 +49,22 @@ class EvaluationSettings(Settings):
             "effect for trees, and for the couplings `dca` and `dca-terminal`.",
         ),
     ] = False
+    schedule: Annotated[
+        str | None,
+        Setting(
+            f"In which order the coupling assembly joins its leaves: {', '.join(SCHEDULES)}, or a TOML file",
+            default=BALANCED,
+            more="`mpimbs schedule` makes files.",
+        ),
+    ] = None
+    leaves: Annotated[
+        str | None,
+        Setting(
+            f"What the coupling assembly joins: {' or '.join(LEAVES)}",
+            default=SWEEPS,
+            more="Single bodies, or intervals of bodies, each swept.",
+            noun="kind of leaves",
+            must=OneOf(LEAVES),
+        ),
+    ] = None
     solver: Annotated[LoadSolver | None, Setting("How the coupling `pcg` solves")] = None

@@ -141,9 +141,9 @@ def notes(system: System) -> list[str]:
     """Say for which couplings a system is unfit, by what is known of it without an evaluation."""
     found = []
     if system.loops:
-        found.append(f"closed loops: --coupling {' and '.join(LOOPED)} close them; the others solve systems without")
+        found.append(f"closed loops: --coupling {', '.join(LOOPED)} close them; the others solve systems without")
     elif not system.is_chain:
-        found.append("a tree: --coupling dcae and pcg solve it; the others solve chains")
+        found.append(f"a tree: --coupling {', '.join(TREES)} solve it; the others solve chains")
     elif system.n_bodies > LONG:
         found.append(
             f"{system.n_bodies} bodies: --coupling dca, and dca-terminal on several ranks, lose digits in chains of "

@@ -85,6 +85,10 @@ class Counted:
     def __float__(self) -> float:
         raise TypeError("a counted number would become a double here, and what follows would not be counted")
 
+    def __int__(self) -> int:
+        """A whole number that is kept among doubles: it is no operation to read it."""
+        return int(self.use())
+
     def __repr__(self) -> str:
         return f"Counted({self.value})"
 

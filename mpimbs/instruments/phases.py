@@ -10,13 +10,12 @@ import numpy.typing as npt
 from mpimbs.instruments.machine import aligned
 from mpimbs.model import System
 from mpimbs.spatial.assembly import assemble, far_acceleration, release, spread
-from mpimbs.spatial.columns import Room, join_columns, spread_columns
+from mpimbs.spatial.columns import join_columns, spread_columns
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, respond
 from mpimbs.spatial.lanes import WIDTHS, width
 from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import Table, read, schema
-from mpimbs.spatial.mixed import MixedRoom
 from mpimbs.spatial.mixed_joins import join_mixed, spread_mixed
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.spatial.widths import by_width
@@ -246,29 +245,20 @@ def run_assemblies(times, left, right, joint, record, out, loads):
 
 
 @kernel
-def run_interval_joins(times, inboard, opened, left, right, out, responses, scratch, boundary, work):
-    """Join the values of two intervals of a tree and find what acts at their boundaries, as a level of the coupling
-    dcae does, over and over; arguments as of `join_columns` and `spread_columns`.
-
-    `boundary` [3 * numbers] is room for accelerations of inboard bodies and loads on open ones, of both and of each.
-    """
-    room = Room(inboard, opened)
-    numbers, split = boundary.size // 3, 6 * inboard
-    both, of_left, of_right = boundary[0:numbers], boundary[numbers : 2 * numbers], boundary[2 * numbers : 3 * numbers]
+def run_interval_joins(times, rooms, left, right, out, responses, scratch, of_left, of_right, outer):
+    """Join the values of two intervals of a tree and find what acts at their boundaries, as a step of a schedule does,
+    over and over; arguments as of `join_columns` and `spread_columns`."""
     for _ in range(times):
-        join_columns(room, left, right, out, responses, scratch)
-        spread_columns(room, left, right, out, responses, both[0:split], both[split:numbers], of_left, of_right, work)
+        join_columns(rooms, left, right, out, responses, scratch)
+        spread_columns(rooms, left, right, out, responses, outer, of_left, of_right, scratch)
 
 
 @kernel
-def run_mixed_joins(times, inboard, opened, left, right, out, responses, scratch, boundary, work):
+def run_mixed_joins(times, rooms, left, right, out, responses, scratch, of_left, of_right, outer):
     """The same of a system with loops; arguments as of `join_mixed` and `spread_mixed`."""
-    room = MixedRoom(inboard, opened)
-    numbers, split = boundary.size // 3, 6 * inboard
-    both, of_left, of_right = boundary[0:numbers], boundary[numbers : 2 * numbers], boundary[2 * numbers : 3 * numbers]
     for _ in range(times):
-        join_mixed(room, left, right, out, responses, scratch)
-        spread_mixed(room, left, right, out, responses, both[0:split], both[split:numbers], of_left, of_right, work)
+        join_mixed(rooms, left, right, out, responses, scratch)
+        spread_mixed(rooms, left, right, out, responses, outer, of_left, of_right, scratch)
 
 
 # --- what they work on ----------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.native import PROC_NULL, Channel, channel, own_tags, send_only, start, wait
+from mpimbs.parallel.native import PROC_NULL, own_tags, send_only
+from mpimbs.parallel.posted import Posted, Receives, await_message
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers, Rows, Table, aligned_zeros, read, schema
+from mpimbs.spatial.memory import Floats, Rows, Table, aligned_zeros, read, schema
 
 FROM, TO, ALSO_TO, TAG, IS_LEFT = range(5)  # columns of a schedule
 
@@ -23,11 +24,10 @@ FROM, TO, ALSO_TO, TAG, IS_LEFT = range(5)  # columns of a schedule
 class Exchanges(NamedTuple):
     """What a butterfly is given in compiled code."""
 
-    channel: Channel
+    posted: Posted  # a receive for each level
     schedule: Rows  # [levels, 8]: the columns above
     mine: Floats  # [levels * count]: value of the rank's group
     theirs: Floats  # [levels * count]: that of its sibling group
-    requests: Integers  # [levels]
 
 
 EXCHANGES = schema(Exchanges)
@@ -90,18 +90,10 @@ def levels(plan):
     return schedule, mine.reshape((count, each)), theirs.reshape((count, each))
 
 
-@kernel
-def expect(plan):
-    """Post the receives of all levels; once before the exchanges of every use, the earlier the better."""
-    requests = read(plan, EXCHANGES.requests)
-    for level in range(requests.size):
-        start(requests[level])
-
-
 @kernel(inline=True)
 def send(plan, row, value):
     """Send the group's value of a level; `row` is that of the schedule."""
-    channel = read(plan, EXCHANGES.channel)
+    channel = read(plan, EXCHANGES.posted.channel)
     for target in (row[TO], row[ALSO_TO]):
         if target != PROC_NULL:
             send_only(channel, value, target, row[TAG])
@@ -111,7 +103,7 @@ def send(plan, row, value):
 def receive(plan, row, level):
     """Receive the sibling group's value of a level, where there is one; `row` is that of the schedule."""
     if row[FROM] != PROC_NULL:
-        wait(read(plan, EXCHANGES.channel), read(plan, EXCHANGES.requests)[level])
+        await_message(plan, level)
 
 
 @kernel(inline=True)
@@ -157,23 +149,17 @@ class Butterfly:
         self.schedule = schedule(comm.rank, comm.size, to_the_right, first_tag, mirrored)
         number = len(self.schedule)
         self.mine, self.theirs = (aligned_zeros(count * number).reshape(number, count) for _ in range(2))
-        self._channel = channel(comm)
-        self._requests = [
-            comm.Recv_init(theirs, int(row[FROM]), int(row[TAG]))
-            for row, theirs in zip(self.schedule, self.theirs, strict=True)
-        ]
-        requests = np.array([MPI._addressof(request) for request in self._requests], np.int64)
+        sources = zip(self.theirs, self.schedule[:, FROM].tolist(), self.schedule[:, TAG].tolist(), strict=True)
+        self._receives = Receives(comm, sources)
         rows = np.pad(self.schedule, ((0, 0), (0, 3)))
-        self._table = Table(Exchanges(self._channel, rows, self.mine, self.theirs, requests))
+        self._table = Table(Exchanges(self._receives.posted, rows, self.mine, self.theirs))
         self.plan = self._table.data
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
-        for request in self._requests:
-            request.Free()
-        self._requests = []
+        self._receives.close()
 
     @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
-        return float(self._channel.seconds[0])
+        return self._receives.seconds

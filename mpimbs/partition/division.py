@@ -15,6 +15,7 @@ from mpimbs.partition.balance import balance
 from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.intervals import cut_tree
 from mpimbs.partition.lanes import chosen_width, cut_tiles, width_of
+from mpimbs.partition.schedule import Schedule
 
 Integers = npt.NDArray[np.int64]
 
@@ -35,6 +36,8 @@ class Division(NamedTuple):
     order : Order, optional
         Of the bodies of a tree that is divided into intervals: `bounds` count its places, all else the model's bodies.
         None is needed on one rank.
+    schedule : Schedule, optional
+        In which order what subchains, or intervals, are joined; None where the coupling has its own.
     """
 
     width: int
@@ -42,6 +45,7 @@ class Division(NamedTuple):
     bounds: Integers
     owners: Integers
     order: Order | None = None
+    schedule: Schedule | None = None
 
     @property
     def cuts(self) -> Integers:

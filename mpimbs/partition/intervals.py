@@ -8,7 +8,6 @@ component; all other components are closed.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import NamedTuple
 
@@ -125,12 +124,13 @@ def join(order: Order, left: Interval, right: Interval) -> Join:
     return Join(whole, hung, np.searchsorted(left.open, right.hung_on[hung]), passing, into, kept)
 
 
-def outside_of(order: Order, first: int, last: int, room: Room, most: int, apart: bool = False) -> Outside:
-    """Say what a sweep over the bodies first to last - 1 needs of those outside; see `Outside`, and `room_of`."""
+def outside_of(order: Order, first: int, last: int, most: int, apart: bool = False) -> Outside:
+    """Say what a sweep over the bodies first to last - 1 needs of those outside, with room for its own value."""
     own = interval(order, first, last)
     inboard = (_hung_apart(order, own) if apart else own.hung_on)[::-1].copy()
     before = interval(order, 0, first).open if first else np.zeros(0, np.int64)
     place = np.where(inboard >= 0, np.searchsorted(before, inboard), -1)
+    room = Room(len(inboard), max(1, len(own.open)))
     return Outside(inboard, place, own.open, order.last_children[own.open] + 1, room, most)
 
 
@@ -140,53 +140,6 @@ def _hung_apart(order: Order, own: Interval) -> Integers:
     on_bodies = int(np.count_nonzero(above >= 0))
     apart: Integers = above[: on_bodies + 1]
     return apart
-
-
-def room_of(order: Order, bounds: Integers, owners: Integers, apart: bool = False) -> Room:
-    """Room that values need: of all groups of ranks, halved again and again as by the butterfly, and while two of them
-    are joined; and of the intervals of a rank, joined in sequence from the last one on.
-
-    Parameters
-    ----------
-    order : Order
-    bounds, owners : array
-        As of `Division`.
-    apart : bool
-        Whether all that hangs on one body has slots of its own.
-    """
-    inboard = opened = 1
-
-    def whole(left: _Slotted, right: _Slotted) -> _Slotted:
-        nonlocal inboard, opened
-        opened = max(opened, len(left.interval.open) + len(right.interval.open))
-        both = join(order, left.interval, right.interval).whole
-        slots = left.slots + len(both.hung_on) - len(left.interval.hung_on)
-        inboard = max(inboard, slots)
-        return _Slotted(both, slots)
-
-    def single(number: int) -> _Slotted:
-        nonlocal inboard, opened
-        own = interval(order, int(bounds[number]), int(bounds[number + 1]))
-        slots = len(_hung_apart(order, own) if apart else own.hung_on)
-        inboard, opened = max(inboard, slots), max(opened, len(own.open))
-        return _Slotted(own, slots)
-
-    def group(low: int, high: int) -> _Slotted:
-        if high - low == 1:
-            behind = range(owners[high] - 1, owners[low] - 1, -1)
-            return functools.reduce(lambda right, left: whole(left, right), map(single, behind))
-        middle = low + (high - low + 1) // 2
-        return whole(group(low, middle), group(middle, high))
-
-    group(0, len(owners) - 1)
-    return Room(inboard, opened)
-
-
-class _Slotted(NamedTuple):
-    """An interval, and for how many inboard bodies its value has slots."""
-
-    interval: Interval
-    slots: int
 
 
 def open_handles(order: Order) -> Integers:

@@ -8,9 +8,10 @@ import numpy as np
 
 from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division
-from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of, room_of
+from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.partition.limbs import choose_limbs
+from mpimbs.spatial.columns import Room
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
 from mpimbs.sweep.interval import IntervalPart, IntervalSubchain, Outside
@@ -49,29 +50,38 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
         only = part(0, system.n_bodies, NOTHING_OUTSIDE, division.width)
         return Intervals([only], only.whole)
     handles = open_handles(order)[bounds]
-    room, most = room_of(order, bounds, owners, apart), max(1, int(handles.max()))
+    most = max(1, int(handles.max()))
     hangs = bool(handles.any())
     alone = not apart and not hangs
     independent = alone and (loops is None or not len(loops.between(division.cuts)))
     pieces = list(itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist()))
+    outside = {piece: outside_of(order, *piece, most, apart) for piece in pieces}
+    room = Room(*(max(sizes) for sizes in zip(*(found.room for found in outside.values()), strict=True)))
     found: dict[tuple[int, int], IntervalPart] = {}
     width = division.width
     for piece in sorted(
         pieces, key=lambda ends: ends[0] - ends[1]
     ):  # all have as many lanes as the largest that has any
-        found[piece] = part(*piece, outside_of(order, *piece, room, most, apart), width)
+        found[piece] = part(*piece, outside[piece]._replace(room=room), width)
         width = width or (found[piece].width if found[piece].width > 1 else 0)
     parts = [found[piece] for piece in pieces]
     if len(parts) == 1:
         return Intervals(parts, parts[0].whole, independent, hangs)
     first, last = division.cuts[rank : rank + 2].tolist()
-    whole = IntervalSubchain(system, first, last, outside_of(order, first, last, room, most))
+    whole = IntervalSubchain(system, first, last, outside_of(order, first, last, most))
     return Intervals(parts, whole, independent, hangs)
 
 
 def own_cut_intervals(system: Contents, division: Division, rank: int) -> Intervals:
     """Make the intervals of a rank, whose joints are to be separated."""
     return own_intervals(system, division, rank, apart=True)
+
+
+def own_joined_intervals(system: Contents, division: Division, rank: int) -> Intervals:
+    """Make the intervals of a rank, which are joined to those of others whatever hangs on what: a schedule says so."""
+    found = own_intervals(system, division, rank)
+    found.independent = False
+    return found
 
 
 def own_bodies(system: Contents, division: Division, rank: int) -> HalvedBodies:

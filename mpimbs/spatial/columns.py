@@ -12,7 +12,7 @@ component of the right one on the open body of the left one that it belongs to. 
     (1 + W_jj I_b) a_j = E_j^T A + sum_k W_jk x_k + c_j + W_jj (sum_n E_bn x_n - p_b)
     a_j = X A + sum_k Z_k x_k + sum_n Y_n x_n + r            x_j <- x_j - I_b a_j - p_b + sum_n E_bn x_n
 
-A value is a flat array, sized for as many inboard bodies and open ones as any group of ranks has:
+A value is a flat array, with room for as many inboard bodies and open ones as it has, or more:
 
     [0] body after the last    [1] inboard bodies    [2] open bodies    [3] which inboard body these hang on
     numbers of the inboard bodies (-1 the world); of the open ones; of the bodies behind the last child of each of these
@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import assign
+from mpimbs.spatial.memory import span
 from mpimbs.spatial.rows import ROW, eight_rows, transposed_rows
 from mpimbs.spatial.six import (
     EXTRA,
@@ -57,13 +57,18 @@ class Room(NamedTuple):
         lists = _HEAD + self.inboard + 2 * self.open
         return -(-lists // ROW) * ROW + SIX * (self.inboard + self.open + self.open**2)
 
+
+class Rooms(NamedTuple):
+    """Those of a join."""
+
+    left: Room
+    right: Room
+    both: Room  # while they are joined
+    out: Room
+
     def scratch(self) -> int:
         """Numbers of room for a join, and for the way back."""
-        return max(2 * SIX, (2 * self.open + 1) * 6)
-
-    def responses(self) -> int:
-        """Numbers that a join keeps for the way back."""
-        return self.inboard * (2 + SIX * (1 + 2 * self.open)) + 2
+        return 2 * SIX + self.both.size()
 
 
 @kernel(inline=True)
@@ -123,14 +128,14 @@ def _copy_six(source, a, target, b):
 
 
 @kernel
-def _hang(room, out, j, right, slot, open_count, response, scratch):
+def _hang(room, out, j, of_right, right, slot, open_count, response, scratch):
     """Hang a component on open body `j` of a value, and append its open bodies, `open_count` of them; see above.
 
     The response is written: [X | r], Z of the open bodies so far, Y of the new ones.
     """
     i = int(out[HANGS_ON])
     h = int(out[OPEN])
-    block = block_at(room, slot)
+    block = block_at(of_right, slot)
     inertia = six_rows(right, block)
     w = compliance_at(room, j, j)
     # (1 + W I) [X | r], Z, Y = [E^T | c - W p], W_jk, W E_b
@@ -143,7 +148,7 @@ def _hang(room, out, j, right, slot, open_count, response, scratch):
         rows = six_rows(out, compliance_at(room, j, k))
         write_six(response, SIX * (1 + k), sums(rows, negatives(extras(rows))))
     for n in range(open_count):
-        rows = products(out, w, six_rows(right, transfer_at(room, n)))
+        rows = products(out, w, six_rows(right, transfer_at(of_right, n)))
         write_six(response, SIX * (1 + h + n), rows)
     solve_with_exchanges(scratch, response, 1 + h + open_count)
     # [I | p] + E_j (I_b [X | r] + [0 | p_b])
@@ -153,7 +158,7 @@ def _hang(room, out, j, right, slot, open_count, response, scratch):
     write_six(out, block_at(room, i), near)
     # W_mn = Z_m^T E_bn,  E_n = X^T E_bn,  W_nn' + E_bn^T Y_n',  c_n + E_bn^T r
     for n in range(open_count):
-        there = six_rows(right, transfer_at(room, n))
+        there = six_rows(right, transfer_at(of_right, n))
         write_six(out, transfer_at(room, h + n), transposed_products(response, 0, there))
         for m in range(h):
             rows = transposed_products(response, SIX * (1 + m), there)
@@ -162,11 +167,13 @@ def _hang(room, out, j, right, slot, open_count, response, scratch):
             across = (across[0], across[1], across[2], across[3], across[4], across[5])
             write_six(out, compliance_at(room, h + n, m), across)
         for k in range(open_count):
-            rows = transposed_products(right, transfer_at(room, n), six_rows(response, SIX * (1 + h + k)))
+            rows = transposed_products(right, transfer_at(of_right, n), six_rows(response, SIX * (1 + h + k)))
             if k == n:
-                moved = transposed_products(right, transfer_at(room, n), six_rows(response, 0))
+                moved = transposed_products(right, transfer_at(of_right, n), six_rows(response, 0))
                 rows = symmetric(sums(rows, extras(moved)))
-            write_six(out, compliance_at(room, h + n, h + k), sums(rows, six_rows(right, compliance_at(room, n, k))))
+            write_six(
+                out, compliance_at(room, h + n, h + k), sums(rows, six_rows(right, compliance_at(of_right, n, k)))
+            )
     # W_mk - W_mj I_b Z_k,  c_m - W_mj (I_b r + p_b),  E_m - E_j I_b Z_m: with W_mj as it was, so for j itself last
     for number in range(h):
         m = (j + 1 + number) % h
@@ -186,36 +193,31 @@ def _hang(room, out, j, right, slot, open_count, response, scratch):
         at = transfer_at(room, m)
         write_six(out, at, sums(six_rows(out, at), negatives(rows)))
     for n in range(open_count):
-        out[open_at(room, h + n)] = right[open_at(room, n)]
-        out[end_at(room, h + n)] = right[end_at(room, n)]
+        out[open_at(room, h + n)] = right[open_at(of_right, n)]
+        out[end_at(room, h + n)] = right[end_at(of_right, n)]
     out[OPEN] = h + open_count
 
 
-@kernel(inline=True)
-def _stays(room, out, k, of_left, last):
-    """Whether an open body of a join stays open: those of the left do that have a child at `last` or later."""
-    return k >= of_left or out[end_at(room, k)] > last
-
-
 @kernel
-def _forget(room, out, of_left, last):
-    """Forget the open bodies that no longer are, among the first ones, `of_left`: the others move up."""
-    h = int(out[OPEN])
+def _copy(room, value, first, last, to_room, out):
+    """Copy a value to where there is other room; of the first open bodies, `first` of them, those that have a child at
+    `last` or later, and all others."""
+    inboard, h = int(value[INBOARD]), int(value[OPEN])
+    out[LAST], out[INBOARD], out[HANGS_ON] = value[LAST], value[INBOARD], value[HANGS_ON]
+    for k in range(inboard):
+        out[inboard_at(to_room, k)] = value[inboard_at(room, k)]
+        _copy_six(value, block_at(room, k), out, block_at(to_room, k))
     to = 0
     for k in range(h):
-        if _stays(room, out, k, of_left, last):
+        if k >= first or value[end_at(room, k)] > last:
+            out[open_at(to_room, to)] = value[open_at(room, k)]
+            out[end_at(to_room, to)] = value[end_at(room, k)]
+            _copy_six(value, transfer_at(room, k), out, transfer_at(to_room, to))
             across = 0
             for m in range(h):
-                if _stays(room, out, m, of_left, last):
-                    _copy_six(out, compliance_at(room, k, m), out, compliance_at(room, to, across))
+                if m >= first or value[end_at(room, m)] > last:
+                    _copy_six(value, compliance_at(room, k, m), out, compliance_at(to_room, to, across))
                     across += 1
-            _copy_six(out, transfer_at(room, k), out, transfer_at(room, to))
-            to += 1
-    to = 0
-    for k in range(h):
-        if _stays(room, out, k, of_left, last):
-            out[open_at(room, to)] = out[open_at(room, k)]
-            out[end_at(room, to)] = out[end_at(room, k)]
             to += 1
     out[OPEN] = to
 
@@ -236,55 +238,57 @@ def _inboard_slot(room, out, number):
 
 
 @kernel
-def join_columns(room, left, right, out, responses, scratch):
+def join_columns(rooms, left, right, out, responses, scratch):
     """Join the values of two intervals in sequence: `out` is that of both.
 
     Parameters
     ----------
-    room : Room
-    left, right, out : array [room.size()]
+    rooms : Rooms
+        As `join_sizes` gives them.
+    left, right, out : array [size of its room]
         `out` is neither of the others.
-    responses : array [room.responses()]
+    responses : array
         Written, for `spread_columns`.
-    scratch : array [2 * SIX]
+    scratch : array [rooms.scratch()]
     """
-    assign(out, left)
+    both = span(scratch, 2 * SIX, scratch.size - 2 * SIX)
+    _copy(rooms.left, left, 0, 0, rooms.both, both)
     hung = 0
-    open_left = int(left[OPEN])
+    open_left, open_right = int(left[OPEN]), int(right[OPEN])
     taken = False
     at = 2
     for slot in range(int(right[INBOARD])):
-        number = right[inboard_at(room, slot)]
-        opened = int(right[OPEN]) if slot == int(right[HANGS_ON]) else 0
-        j = _find(out, open_at(room, 0), open_left, number)
+        number = right[inboard_at(rooms.right, slot)]
+        opened = open_right if slot == int(right[HANGS_ON]) else 0
+        j = _find(both, open_at(rooms.both, 0), open_left, number)
         if j < 0:
-            here = _inboard_slot(room, out, number)
-            block = block_at(room, here)
-            write_six(out, block, sums(six_rows(out, block), six_rows(right, block_at(room, slot))))
+            here = _inboard_slot(rooms.both, both, number)
+            block = block_at(rooms.both, here)
+            write_six(both, block, sums(six_rows(both, block), six_rows(right, block_at(rooms.right, slot))))
             continue
-        h = int(out[OPEN])
+        h = int(both[OPEN])
         responses[at] = j
         responses[at + 1] = slot
-        response = responses[at + 2 : at + 2 + SIX * (1 + h + opened)]
-        _hang(room, out, j, right, slot, opened, response, scratch)
-        at += 2 + SIX * (1 + h + opened)
+        size = SIX * (1 + h + opened)
+        response = span(responses, at + 2, size)
+        _hang(rooms.both, both, j, rooms.right, right, slot, opened, response, scratch)
+        at += 2 + size
         hung += 1
         taken = taken or opened > 0
     responses[0] = hung
-    responses[1] = int(out[OPEN])  # with those that are forgotten now
-    out[LAST] = right[LAST]
-    _forget(room, out, open_left, right[LAST])
-    if right[OPEN] > 0 and not taken:  # they hang on none of the left
+    responses[1] = int(both[OPEN])  # with those that are forgotten now
+    both[LAST] = right[LAST]
+    _copy(rooms.both, both, open_left, right[LAST], rooms.out, out)
+    if open_right > 0 and not taken:  # they hang on none of the left
         out[OPEN] = right[OPEN]
-        out[HANGS_ON] = _find(
-            out, inboard_at(room, 0), int(out[INBOARD]), right[inboard_at(room, int(right[HANGS_ON]))]
-        )
-        for n in range(int(right[OPEN])):
-            out[open_at(room, n)] = right[open_at(room, n)]
-            out[end_at(room, n)] = right[end_at(room, n)]
-            _copy_six(right, transfer_at(room, n), out, transfer_at(room, n))
-            for k in range(int(right[OPEN])):
-                _copy_six(right, compliance_at(room, n, k), out, compliance_at(room, n, k))
+        number = right[inboard_at(rooms.right, int(right[HANGS_ON]))]
+        out[HANGS_ON] = _find(out, inboard_at(rooms.out, 0), int(out[INBOARD]), number)
+        for n in range(open_right):
+            out[open_at(rooms.out, n)] = right[open_at(rooms.right, n)]
+            out[end_at(rooms.out, n)] = right[end_at(rooms.right, n)]
+            _copy_six(right, transfer_at(rooms.right, n), out, transfer_at(rooms.out, n))
+            for k in range(open_right):
+                _copy_six(right, compliance_at(rooms.right, n, k), out, compliance_at(rooms.out, n, k))
 
 
 @kernel(inline=True)
@@ -297,46 +301,52 @@ def _add_times(rows, base, x, at, y, to):
         y[to + i] = s
 
 
+@kernel(inline=True)
+def _assign_six(to, at, values, begin):
+    for i in range(6):
+        to[at + i] = values[begin + i]
+
+
 @kernel
-def spread_columns(room, left, right, out, responses, accelerations, loads, room_left, room_right, work):
+def spread_columns(rooms, left, right, out, responses, outer, of_left, of_right, work):
     """Find accelerations of the inboard bodies and loads on the open ones of two intervals that `join_columns` joined.
 
     Parameters
     ----------
-    left, right, out, responses : array
+    rooms, left, right, out, responses
         As of `join_columns`, after it.
-    accelerations, loads : array [room.inboard * 6], [room.open * 6]
-        Of the inboard and the open bodies of `out` (rad/s^2, m/s^2; N m, N).
-    room_left, room_right : array [(room.inboard + room.open) * 6]
-        Written: the same of each of the two, one behind the other.
-    work : array [(2 * room.open + 1) * 6]
+    outer : array [(inboard + open) * 6]
+        Of the inboard and, behind those, of the open bodies for which `out` has room (rad/s^2, m/s^2; N m, N).
+    of_left, of_right : array
+        Written: the same of each of the two.
+    work : array [rooms.scratch()]
         Overwritten.
     """
-    inboard = room.inboard
+    loads, inboard = 6 * rooms.out.inboard, rooms.right.inboard
     open_left, open_right = int(left[OPEN]), int(right[OPEN])
     hung, all_open = int(responses[0]), int(responses[1])
     # The loads of all open bodies of the join: none on those that it has forgotten.
     for i in range(6 * all_open):
         work[i] = 0.0
     for k in range(int(out[OPEN])):
-        number = out[open_at(room, k)]
-        place = _find(left, open_at(room, 0), open_left, number)
+        number = out[open_at(rooms.out, k)]
+        place = _find(left, open_at(rooms.left, 0), open_left, number)
         if place < 0:
-            n = _find(right, open_at(room, 0), open_right, number)
+            n = _find(right, open_at(rooms.right, 0), open_right, number)
             place = open_left + n
-            assign(room_right[6 * (inboard + n) : 6 * (inboard + n) + 6], loads[6 * k : 6 * k + 6])
+            _assign_six(of_right, 6 * (inboard + n), outer, loads + 6 * k)
         if place < all_open:
-            assign(work[6 * place : 6 * place + 6], loads[6 * k : 6 * k + 6])
+            _assign_six(work, 6 * place, outer, loads + 6 * k)
     for n in range(open_right):
-        if _find(out, open_at(room, 0), int(out[OPEN]), right[open_at(room, n)]) < 0:
+        if _find(out, open_at(rooms.out, 0), int(out[OPEN]), right[open_at(rooms.right, n)]) < 0:
             for i in range(6):
-                room_right[6 * (inboard + n) + i] = 0.0
+                of_right[6 * (inboard + n) + i] = 0.0
     for k in range(int(left[INBOARD])):
-        assign(room_left[6 * k : 6 * k + 6], accelerations[6 * k : 6 * k + 6])
+        _assign_six(of_left, 6 * k, outer, 6 * k)
     for slot in range(int(right[INBOARD])):
-        k = _find(out, inboard_at(room, 0), int(out[INBOARD]), right[inboard_at(room, slot)])
+        k = _find(out, inboard_at(rooms.out, 0), int(out[INBOARD]), right[inboard_at(rooms.right, slot)])
         if k >= 0:
-            assign(room_right[6 * slot : 6 * slot + 6], accelerations[6 * k : 6 * k + 6])
+            _assign_six(of_right, 6 * slot, outer, 6 * k)
     on = int(left[HANGS_ON])
     end = _hang_begin(responses, right, hung, open_left)
     h = all_open
@@ -345,27 +355,27 @@ def spread_columns(room, left, right, out, responses, accelerations, loads, room
         j, slot = int(responses[begin]), int(responses[begin + 1])
         opened = open_right if slot == int(right[HANGS_ON]) else 0
         h -= opened
-        response = responses[begin + 2 : end]
+        response = span(responses, begin + 2, end - begin - 2)
         end = begin
-        acceleration = room_right[6 * slot : 6 * slot + 6]
+        acceleration = span(of_right, 6 * slot, 6)
         # a = X A + r + sum_k Z_k x_k + sum_n Y_n x_n
         for i in range(6):
             acceleration[i] = response[i * ROW + EXTRA]
-        _add_times(response, 0, accelerations, 6 * on, acceleration, 0)
+        _add_times(response, 0, outer, 6 * on, acceleration, 0)
         for k in range(h + opened):
             _add_times(response, SIX * (1 + k), work, 6 * k, acceleration, 0)
         # x_j <- x_j - (I_b a + p_b - sum_n E_bn x_n)
-        block = block_at(room, slot)
+        block = block_at(rooms.right, slot)
         for i in range(6):
             s = right[block + i * ROW + EXTRA]
             for k in range(6):
                 s += right[block + i * ROW + k] * acceleration[k]
             for n in range(opened):
                 for k in range(6):
-                    s -= right[transfer_at(room, n) + i * ROW + k] * room_right[6 * (inboard + n) + k]
+                    s -= right[transfer_at(rooms.right, n) + i * ROW + k] * of_right[6 * (inboard + n) + k]
             work[6 * j + i] -= s
     for k in range(open_left):
-        assign(room_left[6 * (inboard + k) : 6 * (inboard + k) + 6], work[6 * k : 6 * k + 6])
+        _assign_six(of_left, 6 * (rooms.left.inboard + k), work, 6 * k)
 
 
 @kernel(inline=True)

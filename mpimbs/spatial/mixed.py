@@ -11,7 +11,7 @@ Two intervals in sequence are joined by what they have in common: a component of
 of the left one, y_j = A_b and x_j = x - f_b with x from further behind; bodies outside are the same, or loops. Loops of
 which both ends are in, and on one slot, are closed, y = 0, as in `spatial.fronts`.
 
-A value is a flat array, sized for as many slots and groups as any group of ranks has:
+A value is a flat array, with room for as many slots and groups as it has, or more:
 
     [0] body after the last    [1] slots    [2] groups
     numbers of the bodies of the slots (-1 the world)
@@ -27,8 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import COLUMNS
-from mpimbs.spatial.rows import ROW, load_row, write_row
+from mpimbs.spatial.rows import ROW
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,7 +37,6 @@ _OF_GROUP = 4
 WHICH, ENDS, SLOTS_OF, SORT = range(4)  # of a group in the lists
 OPEN_BODY, LOOP, TO_WORLD = range(3)  # sorts of groups
 C_COLUMN, SCALE_COLUMN = range(2)  # columns behind the blocks
-LISTS = 8  # numbers of lists for each block, while two are joined
 
 
 class MixedRoom(NamedTuple):
@@ -52,21 +50,6 @@ class MixedRoom(NamedTuple):
         blocks = self.inboard + self.open
         lists = -(-(_HEAD + self.inboard + _OF_GROUP * self.open) // ROW) * ROW
         return lists + ROW * blocks * ROW * (blocks + 1)
-
-    def joined_blocks(self) -> int:
-        """Blocks of two values side by side, with those of open bodies that stay so."""
-        return 2 * (self.inboard + self.open) + self.inboard
-
-    def responses(self) -> int:
-        """Numbers that a join keeps for the way back."""
-        blocks = self.joined_blocks()
-        most = 2 * COLUMNS * (self.inboard + self.open)
-        return ROW + LISTS * blocks + most * ROW * (blocks + 2)
-
-    def scratch(self) -> int:
-        """Numbers of room for a join."""
-        blocks = self.joined_blocks()
-        return ROW * blocks * ROW * (blocks + 1) + ROW * (blocks + 1)
 
 
 class OpenGroup(NamedTuple):
@@ -119,26 +102,3 @@ def row_at(room, block, i):
     """Where a row of a block begins; slots come first, then groups."""
     lists = (_HEAD + room.inboard + _OF_GROUP * room.open + ROW - 1) // ROW * ROW
     return lists + (ROW * block + i) * length_of(room)
-
-
-@kernel
-def copy_mixed(own, value, room, out):
-    """Copy a value to where there is more room."""
-    for i in range(out.size):
-        out[i] = 0.0
-    slots, groups = int(value[SLOTS]), int(value[GROUPS])
-    out[AFTER], out[SLOTS], out[GROUPS] = value[AFTER], slots, groups
-    for k in range(slots):
-        out[slot_at(room, k)] = value[slot_at(own, k)]
-    for k in range(groups):
-        for i in range(_OF_GROUP):
-            out[group_at(room, k) + i] = value[group_at(own, k) + i]
-    for a in range(slots + groups):
-        source, to = (a, a) if a < slots else (own.inboard + a - slots, room.inboard + a - slots)
-        for i in range(COLUMNS):
-            at, there = row_at(own, source, i), row_at(room, to, i)
-            for b in range(slots + groups + 1):
-                column, target = (b, b) if b < slots else (own.inboard + b - slots, room.inboard + b - slots)
-                if b == slots + groups:
-                    column, target = own.inboard + own.open, room.inboard + room.open
-                write_row(out, there + ROW * target, load_row(value, at + ROW * column))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from mpimbs.spatial.columns import Room, Rooms
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.fronts import COLUMNS, NEGLIGIBLE, SMALLEST
 from mpimbs.spatial.memory import span
@@ -12,7 +15,6 @@ from mpimbs.spatial.mixed import (
     C_COLUMN,
     ENDS,
     GROUPS,
-    LISTS,
     LOOP,
     OPEN_BODY,
     SCALE_COLUMN,
@@ -34,20 +36,48 @@ from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
 Description = tuple[int, list[int], list[OpenGroup]]
 
 
-def joined(left: Description, right: Description) -> Description:
-    """What the value of two intervals in sequence is like."""
-    room = MixedRoom(len(left[1]) + len(right[1]), len(left[2]) + len(right[2]))
-    values = np.zeros((3, room.size()))
-    for value, description in zip(values, (left, right), strict=False):
+LISTS = 8  # numbers of lists for each block, while two are joined
+
+
+class JoinedMixed(NamedTuple):
+    """What a join of two intervals needs, and makes.
+
+    Attributes
+    ----------
+    value : Description
+        Of both.
+    responses, scratch : int
+        Numbers that are kept for the way back, and of room for the join.
+    """
+
+    value: Description
+    responses: int
+    scratch: int
+
+
+def room_of(value: Description) -> MixedRoom:
+    """The room that a value needs."""
+    return MixedRoom(len(value[1]), len(value[2]))
+
+
+def joined_mixed(left: Description, right: Description) -> JoinedMixed:
+    """Say what a join needs, and what the value of two intervals in sequence is like: it is joined once, of zeros."""
+    slots, groups = len(left[1]) + len(right[1]), len(left[2]) + len(right[2])
+    blocks = slots + groups + len(right[1])
+    found = 2 * COLUMNS * len(right[1]) + COLUMNS * groups
+    responses, scratch = ROW + LISTS * blocks + found * ROW * (blocks + 2), ROW * (ROW * blocks + 1) * (blocks + 1)
+    rooms = [room_of(left), room_of(right), MixedRoom(slots, groups)]
+    values = [np.zeros(room.size()) for room in rooms]
+    for room, value, description in zip(rooms, values, (left, right), strict=False):
         describe(room, value, *description)
-    join_mixed(room, *values, np.zeros(room.responses()), np.zeros(room.scratch()))
-    return described(room, values[2])
+    join_mixed(Rooms(*(Room(*room) for room in (*rooms, rooms[2]))), *values, np.zeros(responses), np.zeros(scratch))
+    return JoinedMixed(described(rooms[2], values[2]), responses, scratch)
 
 
 @kernel(inline=True)
-def _lists_at(room, responses):
+def _lists_at(blocks, responses):
     """Where the lists of a join begin, behind what it keeps of unknowns."""
-    return responses.size - LISTS * (3 * room.inboard + 2 * room.open)
+    return responses.size - LISTS * blocks
 
 
 @kernel
@@ -155,17 +185,17 @@ def _close(work, length, block, largest, kept, count):
 
 
 @kernel
-def join_mixed(room, left, right, out, responses, scratch):
+def join_mixed(rooms, left, right, out, responses, scratch):
     """Join the values of two intervals in sequence: `out` is that of both.
 
     Parameters
     ----------
-    room : MixedRoom
-    left, right, out : array [room.size()]
+    rooms : Rooms
+        Of both while they are joined there is none.
+    left, right, out : array
         `out` is neither of the others.
-    responses : array [room.responses()]
-        Written, for `spread_mixed`.
-    scratch : array [room.scratch()]
+    responses, scratch : array
+        As many numbers as `joined_mixed` says; the first is written, for `spread_mixed`.
     """
     slots_left, groups_left = int(left[SLOTS]), int(left[GROUPS])
     slots_right, groups_right = int(right[SLOTS]), int(right[GROUPS])
@@ -176,24 +206,24 @@ def join_mixed(room, left, right, out, responses, scratch):
     work = span(scratch, 0, ROW * blocks * length)
     for i in range(work.size):
         work[i] = 0.0
-    _copy_in(room, left, work, length, 0)
-    _copy_in(room, right, work, length, first_right)
+    _copy_in(rooms.left, left, work, length, 0)
+    _copy_in(rooms.right, right, work, length, first_right)
     # Of each block while two are joined: which slots it is open to (bits of blocks), into which block it went (-1:
     # nowhere), number, ends, sort.
-    lists = span(responses, _lists_at(room, responses), LISTS * blocks)
+    lists = span(responses, _lists_at(blocks, responses), LISTS * blocks)
     mask, into, number = span(lists, 0, blocks), span(lists, blocks, blocks), span(lists, 2 * blocks, blocks)
     ends, sort = span(lists, 3 * blocks, blocks), span(lists, 4 * blocks, blocks)
     for a in range(blocks):
         mask[a], into[a], number[a], ends[a], sort[a] = 0.0, -1.0, -2.0, 0.0, -1.0
     for k in range(slots_left):
-        number[k] = left[slot_at(room, k)]
+        number[k] = left[slot_at(rooms.left, k)]
     for k in range(slots_right):
-        number[first_right + k] = right[slot_at(room, k)]
+        number[first_right + k] = right[slot_at(rooms.right, k)]
     for k in range(groups_left):
-        a, at = slots_left + k, group_at(room, k)
+        a, at = slots_left + k, group_at(rooms.left, k)
         number[a], ends[a], mask[a], sort[a] = left[at + WHICH], left[at + ENDS], left[at + SLOTS_OF], left[at + SORT]
     for k in range(groups_right):
-        a, at = first_right + slots_right + k, group_at(room, k)
+        a, at = first_right + slots_right + k, group_at(rooms.right, k)
         number[a], ends[a], sort[a] = right[at + WHICH], right[at + ENDS], right[at + SORT]
         mask[a] = float(int(right[at + SLOTS_OF]) << first_right)
     count = 0
@@ -252,11 +282,11 @@ def join_mixed(room, left, right, out, responses, scratch):
             count = _close(work, length, a, largest, responses, count)
             number[a] = -2.0
     responses[0], responses[1], responses[2] = count, blocks, first_right
-    _copy_out(room, work, length, number, mask, ends, sort, into, first_behind, slots_right, out, last)
+    _copy_out(rooms.out, work, length, number, mask, ends, sort, into, out, last)
 
 
 @kernel
-def _copy_out(room, work, length, number, mask, ends, sort, into, first_behind, slots_right, out, last):
+def _copy_out(room, work, length, number, mask, ends, sort, into, out, last):
     """Write what is left of the blocks of a join, and where each went."""
     for i in range(out.size):
         out[i] = 0.0
@@ -305,23 +335,23 @@ def _follow(into, x):
 
 
 @kernel
-def spread_mixed(room, left, right, out, responses, accelerations, loads, room_left, room_right, work):
+def spread_mixed(rooms, left, right, out, responses, outer, of_left, of_right, work):
     """Find accelerations of the slots and loads of the groups of two intervals that `join_mixed` joined.
 
     Parameters
     ----------
-    left, right, out, responses : array
+    rooms, left, right, out, responses
         As of `join_mixed`, after it.
-    accelerations, loads : array [room.inboard * 6], [room.open * 6]
-        Of the slots and the groups of `out` (rad/s^2, m/s^2; N m, N).
-    room_left, room_right : array [(room.inboard + room.open) * 6]
-        Written: the same of each of the two, one behind the other.
-    work : array [room.scratch()]
-        Overwritten.
+    outer : array [(inboard + open) * 6]
+        Of the slots and, behind those, of the groups for which `out` has room (rad/s^2, m/s^2; N m, N).
+    of_left, of_right : array
+        Written: the same of each of the two.
+    work : array
+        As `scratch` of `join_mixed`; overwritten.
     """
     count, blocks, first_right = int(responses[0]), int(responses[1]), int(responses[2])
     length = ROW * (blocks + 1)
-    into = span(responses, _lists_at(room, responses) + blocks, blocks)
+    into = span(responses, _lists_at(blocks, responses) + blocks, blocks)
     x = span(work, 0, length)
     for i in range(length):
         x[i] = 0.0
@@ -330,10 +360,7 @@ def spread_mixed(room, left, right, out, responses, accelerations, loads, room_l
         if into[a] <= -2.0:
             to = int(-2.0 - into[a])
             for i in range(COLUMNS):
-                if to < room.inboard:
-                    x[ROW * a + i] = accelerations[6 * to + i]
-                else:
-                    x[ROW * a + i] = loads[6 * (to - room.inboard) + i]
+                x[ROW * a + i] = outer[6 * to + i]
     _follow(into, x)
     for own in range(count - 1, -1, -1):
         base = ROW + own * (length + ROW)
@@ -347,10 +374,10 @@ def spread_mixed(room, left, right, out, responses, accelerations, loads, room_l
                 x[ROW * a + d % ROW] = s
     slots_left, slots_right = int(left[SLOTS]), int(right[SLOTS])
     for a in range(first_right):
-        to = a if a < slots_left else room.inboard + a - slots_left
+        to = a if a < slots_left else rooms.left.inboard + a - slots_left
         for i in range(COLUMNS):
-            room_left[6 * to + i] = x[ROW * a + i]
+            of_left[6 * to + i] = x[ROW * a + i]
     for a in range(slots_right + int(right[GROUPS])):
-        to = a if a < slots_right else room.inboard + a - slots_right
+        to = a if a < slots_right else rooms.right.inboard + a - slots_right
         for i in range(COLUMNS):
-            room_right[6 * to + i] = x[ROW * (first_right + a) + i]
+            of_right[6 * to + i] = x[ROW * (first_right + a) + i]

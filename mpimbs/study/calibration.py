@@ -81,8 +81,8 @@ class Calibration:
 
     def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
         """Give the times of every rank's sweeps (s); those that are not known are measured."""
-        if as_tree(self.system):
-            return self.of_tree(ranks).sweeps
+        if self._in_intervals(coupling):
+            return self.of_tree(ranks, coupling).sweeps
         division = self.division(ranks, coupling)
         bodies = np.diff(division.cuts)
         self._measure(division, ranks - 1, Key(coupling, staged, True))
@@ -92,15 +92,18 @@ class Calibration:
         found = {int(n): interpolated(inner, int(n)) for n in np.unique(bodies[:-1])}
         return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
 
-    def of_tree(self, ranks: int) -> IntervalTimes:
+    def _in_intervals(self, coupling: str) -> bool:
+        return as_tree(self.system) or coupling == "assembly"
+
+    def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
         """Give what the intervals of a tree, or with loops, take on so many ranks; what is not known is measured."""
         if ranks not in self.intervals:
-            self.intervals[ranks] = time_intervals(self.system, self.division(ranks), self.seconds)
+            self.intervals[ranks] = time_intervals(self.system, self.division(ranks, coupling), self.seconds, coupling)
         return self.intervals[ranks]
 
-    def scanned(self, ranks: int) -> int:
+    def scanned(self, ranks: int, coupling: str = "dcae") -> int:
         """Doubles of a message of the scan of turns."""
-        return self.of_tree(ranks).turns if as_tree(self.system) else TURNING
+        return self.of_tree(ranks, coupling).turns if self._in_intervals(coupling) else TURNING
 
     def _measure(self, division: Division, number: int, key: Key) -> None:
         bodies = int(np.diff(division.cuts)[number])

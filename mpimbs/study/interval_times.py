@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,11 @@ from mpimbs.model import System
 from mpimbs.model.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.division import Division
-from mpimbs.spatial.columns import SIX, Room
+from mpimbs.partition.schedule import Schedule, balanced
+from mpimbs.spatial.columns import Room
 from mpimbs.spatial.memory import aligned_zeros
 from mpimbs.spatial.mixed import MixedRoom
-from mpimbs.study.open_values import OpenIntervals, OpenLoops, OpenValues, RankGroup, Shape
+from mpimbs.study.open_values import JoinNeeds, OpenIntervals, OpenLoops, OpenValues, Shape
 from mpimbs.study.share import Share
 from mpimbs.study.trace import Sweeps
 from mpimbs.sweep.intervals import Intervals
@@ -47,10 +48,12 @@ class IntervalTimes(NamedTuple):
         Of every rank.
     measured : dict of int to Sweeps
         Of those that were timed.
-    joins : list of list of float
-        Time of the join at each level that a rank takes part in, from the leaves up (s), of every rank.
-    doubles : int
-        Of a value that is exchanged at a level.
+    schedule : Schedule
+        By which the intervals are joined.
+    joins : list of float
+        Time of each join (s).
+    doubles : list of int
+        Of the value of each node.
     turns, motions : int
         Of a value of the scans of turns and of motions; 0: there is no scan of these.
     exchanged : list of dict
@@ -61,15 +64,16 @@ class IntervalTimes(NamedTuple):
 
     sweeps: list[Sweeps]
     measured: dict[int, Sweeps]
-    joins: list[list[float]]
-    doubles: int
+    schedule: Schedule
+    joins: list[float]
+    doubles: list[int]
     turns: int
     motions: int
     exchanged: list[dict[int, int]]
     independent: bool
 
 
-def time_intervals(system: System, division: Division, seconds: float) -> IntervalTimes:
+def time_intervals(system: System, division: Division, seconds: float, coupling: str = "dcae") -> IntervalTimes:
     """Time the shares of a tree, and their joins.
 
     Parameters
@@ -83,23 +87,23 @@ def time_intervals(system: System, division: Division, seconds: float) -> Interv
     cuts, ranks = division.cuts, len(division.cuts) - 1
     order = Order.of(system) if division.order is None else division.order
     values: OpenValues = OpenLoops(system, order, cuts) if system.loops else OpenIntervals(order, cuts)
-    common = values.room if isinstance(values, OpenLoops) else None
     lanes = LaneCosts(system, order, division.width).of(cuts).intervals if ranks > 1 else np.ones(1)
     work = np.column_stack((lanes, values.events.astype(np.float64)))
     measured: dict[int, Sweeps] = {}
     for rank in _chosen(work, values):
-        with closing(Share(system, division, rank, room=common)) as share:
+        with closing(Share(system, division, rank, coupling)) as share:
             compile_evaluations(share)
             measured[rank] = share.time(seconds)
             part = share.subchains
             assert isinstance(part, Intervals)
             turns, motions = (len(share.subchain.nothing_before(numbers)) for numbers in (TURNING, BOUNDARY))
-            hangs, independent, room = part.hangs, part.independent, common or part.room
+            hangs, independent = part.hangs, part.independent
     return IntervalTimes(
         _of_all(work, values, measured),
         measured,
-        [[]] * ranks if independent else _joins(values, ranks, room),
-        room.size(),
+        balanced([1] * ranks),
+        [] if independent else _joins(values),
+        values.doubles,
         turns,
         motions if system.loops and hangs else 0,
         values.exchanged,
@@ -144,30 +148,28 @@ def _fitted(terms: Floats, seconds: Floats) -> Floats:
     return np.asarray(nnls(terms[some] / seconds[some, None], np.ones(some.sum()))[0], np.float64)
 
 
-def _joins(values: OpenValues, ranks: int, room: Room | MixedRoom) -> list[list[float]]:
-    """Time the joins of the groups of ranks; those of every rank (s)."""
-    found: list[list[float]] = [[] for _ in range(ranks)]
+def _joins(values: OpenValues) -> list[float]:
+    """Time the joins of the groups of ranks (s)."""
     known: dict[Shape, float] = {}
     for group in values.groups:
         shape = values.shape(group)
         if shape not in known:
-            known[shape] = time_join(values, group, room)
-        for rank in range(group.low, group.high):
-            found[rank].append(known[shape])
-    return found
+            given = values.value(group.left), values.value(group.right)
+            known[shape] = time_join(values.needs(group), *given, isinstance(values, OpenLoops))
+    return [known[values.shape(group)] for group in values.groups]
 
 
-def time_join(values: OpenValues, group: RankGroup, room: Room | MixedRoom) -> float:
-    """Time a join of two neighbouring groups, up and down (s): the least of some runs."""
-    mixed = isinstance(room, MixedRoom)
-    scratch, work = (room.scratch(),) * 2 if isinstance(room, MixedRoom) else (2 * SIX, (2 * room.open + 1) * 6)
-    sizes = room.size(), room.responses(), scratch, 18 * (room.inboard + room.open), work
-    given: list[Any] = [values.value(group.left, room), values.value(group.right, room), *map(aligned_zeros, sizes)]
+def time_join(needs: JoinNeeds, left: Floats, right: Floats, mixed: bool = False) -> float:
+    """Time a join of two values, up and down (s): the least of some runs."""
+    rooms = needs.rooms
+    out = (MixedRoom if mixed else Room)(*rooms.out).size()
+    boundary = (6 * (room.inboard + room.open) for room in (rooms.left, rooms.right, rooms.out))
+    given = left, right, *map(aligned_zeros, (out, needs.responses, needs.scratch, *boundary))
     run = run_mixed_joins if mixed else run_interval_joins
-    count, laps = 1, []
+    count, laps = 1, list[float]()
     for _ in range(2 + _RUNS):
         began = time.perf_counter()
-        run(count, room.inboard, room.open, *given)
+        run(count, rooms, *given)
         laps.append((time.perf_counter() - began) / count)
         count = int(np.clip(_RUN / laps[-1], 1, _CALLS))
     return min(laps[1:])

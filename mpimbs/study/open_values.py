@@ -4,7 +4,6 @@ alone, whatever they weigh. The values that the groups exchange have that form, 
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -15,32 +14,20 @@ import numpy.typing as npt
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order, heaviest_last
-from mpimbs.partition.intervals import Interval, interval, join
-from mpimbs.spatial.columns import (
-    HANGS_ON,
-    INBOARD,
-    LAST,
-    OPEN,
-    SIX,
-    Room,
-    block_at,
-    compliance_at,
-    end_at,
-    inboard_at,
-    open_at,
-)
+from mpimbs.partition.intervals import Interval, interval
+from mpimbs.spatial.column_lists import Listed, joined_columns, list_bodies
+from mpimbs.spatial.columns import SIX, Room, Rooms, block_at, compliance_at
 from mpimbs.spatial.fronts import COLUMNS
 from mpimbs.spatial.memory import aligned_zeros
 from mpimbs.spatial.mixed import (
     LOOP,
     OPEN_BODY,
     SCALE_COLUMN,
-    MixedRoom,
     OpenGroup,
     describe,
     row_at,
 )
-from mpimbs.spatial.mixed_joins import Description, joined
+from mpimbs.spatial.mixed_joins import Description, joined_mixed, room_of
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.closing import CLOSE, END, FOLD, MOVE, SETTLE
 from mpimbs.sweep.loop_events import Closings, Tree, groups_of
@@ -54,6 +41,14 @@ KINDS = (END, MOVE, FOLD, CLOSE, SETTLE)  # of events that are counted
 _COUPLED = 0.01  # of made up values: what is not on the diagonal
 
 Shape = tuple[Any, ...]  # of a join: alike ones take as long
+
+
+class JoinNeeds(NamedTuple):
+    """Rooms of a join, and numbers that it keeps and works with."""
+
+    rooms: Rooms
+    responses: int
+    scratch: int
 
 
 class RankGroup(NamedTuple):
@@ -87,23 +82,33 @@ class OpenValues(Protocol):
 
     Attributes
     ----------
+    pieces : list
+        Of the ranks.
     groups : list of RankGroup
     events : array [ranks, kinds]
         Of `KINDS`: how often columns of loops begin, move past a body, are added to others, and are eliminated.
     exchanged : list of dict
         Doubles of what each rank exchanges with others, by these: motions of the far ends of loops.
+    doubles : list of int
+        Numbers of the values of the pieces, then of the groups.
     """
 
+    pieces: Any
     groups: list[RankGroup]
     events: Integers
     exchanged: list[dict[int, int]]
+    doubles: list[int]
 
     def shape(self, group: RankGroup) -> Shape:
         """What joins are alike in."""
         ...
 
-    def value(self, piece: Any, room: Any) -> Floats:
+    def value(self, piece: Any) -> Floats:
         """Make up the value of a piece."""
+        ...
+
+    def needs(self, group: RankGroup) -> JoinNeeds:
+        """What a join takes."""
         ...
 
 
@@ -117,33 +122,52 @@ class OpenIntervals:
     """
 
     def __init__(self, order: Order, cuts: Integers) -> None:
-        self._order = order
-        pieces = [interval(order, *ends) for ends in itertools.pairwise(cuts.tolist())]
-        self.groups = groups_of_ranks(pieces, lambda left, right: join(order, left, right).whole)
+        pieces = [bodies_of(order, *ends) for ends in itertools.pairwise(cuts.tolist())]
+        self.pieces = pieces
+        self.groups = groups_of_ranks(pieces, lambda left, right: joined_columns(left, right).value)
         self.events = np.zeros((len(pieces), len(KINDS)), np.int64)
         self.exchanged: list[dict[int, int]] = [{} for _ in pieces]
+        rooms = [Room(len(piece.inboard), max(1, len(piece.open))) for piece in pieces]
+        self.doubles = [room.size() for room in (*rooms, *(group.whole.room for group in self.groups))]
 
     def shape(self, group: RankGroup) -> Shape:
         """How many bodies hang where, and are open."""
-        both = join(self._order, group.left, group.right)
-        left, right = group.left, group.right
-        return len(left.hung_on), len(left.open), len(both.hung), len(both.passing), len(right.open)
+        handles = joined_columns(group.left, group.right).handles
+        return len(group.left.inboard), len(group.right.inboard), len(group.whole.open), *sum(handles, ())
 
-    def value(self, piece: Interval, room: Room) -> Floats:
+    def needs(self, group: RankGroup) -> JoinNeeds:
+        """What a join takes."""
+        return needs_of(group.left, group.right)
+
+    def value(self, piece: Listed) -> Floats:
         """Give equations of an interval with unit inertias and compliances."""
-        value = aligned_zeros(room.size())
-        inboard, opened = piece.hung_on[::-1], piece.open
-        value[[LAST, INBOARD, OPEN, HANGS_ON]] = piece.last, len(inboard), len(opened), 0
-        block, compliance = block_at.py_func, compliance_at.py_func
-        units = [block(room, k) for k in range(len(inboard))] + [compliance(room, k, k) for k in range(len(opened))]
-        for at in units:
-            value[at : at + SIX].reshape(6, ROW)[:, :6] = np.eye(6)
-        for k, body in enumerate(inboard.tolist()):
-            value[inboard_at.py_func(room, k)] = body
-        ends = self._order.last_children[opened] + 1
-        for k, (body, end) in enumerate(zip(opened.tolist(), ends.tolist(), strict=True)):
-            value[open_at.py_func(room, k)], value[end_at.py_func(room, k)] = body, end
-        return value
+        return value_of(piece)
+
+
+def needs_of(left: Listed, right: Listed) -> JoinNeeds:
+    """What a join of two intervals takes."""
+    joined = joined_columns(left, right)
+    rooms = Rooms(left.room, right.room, joined.both, joined.value.room)
+    return JoinNeeds(rooms, joined.responses, joined.scratch)
+
+
+def bodies_of(order: Order, first: int, last: int) -> Listed:
+    """The bodies of an interval's value."""
+    part = interval(order, first, last)
+    ends = (order.last_children[part.open] + 1).tolist()
+    return Listed(last, part.hung_on[::-1].tolist(), list(zip(part.open.tolist(), ends, strict=True)))
+
+
+def value_of(bodies: Listed) -> Floats:
+    """Give equations of an interval with unit inertias and compliances, as in `spatial.columns`."""
+    room = bodies.room
+    value = aligned_zeros(room.size())
+    list_bodies(room, value, bodies)
+    block, compliance = block_at.py_func, compliance_at.py_func
+    units = [block(room, k) for k in range(room.inboard)] + [compliance(room, k, k) for k in range(room.open)]
+    for at in units:
+        value[at : at + SIX].reshape(6, ROW)[:, :6] = np.eye(6)
+    return value
 
 
 class OpenLoops:
@@ -176,18 +200,20 @@ class OpenLoops:
             found = groups_of(numbered, here, closings, own.open, ends, first)
             self.pieces.append((last, own.hung_on[::-1].tolist(), found))
             events.append(event_counts(closings))
-        self.groups = groups_of_ranks(self.pieces, joined)
+        self.groups = groups_of_ranks(self.pieces, lambda left, right: joined_mixed(left, right).value)
         self.events = np.array(events)
+        every = (*self.pieces, *(group.whole for group in self.groups))
+        self.doubles = [room_of(piece).size() for piece in every]
         self.exchanged: list[dict[int, int]] = [{} for _ in self.pieces]
         for owners in table.between(cuts).tolist():
             for mine, other in (owners, owners[::-1]):
                 self.exchanged[mine][other] = self.exchanged[mine].get(other, 0) + BOUNDARY
 
-    @functools.cached_property
-    def room(self) -> MixedRoom:
-        """Room that the values of all groups need."""
-        every = self.pieces + [group.whole for group in self.groups]
-        return MixedRoom(*(max(len(piece[part]) for piece in every) for part in (1, 2)))
+    def needs(self, group: RankGroup) -> JoinNeeds:
+        """What a join takes."""
+        joined = joined_mixed(group.left, group.right)
+        rooms = (Room(*room_of(piece)) for piece in (group.left, group.right, joined.value, joined.value))
+        return JoinNeeds(Rooms(*rooms), joined.responses, joined.scratch)
 
     def shape(self, group: RankGroup) -> Shape:
         """How many slots there are, how many columns of which sort in each group; and what is left."""
@@ -202,8 +228,9 @@ class OpenLoops:
         loop = group.number - self._behind
         return int(self._columns[loop]) if group.sort >= LOOP and loop < len(self._columns) else COLUMNS
 
-    def value(self, piece: Description, room: MixedRoom) -> Floats:
+    def value(self, piece: Description) -> Floats:
         """Give equations with inertias and compliances near one, of columns that are all coupled a little."""
+        room = room_of(piece)
         value, (_, slots, groups) = aligned_zeros(room.size()), piece
         describe(room, value, *piece)
         blocks = [(k, COLUMNS) for k in range(len(slots))]

@@ -56,7 +56,7 @@ def draw_partition(system: System, order: Order | None, owned: Sequence[Owned]) 
     if least > 1:
         title += f"; drawn are {len(drawn)} bodies, those with subtrees of {least} or more"
     figure, axes = new_figure(title, "", "", _WIDE, _HIGH)
-    mappable, colours = _colours(len(owned))
+    mappable, colours = rank_colours(len(owned))
     below = np.flatnonzero(parents >= 0)
     cut = rank[below] != rank[parents[below]]
     ends = np.stack((points[parents[below]], points[below]), axis=1)
@@ -135,7 +135,7 @@ def _after_their_subtrees(parents: list[int]) -> list[int]:
     return found + path[::-1]
 
 
-def _colours(ranks: int) -> tuple[ScalarMappable, Floats]:
+def rank_colours(ranks: int) -> tuple[ScalarMappable, Floats]:
     """Colours of the ranks [ranks, 4]: as different as can be for a few, else along a bar."""
     mappable = ScalarMappable(Normalize(0, max(ranks - 1, 1)), COLOURS)
     if ranks <= MOST_NAMED:

@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import Part, Strategy
-from mpimbs.coupling.intervals import IntervalDivideAndConquer
+from mpimbs.coupling import Strategy
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.laps import timed_calls
 from mpimbs.model import System
 from mpimbs.partition.division import Division
-from mpimbs.spatial.mixed import MixedRoom
 from mpimbs.study.trace import Sweeps
 from mpimbs.sweep.intervals import Intervals
 
@@ -41,8 +39,6 @@ class Share(Dynamics):
         Of whose evaluation the sweeps are.
     staged : bool
         Call the phases from Python one by one, as for a coupling that is not compiled.
-    room : MixedRoom, optional
-        Of a system with loops: that the values of all ranks need.
     """
 
     def __init__(
@@ -52,23 +48,10 @@ class Share(Dynamics):
         number: int,
         coupling: str = "dcae",
         staged: bool = False,
-        room: MixedRoom | None = None,
     ) -> None:
-        self._given, self._room = (division, number), room
+        self._given = division, number
         super().__init__(system, MPI.COMM_SELF, coupling)
         self.in_phases = staged
-
-    def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
-        """Find that of the coupling, for values of the room that was given."""
-        found, room = super().strategy(system, ranks, settings), self._room
-        if room is None:
-            return found
-
-        def join(comm: MPI.Comm, part: Part) -> IntervalDivideAndConquer:
-            assert isinstance(part, Intervals) and isinstance(part.room, MixedRoom)
-            return IntervalDivideAndConquer(comm, room, len(part), part.room)
-
-        return found._replace(join=join)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings

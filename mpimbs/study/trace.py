@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TAG, TO, schedule
 from mpimbs.parallel.native import PROC_NULL
+from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE, SEND_LOADS, SEND_VALUE, Schedule
 from mpimbs.sweep.structure import TURNING
 
 COMPUTE, BUSY, SEND, RECEIVE = range(4)
@@ -120,6 +121,23 @@ class Trace:
             self._send(row, doubles * DOUBLE, base)
             self._receive(row, doubles * DOUBLE, base)
             self.compute(seconds)
+
+    def assembly(self, schedule: Schedule, doubles: Sequence[int], joins: Sequence[float]) -> None:
+        """Join values in the order of a schedule, as `coupling.intervals` does.
+
+        `doubles` are those of the value of each node; `joins` the time of each join (s), up and down. Loads go back in
+        messages of a few numbers.
+        """
+        base, leaves = self._tags(2 * len(schedule.holders)), len(schedule.owners)
+        for kind, node, other in schedule.steps[self.rank]:
+            if kind == JOIN:
+                self.compute(joins[node - leaves])
+            elif kind in (SEND_VALUE, RECEIVE_VALUE):
+                sends = SEND if kind == SEND_VALUE else RECEIVE
+                self.events.append(Occurrence(sends, doubles[node] * DOUBLE, other, base + 2 * node))
+            elif kind in (SEND_LOADS, RECEIVE_LOADS):
+                sends = SEND if kind == SEND_LOADS else RECEIVE
+                self.events.append(Occurrence(sends, 12 * DOUBLE, other, base + 2 * node + 1))
 
     def halo(self, leftward: int, rightward: int, first: int = 0, teller: int = 0) -> None:
         """Swap messages of so many doubles with the neighbours, as chains exchange them; ranks from `first` on do.

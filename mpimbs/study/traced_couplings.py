@@ -73,11 +73,11 @@ class ButterflyTrace(NamedTuple):
             trace.compute(calibration.join(self.coupling))
 
 
-class IntervalTrace:
-    """The butterfly of a tree's intervals: what a join takes depends on what is open, at every level."""
+class IntervalTrace(NamedTuple):
+    """The balanced schedule of intervals: what a join takes depends on what is open."""
 
-    coupling = "dcae"
-    staged = False
+    coupling: str = "dcae"
+    staged: bool = False
 
     def cases(self, calibration: Calibration, ranks: int) -> list[Case]:
         """All evaluations are the same."""
@@ -85,9 +85,10 @@ class IntervalTrace:
 
     def solve(self, trace: Trace, calibration: Calibration, sweeps: Sweeps, case: Case) -> None:
         """See `TracedCoupling`."""
-        times = calibration.of_tree(trace.size)
+        times = calibration.of_tree(trace.size, self.coupling)
         trace.compute(sweeps.coupling)
-        trace.butterfly(times.doubles, times.joins[trace.rank])
+        if not times.independent:
+            trace.assembly(times.schedule, times.doubles, times.joins)
 
 
 class ConstraintLoadTrace:
@@ -180,11 +181,15 @@ TRACED: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
     "pcg": _constraint_loads,
     "dca": lambda solver: ButterflyTrace("dca", ASSEMBLY, joins_world=True),
     "dca-terminal": lambda solver: ButterflyTrace("dca-terminal", ASSEMBLY, joins_world=True),
+    "assembly": lambda solver: IntervalTrace("assembly"),
 }
 
 
 # What serves trees, and systems with loops.
-TRACED_OF_TREES: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {"dcae": lambda solver: IntervalTrace()}
+TRACED_OF_TREES: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
+    "dcae": lambda solver: IntervalTrace(),
+    "assembly": lambda solver: IntervalTrace("assembly"),
+}
 
 
 def _place_loops(trace: Trace, times: IntervalTimes, sweeps: Sweeps) -> None:
@@ -202,7 +207,7 @@ def write_traces(traced: TracedCoupling, calibration: Calibration, ranks: int, c
     for rank, sweeps in enumerate(calibration.sweeps(ranks, traced.coupling, traced.staged)):
         trace = Trace(rank, ranks, alone)
         trace.compute(sweeps.call + sweeps.motion)
-        trace.scan(calibration.scanned(ranks))
+        trace.scan(calibration.scanned(ranks, traced.coupling))
         if calibration.system.loops:
             _place_loops(trace, calibration.of_tree(ranks), sweeps)
         trace.compute(sweeps.inward)

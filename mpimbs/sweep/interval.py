@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
-from mpimbs.spatial.columns import HANGS_ON, INBOARD, LAST, OPEN, Room, end_at, inboard_at, open_at
+from mpimbs.spatial.column_lists import Listed, list_bodies
+from mpimbs.spatial.columns import Room
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.spatial.mixed import MixedRoom, describe
@@ -45,7 +46,7 @@ class Outside(NamedTuple):
     ends : array [h]
         The body behind the last child of each of these.
     room : Room
-        That the values of all groups of ranks need.
+        That the values of all intervals of the rank need.
     most : int
         How many bodies are open, of all before any interval: what a scan needs room for.
     """
@@ -204,11 +205,8 @@ class IntervalPart(PartOfOne):
             )
             return
         assert isinstance(room, Room)
-        value[[LAST, INBOARD, OPEN, HANGS_ON]] = self._whole.last, len(o.inboard), len(o.open), 0
-        for k, body in enumerate(o.inboard):
-            value[inboard_at.py_func(room, k)] = body
-        for k, (body, end) in enumerate(zip(o.open, o.ends, strict=True)):
-            value[open_at.py_func(room, k)], value[end_at.py_func(room, k)] = body, end
+        opened = list(zip(o.open.tolist(), o.ends.tolist(), strict=True))
+        list_bodies(room, value, Listed(self._whole.last, o.inboard.tolist(), opened))
 
     def open_loads(self, values: Floats) -> Floats:
         """Loads on the open bodies [h, 6], of boundary values [room.inboard + room.open, 6]."""

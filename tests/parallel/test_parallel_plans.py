@@ -10,10 +10,11 @@ from scipy.spatial.transform import Rotation
 from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import system_from
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, expect
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.native import PROC_NULL, Channel, channel, send_only, start, wait
+from mpimbs.parallel.posted import expect
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
 from mpimbs.pipeline import scan_motions

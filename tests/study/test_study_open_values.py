@@ -10,7 +10,7 @@ from mpimbs.model.order import Order
 from mpimbs.partition.division import Division
 from mpimbs.partition.ownership import own_intervals
 from mpimbs.spatial.mixed import MixedRoom, described
-from mpimbs.spatial.mixed_joins import join_mixed
+from mpimbs.spatial.mixed_joins import join_mixed, room_of
 from mpimbs.study.interval_times import _of_all, time_intervals
 from mpimbs.study.open_values import KINDS, OpenLoops, event_counts
 from mpimbs.study.trace import Sweeps
@@ -53,12 +53,11 @@ def test_pieces_are_those_of_the_parts(name: str, ranks: int) -> None:
 def test_made_up_values_join_as_described(name: str) -> None:
     """What a join that is timed is given, and what it makes of it: slots and groups as of the bodies themselves."""
     _, values = divided(SYSTEMS[name], 7)
-    room, eliminated = values.room, 0.0
+    eliminated = 0.0
     for group in values.groups:
-        out = np.zeros(room.size())
-        given = (values.value(piece, room) for piece in (group.left, group.right))
-        responses = np.zeros(room.responses())
-        join_mixed(room, *given, out, responses, np.zeros(room.scratch()))
+        needs, room = values.needs(group), room_of(group.whole)
+        out, responses = np.zeros(room.size()), np.zeros(needs.responses)
+        join_mixed(needs.rooms, *map(values.value, (group.left, group.right)), out, responses, np.zeros(needs.scratch))
         assert described(room, out) == group.whole and np.isfinite(out).all()
         eliminated += responses[0]
     assert eliminated > 0, "nothing was found in any join"

@@ -17,14 +17,15 @@ from mpimbs.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.model.order import Order
 from mpimbs.model.segments import Integers
-from mpimbs.partition.intervals import interval, join
-from mpimbs.spatial.columns import INBOARD, LAST, OPEN, SIX, Room, join_columns, open_at
+from mpimbs.partition.intervals import interval
+from mpimbs.spatial.column_lists import joined_columns, listed
+from mpimbs.spatial.columns import join_columns
 from mpimbs.study import simgrid
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import Calibration, Key, interpolated
 from mpimbs.study.cluster import cluster_named, measure_here, presets, read_cluster
-from mpimbs.study.interval_times import MOST_TIMED
-from mpimbs.study.open_values import OpenIntervals
+from mpimbs.study.interval_times import MOST_TIMED, IntervalTimes
+from mpimbs.study.open_values import bodies_of, needs_of, value_of
 from mpimbs.study.predict import best, predict, ranks_to_predict
 from mpimbs.study.trace import Sweeps
 from mpimbs.sweep.structure import BOUNDARY
@@ -196,6 +197,14 @@ def test_default_ranks() -> None:
     assert ranks_to_predict(system_from("tree:9:2"))[-1] == 256
 
 
+def seconds_of(times: IntervalTimes) -> list[float]:
+    """What every rank computes: its sweeps, and the joins that it does."""
+    joins = np.zeros(len(times.sweeps))
+    for (_, _, ranks), seconds in zip(times.schedule.joins, times.joins, strict=True):
+        joins[list(ranks)] += seconds
+    return [sum(sweeps) + took for sweeps, took in zip(times.sweeps, joins.tolist(), strict=True)]
+
+
 @pytest.mark.parametrize("spec", ["tree:7:2", "random_tree:300"])
 def test_predictions_of_trees(spec: str) -> None:
     system = system_from(spec)
@@ -205,14 +214,14 @@ def test_predictions_of_trees(spec: str) -> None:
     assert rows[0].messages == 0.0 < min(row.messages for row in rows[1:]) and rows[0].efficiency == 1.0
     times = calibration.of_tree(40)
     assert len(times.sweeps) == 40 and len(times.measured) == MOST_TIMED
-    dearest = max(sum(sweeps) + sum(joins) for sweeps, joins in zip(times.sweeps, times.joins, strict=True))
+    dearest = max(seconds_of(times))
     assert rows[2].compute == pytest.approx(dearest)
     assert predict(system, (40,), cluster_named("ethernet"), calibration=calibration)[0].compute == rows[2].compute
     shares = calibration.record()["shares"]
     assert len(shares) == 1 + 3 + MOST_TIMED and {share["ranks"] for share in shares} == {1, 3, 40}
     quickest = best(system, cluster_named("infiniband"), ranks=(1, 3, 40), calibration=calibration)
     assert quickest.seconds == min(row.seconds for row in rows)
-    with pytest.raises(InputError, match="coupling 'pcg' is not predicted for trees; choose one of: dcae"):
+    with pytest.raises(InputError, match="coupling 'pcg' is not predicted for trees; choose one of: dcae, assembly"):
         predict(system, (2,), cluster_named("infiniband"), "pcg")
 
 
@@ -223,8 +232,7 @@ def test_predictions_of_loops() -> None:
     rows = predict(system, (1, 3, 40), cluster_named("infiniband"), calibration=calibration)
     assert [row.ranks for row in rows] == [1, 3, 40] and rows[0].bodies == 96 and rows[0].messages == 0.0
     times = calibration.of_tree(40)
-    pairs = list(zip(times.sweeps, times.joins, strict=True))
-    assert rows[2].compute == pytest.approx(max(sum(sweeps) + sum(joins) for sweeps, joins in pairs))
+    assert rows[2].compute == pytest.approx(max(seconds_of(times)))
     assert rows[2].messages > rows[1].messages > 0.0 and min(sweeps.placing for sweeps in times.sweeps) > 0.0
     assert times.exchanged[0] == {39: BOUNDARY} and times.exchanged[39] == {0: BOUNDARY} and not times.exchanged[7]
     assert max(ranks_to_predict(system_from("track:1000"))) == 256, "shares are timed one by one"
@@ -246,16 +254,14 @@ def test_made_up_values_join_as_intervals_do(data: st.DataObject, parent: Intege
         return
     first, middle, last = sorted(data.draw(st.sets(st.integers(0, order.n), min_size=3, max_size=3)))
     left, right = interval(order, first, middle), interval(order, middle, last)
-    whole, both = join(order, left, right).whole, len(left.open) + len(right.open)
-    value_of = OpenIntervals(order, np.array([0, order.n])).value
-    room = Room(len(left.hung_on) + len(right.hung_on), max(both, 1))
-    out = np.zeros(room.size())
-    join_columns(room, *(value_of(part, room) for part in (left, right)), out,
-                 np.zeros(room.responses()), np.zeros(2 * SIX))  # fmt: skip
-    expected = value_of(whole, room)
-    assert out[[LAST, INBOARD, OPEN]].tolist() == expected[[LAST, INBOARD, OPEN]].tolist()
-    places = open_at.py_func(room, 0) + np.arange(len(whole.open))
-    assert out[places].tolist() == whole.open.tolist() and np.isfinite(out).all()
+    one, other = (bodies_of(order, part.first, part.last) for part in (left, right))
+    needs, joined = needs_of(one, other), joined_columns(one, other)
+    out = np.zeros(needs.rooms.out.size())
+    join_columns(needs.rooms, value_of(one), value_of(other), out, np.zeros(needs.responses), np.zeros(needs.scratch))
+    assert listed(needs.rooms.out, out) == joined.value and np.isfinite(out).all()
+    expected = bodies_of(order, first, last)
+    assert (joined.value.last, joined.value.open) == (expected.last, expected.open)
+    assert sorted(joined.value.inboard) == expected.inboard
 
 
 MODEL = "chain:64 --seconds 0.01"

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,20 +15,25 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
 from mpimbs.parallel.native import PROC_NULL
-from mpimbs.spatial.columns import SIX
+from mpimbs.partition import schedule as step
+from mpimbs.partition.schedule import balanced
+from mpimbs.spatial.columns import SIX, Room
 from mpimbs.spatial.rows import ROW
 from mpimbs.study import loggp, simgrid
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, Link, cluster_named
 from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, Line
 from mpimbs.study.cost_fit import PowerLaw
+from mpimbs.study.interval_times import IntervalTimes
 from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Occurrence, Sweeps, Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, Case, write_traces
 from mpimbs.sweep.intervals import Intervals
-from mpimbs.sweep.structure import BOUNDARY
+from mpimbs.sweep.open_bodies import HEAD
+from mpimbs.sweep.structure import BOUNDARY, TURNING
 from tolerances import TOLERANCE
 
 US = 1e-6
+TURNS = HEAD + 2 + TURNING  # doubles of a turn in a scan over intervals of a chain
 COSTS = ConstraintLoadCosts(
     5.0, US, 4 * US, 0.3 * US, Line(0.1 * US, 0.007 * US), Line(0.5 * US, 0.05 * US), PowerLaw(2.0, 0.0), 0.25
 )
@@ -45,6 +51,12 @@ class Known(Calibration):
     def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
         each = 20e-9 * np.diff(self.division(ranks, coupling).cuts) * np.where(np.arange(ranks) == ranks - 1, 0.9, 1.0)
         return [Sweeps(0.4 * US, 0.1 * t, 0.7 * t, 0.1 * US, 0.2 * t) for t in each]
+
+    def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
+        schedule = balanced([1] * ranks)
+        rooms = [Room(1, int(last < ranks or last - first == 1)) for first, last in schedule.spans]
+        doubles = [room.size() for room in rooms]
+        return IntervalTimes([], {}, schedule, [0.4 * US] * (ranks - 1), doubles, TURNS, 0, [{}] * ranks, False)
 
 
 def traces_of(
@@ -86,6 +98,12 @@ def planned(butterfly: Butterfly) -> list[tuple[int, int, float]]:
     return found
 
 
+def in_bytes(coupling: Any) -> list[tuple[int, int, float]]:
+    """The same of an assembly."""
+    kinds = {step.SEND_VALUE: SEND, step.RECEIVE_VALUE: RECEIVE}
+    return [(kinds[kind], other, 8.0 * doubles) for kind, other, doubles in coupling.messages]
+
+
 @pytest.mark.parametrize("coupling", TRACED)
 def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
     """Who sends how many bytes to whom in which order, against the plans of `Dynamics` on these ranks."""
@@ -96,8 +114,11 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
         scan = planned(dynamics._evaluation._turns._butterfly)
         parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
         if coupling != "pcg":
-            joins = planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
-            parallel_assert(messages(trace, levels, levels) == joins, f"joins {trace.events}, planned {joins}", comm)
+            apart = coupling == "assembly"
+            joins = in_bytes(dynamics.coupling) if apart else planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+            parallel_assert(
+                messages(trace, levels, trace._tag) == joins, f"joins {trace.events}, planned {joins}", comm
+            )
             whole = sum(e.kind > BUSY for e in trace.events)
             parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
             return
@@ -128,14 +149,12 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
     levels = (comm.size - 1).bit_length()
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
-        for base, plan in (
-            (0, dynamics._evaluation._turns._butterfly),
-            (levels, dynamics.coupling._butterfly),  # type: ignore[attr-defined]
-        ):
-            found, expected = messages(trace, base, levels), planned(plan)
-            parallel_assert(found == expected, f"{found}, planned {expected}", comm)
-        joins = calibration.of_tree(comm.size).joins[comm.rank]
-        parallel_assert(len(joins) == len(plan.schedule) and all(join > 0.0 for join in joins), f"{joins}", comm)
+        found, expected = messages(trace, 0, levels), planned(dynamics._evaluation._turns._butterfly)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        found, expected = messages(trace, levels, trace._tag), in_bytes(dynamics.coupling)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        joins = calibration.of_tree(comm.size).joins
+        parallel_assert(len(joins) == comm.size - 1 and all(join > 0.0 for join in joins), f"{joins}", comm)
 
 
 @pytest.mark.parametrize("spec", ["track:30", "four_bar:9", "boom:6", "four_bar_chain:8", "coupled_loops"])
@@ -144,7 +163,6 @@ def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     system = system_from(spec)
     calibration, traced = Calibration(system, 0.001), TRACED_OF_TREES["dcae"](None)
     trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
-    levels = (comm.size - 1).bit_length()
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         evaluation, part = dynamics._evaluation, dynamics.subchains
         assert isinstance(part, Intervals) and evaluation._far_ends is not None
@@ -154,11 +172,11 @@ def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
         far = [(kind, rank, others[rank]) for kind in (SEND, RECEIVE) for rank in sorted(others)]
         scans = [evaluation._turns] + [evaluation._motions] * (comm.size > 1 and part.hangs)
         expected = [message for scan in scans for message in planned(scan._butterfly)]
-        expected += far + planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+        expected += far + in_bytes(dynamics.coupling)
         found = messages(trace, 0, trace._tag)
         parallel_assert(found == expected, f"{found}, planned {expected}", comm)
-        joins = calibration.of_tree(comm.size).joins[comm.rank]
-        parallel_assert(len(joins) <= levels and all(join > 0.0 for join in joins), f"{joins}", comm)
+        joins = calibration.of_tree(comm.size).joins
+        parallel_assert(len(joins) < comm.size and all(join > 0.0 for join in joins), f"{joins}", comm)
 
 
 def test_no_messages_between_ranks_of_which_none_hangs_on_others(comm: MPI.Comm) -> None:

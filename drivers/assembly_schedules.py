@@ -1,0 +1,198 @@
+"""Schedules of an assembly beside the tables of Yamane & Nakamura, and what a schedule that is found gains.
+
+    mpiexec -n 2 python drivers/assembly_schedules.py --folder results
+
+Measured on the ranks that are there, and predicted beyond from costs that are measured first. Table 1: chains of 8, 16
+and 32 links on spherical joints; with *, one link moved from each of the two middle parts to the ends. Table 2: human
+figures. Then operations of a join by its handles, and the predicted gain of `auto` on 1 to 1024 ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.filesystem.places import check_folder
+from mpimbs.instruments.phase_costs import count
+from mpimbs.model import System, system_from
+from mpimbs.model.order import Order
+from mpimbs.parallel.agreement import on_root, together
+from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.partition.assembly_costs import AssemblyCosts
+from mpimbs.partition.schedule_search import Search
+from mpimbs.partition.scheduling import AUTO, BALANCED, LEAVES, SERIAL
+from mpimbs.spatial.column_lists import Listed, joined_columns
+from mpimbs.spatial.columns import Rooms, join_columns, spread_columns
+from mpimbs.study.bench import bench
+from mpimbs.study.cluster import cluster_named
+from mpimbs.study.open_values import value_of
+from mpimbs.study.schedules import compare_schedules, measure_assembly_costs
+
+FILE = "assembly_schedules.json"
+# ms, Pentium III of 1 GHz, Myrinet: by links, or degrees of freedom, and processes; 0 is 4 processes with *.
+PAPER = {
+    "rope:8": {1: 1.31, 2: 0.984, 4: 0.897}, "rope:16": {1: 2.75, 2: 1.87, 4: 1.70, 8: 1.57, 0: 1.58},
+    "rope:32": {1: 6.08, 2: 3.93, 4: 3.39, 8: 2.90, 0: 3.16},
+    "figure34": {1: 3.66, 2: 2.49, 4: 2.22}, "figure48": {1: 4.85, 2: 2.93, 4: 2.49},
+}  # fmt: skip
+MODELS = ("spatial_chain:64", "spatial_chain:1024", "figure48", "random_tree:1000", "tree:8:2", "four_bar_chain:100")
+UNEVEN = 0
+
+
+def main(
+    folder: Path,
+    models: Sequence[str] = MODELS,
+    seconds: float = 0.3,
+    most: int = 1024,
+    force: bool = False,
+    comm: MPI.Comm = MPI.COMM_SELF,
+) -> dict[str, Any]:
+    """Make all tables; all ranks call.
+
+    Parameters
+    ----------
+    folder : Path
+        Of what is written.
+    models : sequence of str
+        For which schedules are compared.
+    seconds : float
+        Wall time of each measurement (s).
+    most : int
+        Ranks up to which times are predicted.
+    force : bool
+        Replace what an earlier call wrote.
+    comm : MPI.Comm
+
+    Returns
+    -------
+    dict
+        The tables, on rank 0: "paper", "operations", "gains".
+    """
+    on_root(comm, lambda: check_folder(folder, [FILE], force))
+    link = cluster_named("infiniband").between_nodes
+    costs = on_root(comm, lambda: measure_assembly_costs(link))
+    tables = {
+        "paper": [row for name in PAPER for row in _beside_the_paper(name, costs, seconds, comm)],
+        "operations": operations(),
+        "gains": on_root(comm, lambda: [row for name in models for row in _gains(name, costs, most)]),
+    }
+    if comm.rank > 0:
+        return {}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text(json.dumps(tables, indent=1), encoding="utf-8")
+    _tell(tables)
+    return tables
+
+
+def _beside_the_paper(name: str, costs: AssemblyCosts | None, seconds: float, comm: MPI.Comm) -> list[dict[str, Any]]:
+    """A row for each number of processes of the paper and kind of leaves."""
+    system, rows = system_from(name), []
+    for ranks, paper in PAPER[name].items():
+        for leaves in LEAVES:
+            measured = None if ranks == UNEVEN or ranks > comm.size else _measured(system, ranks, leaves, seconds, comm)
+            if comm.rank > 0:
+                continue
+            assert costs is not None
+            predicted = _uneven(system, leaves, costs) if ranks == UNEVEN else _predicted(system, ranks, leaves, costs)
+            processes = "4*" if ranks == UNEVEN else str(ranks)
+            rows.append(
+                {"model": name, "ranks": processes, "leaves": leaves, "paper_ms": paper}
+                | {"measured_us": measured, "predicted_us": predicted}
+            )
+    return rows
+
+
+def _measured(system: System, ranks: int, leaves: str, seconds: float, comm: MPI.Comm) -> dict[str, float] | None:
+    def work() -> dict[str, float] | None:
+        with first_ranks(comm, ranks) as part:
+            if part is None:
+                return None
+            return {
+                kind: bench(system, part, "assembly", seconds, schedule=kind, leaves=leaves)["us_min"]
+                for kind in (BALANCED, AUTO)
+            }
+
+    return together(comm, work)
+
+
+def _predicted(system: System, ranks: int, leaves: str, costs: AssemblyCosts) -> dict[str, float]:
+    found = compare_schedules(system, ranks, leaves, costs).found
+    return {kind: 1e6 * one.predicted.seconds for kind, one in found.items()}
+
+
+def _uneven(system: System, leaves: str, costs: AssemblyCosts) -> dict[str, float]:
+    """The balanced schedule on 4 ranks, with a link less on each of the middle ones."""
+    each = system.n_bodies // 4
+    cuts = np.cumsum([0, each + 1, each - 1, each - 1, each + 1])
+    search = Search(system, Order.of(system), 4, 1, leaves == "bodies", costs)
+    return {BALANCED: 1e6 * search.of(BALANCED, cuts).predicted.seconds}
+
+
+def operations() -> list[dict[str, int]]:
+    """Operations of a join up and down, by the handles of the part that goes on and of the one that is hung on it."""
+    rows = []
+    for handles in range(1, 5):
+        for new in range(3):
+            left = Listed(50, [-1], [(10 + k, 200) for k in range(handles)])
+            right = Listed(100, [10], [(60 + k, 300) for k in range(new)])
+            joined = joined_columns(left, right)
+            rooms = Rooms(left.room, right.room, joined.both, joined.value.room)
+            one, other, out = value_of(left), value_of(right), np.zeros(rooms.out.size())
+            kept, scratch = np.zeros(joined.responses), np.zeros(joined.scratch)
+            up = count(join_columns, rooms, one, other, out, kept, scratch)
+            outer, *each = (np.zeros(6 * (room.inboard + room.open)) for room in (rooms.out, rooms.left, rooms.right))
+            down = count(spread_columns, rooms, one, other, out, kept, outer, *each, scratch)
+            both = up + down
+            rows.append(
+                {"left": handles, "right": new, "multiplications": round(both.multiplications)}
+                | {"additions": round(both.additions)}
+            )
+    return rows
+
+
+def _gains(name: str, costs: AssemblyCosts, most: int) -> list[dict[str, Any]]:
+    system, rows = system_from(name), []
+    ranks = 1
+    while ranks <= min(most, system.n_bodies):
+        rows.append({"model": name, "ranks": ranks} | _predicted(system, ranks, "sweeps", costs))
+        ranks *= 2 if ranks < 4 else 4
+    return rows
+
+
+def _tell(tables: dict[str, Any]) -> None:
+    click.echo("model      ranks  leaves  paper, ms   measured us: balanced, auto    predicted us: auto, balanced")
+    for row in tables["paper"]:
+        measured = row["measured_us"] or {}
+        numbers = [measured.get(BALANCED), measured.get(AUTO)]
+        numbers += [row["predicted_us"].get(kind) for kind in (AUTO, BALANCED)]
+        told = "  ".join("      -" if number is None else f"{number:7.2f}" for number in numbers)
+        click.echo(f"{row['model']:10s} {row['ranks']:>4s}  {row['leaves']:7s} {row['paper_ms']:7.3f}   {told}")
+    click.echo("handles of the left, of the right: multiplications, additions of a join")
+    for row in tables["operations"]:
+        click.echo(f"{row['left']:3d} {row['right']:3d} {row['multiplications']:8d} {row['additions']:8d}")
+    click.echo("predicted us           ranks     auto  balanced   serial   gain")
+    for row in tables["gains"]:
+        gain = min(row[BALANCED], row[SERIAL]) / row[AUTO]
+        click.echo(
+            f"{row['model']:22s} {row['ranks']:5d} {row[AUTO]:8.2f} {row[BALANCED]:9.2f} {row[SERIAL]:8.1f} {gain:6.2f}"
+        )
+
+
+@click.command()
+@click.option("--folder", type=Path, required=True)
+@click.option("--seconds", default=0.3, help="Wall time of each measurement, s.")
+@click.option("--most", default=1024, help="Ranks up to which times are predicted.")
+@click.option("--force", is_flag=True, help="Replace what is in the folder.")
+def command(folder: Path, **options: Any) -> None:
+    """Compare schedules of an assembly."""
+    main(folder, comm=MPI.COMM_WORLD, **options)
+
+
+if __name__ == "__main__":
+    command()

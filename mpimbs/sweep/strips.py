@@ -1,0 +1,211 @@
+"""Strips: what of bodies with loops is swept in lanes, consecutive closed subtrees on one body that repeat.
+
+A strip is cut into equal pieces, a lane each. Loops within a piece are closed in its lane; of those that lead out of it
+the columns are handed on to the trunk, where they meet those of the next piece, or of the trunk itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.model.contents import Contents
+from mpimbs.spatial.memory import Table
+from mpimbs.sweep.build import NO_BODIES, Build
+from mpimbs.sweep.loop_events import Closings, FromStrip, Tree
+from mpimbs.sweep.loop_table import ELSEWHERE, LoopTable
+from mpimbs.sweep.loops import LoopArrays, Loops, open_groups
+from mpimbs.sweep.strip_passes import FROM, FROM_FIRST, STRIP_AT, TO, TO_FIRST, StripPlan
+
+Integers = npt.NDArray[np.int64]
+
+
+class Strip(NamedTuple):
+    """Where a strip is.
+
+    Attributes
+    ----------
+    first : int
+        The place of its first body in the depth-first order of `Build`.
+    length : int
+        Bodies of a lane.
+    width : int
+        Lanes, one after the other.
+    """
+
+    first: int
+    length: int
+    width: int
+
+    @property
+    def last(self) -> int:
+        """The place behind its last body."""
+        return self.first + self.length * self.width
+
+    @property
+    def places(self) -> Integers:
+        """Where each lane begins [width]."""
+        return self.first + self.length * np.arange(self.width)
+
+
+class StripLanes:
+    """The loops of a strip's lanes, and where each is closed.
+
+    Parameters
+    ----------
+    made : Build
+        All bodies of the interval.
+    strip : Strip
+    table : LoopTable
+        All loops of which an end is in the interval.
+    inboard : array
+        The bodies outside; -1 the world.
+
+    Attributes
+    ----------
+    bodies : array [width, length]
+    on : int
+        The body that all hang on; -1 - k of the body k outside.
+    loops : list of arrays
+        Which loops of the table each lane has, in an order that is the same for all.
+    closings : Closings
+        Of the bodies of a lane, counted from 0.
+    """
+
+    def __init__(self, made: Build, strip: Strip, table: LoopTable, inboard: Integers) -> None:
+        self.bodies = made.order[strip.places[:, None] + np.arange(strip.length)]
+        self.on = int(made.parent[self.bodies[0, 0]])
+        number = np.full(len(made.order), -1)
+        number[self.bodies] = np.arange(strip.length)
+        lane_of = np.full(len(made.order), -1)
+        lane_of[self.bodies] = np.arange(strip.width)[:, None]
+        inside = table.bodies >= 0
+        ends = np.where(inside, lane_of[np.where(inside, table.bodies, 0)], -1)
+        self.loops, self.ends = [], []
+        for lane in range(strip.width):
+            some = np.flatnonzero((ends == lane).any(axis=1))
+            here = ends[some] == lane
+            local = np.where(here, number[table.bodies[some]], np.where(inside[some], ELSEWHERE, table.bodies[some]))
+            order = np.lexsort((local[:, 1], local[:, 0]))
+            self.loops.append(some[order])
+            self.ends.append(local[order])
+        parent = np.where(made.parent[self.bodies[0]] >= 0, number[made.parent[self.bodies[0]]], -1)
+        slots = [int(inboard[-1 - self.on]) if self.on < 0 else 0]
+        self.closings = Closings(Tree(parent, np.arange(strip.length), slots), self.ends[0], NO_BODIES)
+
+    def handed(self, made: Build, strip: Strip, trunk: Integers, of_trunk: Integers) -> list[FromStrip]:
+        """What the lanes hand over, given the trunk's places and the numbers that it gives the loops (-1: none)."""
+        found, groups = [], open_groups(self.closings)
+        for place, loops in zip(strip.places.tolist() if groups else [], self.loops, strict=False):
+            after = int(np.searchsorted(trunk, place))
+            behind = int(made.order[trunk[after]]) if after < len(trunk) else -1
+            keys = [int(of_trunk[loop]) if of_trunk[loop] >= 0 else -1 - int(loop) for loop in loops[groups]]
+            found.append(FromStrip(place, self.on, behind, keys))
+        return found
+
+
+class _Motion(NamedTuple):
+    """Where the motion of a body or of a far end stands: which arrays, which lane, and which item."""
+
+    arrays: LoopArrays
+    lane: int
+    item: int
+
+
+class StripLoops:
+    """The loops of all strips of an interval, joined to those of the trunk.
+
+    Parameters
+    ----------
+    system : Contents
+    table : LoopTable
+        As of `StripLanes`.
+    strips : sequence of StripLanes
+    lanes : sequence of Build
+        The pieces of each side by side, their bodies counted from 0.
+    slots : sequence of int
+        Those of the trunk that they hang on.
+    trunk : LoopArrays
+    of_trunk : array
+        Loops of the table that the trunk has.
+    steps : array [n]
+        Of the trunk.
+    frames : array [n, 3, 3]
+        Step to body components of all bodies of the interval.
+
+    Attributes
+    ----------
+    lanes : list of Loops
+    rows, copies : array [strips, 8], [any, 8]
+        As of `limb_passes.LimbsPlan`: of the rows the part that strips add.
+    """
+
+    def __init__(
+        self,
+        system: Contents,
+        table: LoopTable,
+        strips: Sequence[StripLanes],
+        lanes: Sequence[Build],
+        slots: Sequence[int],
+        trunk: LoopArrays,
+        of_trunk: Integers,
+        steps: Integers,
+        frames: npt.NDArray[np.float64],
+    ) -> None:
+        self._kept: list[tuple[Table, LoopArrays]] = []
+        self.lanes: list[Loops] = []
+        carriers: dict[int, _Motion] = {}  # of bodies at which loops end
+        far: list[tuple[_Motion, int]] = []  # where ends are elsewhere, and on which body
+        looped = np.unique(table.bodies[table.bodies >= 0])
+        for body in looped[steps[looped] >= 0].tolist():
+            carriers[body] = _Motion(trunk, 0, int(steps[body]))
+        far += _far_ends(trunk, 0, table.bodies[of_trunk], steps)
+        self.rows = np.zeros((len(strips), 8), np.int64)
+        next_front = 0
+        for row, strip, made, slot in zip(self.rows, strips, lanes, slots, strict=True):
+            here = np.full((len(strip.bodies), len(steps)), -1)
+            for lane, bodies in enumerate(strip.bodies):
+                here[lane, bodies] = made.body_step
+            tables = [table.some(loops, table.bodies) for loops in strip.loops]
+            arrays = LoopArrays(system, tables, made, strip.closings, here, frames, 1, trunk.lanes[0].aim)
+            self.lanes += arrays.lanes
+            for lane, loops in enumerate(strip.loops):
+                far += _far_ends(arrays, lane, table.bodies[loops], here[lane])
+                ends = table.bodies[loops]
+                for body in ends[(ends >= 0) & (here[lane][ends] >= 0)].tolist():
+                    carriers[body] = _Motion(arrays, lane, int(here[lane, body]))
+            events, count = trunk.events, len(strip.bodies) if open_groups(strip.closings) else 0
+            fronts = range(next_front, next_front + count)
+            next_front += count
+            plan = StripPlan(
+                loops=arrays.plan,
+                slot=slot,
+                fronts=np.array([events.where[front] for front in fronts], np.int64),
+                length=events.lengths[fronts[0]] if count else 0,
+            )
+            self._kept.append((Table(plan), arrays))
+            data = self._kept[-1][0].data
+            row[[STRIP_AT, STRIP_AT + 1]] = data.ctypes.data, data.size
+        self.copies = np.array([_copy(to, carriers[body]) for to, body in far], np.int64).reshape(-1, 8)
+
+
+def _far_ends(arrays: LoopArrays, lane: int, bodies: Integers, steps: Integers) -> list[tuple[_Motion, int]]:
+    """Where the motions of far ends belong, and the bodies that they are on: those of the interval."""
+    loops, ends = np.nonzero((bodies >= 0) & (steps[np.maximum(bodies, 0)] < 0))
+    items = arrays.far_item + loops
+    return [
+        (_Motion(arrays, lane, int(item)), int(bodies[loop, end]))
+        for item, loop, end in zip(items, loops, ends, strict=True)
+    ]
+
+
+def _copy(to: _Motion, motion: _Motion) -> list[int]:
+    row = [0] * 8
+    for at, first, place in ((TO, TO_FIRST, to), (FROM, FROM_FIRST, motion)):
+        array, begin, stride = place.arrays.motion_at(place.lane, place.item)
+        row[at : at + 2] = array.ctypes.data, array.size
+        row[first : first + 2] = begin, stride
+    return row

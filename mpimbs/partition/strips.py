@@ -92,22 +92,28 @@ class _Choice:
         waiting = [(0, len(siblings))]
         while waiting:
             first, last = waiting.pop()
-            best = 0, 0, 0
+            best = 0, 0
             for period in range(1, min(MOST_PERIOD, (last - first) // self._width) + 1):
                 begin, count = _longest(words[first : last - period] == words[first + period : last])
-                used = (count + period) // (period * self._width) * period * self._width
-                if used > best[0]:
-                    best = used, first + begin, period
-            used, begin, _ = best
-            if used == 0:
-                continue
-            end = int(siblings[begin + used]) if begin + used < len(siblings) else None
-            place = int(siblings[begin])
-            size = (int(siblings[-1] + self._made.sizes[siblings[-1]]) if end is None else end) - place
-            strip = Strip(place, size // self._width, self._width)
-            if self._fits(strip):
-                self.found.append(strip)
+                # the first and the last may have no neighbours to have loops with
+                for before, more in ((1, 2), (1, 1), (0, 1), (0, 0)):
+                    used = (count // period + 1 + more) // self._width * period * self._width
+                    at = first + begin - before * period
+                    if (
+                        used > best[0]
+                        and first <= at
+                        and at + used <= last
+                        and self._fits(self._strip(siblings, at, used))
+                    ):
+                        best = used, at
+            used, begin = best
+            if used:
+                self.found.append(self._strip(siblings, begin, used))
                 waiting += [(first, begin), (begin + used, last)]
+
+    def _strip(self, siblings: Integers, begin: int, used: int) -> Strip:
+        first, last = int(siblings[begin]), int(siblings[begin + used - 1])
+        return Strip(first, (last + int(self._made.sizes[last]) - first) // self._width, self._width)
 
     def _words(self, siblings: Integers) -> Words:
         """A number for each of some subtrees: the same where they and the ends of loops in them are alike."""
@@ -133,6 +139,8 @@ class _Choice:
     def _fits(self, strip: Strip) -> bool:
         """Whether the lanes of a strip take the same steps, and all of their loops can be closed or handed on."""
         within = strip.places[:, None] + np.arange(strip.length)
+        if not self._closed[within].all():
+            return False
         if not (self._patterns[within] == self._patterns[within[0]]).all():
             return False
         above = self._parent[within]
@@ -141,13 +149,12 @@ class _Choice:
         if not (back == back[0]).all():
             return False
         lanes = StripLanes(self._made, strip, self._table, self._inboard)
-        if not all(np.array_equal(lanes.ends[0], ends) for ends in lanes.ends):
+        if not lanes.alike or not lanes.loops.size or not self._fit[lanes.loops].all():
             return False
-        kinds = [self._kinds[loops] for loops in lanes.loops]
-        if not len(kinds[0]) or not all(np.array_equal(kinds[0], other) for other in kinds):
+        if not (self._kinds[lanes.loops] == self._kinds[lanes.loops[0]]).all():
             return False
         on_world = lanes.on < 0 and self._inboard[-1 - lanes.on] == AT_WORLD
-        worldly = bool((lanes.ends[0] == AT_WORLD).any())
+        worldly = bool((lanes.ends == AT_WORLD).any())
         if lanes.closings.settled_at or (worldly and not on_world):
             return False
         return len(open_groups(lanes.closings)) <= MOST_OPEN

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.fronts import C_ROW, KEPT, NEGLIGIBLE, SCALE_ROW, SMALLEST, W_ROWS
-from mpimbs.spatial.lanes import largest, load, over_lanes, store, where_less, width
+from mpimbs.spatial.lanes import load, over_lanes, store, where_less, width
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.tuples import load6
 from mpimbs.spatial.vectors import dot6
 
+OF_A_HINGE = 5  # columns, the commonest number
 _INVERSE_SCALE = 9  # of what is kept of a column, behind E and c
 
 
@@ -101,13 +102,15 @@ def _take(zero, front, length, at, first_row, kept, used):
     most = zero
     for g in range(0, length, ROW):
         for k in range(g, g + used):
-            most = largest(most, load(zero, front, (SCALE_ROW * length + k) * n))
+            scale = load(zero, front, (SCALE_ROW * length + k) * n)
+            most = where_less(most, scale, scale, most)
     least = NEGLIGIBLE / SMALLEST * most
     for i in range(used):
         own = i * each
         for r in range(first_row, C_ROW + 1):
             store(kept, (own + 2 + r) * n, load(zero, front, (r * length + at + i) * n))
-        scale = largest(load(zero, front, (SCALE_ROW * length + at + i) * n), least)
+        scale = load(zero, front, (SCALE_ROW * length + at + i) * n)
+        scale = where_less(scale, least, least, scale)
         store(kept, (own + _INVERSE_SCALE) * n, 1.0 / scale)
         for g in range(0, length, ROW):
             for k in range(g, g + used):
@@ -186,9 +189,8 @@ def _numbers_at(zero, kept, each, k):
     )
 
 
-@kernel
-def eliminate(zero, front, length, group, bare, kept, grounded, used):
-    """Eliminate a group of columns whose y is zero; see `fronts.eliminate`."""
+@kernel(inline=True)
+def _eliminate(zero, front, length, group, bare, kept, grounded, used):
     n, each, at = width(zero), KEPT + length, ROW * group
     first_row = C_ROW if grounded else 0
     _take(zero, front, length, at, first_row, kept, used)
@@ -222,6 +224,15 @@ def eliminate(zero, front, length, group, bare, kept, grounded, used):
         for g in range(0, length, ROW):
             for k in range(g, g + used):
                 store(front, _above(length, i, k) * n, zero)
+
+
+@kernel
+def eliminate(zero, front, length, group, bare, kept, grounded, used):
+    """Eliminate a group of columns whose y is zero; see `fronts.eliminate`."""
+    if used == OF_A_HINGE:  # for which loops are written out
+        _eliminate(zero, front, length, group, bare, kept, grounded, OF_A_HINGE)
+    else:
+        _eliminate(zero, front, length, group, bare, kept, grounded, used)
 
 
 @kernel(inline=True)

@@ -141,7 +141,8 @@ class Closings:
             front = _Front(len(self.fronts), {loop: group for group, loop in enumerate(strip.loops)}, len(strip.loops))
             self.fronts.append(front)
             self.of_strips.append(front.number)
-            handed.setdefault(strip.parent, []).append(_Handed(front, [], strip.place, strip.behind))
+            if strip.loops:
+                handed.setdefault(strip.parent, []).append(_Handed(front, [], strip.place, strip.behind))
         self._walk(handed)
 
     def _walk(self, handed: dict[int, list[_Handed]]) -> None:

@@ -41,8 +41,8 @@ from mpimbs.spatial.widths import by_number
 from mpimbs.sweep.structure import BIAS, BOUNDARY
 
 # Columns of the rows of loop joints: where the motions of the ends are; how the joint turns (below); its constraints;
-# which ends are the world; whether it has a pitch; how many of its freedoms are driven.
-MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED, DRIVEN = range(7)
+# which ends are the world; whether it has a pitch; how many of its freedoms are driven; which geometry it has.
+MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED, DRIVEN, GEOMETRY = range(8)
 NOT, ABOUT_Z, BALL, ABOUT_X_AND_Y, SLID_ABOUT_Z = range(5)
 NO_WORLD, WORLD_IS_A, WORLD_IS_B = range(3)
 END_SIZE = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
@@ -63,8 +63,8 @@ class ClosingJoints(NamedTuple):
     """What is fixed of some loop joints, and what an evaluation writes of them."""
 
     rows: Rows  # [n, 8]: the columns above
-    ends: Floats  # [n * 2 * END_SIZE]
-    subspaces: Floats  # [n * SIX]: C in T, [6, 8]
+    ends: Floats  # [geometries * 2 * END_SIZE]
+    subspaces: Floats  # [geometries * SIX]: C in T, [6, 8]
     pitch: Floats  # [n]: m/rad
     motions: Floats  # [any * BOUNDARY]: of the steps that carry the ends, absolute
     drives: Floats  # [n * 6 * DRIVE]: the freedoms of each that are driven
@@ -330,8 +330,8 @@ def _measured(zero, loops, number, measured):
         a, b = _part(zero, loops.motions, row[MOTION_A], BOUNDARY), _part(zero, loops.motions, row[MOTION_B], BOUNDARY)
         _measure_joint(
             row,
-            _part(zero, loops.ends, number, 2 * END_SIZE),
-            _part(zero, loops.subspaces, number, SIX),
+            _part(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE),
+            _part(zero, loops.subspaces, row[GEOMETRY], SIX),
             loops.pitch[number],
             _part(zero, loops.drives, number, 6 * DRIVE),
             a,
@@ -358,8 +358,8 @@ def _measured_in_lanes(zero, loops, number, measured):
     a, b = span(loops.room, 2 * END_SIZE + SIX, BOUNDARY), span(loops.room, 2 * END_SIZE + SIX + BOUNDARY, BOUNDARY)
     out = span(loops.room, ROOM_OF_A_LANE - CLOSURE, CLOSURE)
     for lane in range(width(zero)):
-        _lane_of(zero, loops.ends, number, 2 * END_SIZE, lane, ends)
-        _lane_of(zero, loops.subspaces, number, SIX, lane, subspace)
+        _lane_of(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE, lane, ends)
+        _lane_of(zero, loops.subspaces, row[GEOMETRY], SIX, lane, subspace)
         _lane_of(zero, loops.motions, row[MOTION_A], BOUNDARY, lane, a)
         _lane_of(zero, loops.motions, row[MOTION_B], BOUNDARY, lane, b)
         _measure_joint(row, ends, subspace, 0.0, loops.drives, a, b, out)
@@ -382,8 +382,8 @@ def close_joints(zero, loops, speeds, places, measured):
         close_joint(
             zero,
             row,
-            _part(zero, loops.ends, number, 2 * END_SIZE),
-            _part(zero, loops.subspaces, number, SIX),
+            _part(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE),
+            _part(zero, loops.subspaces, row[GEOMETRY], SIX),
             _part(zero, loops.motions, row[MOTION_A], BOUNDARY),
             _part(zero, loops.motions, row[MOTION_B], BOUNDARY),
             loops.root,

@@ -177,13 +177,13 @@ class LoopTable:
         here = self.bodies >= 0
         return np.where(here[..., None, None], of_bodies[np.where(here, self.bodies, 0)], np.eye(3))
 
-    def ends(self, of_bodies: Floats) -> Floats:
-        """The numbers of the ends [n, 2, END_SIZE], in the frames of the steps that carry them."""
+    def geometry(self, of_bodies: Floats) -> tuple[Floats, Floats]:
+        """The numbers of the ends [n, 2 * END_SIZE], in the frames of the steps that carry them, and C [n, 6 * 8]."""
         frames = self.frames(of_bodies)
         found = np.empty((len(self), 2, END_SIZE))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)
-        return found
+        return found.reshape(len(self), -1), self.subspaces.reshape(len(self), -1)
 
 
 def loops_of(system: Contents) -> LoopTable:

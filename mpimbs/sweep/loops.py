@@ -14,7 +14,7 @@ from mpimbs.spatial.fronts import COLUMNS
 from mpimbs.spatial.memory import Table, aligned, aligned_zeros
 from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
-from mpimbs.sweep.build import Build
+from mpimbs.sweep.build import Build, different_rows
 from mpimbs.sweep.closing import LoopsPlan
 from mpimbs.sweep.event_tables import EventTables
 from mpimbs.sweep.loop_events import Closings
@@ -23,6 +23,7 @@ from mpimbs.sweep.loop_joints import (
     DRIVE,
     DRIVE_A,
     ENERGY,
+    GEOMETRY,
     POSITION,
     ROOM_OF_A_LANE,
     TORQUE,
@@ -58,6 +59,8 @@ class LoopArrays:
         Bodies outside.
     aim : array [2]
         See `closing.LoopsPlan`.
+    real : sequence of slices, optional
+        Which of the loops of each lane there are; all by default.
 
     Attributes
     ----------
@@ -82,6 +85,7 @@ class LoopArrays:
         frames: Floats,
         slots: int,
         aim: Floats,
+        real: Sequence[slice] = (),
     ) -> None:
         first, n, count, m = tables[0], len(tables), len(tables[0]), len(made.structure.steps)
         rows = _joint_rows(first, steps[0], m)
@@ -90,14 +94,17 @@ class LoopArrays:
         motions[m:, [0, 4, 8]] = boundary[:, [0, 4, 8]] = 1.0
         closures = aligned_zeros((count * CLOSURE + ROW + SIX) * n)
         closures[-SIX * n :] = np.repeat(np.eye(6, ROW).ravel(), n)
+        geometry = [_side_by_side(parts) for parts in zip(*(table.geometry(frames) for table in tables), strict=True)]
+        different, rows[:, GEOMETRY] = different_rows(np.concatenate(geometry, axis=1))
+        ends, subspaces = np.split(different, [geometry[0].shape[1]], axis=1)
         loads, drives = aligned_zeros(count * ROW * n), np.ascontiguousarray(first.drives).ravel()
         self._motions, self.far_item = aligned(motions.ravel()), m + 1
         self.events = EventTables(closings, made, first.bodies)
         self.boundary = aligned(boundary.ravel())
         joints = ClosingJoints(
             rows=rows,
-            ends=_side_by_side([table.ends(frames) for table in tables]),
-            subspaces=_side_by_side([table.subspaces for table in tables]),
+            ends=aligned(ends.ravel()),
+            subspaces=aligned(subspaces.ravel()),
             pitch=first.pitch,
             drives=drives,
             motions=self._motions,
@@ -127,19 +134,19 @@ class LoopArrays:
         self.plan = self._table.data
         self.lanes = [
             Loops(
-                table,
+                table.some(np.arange(count)[there], table.bodies),
                 closings,
-                rows,
+                rows[there],
                 steps[lane],
                 frames,
-                _lane(closures, lane, n)[: count * CLOSURE].reshape(-1, CLOSURE),
-                _lane(loads, lane, n).reshape(-1, ROW),
+                _lane(closures, lane, n)[: count * CLOSURE].reshape(-1, CLOSURE)[there],
+                _lane(loads, lane, n).reshape(-1, ROW)[there],
                 _lane(self._motions, lane, n).reshape(-1, BOUNDARY),
                 _lane(self.boundary, lane, n),
                 drives,
                 aim,
             )
-            for lane, table in enumerate(tables)
+            for lane, (table, there) in enumerate(zip(tables, real or [slice(None)] * n, strict=True))
         ]
 
     def motion_at(self, lane: int, item: int) -> tuple[Floats, int, int]:
@@ -152,8 +159,9 @@ def _lane(array: Floats, lane: int, lanes: int) -> Floats:
     return array.reshape(-1, lanes)[:, lane]
 
 
-def _side_by_side(arrays: list[Floats]) -> Floats:
-    return aligned(np.stack([array.ravel() for array in arrays], axis=1).ravel())
+def _side_by_side(arrays: tuple[Floats, ...]) -> Floats:
+    """Rows of numbers of all lanes, from those of each."""
+    return np.stack(arrays, axis=2).reshape(len(arrays[0]), -1)
 
 
 def _joint_rows(table: LoopTable, steps: Integers, m: int) -> Integers:

@@ -38,7 +38,9 @@ class StripPlan(NamedTuple):
     loops: Integers  # the table of the loops of the lanes
     slot: int  # of the body that it hangs on
     fronts: Integers  # [lanes]: where the front of each lane is copied to, among those of the trunk
-    length: int  # of these
+    lengths: Integers  # [lanes]: of these
+    first_row: int  # of these fronts that is copied: the world has no E
+    groups: Integers  # [what is open, lanes]: the group there; -1: none, of a loop that a lane has not
 
 
 STRIP = schema(StripPlan)
@@ -83,37 +85,39 @@ def ask_of_strips(zero, limbs, junction, measured):
 @kernel(inline=True)
 def _hand_over(zero, strip, fronts):
     """Copy what is open of each lane to the fronts of the trunk."""
-    loops, w, length = read(strip.loops, LOOPS), width(zero), strip.length
-    for a in range(loops.open.shape[0]):
-        opened = loops.open[a]
-        own, at, to = opened[2], ROW * opened[3], ROW * opened[4]
-        front = span(loops.fronts, opened[1] * w, (W_ROWS + own) * own * w)
-        for i in range(SCALE_ROW + 1):
-            for k in range(loops.used):
-                for lane in range(w):
-                    fronts[strip.fronts[lane] + i * length + to + k] = front[(i * own + at + k) * w + lane]
-        for b in range(loops.open.shape[0]):
-            beside, to_beside = ROW * loops.open[b, 3], ROW * loops.open[b, 4]
-            for i in range(loops.used):
+    loops, w = read(strip.loops, LOOPS), width(zero)
+    opened = loops.open.shape[0]
+    for a in range(opened):
+        own, at = loops.open[a, 2], ROW * loops.open[a, 3]
+        front = span(loops.fronts, loops.open[a, 1] * w, (W_ROWS + own) * own * w)
+        for lane in range(w):
+            length, to = strip.lengths[lane], ROW * strip.groups[a * w + lane]
+            if to < 0:
+                continue
+            for i in range(strip.first_row, SCALE_ROW + 1):
                 for k in range(loops.used):
-                    place = (W_ROWS + min(at + i, beside + k)) * own + max(at + i, beside + k)
-                    for lane in range(w):
-                        to_place = strip.fronts[lane] + (W_ROWS + to + i) * length + to_beside + k
-                        fronts[to_place] = front[place * w + lane]
+                    fronts[strip.fronts[lane] + i * length + to + k] = front[(i * own + at + k) * w + lane]
+            for b in range(opened):
+                beside, to_beside = ROW * loops.open[b, 3], ROW * strip.groups[b * w + lane]
+                for i in range(loops.used if to_beside >= 0 else 0):
+                    row = strip.fronts[lane] + (W_ROWS + to + i) * length + to_beside
+                    for k in range(loops.used):
+                        place = (W_ROWS + min(at + i, beside + k)) * own + max(at + i, beside + k)
+                        fronts[row + k] = front[place * w + lane]
 
 
 @kernel(inline=True)
 def _take_loads(zero, strip, fronts):
-    """Take the loads of what was open back from the trunk."""
+    """Take the loads of what was open back from the trunk; none of loops that a lane has not."""
     loops, w = read(strip.loops, LOOPS), width(zero)
     for a in range(loops.open.shape[0]):
-        opened = loops.open[a]
-        for i in range(ROW):
-            for lane in range(w):
-                x = fronts[strip.fronts[lane] + ROW * opened[4] + i]
-                loops.fronts[(opened[1] + ROW * opened[3] + i) * w + lane] = x
-                if opened[5] >= 0:
-                    loops.loads[(opened[5] * ROW + i) * w + lane] = x
+        own, loop = loops.open[a, 1] + ROW * loops.open[a, 3], loops.open[a, 5]
+        for lane in range(w):
+            group = strip.groups[a * w + lane]
+            for i in range(ROW):
+                x = fronts[strip.fronts[lane] + ROW * group + i] if group >= 0 else 0.0
+                loops.fronts[(own + i) * w + lane] = x
+                loops.loads[(loop * ROW + i) * w + lane] = x
 
 
 @lanes_only

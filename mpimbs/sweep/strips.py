@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
+from mpimbs.spatial.fronts import C_ROW
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.build import NO_BODIES, Build
 from mpimbs.sweep.loop_events import Closings, FromStrip, Tree
@@ -69,10 +70,17 @@ class StripLanes:
     bodies : array [width, length]
     on : int
         The body that all hang on; -1 - k of the body k outside.
-    loops : list of arrays
+    alike : bool
+        Whether all lanes have the same loops. The first and the last may lack some that lead to other lanes: then a
+        loop stands there for each, that is not theirs.
+    loops : array [width, loops of a lane]
         Which loops of the table each lane has, in an order that is the same for all.
+    ends : array [loops of a lane, 2]
+        Their bodies, counted from 0 in a lane; AT_WORLD, or ELSEWHERE.
+    real : list of slices
+        Which of its loops are a lane's own.
     closings : Closings
-        Of the bodies of a lane, counted from 0.
+        Of the bodies of a lane.
     """
 
     def __init__(self, made: Build, strip: Strip, table: LoopTable, inboard: Integers) -> None:
@@ -80,31 +88,84 @@ class StripLanes:
         self.on = int(made.parent[self.bodies[0, 0]])
         number = np.full(len(made.order), -1)
         number[self.bodies] = np.arange(strip.length)
-        lane_of = np.full(len(made.order), -1)
-        lane_of[self.bodies] = np.arange(strip.width)[:, None]
-        inside = table.bodies >= 0
-        ends = np.where(inside, lane_of[np.where(inside, table.bodies, 0)], -1)
-        self.loops, self.ends = [], []
-        for lane in range(strip.width):
-            some = np.flatnonzero((ends == lane).any(axis=1))
-            here = ends[some] == lane
-            local = np.where(here, number[table.bodies[some]], np.where(inside[some], ELSEWHERE, table.bodies[some]))
-            order = np.lexsort((local[:, 1], local[:, 0]))
-            self.loops.append(some[order])
-            self.ends.append(local[order])
+        self._lane_of = np.full(len(made.order), -1)
+        self._lane_of[self.bodies] = np.arange(strip.width)[:, None]
+        self._table = table
+        found = [self._of_lane(lane, number) for lane in range(strip.width)]
+        some, self.ends = found[strip.width // 2]
+        missing = [_missing(self.ends, found[lane][1]) for lane in (0, -1)]
+        order = np.lexsort((missing[1], ~missing[0]))
+        before, behind = (int(lacked.sum()) for lacked in missing)
+        self.real = [slice(None)] * strip.width
+        self.real[0], self.real[-1] = slice(before, None), slice(0, len(order) - behind)
+        self.ends = self.ends[order]
+        self.loops = np.tile(some[order], (strip.width, 1))
+        self.alike = not (missing[0] & missing[1]).any()
+        for lane, (loops, ends) in enumerate(found):
+            there = self.real[lane]
+            same = len(loops) == len(self.ends[there])
+            if self.alike and same:
+                sorted_as = np.lexsort((self.ends[there, 1], self.ends[there, 0]))
+                self.alike = np.array_equal(ends, self.ends[there][sorted_as])
+                self.loops[lane, np.arange(len(order))[there][sorted_as]] = loops
+            self.alike = self.alike and same
         parent = np.where(made.parent[self.bodies[0]] >= 0, number[made.parent[self.bodies[0]]], -1)
         slots = [int(inboard[-1 - self.on]) if self.on < 0 else 0]
-        self.closings = Closings(Tree(parent, np.arange(strip.length), slots), self.ends[0], NO_BODIES)
+        self.closings = Closings(Tree(parent, np.arange(strip.length), slots), self.ends, NO_BODIES)
+
+    def _of_lane(self, lane: int, number: Integers) -> tuple[Integers, Integers]:
+        """The loops of a lane, and their bodies there, in the order of these."""
+        inside = self._table.bodies >= 0
+        here = inside & (self._lane_of[np.maximum(self._table.bodies, 0)] == lane)
+        some = np.flatnonzero(here.any(axis=1))
+        bodies = self._table.bodies[some]
+        local = np.where(here[some], number[bodies], np.where(bodies >= 0, ELSEWHERE, bodies))
+        order = np.lexsort((local[:, 1], local[:, 0]))
+        return some[order], local[order]
+
+    def tables(self) -> list[LoopTable]:
+        """The loops of each lane."""
+        found = []
+        for loops, there, bodies in zip(self.loops, self.real, self.bodies, strict=True):
+            own = self._table.some(loops, self._table.bodies)
+            lacked = np.ones(len(loops), bool)
+            lacked[there] = False
+            local = self.ends[lacked]
+            own.bodies[lacked] = np.where(local >= 0, bodies[local], ELSEWHERE)
+            found.append(own)
+        return found
 
     def handed(self, made: Build, strip: Strip, trunk: Integers, of_trunk: Integers) -> list[FromStrip]:
         """What the lanes hand over, given the trunk's places and the numbers that it gives the loops (-1: none)."""
-        found, groups = [], open_groups(self.closings)
-        for place, loops in zip(strip.places.tolist() if groups else [], self.loops, strict=False):
+        found = []
+        for lane, place in enumerate(strip.places.tolist() if open_groups(self.closings) else []):
             after = int(np.searchsorted(trunk, place))
             behind = int(made.order[trunk[after]]) if after < len(trunk) else -1
-            keys = [int(of_trunk[loop]) if of_trunk[loop] >= 0 else -1 - int(loop) for loop in loops[groups]]
+            loops = self.loops[lane, self.open_of(lane)]
+            keys = [int(of_trunk[loop]) if of_trunk[loop] >= 0 else -1 - int(loop) for loop in loops]
             found.append(FromStrip(place, self.on, behind, keys))
         return found
+
+    def open_of(self, lane: int) -> list[int]:
+        """Which of the loops of a lane are open in the end, in the order of the groups that it hands over."""
+        own = set(np.arange(len(self.ends))[self.real[lane]].tolist())
+        return [loop for loop in open_groups(self.closings) if loop in own]
+
+    def groups(self) -> Integers:
+        """The groups of what is open, of each lane [open, lanes]; -1 of what it has not."""
+        found = np.full((len(self.closings.open), len(self.bodies)), -1)
+        for lane in range(len(self.bodies)):
+            handed = self.open_of(lane)
+            for row, (_, loop, _, _) in zip(found, self.closings.open, strict=True):
+                row[lane] = handed.index(loop) if loop in handed else -1
+        return found
+
+
+def _missing(ends: Integers, others: Integers) -> npt.NDArray[np.bool_]:
+    """Which loops that lead elsewhere are not among others, given the bodies of both [n, 2]."""
+    there = {tuple(pair) for pair in others.tolist()}
+    leads = (ends == ELSEWHERE).any(axis=1)
+    return np.array([lead and tuple(pair) not in there for lead, pair in zip(leads, ends.tolist(), strict=True)], bool)
 
 
 class _Motion(NamedTuple):
@@ -169,12 +230,13 @@ class StripLoops:
             here = np.full((len(strip.bodies), len(steps)), -1)
             for lane, bodies in enumerate(strip.bodies):
                 here[lane, bodies] = made.body_step
-            tables = [table.some(loops, table.bodies) for loops in strip.loops]
-            arrays = LoopArrays(system, tables, made, strip.closings, here, frames, 1, trunk.lanes[0].aim)
+            tables = strip.tables()
+            aim = trunk.lanes[0].aim
+            arrays = LoopArrays(system, tables, made, strip.closings, here, frames, 1, aim, strip.real)
             self.lanes += arrays.lanes
-            for lane, loops in enumerate(strip.loops):
-                far += _far_ends(arrays, lane, table.bodies[loops], here[lane])
-                ends = table.bodies[loops]
+            for lane, own in enumerate(tables):
+                far += _far_ends(arrays, lane, own.bodies, here[lane])
+                ends = own.bodies
                 for body in ends[(ends >= 0) & (here[lane][ends] >= 0)].tolist():
                     carriers[body] = _Motion(arrays, lane, int(here[lane, body]))
             events, count = trunk.events, len(strip.bodies) if open_groups(strip.closings) else 0
@@ -184,7 +246,9 @@ class StripLoops:
                 loops=arrays.plan,
                 slot=slot,
                 fronts=np.array([events.where[front] for front in fronts], np.int64),
-                length=events.lengths[fronts[0]] if count else 0,
+                lengths=np.array([events.lengths[front] for front in fronts], np.int64),
+                first_row=C_ROW if strip.closings.grounded else 0,
+                groups=strip.groups().ravel(),
             )
             self._kept.append((Table(plan), arrays))
             data = self._kept[-1][0].data

@@ -18,6 +18,7 @@ Words = npt.NDArray[np.uint64]
 
 MOST_PERIOD = 8  # subtrees after which a pattern repeats, at the most
 MOST_OPEN = 4  # loops that lead out of a lane
+LEAST_LANE = 3  # bodies: what is handed over to the trunk takes as long as these
 _FAR = 2**40  # beside which offsets of subtrees are small
 
 
@@ -138,6 +139,8 @@ class _Choice:
 
     def _fits(self, strip: Strip) -> bool:
         """Whether the lanes of a strip take the same steps, and all of their loops can be closed or handed on."""
+        if strip.length < LEAST_LANE:
+            return False
         within = strip.places[:, None] + np.arange(strip.length)
         if not self._closed[within].all():
             return False

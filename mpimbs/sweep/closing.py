@@ -59,10 +59,9 @@ class LoopsPlan(NamedTuple):
     kept: Floats
     loads: Floats  # [loops * ROW]: of the loop joints, in terms of C
     boundary: Floats  # [k * BOUNDARY]: motions of the inboard bodies, absolute
-    open: (
-        Rows  # [any, 8]: what is open in the end: the slot, the front, its length, the group in it, that of the value,
-    )
-    # which open body it is, or loop (-1: none)
+    # what is open in the end: the slot, the front, its length, the group in it, which of all that is open it is, which
+    # loop (-1: none)
+    open: Rows  # [any, 8]
     used: int  # columns of a group that any loop uses
     aim: Floats  # [2]: factors of the violations of velocity and position in what is asked of the accelerations
 

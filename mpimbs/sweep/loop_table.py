@@ -8,6 +8,7 @@ import numpy.typing as npt
 from mpimbs.model import Loop
 from mpimbs.model.contents import Contents
 from mpimbs.model.joints import JointType
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import matrices_of, turned_to
 from mpimbs.sweep.loop_joints import (
@@ -183,7 +184,7 @@ class LoopTable:
         found = np.empty((len(self), 2, END_SIZE))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)
-        return found.reshape(len(self), -1), self.subspaces.reshape(len(self), -1)
+        return found.reshape(-1, 2 * END_SIZE), self.subspaces.reshape(-1, SIX)
 
 
 def loops_of(system: Contents) -> LoopTable:

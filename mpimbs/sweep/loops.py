@@ -161,7 +161,7 @@ def _lane(array: Floats, lane: int, lanes: int) -> Floats:
 
 def _side_by_side(arrays: tuple[Floats, ...]) -> Floats:
     """Rows of numbers of all lanes, from those of each."""
-    return np.stack(arrays, axis=2).reshape(len(arrays[0]), -1)
+    return np.stack(arrays, axis=2).reshape(len(arrays[0]), arrays[0].shape[1] * len(arrays))
 
 
 def _joint_rows(table: LoopTable, steps: Integers, m: int) -> Integers:

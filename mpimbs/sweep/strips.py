@@ -218,12 +218,8 @@ class StripLoops:
     ) -> None:
         self._kept: list[tuple[Table, LoopArrays]] = []
         self.lanes: list[Loops] = []
-        carriers: dict[int, _Motion] = {}  # of bodies at which loops end
-        far: list[tuple[_Motion, int]] = []  # where ends are elsewhere, and on which body
-        looped = np.unique(table.bodies[table.bodies >= 0])
-        for body in looped[steps[looped] >= 0].tolist():
-            carriers[body] = _Motion(trunk, 0, int(steps[body]))
-        far += _far_ends(trunk, 0, table.bodies[of_trunk], steps)
+        carriers = [(trunk, 0, steps)]
+        far = _far_ends(trunk, 0, table.bodies[of_trunk], steps)  # where ends are elsewhere, and on which body
         self.rows = np.zeros((len(strips), 8), np.int64)
         next_front = 0
         for row, strip, made, slot in zip(self.rows, strips, lanes, slots, strict=True):
@@ -236,9 +232,7 @@ class StripLoops:
             self.lanes += arrays.lanes
             for lane, own in enumerate(tables):
                 far += _far_ends(arrays, lane, own.bodies, here[lane])
-                ends = own.bodies
-                for body in ends[(ends >= 0) & (here[lane][ends] >= 0)].tolist():
-                    carriers[body] = _Motion(arrays, lane, int(here[lane, body]))
+                carriers.append((arrays, lane, here[lane]))
             events, count = trunk.events, len(strip.bodies) if open_groups(strip.closings) else 0
             fronts = range(next_front, next_front + count)
             next_front += count
@@ -253,7 +247,8 @@ class StripLoops:
             self._kept.append((Table(plan), arrays))
             data = self._kept[-1][0].data
             row[[STRIP_AT, STRIP_AT + 1]] = data.ctypes.data, data.size
-        self.copies = np.array([_copy(to, carriers[body]) for to, body in far], np.int64).reshape(-1, 8)
+        moved = {body: _motion_of(body, carriers) for body in {body for _, body in far}}
+        self.copies = np.array([_copy(to, moved[body]) for to, body in far], np.int64).reshape(-1, 8)
 
 
 def _far_ends(arrays: LoopArrays, lane: int, bodies: Integers, steps: Integers) -> list[tuple[_Motion, int]]:
@@ -264,6 +259,12 @@ def _far_ends(arrays: LoopArrays, lane: int, bodies: Integers, steps: Integers) 
         (_Motion(arrays, lane, int(item)), int(bodies[loop, end]))
         for item, loop, end in zip(items, loops, ends, strict=True)
     ]
+
+
+def _motion_of(body: int, carriers: list[tuple[LoopArrays, int, Integers]]) -> _Motion:
+    """Where the motion of a body's step stands."""
+    arrays, lane, steps = next(carrier for carrier in carriers if carrier[2][body] >= 0)
+    return _Motion(arrays, lane, int(steps[body]))
 
 
 def _copy(to: _Motion, motion: _Motion) -> list[int]:

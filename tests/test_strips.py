@@ -19,7 +19,7 @@ REPEATED = {
     "alone": (functools.partial(repeated_mechanism, 1, 4, 1, 16), 0),
     "with loops to the world": (functools.partial(repeated_mechanism, 4, 4, 1, 17, to_world=1.0), 4),
     "linked": (functools.partial(repeated_mechanism, 2, 3, 1, 16, 1), 0),
-    "on a hub": (functools.partial(repeated_mechanism, 7, 3, 0, 16, 1, True), 1),
+    "on a hub": (functools.partial(repeated_mechanism, 7, 3, 0, 18, 1, True), 7),
 }
 
 

@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Any
 from mpimbs.batch import Batch
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.model import Body, BodyMotion, Joint, Loop, Spring, System, Wrench, read_system, system_from, write_system
+from mpimbs.model import (
+    Body,
+    BodyMotion,
+    Event,
+    Joint,
+    Loop,
+    Spring,
+    System,
+    Wrench,
+    read_system,
+    system_from,
+    write_system,
+)
 
 if TYPE_CHECKING:
     from mpimbs.simulation.reading import open_output
@@ -31,6 +43,7 @@ __all__ = [
     "BodyMotion",
     "Checkpoints",
     "Dynamics",
+    "Event",
     "InputError",
     "InterruptionError",
     "Joint",

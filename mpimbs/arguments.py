@@ -50,6 +50,12 @@ def doubles(name: str, values: npt.ArrayLike, size: int) -> Floats:
     return given if given.dtype == np.float64 and given.flags.carray else np.array(given, np.float64)
 
 
+def choose(name: str, given: str, known: tuple[str, ...]) -> None:
+    """Refuse a choice that is not among the known ones; InputError."""
+    if given not in known:
+        raise InputError(f"{name}: {given!r} is none of {', '.join(known)}")
+
+
 def check_array(name: str, array: Any, shape: tuple[int, ...]) -> None:
     """Refuse what compiled code can't read or write as it is.
 

@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
+from mpimbs.inverse import compile_inverse
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.parallel.scan import Scan
@@ -89,6 +90,20 @@ def compile_kernels(
             make_quaternions_unit(0.0, alone.subchain.structure, q)
             with closing(Scan(MPI.COMM_SELF, alone.subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[kernels])) as scan:
                 scan(alone.subchain.boundary_motion(q, u))
+
+
+@functools.cache
+def compile_joint_space() -> None:
+    """Compile, or load from the cache, what the inertia matrix and Jacobians take; no communication."""
+    compile_inverse()
+    with closing(Dynamics(system_from("tree:2:2"), lanes=1)) as alone:
+        q, u = alone.subchain.q, alone.subchain.u
+        for layout in ("rows", "csr"):
+            alone.inertia_matrix(q, layout=layout)
+        alone.inverse_inertia_matrix(q)
+        alone.solve(q, alone.multiply(q, u))
+        alone.poses(q, u)
+        alone.composites.compile()
 
 
 def _made(kernels: str, system: System, lanes: int) -> Dynamics:

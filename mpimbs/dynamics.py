@@ -18,6 +18,7 @@ from mpimbs.errors import InputError
 from mpimbs.evaluation import NOTHING, Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.inverse import required_forces
+from mpimbs.joint_space import JointSpace
 from mpimbs.loops import ClosedLoops
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
@@ -36,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Dynamics:
+class Dynamics(JointSpace):
     """Forward dynamics of a system, distributed over the ranks of a communicator.
 
     Each rank owns consecutive bodies of the chain: one subchain or, if there are more cuts than ranks, several; of a
@@ -239,6 +240,10 @@ class Dynamics:
         else:
             evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
 
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
+        return self._evaluation.boundary_motion(q, u)
+
     def measure(self, q: Floats, u: Floats) -> None:
         """Measure how far loops are from closed (`loops.ClosedLoops.violations`); all ranks call."""
         self._evaluation.measure(q, u)
@@ -410,5 +415,9 @@ class Dynamics:
     def close(self) -> None:
         """Free the communicator; all ranks call."""
         self._evaluation.close()
+        if "composites" in self.__dict__:
+            self.composites.close()
+        if self.__dict__.get("_tree", self) is not self:
+            self._tree.close()
         self.external.close()
         self.comm.Free()

@@ -64,6 +64,8 @@ class Evaluation:
         size, and did nothing.
     laps : array [PHASES]
         Time spent in each so far (s).
+    placed : bool
+        Whether the motions of what loops need of elsewhere are to be found first (`place_loops`).
     """
 
     def __init__(
@@ -102,8 +104,9 @@ class Evaluation:
         self._measure = MEASURE[part.width]
         self._far_ends = FarEnds(comm, part) if isinstance(part, Intervals) and part.has_loops else None
         # Where loops end elsewhere, or bodies hang on others elsewhere, the motions of these are needed.
-        self._placed = self._far_ends is not None and (not self._alone or len(part) > 1)
-        self.in_phases = external.any or self._solve is not None or self._placed
+        hangs = isinstance(part, Intervals) and part.hangs
+        self.placed = self._far_ends is not None and (self._far_ends.any or hangs)
+        self.in_phases = external.any or self._solve is not None or self.placed
         self.no_tau = np.zeros(0)
 
     @property
@@ -127,9 +130,9 @@ class Evaluation:
         run, rank = self._phases, self.rank
         acted = NOTHING if tau is None else Acted(tau)
         run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
-        if self._placed:
+        if self.placed:
             began, before = time.perf_counter(), self._placing
-            self._place_loops(q, u)
+            self.place_loops(q, u)
             self.laps[MOTION] += time.perf_counter() - began
             self._motion_messages += self._placing - before
         if self._external.any and not unforced:
@@ -148,11 +151,11 @@ class Evaluation:
 
     def measure(self, q: Floats, u: Floats) -> None:
         """Measure how far this rank's loops are from closed (`sweep.loops.Loops.violations`); all ranks call."""
-        if self._placed:
-            self._place_loops(q, u)
+        if self.placed:
+            self.place_loops(q, u)
         self._measure(self._part.plan, q, u, 0)
 
-    def _place_loops(self, q: Floats, u: Floats) -> None:
+    def place_loops(self, q: Floats, u: Floats) -> None:
         """Find the motions of what this rank's bodies hang on, and of the far ends of their loops."""
         part, scan = self._part, self._motions
         assert isinstance(part, Intervals) and self._far_ends is not None

@@ -19,6 +19,8 @@ Floats = npt.NDArray[np.float64]
 class FarEnds:
     """Brings motions of bodies at which loops end to where the loops' other ends are; all ranks make and call it.
 
+    An end whose other one no rank has gets its own motion: so the share of one rank among many is timed.
+
     Parameters
     ----------
     comm : MPI.Comm
@@ -41,25 +43,26 @@ class FarEnds:
         for rank, numbers in enumerate(of_ranks):
             for number in numbers:
                 where.setdefault(number, []).append(rank)
-        self._pairs: list[tuple[tuple[Loops, int], tuple[Loops, int]]] = []
+        self._here: list[tuple[tuple[Loops, int], tuple[Loops, int]]] = []  # an end, and that whose motion it gets
         self._others: dict[int, list[tuple[Loops, int]]] = {}
         waiting: dict[int, tuple[Loops, int]] = {}
         for number, loops, at in mine:
-            first, second = where[number]
-            if first != second:
-                self._others.setdefault(first + second - comm.rank, []).append((loops, at))
+            owners = where[number]
+            if owners[0] != owners[-1]:
+                self._others.setdefault(sum(owners) - comm.rank, []).append((loops, at))
             elif number in waiting:
-                self._pairs.append((waiting.pop(number), (loops, at)))
+                left, right = waiting.pop(number), (loops, at)
+                self._here += [(left, right), (right, left)]
             else:
                 waiting[number] = loops, at
+        self._here += [(end, end) for end in waiting.values()]
         sizes = {rank: BOUNDARY * len(ends) for rank, ends in sorted(self._others.items())}
         self._exchange = Exchange(comm, sizes, sizes)
 
     def __call__(self) -> None:
         """Bring them: after the motions of this rank's steps were found."""
-        for (left, a), (right, b) in self._pairs:
-            left.place_far(a, right.near_motion(b))
-            right.place_far(b, left.near_motion(a))
+        for (loops, at), (other, there) in self._here:
+            loops.place_far(at, other.near_motion(there))
         ends = self._in_sequence()
         self._exchange.to_others[:] = np.concatenate([np.zeros(0), *(loops.near_motion(at) for loops, at in ends)])
         self._exchange()

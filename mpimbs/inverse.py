@@ -8,6 +8,7 @@ those before, or behind it.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,35 @@ from mpimbs.sweep.subchain import AT_REST, Subchain, frame_change
 Floats = npt.NDArray[np.float64]
 
 
+def prescribed(
+    comm: MPI.Comm,
+    subchain: Subchain,
+    q: Floats,
+    u: Floats,
+    udot: Floats,
+    boundary: Floats,
+    root: Floats,
+    at_rest: bool = False,
+) -> tuple[Floats, list[Any]]:
+    """Give the accelerations [m, 6] of this rank's steps that move by `udot`, in their frames; all call.
+
+    Arguments as of `required_forces`, to which the second of what is given says how the ranks hang together.
+    """
+    turns = np.concatenate((boundary[:, :9], boundary[:, PLACE : PLACE + TURNING - 9]), axis=1)
+    inboard, outer = subchain.inboard.tolist(), subchain.outer.tolist()
+    known = {-1: root}  # accelerations of bodies
+    parts: list[Any] = []
+    if comm.size > 1:
+        still = np.zeros((len(inboard), 6))
+        held = subchain.prescribe(q, u, udot, turns, still, at_rest)[subchain.outer_steps]
+        changes = [frame_change(motion[:PLACE]) for motion in subchain.relative_motions(q, u)]
+        parts = comm.allgather((inboard, outer, changes, held))
+        for theirs, bodies, moves, fars in parts[: comm.rank]:
+            before = known[theirs[0]]
+            known |= {body: move @ before + far for body, move, far in zip(bodies, moves, fars, strict=True)}
+    return subchain.prescribe(q, u, udot, turns, np.array([known[body] for body in inboard]), at_rest), parts
+
+
 def required_forces(
     comm: MPI.Comm,
     subchain: Subchain,
@@ -31,6 +61,7 @@ def required_forces(
     forces: Floats,
     boundary: Floats,
     root: Floats,
+    at_rest: bool = False,
 ) -> Floats:
     """Give this rank's part of the generalized forces [nu] beside springs, dampers, torques and `forces`; all call.
 
@@ -45,21 +76,15 @@ def required_forces(
         Motions of the bodies that this rank's hang on.
     root : array [6]
         Acceleration of the root: -g.
+    at_rest : bool
+        Without speeds, springs, wrenches: what is linear in `udot` alone.
     """
-    turns = np.concatenate((boundary[:, :9], boundary[:, PLACE : PLACE + TURNING - 9]), axis=1)
-    inboard, outer = subchain.inboard.tolist(), subchain.outer.tolist()
-    known = {-1: root}  # accelerations of bodies
+    accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, at_rest)
+    outer = subchain.outer.tolist()
     given: dict[int, Floats] = {}  # loads that bodies give to those behind
     if comm.size > 1:
-        held = subchain.prescribe(q, u, udot, turns, np.zeros((len(inboard), 6)))[subchain.outer_steps]
-        changes = [frame_change(motion[:PLACE]) for motion in subchain.relative_motions(q, u)]
-        parts = comm.allgather((inboard, outer, changes, held))
-        for theirs, bodies, moves, fars in parts[: comm.rank]:
-            before = known[theirs[0]]
-            known |= {body: move @ before + far for body, move, far in zip(bodies, moves, fars, strict=True)}
-    accelerations = subchain.prescribe(q, u, udot, turns, np.array([known[body] for body in inboard]))
-    if comm.size > 1:
-        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), np.zeros((len(outer), 6)))
+        nothing = np.zeros((len(outer), 6))
+        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), nothing, at_rest)
         all_received = comm.allgather(received)
         for rank in range(comm.size - 1, comm.rank, -1):
             theirs, bodies, moves, _ = parts[rank]
@@ -69,7 +94,7 @@ def required_forces(
             for body, load in zip(theirs, passed, strict=True):
                 given[body] = given.get(body, 0.0) + load
     behind = np.array([-given.get(body, np.zeros(6)) for body in outer]).reshape(-1, 6)
-    return subchain.required_forces(q, u, udot, forces, accelerations, behind)[0]
+    return subchain.required_forces(q, u, udot, forces, accelerations, behind, at_rest)[0]
 
 
 @functools.cache

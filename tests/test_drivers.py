@@ -227,6 +227,25 @@ def test_the_check_of_predictions(comm: MPI.Comm, tmp_path: Path, capsys: pytest
     assert out.count(" %") == 4
 
 
+def test_the_cost_of_columns(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A track takes longer than its chain, measured and predicted; other systems are refused."""
+    columns, folder = driver("loop_columns").main, comm.bcast(tmp_path)
+    rows = columns(folder, ("track:48",), (1, 5), seconds=0.02, share_seconds=0.003, comm=comm)
+    expected = [("measured", 1), ("measured", comm.size), ("predicted", 1), ("predicted", 5)]
+    assert [(row["kind"], row["ranks"]) for row in rows] == expected[comm.size == 1 :]
+    assert all(row["us"] > row["chain_us"] > 0.0 for row in rows if row["kind"] == "predicted")
+    one, many = rows[-2:]
+    assert one["bytes"] == one["messages_us"] == one["joins_us"] == 0 < min(many["joins_us"], many["placing_us"])
+    parts = ("sweeps_us", "placing_us", "joins_us", "messages_us")
+    assert many["us"] == pytest.approx(sum(many[part] for part in parts)) and many["bytes"] == 6272
+    out = capsys.readouterr().out
+    if comm.rank == 0:
+        assert json.loads((folder / "loop_columns.json").read_text())["rows"] == rows
+        assert out.count("| `track:48` |") == len(rows)
+    with pytest.raises(InputError, match="spatial_chain:8: is no chain with a loop"):
+        columns(folder, ("spatial_chain:8",), force=True, comm=comm)
+
+
 def test_output_costs(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = comm.bcast(tmp_path) / "results"
     found = driver("output_costs").main(comm, folder, numbers=(10,), bodies=100, samples=20, repeats=2)
@@ -253,3 +272,13 @@ def test_closed_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for name in ("violations", "energy"):
         assert image.imread(tmp_path / f"{name}.png").std() > 0.01
     assert capsys.readouterr().out.startswith("projection")
+
+
+def test_the_figure_that_releases_its_hands(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    table = driver("figure_releases_hands").main(folder, t_end=0.08, releases=(0.02, 0.05), seconds=0.01)
+    assert json.loads((folder / "figure_releases_hands.json").read_text()) == table
+    assert [row["connections"] for row in table["rows"]] == [2, 1, 0]
+    assert [event["cut"] for event in table["events"]] == [["right"], ["left"]]
+    assert all(abs(event["energy_lost"]) < 1e-9 for event in table["events"]) and table["energy_error"] < 1e-7
+    assert image.imread(folder / "figure_releases_hands.png")[..., :3].std() > 0.02, "the picture is blank"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from documents import DOCUMENTS, PAGES, README, below, block
+from documents import DOCUMENTS, PAGES, README, below, block, blocks
 from mpi_helpers import ROOT, parallel_assert
 from mpimbs import cli
 from mpimbs.model import read_system
@@ -107,3 +107,25 @@ def test_the_files_named_are_there() -> None:
     linked = set(re.findall(r"\]\(([^)#:]+)[^):]*\)", README.read_text(encoding="utf-8")))
     assert len(named) > 20 and len(linked) > 15
     assert [name for name in sorted(named | linked) if not (ROOT / name).exists()] == []
+
+
+def test_the_events_run(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The files of the page and its commands: the crane takes the box, and drops it."""
+    text = (PAGES / "howto/events.md").read_text(encoding="utf-8")
+    found = {match[1]: text for text in blocks(text) if (match := re.match(r"# (\S+\.\w+)\n", text))}
+    for name, content in found.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    commands = re.findall(r"mpimbs ((?:check|run) crane.*)", text)
+    assert len(commands) == 2
+    for command in commands:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(command.split(), MPI.COMM_SELF)
+        assert stop.value.code == 0, command
+    sys.modules.pop("hand", None)
+    capsys.readouterr()
+    exec(found["read.py"], {})
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 5 and "['box'] ['grip']" in told[0] and "(201,) (201, 4, 7)" in told[2]
+    assert told[3].count("(") == 3

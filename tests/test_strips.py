@@ -63,14 +63,7 @@ def test_ends_of_a_row_need_no_neighbours() -> None:
     assert swept(system_from("four_bar:41"), lanes=8) == (80, 0, 3)
 
 
-@pytest.mark.parametrize("change", ["driven", "to one body"])
-def test_what_stays_in_doubles(change: str) -> None:
-    """Loops that are driven, and more of them that lead out of a lane than it hands on."""
+def test_driven_loops_stay_in_doubles() -> None:
     system = system_from("four_bar:32")
-    if change == "driven":
-        system.loops[:] = [loop.model_copy(update={"damping": (1.0,)}) for loop in system.loops]
-        assert swept(system, lanes=8).limbs == 0
-    else:
-        for k in range(1, 32):
-            system.add_loop(name=f"tie{k}", type="spherical", bodies=["crank_32", f"crank_{k}"])
-        assert swept(system, lanes=8).limbs == 0
+    system.loops[:] = [loop.model_copy(update={"damping": (1.0,)}) for loop in system.loops]
+    assert swept(system, lanes=8).limbs == 0

@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | assemble | bench | check | study | ...`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | bench | check | study | ...`.
 
 Alone or under mpiexec.
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from mpi4py import MPI
 
-from mpimbs.cli.evaluation import acceleration, assemble, inverse
+from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
@@ -69,7 +69,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, assemble, bench, study, predict, tune):
+for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, tune):
     cli.add_command(_command)
 
 
@@ -259,6 +259,7 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
     yield from _springs(system)
     yield from _loops(system)
+    yield from (f"event: {event.told}" for event in system.events)
     if found.default_axes:
         yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
     evaluation, simulation, left = EVALUATION.of(system, ranks), SIMULATION.of(system, ranks), free_memory()

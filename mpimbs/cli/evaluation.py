@@ -1,5 +1,5 @@
-"""The commands that evaluate a state: forward and inverse dynamics, `mpimbs acceleration | inverse`; and the one that
-closes its loops, `mpimbs assemble`."""
+"""The commands that evaluate a state, `mpimbs acceleration | inverse | inertia`: forward and inverse dynamics, the
+inertia matrix; and the one that closes its loops, `mpimbs assemble`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from mpimbs.cli.options import (
     write_arrays,
 )
 from mpimbs.cli.words import Command
-from mpimbs.compiling import compile_evaluations
+from mpimbs.compiling import compile_evaluations, compile_joint_space
+from mpimbs.composites import DOUBLING, FORMS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import check_new
@@ -105,6 +106,36 @@ def inverse(
     if not comm.allreduce(bool(np.isfinite(part).all()), MPI.LAND):
         raise SimulationError("the forces are not finite: the state is beyond the range of numbers")
     write_arrays(comm, output, {"tau": dynamics.gather_u(part)}, {})
+    dynamics.close()
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option("--state", type=Path, help=".npz file with q.  [default: the model's initial state]")
+@output_option(ARRAYS, ".npz file to write: M, its rows and columns in the model's joint order.")
+@click.option("--form", type=click.Choice(FORMS), default=DOUBLING, help="How ranks learn what hangs on their bodies.")
+@click.option("--inverse", "inverted", is_flag=True, help="Write the inverse too, as M_inverse.")
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@click.pass_obj
+def inertia(
+    comm: MPI.Comm, model: str, state: Path | None, output: Path, form: str, inverted: bool, force: bool
+) -> None:
+    """Write the joint-space inertia matrix of MODEL, of its spanning tree."""
+    from mpimbs.simulation.state import COORDINATES, read_state
+
+    system = read(comm, model)
+    whole = together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
+    dynamics = Dynamics(system, comm)
+    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inertia_matrix")))
+    first_on_node(comm, compile_joint_space)
+    q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
+    parts = {"M": dynamics.inertia_matrix(q, form)}
+    if inverted:
+        parts["M_inverse"] = dynamics.inverse_inertia_matrix(q)
+    if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
+        raise SimulationError("the matrix is not finite: the state is beyond the range of numbers")
+    results = {name: dynamics.gather_rows(part) for name, part in parts.items()}
+    write_arrays(comm, output, results, dict.fromkeys(parts, (system.nu,)))
     dynamics.close()
 
 

@@ -21,6 +21,7 @@ from mpimbs.cli.options import (
 )
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, LoadSolver
+from mpimbs.errors import InputError
 from mpimbs.filesystem.places import check_folder
 from mpimbs.model import System
 from mpimbs.parallel.agreement import on_root, together
@@ -35,6 +36,7 @@ UNTRACED = ("rtol", "most")  # settings of the solver on which no prediction dep
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
+@click.option("--inertia", is_flag=True, help="Time the inertia matrix, its inverse and products instead.")
 @click.option("--peers", is_flag=True, help="Compare with other programs too, on 1 rank: Pinocchio, Drake.")
 @forces_option
 @click.pass_obj
@@ -46,6 +48,7 @@ def bench(
     as_json: bool,
     peers: bool,
     batch: int | None,
+    inertia: bool,
     seconds: float,
     settings: dict[str, Any],
 ) -> None:
@@ -53,9 +56,17 @@ def bench(
     from mpimbs.instruments.peers import compare, sentences
     from mpimbs.study.bench import bench as measure
     from mpimbs.study.bench import bench_batch, report
+    from mpimbs.study.bench_inertia import bench_inertia, report_inertia
 
     system = read(comm, model, forces)
+    if inertia and (batch is not None or peers):
+        raise InputError("--inertia times the inertia matrix alone: leave out --batch and --peers")
     note_lanes(comm, system, settings, batch)
+    if inertia:
+        figures = bench_inertia(system, comm, seconds, **settings)
+        if comm.rank == 0:
+            click.echo(json.dumps(figures) if as_json else "\n".join(report_inertia(figures)))
+        return
     compared = compare(system, seconds, comm=comm) if peers else {}
     if batch is None:
         figures = measure(system, comm, seconds=seconds, **settings)

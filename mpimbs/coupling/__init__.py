@@ -16,7 +16,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.contents import Contents
 from mpimbs.model.summary import refuse_loops
-from mpimbs.partition.division import Division, divide, divide_bodies, divide_terminal, divide_tree
+from mpimbs.partition.division import Division, as_tree, divide, divide_bodies, divide_terminal, divide_tree
 from mpimbs.partition.ownership import (
     own_bodies,
     own_bodies_and_terminal,
@@ -140,8 +140,7 @@ def coupling_for(system: System, name: str, solver: LoadSolver | None = None) ->
             "the preconditioner 'dcae' is for systems without; choose `solver.preconditioner='lagged'`, or "
             "`coupling='dcae'`",
         )
-    whole_tree = not system.is_chain or bool(system.loops)
-    return TREES[name](solver) if whole_tree and name in TREES else strategy
+    return TREES[name](solver) if as_tree(system) and name in TREES else strategy
 
 
 def unavailable(name: str) -> str:

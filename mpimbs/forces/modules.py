@@ -32,8 +32,8 @@ def add_forces(system: System, given: str) -> None:
     InputError
         There is no such module or function, or it fails.
     """
-    function = _found(given)
     where = f"`forces={given!r}`"
+    function = function_of(given, where)
     before = _loads(system)
     if not system.force_modules:
         with contextlib.suppress(InputError):  # there are functions already, which no file holds
@@ -53,7 +53,7 @@ def add_forces(system: System, given: str) -> None:
     if _loads(system) == before:
         raise InputError(
             f"{where}: has added nothing to the System that it was given; call its add_body_force, add_joint_force, "
-            "add_spring, add_wrench or set_torque, or leave it out"
+            "add_spring, add_event, add_wrench or set_torque, or leave it out"
         )
 
 
@@ -61,11 +61,17 @@ def _loads(system: System) -> tuple[object, ...]:
     """What tells whether a function has changed a system."""
     wrenches = sum(map(len, system.wrenches.values()))
     forces = len(system.force_functions), wrenches, dict(system.torques)
-    return (*forces, system.gravity, system.n_bodies, len(system.loops), len(system.springs))
+    return (*forces, system.gravity, system.n_bodies, len(system.loop_names), len(system.springs), len(system.events))
 
 
-def _found(given: str) -> Callable[..., Any]:
-    where = f"`forces={given!r}`"
+def function_of(given: str, where: str) -> Callable[..., Any]:
+    """Give the function of a module that a text names, module:function; messages begin with `where` it stood.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
     module_name, _, name = given.partition(":")
     if not module_name or not name:
         raise InputError(f"{where}: give module:function, such as wind:drag for the function drag of wind.py")

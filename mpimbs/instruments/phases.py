@@ -16,6 +16,8 @@ from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, combine, re
 from mpimbs.spatial.lanes import WIDTHS, width
 from mpimbs.spatial.layout import interleave, separate
 from mpimbs.spatial.memory import Table, read, schema
+from mpimbs.spatial.mixed import MixedRoom
+from mpimbs.spatial.mixed_joins import join_mixed, spread_mixed
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.build import build
@@ -256,6 +258,17 @@ def run_interval_joins(times, inboard, opened, left, right, out, responses, scra
     for _ in range(times):
         join_columns(room, left, right, out, responses, scratch)
         spread_columns(room, left, right, out, responses, both[0:split], both[split:numbers], of_left, of_right, work)
+
+
+@kernel
+def run_mixed_joins(times, inboard, opened, left, right, out, responses, scratch, boundary, work):
+    """The same of a system with loops; arguments as of `join_mixed` and `spread_mixed`."""
+    room = MixedRoom(inboard, opened)
+    numbers, split = boundary.size // 3, 6 * inboard
+    both, of_left, of_right = boundary[0:numbers], boundary[numbers : 2 * numbers], boundary[2 * numbers : 3 * numbers]
+    for _ in range(times):
+        join_mixed(room, left, right, out, responses, scratch)
+        spread_mixed(room, left, right, out, responses, both[0:split], both[split:numbers], of_left, of_right, work)
 
 
 # --- what they work on ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Serial and plain: no MPI and no compiled code here. SI units, right-handed frame
 
 from mpimbs.model.body import Body, Joint, Loop, Wrench
 from mpimbs.model.columns import Columns
+from mpimbs.model.event import Event
 from mpimbs.model.facts import facts
 from mpimbs.model.files import read_system, system_from_text, system_text, write_system
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
@@ -21,6 +22,7 @@ __all__ = [
     "BodyForce",
     "BodyMotion",
     "Columns",
+    "Event",
     "ForceFunction",
     "Joint",
     "JointForce",

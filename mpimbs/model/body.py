@@ -335,6 +335,8 @@ class Loop(_Jointed):
         where the two frames coincide.
     stiffness, damping, rest, torque
         As for `Joint`: what acts along the free axes, on the second body, and reversed on the first.
+    active : bool
+        Whether it holds from the begin on, or only once an `Event` connects it.
 
     Raises
     ------
@@ -351,6 +353,7 @@ class Loop(_Jointed):
         _IDENTITY,
         _IDENTITY,
     )
+    active: bool = Field(default=True, strict=True)
 
     @property
     def acts(self) -> bool:

@@ -14,6 +14,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import columns
 from mpimbs.model.body import Body, Loop, Name, Wrench
 from mpimbs.model.columns import Columns
+from mpimbs.model.event import Event
 from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce
 from mpimbs.model.joints import joint_index
 from mpimbs.model.names import WORLD, Names
@@ -42,10 +43,14 @@ class Contents:
         Which body has which name.
     loops : list of Loop
         The joints that close loops.
+    idle_loops : list of Loop
+        Those that hold nothing before an event connects them.
     loop_names : set of str
-        Their names.
+        The names of both.
     loop_bodies : list of tuple of 2 ints
         Numbers of the bodies of each loop; -1 the world.
+    events : list of Event
+        Changes of structure.
     springs : dict of str to Spring
         The springs between points of bodies, by name.
     spring_bodies : list of tuple of 2 ints
@@ -74,6 +79,8 @@ class Contents:
         self.gravity = gravity
         self.segments = Segments()
         self.loops: list[Loop] = []
+        self.idle_loops: list[Loop] = []
+        self.events: list[Event] = []
         self.loop_names: set[str] = set()
         self.loop_bodies: list[tuple[int, int]] = []
         self._loop_ends = np.empty((0, 2), np.int64)
@@ -106,6 +113,11 @@ class Contents:
     def force_functions(self) -> list[ForceFunction]:
         """All force functions, in the order in which they act."""
         return [*self.joint_forces, *self.body_forces]
+
+    def hold(self, loops: list[Loop], ends: list[tuple[int, int]]) -> None:
+        """Let these loops hold, and no others, between bodies of these numbers."""
+        self.loops, self.loop_bodies = loops, ends
+        self._loop_ends = np.empty((0, 2), np.int64)
 
     @property
     def loop_ends(self) -> Integers:

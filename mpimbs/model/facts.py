@@ -51,10 +51,12 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
         yield f"body '{system.name_of(segment.first)}'", value
     if len(system.shifted):
         yield "where repeated bodies lie", digest((system.shifted.tobytes(), system.shifts.tobytes()))
-    for loop in system.loops:
+    for loop in (*system.loops, *system.idle_loops):
         yield f"loop '{loop.name}'", digest(_plain(loop))
     for name, spring in system.springs.items():
         yield f"spring '{name}'", digest(_plain(spring))
+    for event in system.events:
+        yield f"an event ({event.told})", digest(_plain(event))
     for k, torque in sorted(system.torques.items()):
         yield f"the torque of body '{system.name_of(k)}'", _name_or_value(torque)
     for k, wrenches in sorted(system.wrenches.items()):

@@ -20,6 +20,7 @@ from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model.body import Body, Joint, Loop
 from mpimbs.model.contents import Heading
+from mpimbs.model.event import Event
 from mpimbs.model.names import DIGITS, WORLD
 from mpimbs.model.segments import Branches, Copies, Segment
 from mpimbs.model.spring import Spring
@@ -33,6 +34,11 @@ def _tables(value: Any) -> list[dict[str, Any]]:
     return value
 
 
+# What functions in tables are functions of, but for those of time alone.
+_FUNCTIONS: dict[type, str] = {
+    Spring: "a function of length and speed",
+    Event: "a function of time and motions",
+}
 TableT = TypeVar("TableT", bound=CheckedTable)
 Count = Annotated[int, Field(strict=True, ge=1, description="how often to repeat")]
 Tables = Annotated[list[dict[str, Any]], PlainValidator(_tables)]
@@ -45,6 +51,7 @@ class Model(Heading):
     repeat: Tables = Field(default=[])
     loop: Tables = Field(default=[])
     spring: Tables = Field(default=[])
+    event: Tables = Field(default=[])
 
 
 class Row(CheckedTable):
@@ -115,6 +122,7 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
     repeats = [_read_repeat(fields, f"{path}: [[repeat]] {k}") for k, fields in enumerate(model.repeat, 1)]
     loops = [_read(Loop, fields, f"{path}: [[loop]] {k}") for k, fields in enumerate(model.loop, 1)]
     springs = [_read(Spring, fields, f"{path}: [[spring]] {k}") for k, fields in enumerate(model.spring, 1)]
+    events = [_read(Event, fields, f"{path}: [[event]] {k}") for k, fields in enumerate(model.event, 1)]
 
     system = System(model.name, model.gravity)
     repeated = {body.name for _, templates in repeats for body in templates}
@@ -133,6 +141,9 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
     for k, spring in enumerate(springs, 1):
         with at(f"{path}: [[spring]] {k}"):
             system.add_spring(spring)
+    for k, event in enumerate(events, 1):
+        with at(f"{path}: [[event]] {k}"):
+            system.add_event(event)
     with at(f"{path}: "):
         system.validate()
     return system
@@ -191,7 +202,7 @@ def at(where: str) -> Iterator[None]:
         yield
     except InputError as error:
         message = str(error)
-        for kind in ("body", "repeat", "loop", "spring") if where.endswith(tuple(DIGITS)) else ():
+        for kind in ("body", "repeat", "loop", "spring", "event") if where.endswith(tuple(DIGITS)) else ():
             message = message.removeprefix(kind)
         raise InputError(where + message) from None
 
@@ -283,10 +294,13 @@ def system_text(system: System, functions: bool = False) -> str:
     else:
         for body in system.bodies():
             lines += ["", "[[body]]", *_table("body", body, functions)]
-    for loop in system.loops:
+    for loop in (*system.loops, *system.idle_loops):
         lines += ["", "[[loop]]", *_table("loop", loop, functions)]
     for spring in system.springs.values():
         lines += ["", "[[spring]]", *_table("spring", spring, functions)]
+    for event in system.events:
+        given = event.named() if functions else event
+        lines += ["", "[[event]]", *_table("event", given, functions)]
     return "\n".join(lines) + "\n"
 
 
@@ -308,7 +322,7 @@ def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
     fields = type(table).model_fields
     needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
     default = type(table)(**{k: v for k, v in table if fields[k].is_required() or (needs_pitch and k == "pitch")})
-    function = "a function of length and speed" if isinstance(table, Spring) else "a function of time"
+    function = _FUNCTIONS.get(type(table), "a function of time")
     keys: list[str] = []
     subtables: list[str] = []
     for key, value in table:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.connections import check_events
 from mpimbs.model.contents import Contents
 from mpimbs.model.joints import JOINT_TYPES
 from mpimbs.model.segments import Segment
@@ -48,6 +49,7 @@ def refuse_loops(system: Contents, reason: str) -> None:
 def validate(system: Contents) -> None:
     """Check a system as a whole; InputError if it has no bodies, or a body has neither mass nor inertia."""
     title = f"system {system.name!r}"
+    check_events(system)
     if not system.n_bodies:
         raise InputError(f"{title}: has no bodies; add at least one [[body]] or [[repeat]]")
     if not any(body.massless for segment in system.segments for body in segment.bodies):
@@ -131,7 +133,7 @@ def _warnings(system: Contents) -> Iterator[str]:
     if masses and max(masses) > _MASS_RATIO * min(masses):
         yield f"masses from {min(masses):g} to {max(masses):g} kg: expect fewer correct digits"
     trees = sum(segment.on_the_world for segment in system.segments)
-    if trees > 1 and not system.loops and not system.springs:
+    if trees > 1 and not system.loops and not system.events and not system.springs:
         yield f"{trees} bodies lie on the world: {trees} separate systems that do not feel one another"
 
 

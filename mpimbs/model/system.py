@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint, Loop, Wrench
+from mpimbs.model.connections import check_event
 from mpimbs.model.contents import Contents
+from mpimbs.model.copies import place_within, shifts_of_copies
+from mpimbs.model.event import Event
 from mpimbs.model.force_checks import body_force, joint_force
 from mpimbs.model.force_functions import Selection
 from mpimbs.model.names import DIGITS, WORLD
@@ -97,10 +99,10 @@ class System(Contents):
             raise InputError("repeat: needs at least one body; give the body to repeat")
         for position, body in enumerate(bodies):
             self._check_repeated(body, int(count), bodies[:position])
-        within = np.array([-1, *(_place_within(bodies, place) for place in range(1, len(bodies)))])
+        within = np.array([-1, *(place_within(bodies, place) for place in range(1, len(bodies)))])
         as_chain = parents is None and np.array_equal(within, np.arange(-1, len(bodies) - 1))  # of any number of bodies
         roots_on = self._roots_on(1 if as_chain else int(count), bodies, parent or bodies[0].parent, parents)
-        moves = None if shifts is None else _shifts(shifts, int(count))
+        moves = None if shifts is None else shifts_of_copies(shifts, int(count))
         first = self.n_bodies
         for position, body in enumerate(bodies, first):
             self.names.add_run(body.name, int(count), position, len(bodies))
@@ -167,11 +169,29 @@ class System(Contents):
         title = f"loop {loop.name!r}"
         if loop.name in self.loop_names:
             raise InputError(f"{title}: the name is taken by another loop; give each its own")
-        self.loop_bodies.append(self._bodies_of(title, loop.bodies))
+        ends = self._bodies_of(title, loop.bodies)
         self.loop_names.add(loop.name)
-        self.loops.append(loop)
+        if loop.active:
+            self.loop_bodies.append(ends)
+            self.loops.append(loop)
+        else:
+            self.idle_loops.append(loop)
         self.changes += 1
         return loop
+
+    def add_event(self, event: Event | None = None, **fields: Any) -> Event:
+        """Add a change of structure: an `Event` or the fields of one.
+
+        Raises
+        ------
+        InputError
+            A field is bad, or what it names is not in the system.
+        """
+        event = event or Event(**fields)
+        check_event(self, event)
+        self.events.append(event)
+        self.changes += 1
+        return event
 
     def add_spring(self, spring: Spring | None = None, **fields: Any) -> Spring:
         """Add a spring between two points of two bodies, or of a body and the world: a `Spring` or the fields of one.
@@ -359,30 +379,3 @@ class System(Contents):
         taken = self.names.taken(body.name, count)
         if taken:
             raise InputError(f"{title}: the number names would include {taken!r}, which is taken; rename one of them")
-
-
-def _place_within(bodies: tuple[Body, ...], place: int) -> int:
-    """Return the place in a repeated group of the parent of its body at a place."""
-    name, parent = bodies[place].name, bodies[place].parent
-    names = [body.name for body in bodies]
-    if parent is None:
-        return place - 1
-    if parent == name:
-        raise InputError(f"body {name!r}: is its own parent; name a body before it in the repeat")
-    if parent not in names[:place]:
-        late = "comes below it in the repeat; move it up" if parent in names else "is none of this repeat"
-        raise InputError(
-            f"body {name!r}: parent {parent!r} {late}; name a body before it there, or leave it out for the last one"
-        )
-    return names.index(parent)
-
-
-def _shifts(given: Any, count: int) -> NDArray[np.float64]:
-    """Return where copies lie, checked: float [count, 3]."""
-    try:
-        shifts = np.array(given, np.float64)
-    except (TypeError, ValueError):
-        shifts = np.empty(0)
-    if shifts.shape != (count, 3) or not np.isfinite(shifts).all():
-        raise InputError(f"repeat: shifts must be {count} vectors of 3 finite numbers (m), one for each copy")
-    return shifts

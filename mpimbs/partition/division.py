@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order import Order
 from mpimbs.partition.balance import balance
 from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
@@ -105,6 +106,11 @@ def divide_terminal(
     width = _width(system, system.n_bodies * 3 // 4 if count > 1 else system.n_bodies, lanes)
     ratio = terminal_ratio(width) if tip_ratio is None else tip_ratio
     return _division(system, size, count, ratio, width)
+
+
+def as_tree(system: Contents) -> bool:
+    """Whether a system is divided as trees are: it branches, or closes loops."""
+    return not system.is_chain or bool(system.loops)
 
 
 def divide_tree(

@@ -12,7 +12,7 @@ from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.chain import BodyCosts, costs_between
-from mpimbs.partition.division import Division, divide, divide_tree
+from mpimbs.partition.division import Division, as_tree, divide, divide_tree
 from mpimbs.partition.intervals import interval
 from mpimbs.sweep.limbs import Swept
 from mpimbs.sweep.loop_table import loops_of
@@ -65,7 +65,7 @@ def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
     InputError
         There are more ranks than bodies.
     """
-    division = (divide if system.is_chain and not system.loops else divide_tree)(system, size)
+    division = (divide_tree if as_tree(system) else divide)(system, size)
     cuts, order = division.cuts, division.order or Order.of(system)
     swept: list[Swept | None] = [None] * size
     if order.is_chain and not system.loops:

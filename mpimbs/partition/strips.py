@@ -10,7 +10,6 @@ from mpimbs.partition.limbs import closed_subtrees, shapes
 from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
-from mpimbs.sweep.loops import open_groups
 from mpimbs.sweep.strips import Strip, StripLanes
 
 Integers = npt.NDArray[np.int64]
@@ -160,7 +159,7 @@ class _Choice:
         worldly = bool((lanes.ends == AT_WORLD).any())
         if lanes.closings.settled_at or (worldly and not on_world):
             return False
-        return len(open_groups(lanes.closings)) <= MOST_OPEN
+        return len(lanes.closings.open_groups) <= MOST_OPEN
 
 
 def _longest(same: npt.NDArray[np.bool_]) -> tuple[int, int]:

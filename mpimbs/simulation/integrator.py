@@ -21,7 +21,8 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, PETSc
-from mpimbs.simulation.petsc_schemes import choose, stability_polynomial
+from mpimbs.simulation.event_watch import Search
+from mpimbs.simulation.petsc_schemes import choose, first_same_as_last, keeps_history, stability_polynomial
 from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
@@ -33,13 +34,9 @@ from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
 Floats = npt.NDArray[np.float64]
+ROUNDING = 1e-14  # of times
 NO_LIMITS = 1e-20, 1e50  # s, PETSc's own of steps
 NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
-
-
-# PETSc's types of rk whose first stage is the last one of the step before.
-_FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
-_WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step controls that keep nothing else
 
 
 class Integrator:
@@ -90,7 +87,7 @@ class Integrator:
         self._dynamics, self._projection = dynamics, projection
         self._nq, self._end = len(q), len(q) + len(u)
         self._power = Power(dynamics)
-        work = self._remembered_work(memory)
+        work = self._power.recalled([] if memory is None else memory.work)
         # A copy whose address and type never change, for the compiled code; behind q and u the work done on the bodies.
         self._state = np.concatenate([q, u, work[:1]])
         self._broke = StepFailure(dynamics)
@@ -113,31 +110,23 @@ class Integrator:
         self._fixed = accuracy.dt
         self._step = accuracy.dt or (self._first_step(accuracy) if memory is None else memory.step)
         self._last_stage = None
+        self._began = self._state, self.time  # of the last step
         self._probe: StabilityProbe | None = None
         if probed and self._fixed is None and self._ts.getType() == "rk":
             self._probe = StabilityProbe(dynamics, stability_polynomial(self._ts.getRKType()))
-            if memory is not None:
+            if memory is not None and memory.probe:
                 self._probe.recall(memory.probe, vectors)
         if projection is not None and memory is not None and memory.projection:
             projection.recall(memory.projection)
 
-    def _remembered_work(self, memory: StepMemory | None) -> Floats:
-        """Work on this rank's bodies so far (J) and its rate (W), where the balance of energy has any."""
-        if not self._power.any:
-            return np.zeros(0)
-        comm, ranks = self._dynamics.comm, [] if memory is None else memory.work
-        if len(ranks) == comm.size:
-            return np.array(ranks[comm.rank])
-        return np.sum(ranks, axis=0) if ranks and comm.rank == 0 else np.zeros(2)
-
-    def _make(self, time: float) -> PETSc.TS:
-        """Make PETSc's integrator, which begins with the state as it is."""
+    def _make(self, time: float, steady: bool = False) -> PETSc.TS:
+        """Make PETSc's integrator, which begins with the state as it is; `steady`: with steps as they are given."""
         ts = PETSc.TS().create(comm=self._dynamics.comm)
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
         ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
-        choose(ts, self._scheme, self._accuracy.dt is not None, self._projection is not None)
+        choose(ts, self._scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
         self._leave_work_out(ts)
         ts.setTime(time)
         ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
@@ -248,10 +237,13 @@ class Integrator:
             The state of the last good step is kept.
         """
         left = target - self.time
+        if left <= ROUNDING * self.time:  # an event came so near
+            self._ts.setTime(target)
+            return True
         step = self._fixed or self._step
         last = left <= step * (1.0 + 1e-6)
         size = left if last else step if self._fixed or left > 2.0 * step else 0.5 * left
-        before, began = self._vector.array_r.copy(), self.time
+        before, began = self._began = self._vector.array_r.copy(), self.time
         self._broke.begin()
         closing = self._projection
         over = 0.0 if closing is None or self._fixed else closing.step_over(step)
@@ -300,6 +292,32 @@ class Integrator:
             self._ts.setTime(target)
         return reached
 
+    def go_back(self, search: Search) -> list[int]:
+        """Go back in the last step to the moment that a search finds there, and say what passed zero; all ranks call.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: a function failed, or a state is not finite.
+        """
+        end, (state, began) = self.time, self._began
+        self._restore(state, began)
+        ts = self._make(began, steady=True)
+        try:
+            search(ts, self._vector, end, (self._nq, self._end))
+            self._ts.setTime(float(ts.getTime()))
+        finally:
+            ts.destroy()
+            self._last_stage = None
+        asked = self.requests
+        broken = self._any_not_finite()
+        self.requests |= asked
+        self._examine(broken, began, end - began)
+        stuck = self._settle()
+        if stuck is not None:
+            raise SimulationError(f"t = {self.time:g} s: {stuck}")
+        return search.passed
+
     def _settle(self) -> SimulationError | None:
         """Make quaternions unit again and close the loops; gives why it can't, the same on all ranks."""
         if self._has_quaternions:
@@ -343,13 +361,13 @@ class Integrator:
 
         Where PETSc keeps more than can be read, its integrator begins anew, here as in one that goes on from this.
         """
-        if self._keeps_history():
+        if keeps_history(self._ts):
             self._before, self._retried = self.steps, self.rejected
             time = self.time
             self._ts.destroy()
             self._ts = self._make(time)
-        same = self._ts.getType() == "rk" and self._ts.getRKType() in _FIRST_SAME_AS_LAST
-        stage = self._last_stage.array_r.copy() if same and self._last_stage is not None else None
+        kept = self._last_stage is not None and first_same_as_last(self._ts)
+        stage = self._last_stage.array_r.copy() if kept and self._last_stage is not None else None
         norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)
         work: list[tuple[float, float]] = []
         if self._power.any:
@@ -362,12 +380,6 @@ class Integrator:
         loops = None if self._projection is None else self._projection.memory()
         sizes = self.sizes.memory()
         return StepMemory(self.time, self._step, *taken, norm_error, work, sizes, probe, vectors, loops)
-
-    def _keeps_history(self) -> bool:
-        types, controls = _WITHOUT_HISTORY
-        return (
-            self._ts.getType() not in types or PETSc.Options(PREFIX).getString("ts_adapt_type", "none") not in controls
-        )
 
     def _restore(self, state: Floats, time: float) -> None:
         self._vector.setArray(state)

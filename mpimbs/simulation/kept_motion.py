@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -14,6 +14,8 @@ import numpy.typing as npt
 from mpimbs.errors import InputError
 from mpimbs.filesystem.disk import reason_of
 from mpimbs.model import System, system_from_text
+from mpimbs.model.connections import Connections, connected
+from mpimbs.simulation.output_layout import SEGMENTS
 from mpimbs.simulation.reading import open_output
 from mpimbs.sweep.subchain import Subchain
 
@@ -27,8 +29,8 @@ FORMAT = "mpimbs 1"
 class BodyHistory(NamedTuple):
     """The motion of one body and of its inboard joint, a row for each sample."""
 
-    q: Floats  # [samples, nq]: rad, m, or quaternion w x y z
-    u: Floats  # [samples, nu]: rad/s or m/s
+    q: Any  # [samples, nq]: rad, m, or quaternion w x y z; through changes of structure a tuple, one for each
+    u: Any  # [samples, nu]: rad/s or m/s; likewise
     position: Floats  # [samples, 3]: m, of the body frame's origin in the world
     quaternion: Floats  # [samples, 4]: w x y z, of the body frame in the world
     load: Floats | None  # [samples, 6]: moment (N m), force (N) by the parent, body frame; None where it was not kept
@@ -112,6 +114,53 @@ class KeptMotion:
         return BodyHistory(self.q[:, q0:q1], self.u[:, u0:u1], pose[:, :3], pose[:, 3:], load)
 
 
+class SegmentedMotion:
+    """The motion of a system whose structure changes: that of its segments, one after the other.
+
+    Parameters
+    ----------
+    segments : list of KeptMotion
+
+    Attributes
+    ----------
+    q, u, loop_violation, loop_loads : tuple of arrays
+        As of `KeptMotion`, for each segment.
+    """
+
+    def __init__(self, segments: list[KeptMotion]) -> None:
+        self.segments, self.where = segments, segments[0].where
+
+    @property
+    def system(self) -> System:
+        """What moved, as it began."""
+        return self.segments[0].system
+
+    def _joined(self, name: str) -> Floats | None:
+        """What samples have, of one segment behind that of the other."""
+        parts = [getattr(segment, name) for segment in self.segments]
+        return None if any(part is None for part in parts) else np.concatenate(parts)
+
+    def _each(self, name: str) -> tuple[Any, ...]:
+        return tuple(getattr(segment, name) for segment in self.segments)
+
+    t = cached_property(lambda self: self._joined("t"))
+    energy = cached_property(lambda self: self._joined("energy"))
+    poses = cached_property(lambda self: self._joined("poses"))
+    loads = cached_property(lambda self: self._joined("loads"))
+    q = property(lambda self: self._each("q"))
+    u = property(lambda self: self._each("u"))
+    loop_violation = property(lambda self: self._each("loop_violation"))
+    loop_loads = property(lambda self: self._each("loop_loads"))
+
+    def body(self, name: str) -> BodyHistory:
+        """Give the motion of one body, as `KeptMotion.body`."""
+        parts = [segment.body(name) for segment in self.segments]
+        q, u = tuple(part.q for part in parts), tuple(part.u for part in parts)
+        load = None if any(part.load is None for part in parts) else np.concatenate([part.load for part in parts])
+        position, quaternion = (np.concatenate([part[k] for part in parts]) for k in (2, 3))
+        return BodyHistory(q, u, position, quaternion, load)
+
+
 def pose_numbers(rotations: Floats, positions: Floats) -> Floats:
     """Give poses of bodies, rotations [n, 3, 3] and positions [n, 3], as samples have them [n, 7]."""
     from scipy.spatial.transform import Rotation  # takes 0.2 s: where it is needed
@@ -119,30 +168,61 @@ def pose_numbers(rotations: Floats, positions: Floats) -> Floats:
     return np.hstack([positions, Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]])
 
 
-def motion_in_memory(samples: list[Sample], system: System) -> KeptMotion:
-    """Give the motion of samples that are in memory."""
+def motion_in_memory(
+    samples: list[Sample], systems: list[Callable[[], System]], rows: list[int]
+) -> KeptMotion | SegmentedMotion:
+    """Give the motion of samples that are in memory: so many of each structure."""
+    ends = np.cumsum(rows)
+    parts = [samples[end - count : end] for end, count in zip(ends.tolist(), rows, strict=True)]
+    return _of_segments(
+        [
+            KeptMotion("in memory", partial(_of_samples, part, samples[:1], system), system)
+            for part, system in zip(parts, systems, strict=True)
+        ]
+    )
 
-    def read(name: str) -> Floats | None:
-        values = [getattr(sample, name) for sample in samples]
+
+def _of_samples(
+    samples: list[Sample], examples: list[Sample], system: Callable[[], System], name: str
+) -> Floats | None:
+    values = [getattr(sample, name) for sample in samples]
+    if samples:
         return None if any(value is None for value in values) else np.array(values)
-
-    return KeptMotion("in memory", read, lambda: system)
-
-
-def motion_in_file(path: Path) -> KeptMotion:
-    """Give the motion in an output file."""
-    return KeptMotion(f"in {path}", partial(_read, path), partial(_read_system, path))
+    widths = {"q": system().nq, "u": system().nu}  # of a segment between two samples
+    example = getattr(examples[0], name)
+    return None if example is None else np.empty((0, widths[name]) if name in widths else (0, *np.shape(example)))
 
 
-def _read(path: Path, name: str) -> Floats | None:
+def motion_in_file(path: Path, structures: int) -> KeptMotion | SegmentedMotion:
+    """Give the motion in an output file, of so many structures one after the other."""
+    where, first = f"in {path}", partial(_read_system, path)
+    motions = [KeptMotion(where, partial(_read, path, ""), first)]
+    for number in range(1, structures):
+        place = f"{SEGMENTS}/{number}/"
+        motions.append(KeptMotion(where, partial(_read, path, place), partial(_read_segment, path, place)))
+    return _of_segments(motions)
+
+
+def _of_segments(motions: list[KeptMotion]) -> KeptMotion | SegmentedMotion:
+    return motions[0] if len(motions) == 1 else SegmentedMotion(motions)
+
+
+def _read(path: Path, place: str, name: str) -> Floats | None:
     with open_run(path) as file:
-        count = len(file["time"])
-        return np.asarray(file[name][:count], np.float64) if name in file else None
+        count = len(file[f"{place}time"])
+        return np.asarray(file[place + name][:count], np.float64) if place + name in file else None
 
 
 def _read_system(path: Path) -> System:
     with open_run(path) as file:
         return system_from_text(file["model"].attrs["toml"], path)
+
+
+def _read_segment(path: Path, place: str) -> System:
+    system = _read_system(path)
+    with open_run(path) as file:
+        cut, loops = (file[f"{place}model/{name}"].asstr()[:] for name in ("cut", "loop"))
+    return connected(system, Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops))))
 
 
 def open_run(path: Path) -> h5py.File:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from mpimbs.filesystem.lock import Lock
 from mpimbs.filesystem.places import check_new, check_place, part_of
 from mpimbs.model import System
 from mpimbs.simulation.constraint_record import SeparatedLoads
-from mpimbs.simulation.output_layout import PAGED, lay_out, make_dataset
+from mpimbs.simulation.output_layout import PAGED, SEGMENTS, lay_out, make_dataset
 from mpimbs.simulation.reading import open_output
 
 Floats = npt.NDArray[np.float64]
@@ -102,6 +102,7 @@ class OutputFile:
             ) from None
         lay_out(self._file, system, settings, poses, loads, extremes, separated)
         self._file.attrs["run"] = self.run
+        self._place: h5py.Group = self._file  # of the samples that come next
         self._file.swmr_mode = True
 
     def _prepare(self, path: Path) -> None:
@@ -112,8 +113,8 @@ class OutputFile:
         self._error: OutputError | None = None
 
     @classmethod
-    def continued(cls, path: Path, run: str, count: int) -> OutputFile:
-        """Go on with the output of a run that did not end, behind its first `count` samples.
+    def continued(cls, path: Path, run: str, rows: list[int]) -> OutputFile:
+        """Go on with the output of a run that did not end, behind so many samples of each of its segments.
 
         They are copied, in slices, to a new file that takes the place of the unfinished one: whatever stands behind
         them, or was being written when the run died, is left out.
@@ -133,9 +134,20 @@ class OutputFile:
         with contextlib.ExitStack() as after_error:
             file._lock = Lock(path, PATIENCE)
             after_error.callback(file._lock.release)
-            file._file = _continued(source, fresh, file._part, run, count)
+            file._file = _continued(source, fresh, file._part, run, rows)
+            file._place = file._file[f"{SEGMENTS}/{len(rows) - 1}"] if len(rows) > 1 else file._file
             after_error.pop_all()
         return file
+
+    def begin_segment(self, number: int, lay: Callable[[h5py.Group], None]) -> None:
+        """Make room for the samples of another structure, and have what they begin with written; on its own."""
+        with self._writing():
+            self._file.close()  # readers may look at it meanwhile: nothing else can be added to it
+            self._file = h5py.File(self._part, "r+", **PAGED)
+            self._claimed = 0
+            self._place = self._file.create_group(f"{SEGMENTS}/{number}")
+            lay(self._place)
+            self._file.swmr_mode = True
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -167,7 +179,7 @@ class OutputFile:
             return {name: self._rows(data[name]) for name in direct}
 
     def _data(self) -> dict[str, h5py.Dataset]:
-        return {name: item for name, item in self._file.items() if isinstance(item, h5py.Dataset)}
+        return {name: item for name, item in self._place.items() if isinstance(item, h5py.Dataset)}
 
     def _claim_room(self, count: int, data: dict[str, h5py.Dataset]) -> None:
         """Claim room for new samples, the chunks that they begin, and the end of the file."""
@@ -192,7 +204,7 @@ class OutputFile:
             return
         try:
             with self._writing():
-                data = self._file[name]
+                data = self._place[name]
                 width = int(np.prod(data.shape[2:]))  # numbers of a body
                 places = (
                     slice(self._first + rows.start, self._first + rows.stop),
@@ -208,7 +220,7 @@ class OutputFile:
             return
         try:
             with self._writing():
-                self._file[name][rows, columns] = piece
+                self._place[name][rows, columns] = piece
         except OutputError as error:
             self._error = error
 
@@ -222,7 +234,7 @@ class OutputFile:
         self.check()
         with self._writing():
             for name, values in common.items():
-                self._file[name][self._first :] = values
+                self._place[name][self._first :] = values
             self._file.flush()
             self._open_rows = False
         self._lock.show_life()
@@ -263,11 +275,11 @@ def _row_bytes(item: h5py.Dataset) -> int:
     return 8 * int(np.prod(item.shape[1:]))
 
 
-def _continued(source: Path, fresh: Path, part: Path, run: str, count: int) -> h5py.File:
+def _continued(source: Path, fresh: Path, part: Path, run: str, rows: list[int]) -> h5py.File:
     """Put a copy of an output's first samples into the place of the unfinished one, and open it."""
     try:
         fresh.unlink(missing_ok=True)
-        _copy(source, fresh, run, count)
+        _copy(source, fresh, run, rows)
         fresh.replace(part)
         file = h5py.File(part, "r+", **PAGED)
         file.swmr_mode = True
@@ -282,8 +294,8 @@ def _continued(source: Path, fresh: Path, part: Path, run: str, count: int) -> h
         fresh.unlink(missing_ok=True)
 
 
-def _copy(source: Path, fresh: Path, run: str, count: int) -> None:
-    """Copy an output file up to so many samples, if it is that of the run and has them."""
+def _copy(source: Path, fresh: Path, run: str, rows: list[int]) -> None:
+    """Copy an output file up to so many samples of each segment, if it is that of the run and has them."""
     with source.open("rb"):  # HDF5 has no error of its own for a file that is not there
         pass
     with open_output(source) as old, h5py.File(fresh, "w", **PAGED) as new:
@@ -291,23 +303,33 @@ def _copy(source: Path, fresh: Path, run: str, count: int) -> None:
             raise InputError(f"{source}: is the output of another run than the checkpoint")
         if old.attrs["status"] == "complete":
             raise InputError(f"{source}: is complete: there is nothing to go on with")
-        new.attrs.update({**old.attrs, "status": "running"})
+        _copy_samples(source, old, new, rows[0])
+        for number, count in enumerate(rows[1:], 1):
+            place = f"{SEGMENTS}/{number}"
+            _copy_samples(source, old[place], new.create_group(place), count)
+        new.attrs["status"] = "running"
         new.attrs.pop("statistics", None)
-        for name, item in old.items():
-            if isinstance(item, h5py.Group):
-                old.copy(item, new, name)
-                continue
-            if len(item) < count:
-                raise InputError(
-                    f"{source}: has {len(item)} samples, the checkpoint comes after {count}; put the file back that "
-                    "the run has written, or take an older checkpoint"
-                )
-            data = make_dataset(new, name, (count, *item.shape[1:]), maxshape=item.maxshape, chunks=item.chunks)
-            data.attrs.update(item.attrs)
-            rows = max(1, COPIED // max(1, _row_bytes(item)) // item.chunks[0]) * item.chunks[0]
-            for lo in range(0, count, rows):
-                data[lo : min(lo + rows, count)] = item[lo : min(lo + rows, count)]
     flush_to_disk(fresh)
+
+
+def _copy_samples(source: Path, old: h5py.Group, new: h5py.Group, count: int) -> None:
+    """Copy all of a group, of its samples so many, but for the segments in it."""
+    new.attrs.update(old.attrs)
+    for name, item in old.items():
+        if isinstance(item, h5py.Group):
+            if name != SEGMENTS:
+                old.copy(item, new, name)
+            continue
+        if len(item) < count:
+            raise InputError(
+                f"{source}: has {len(item)} samples, the checkpoint comes after {count}; put the file back that "
+                "the run has written, or take an older checkpoint"
+            )
+        data = make_dataset(new, name, (count, *item.shape[1:]), maxshape=item.maxshape, chunks=item.chunks)
+        data.attrs.update(item.attrs)
+        rows = max(1, COPIED // max(1, _row_bytes(item)) // item.chunks[0]) * item.chunks[0]
+        for lo in range(0, count, rows):
+            data[lo : min(lo + rows, count)] = item[lo : min(lo + rows, count)]
 
 
 def unfinished(path: Path) -> Path:

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from mpimbs.model import JOINT_TYPES, System, system_text
+from mpimbs.model.connections import Connections
 from mpimbs.simulation.constraint_record import SeparatedLoads
 from mpimbs.sizes import tuned
 
@@ -39,6 +40,7 @@ UNIT_OF = {"q": "rad, m, or quaternion w x y z", "u": "rad/s or m/s", KINETIC: "
 PAGED: dict[str, Any] = {
     "libver": "latest", "locking": False, "alignment_threshold": 2**16, "alignment_interval": 2**12,
 }  # fmt: skip
+SEGMENTS = "segments"  # group of what comes after the first change of structure, by numbers from 1 on
 CHUNK = 2**17  # numbers, if a row has no more
 ROWS = 1024  # of a chunk, at the most
 
@@ -71,6 +73,50 @@ def lay_out(
     file.attrs.update(name=system.name, format="mpimbs 1", status="running")
     file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), sizes=tuned().told())
     _write_model(file, system)
+    _lay_out_samples(file, system, poses, loads, extremes, separated, ROWS)
+
+
+def lay_out_segment(
+    group: h5py.Group,
+    system: System,
+    now: Connections,
+    time: float,
+    poses: bool,
+    loads: bool,
+    extremes: bool,
+    separated: SeparatedLoads | None,
+    samples: int,
+) -> None:
+    """Write what a segment begins with, as `lay_out` does of the first.
+
+    Parameters
+    ----------
+    system, now : System, Connections
+        As it holds together now.
+    time : float
+        From when on (s).
+    samples : int
+        How many there may be, at the most.
+    """
+    group.attrs["begin"] = time
+    model = group.create_group("model")
+    cut = [system.name_of(k) for k in now.cut]
+    for name, held in (("cut", cut), ("loop", list(now.loops))):
+        model.create_dataset(name, data=held, shape=(len(held),), dtype=h5py.string_dtype())
+    _write_joints(model, system)
+    _lay_out_samples(group, system, poses, loads, extremes, separated, max(1, min(samples, ROWS)))
+
+
+def _lay_out_samples(
+    file: h5py.Group,
+    system: System,
+    poses: bool,
+    loads: bool,
+    extremes: bool,
+    separated: SeparatedLoads | None,
+    most: int,
+) -> None:
+    """Write datasets without rows."""
     empty = {
         "time": ((), "s", "time of the sample"),
         "q": ((system.nq,), "rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
@@ -93,7 +139,7 @@ def lay_out(
     if separated is not None:
         empty |= _solution_datasets(file["model"], separated)
     for name, (shape, units, meaning) in empty.items():
-        rows = max(1, min(ROWS, CHUNK // max(1, int(np.prod(shape)))))
+        rows = max(1, min(most, CHUNK // max(1, int(np.prod(shape)))))
         limits = tuple(number or None for number in shape)  # no parts without columns: none are of any number
         chunks = (rows, *(max(1, number) for number in shape))
         data = make_dataset(file, name, (0, *shape), maxshape=(None, *limits), chunks=chunks)
@@ -151,13 +197,17 @@ def _write_model(file: h5py.File, system: System) -> None:
     group.attrs["toml"] = system_text(system, functions=True)
     names = [system.name_of(k) for k in range(system.n_bodies)]
     group.create_dataset("body", data=names, dtype=h5py.string_dtype())
-    group.create_dataset("parent", data=system.parents())
     group.create_dataset("center_of_mass", data=system.columns().center_of_mass).attrs["units"] = "m, body frame"
+    _write_joints(group, system)
+    if system.loops:
+        loops = [loop.name for loop in system.loops]
+        group.create_dataset("loop", data=loops, dtype=h5py.string_dtype())
+
+
+def _write_joints(group: h5py.Group, system: System) -> None:
+    group.create_dataset("parent", data=system.parents())
     kinds = np.array([kind.name for kind in JOINT_TYPES], dtype=object)[system.joint_types()]
     group.create_dataset("joint_type", data=kinds, dtype=h5py.string_dtype())
     q_offset, u_offset = system.offsets()
     group.create_dataset("q_offset", data=q_offset)
     group.create_dataset("u_offset", data=u_offset)
-    if system.loops:
-        loops = [loop.name for loop in system.loops]
-        group.create_dataset("loop", data=loops, dtype=h5py.string_dtype())

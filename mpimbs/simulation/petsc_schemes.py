@@ -13,13 +13,17 @@ from mpimbs.simulation.schemes import EMBEDDED, EXPLICIT, INTEGRATORS, Accuracy,
 
 Floats = npt.NDArray[np.float64]
 MOST_STAGES = 20
+# Types of rk whose first stage is the last one of the step before.
+FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
+WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step controls that keep nothing else
 
 
-def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False) -> None:
+def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reversible: bool = False) -> None:
     """Set type and step control, through options where petsc4py has no call; the user's own options win.
 
     `gently`: a step that was rejected is tried again at no less than half its size. Where a stage comes upon a singular
     position of a loop by chance, rounding counts as error, and the smaller the steps there, the more it does.
+    `reversible`: steps can be taken back, as events need it; of PETSc's explicit types only rk does that.
     """
     options = PETSc.Options(PREFIX)
     ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if fixed else "basic"}
@@ -37,6 +41,9 @@ def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False) -> N
     finally:
         for name in ours:
             options.delValue(name)
+    if reversible and ts.getType() != "rk":
+        ts.setType("rk")
+        ts.setRKType("5dp")
 
 
 def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | None:
@@ -80,6 +87,17 @@ def _used(name: str) -> bool:
     used = ctypes.c_int()
     ctypes.CDLL(PETSc.__file__).PetscOptionsUsed(None, name.encode(), ctypes.byref(used))
     return bool(used.value)
+
+
+def first_same_as_last(ts: PETSc.TS) -> bool:
+    """Whether a step begins with the last stage of the one before."""
+    return ts.getType() == "rk" and ts.getRKType() in FIRST_SAME_AS_LAST
+
+
+def keeps_history(ts: PETSc.TS) -> bool:
+    """Whether an integrator keeps more of its steps than can be read."""
+    types, controls = WITHOUT_HISTORY
+    return ts.getType() not in types or PETSc.Options(PREFIX).getString("ts_adapt_type", "none") not in controls
 
 
 def stability_polynomial(rk_type: str) -> Floats:

@@ -89,6 +89,8 @@ class Projection:
         Wall time by phase of its evaluations, and that of all (s).
     """
 
+    NOT_SINGULAR = (1.0, 0.0, 0.0)  # of `memory`, where nothing was seen yet
+
     def __init__(self, dynamics: Dynamics, kind: str, stabilisation: float | None = None) -> None:
         assert dynamics.loops is not None
         self._dynamics, self.kind, self.loops = dynamics, kind, dynamics.loops

@@ -95,6 +95,11 @@ class Recorder:
         self._watched: tuple[float, _Loads | None] = (np.nan, None)  # time and loads of the last step
         self.count = 0
         self.seconds = 0.0
+        self._work = 0.0  # J: that of the segments before, without what events took
+
+    def follow(self, before: Recorder, work: float) -> None:
+        """Go on with what another one has begun, behind so much work (J), what changes of structure took away off."""
+        self.count, self.balance, self._work = before.count, before.balance, before._work + work
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """What the samples so far leave to the next: for JSON, and vectors of this rank's; `recall` takes it again."""
@@ -104,12 +109,14 @@ class Recorder:
             "balance": self.balance.memory(),
             "constraints": None if self._constraints is None else self._constraints.memory(),
             "kinetic": kinetic,
+            "work": self._work,
         }, vectors  # fmt: skip
 
     def recall(self, memory: dict[str, Any], vectors: dict[str, Floats]) -> None:
         """Go on from what `memory` gave."""
         self.count = memory["count"]
         self.balance.recall(memory["balance"])
+        self._work = memory.get("work", 0.0)
         if self._constraints is not None:
             self._constraints.recall(memory["constraints"])
         if self.extremes is not None:
@@ -164,7 +171,7 @@ class Recorder:
         dynamics = self._dynamics
         q, u = stepper.q, stepper.u
         energy = dynamics.energy_and_momentum(q, u)[:2]
-        work = stepper.total_work()
+        work = self._work + stepper.total_work()
         self.balance.take(energy, work)
         agreed = np.array([stepper.norm_error, self.store.due()], np.float64)
         dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)

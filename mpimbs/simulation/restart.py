@@ -19,7 +19,7 @@ from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.result import Result
-from mpimbs.simulation.run import Run
+from mpimbs.simulation.run_course import Run
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 
@@ -120,7 +120,7 @@ def _system(kept: Kept, system: System | None, forces: Sequence[str]) -> System:
     if system is None and not forces:
         if header["has_functions"]:
             raise InputError(
-                f"{kept.file}: has forces that are functions, which a file does not hold; go on with: "
+                f"{kept.file}: has forces or events that are functions, which a file does not hold; go on with: "
                 f"{restart_call(kept.file, header)}"
             )
         return system_from_text(header["model"], kept.file)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpimbs.errors import InputError
-from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, motion_in_file, open_run
+from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, SegmentedMotion, motion_in_file, open_run
+from mpimbs.simulation.output_layout import SEGMENTS
 from mpimbs.simulation.projection import loops_told
 from mpimbs.simulation.step_sizes import told
 from mpimbs.sizes import VARIABLE
@@ -29,7 +30,8 @@ class Result:
 
     The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
     `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, and `body(name)`, the motion of one body; None on other
-    ranks.
+    ranks. Where events change the structure, `q`, `u` and what loops have are tuples of arrays, one for each structure;
+    all else has one row for each sample throughout.
 
     Attributes
     ----------
@@ -62,11 +64,15 @@ class Result:
         With `extremes`, the largest magnitudes of all steps, and on which bodies.
     extremes : dict of arrays [4, n]
         On rank 0, where no output file was asked for: by quantity (q, u, kinetic_energy, with loads also tension and
-        moment of every body) the smallest of each number over all steps, its time, the largest, its time.
+        moment of every body) the smallest of each number over all steps, its time, the largest, its time; where events
+        change the structure, of the steps since the last one.
     samples : list of Sample
         On rank 0, where no output file was asked for: one after the other.
     restarts : list of dict
         Simulated time (s) and number of ranks of every restart from a checkpoint.
+    events : list of dict
+        Of each change of structure its `time` (s), what was `cut` and `connected`, the `energy_lost` (J), how far apart
+        (m and rad) loops were that were closed by moving bodies (`moved`), and all that in words (`told`).
     sizes : str
         The tuned sizes in use (`mpimbs.sizes`): "package", or a digest of others.
     """
@@ -86,8 +92,9 @@ class Result:
     extremes: dict[str, Floats] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     restarts: list[dict[str, float]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
     sizes: str = "package"
-    motion: KeptMotion | None = field(default=None, compare=False)
+    motion: KeptMotion | SegmentedMotion | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         kept = "" if self.motion is None else f", motion {self.motion.where}"
@@ -144,7 +151,8 @@ class Result:
 
     def statistics(self) -> dict[str, Any]:
         """What the output file keeps of the run."""
-        return {name: getattr(self, name) for name in _TOLD}
+        told = {name: getattr(self, name) for name in _TOLD}
+        return told | {"events": self.events} if self.events else told
 
     def summary(self) -> str:
         """A few lines for a person."""
@@ -157,6 +165,9 @@ class Result:
             + f"seconds: {phases}\n"
             f"energy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
         )
+        for event in self.events:
+            moved = f", ends moved together by {event['moved']:.3g} (m and rad)" if event["moved"] > 1e-9 else ""
+            text += f"\nevent: t = {event['time']:.6g} s, {event['told']}: {event['energy_lost']:.4g} J lost{moved}"
         text += "".join(f"\n{line}" for line in loops_told(self.loops))
         if self.sizes != "package":
             text += f"\nsizes: {self.sizes}, by {VARIABLE}"
@@ -197,4 +208,5 @@ def load(path: str | Path) -> Result:
             told = {"time": float(file["time"][-1])}
         known = {field.name for field in fields(Result)}
         statistics = {name: value for name, value in told.items() if name in known}
-        return Result(status=str(file.attrs["status"]), motion=motion_in_file(place), **statistics)
+        motion = motion_in_file(place, 1 + len(file.get(SEGMENTS, ())))
+        return Result(status=str(file.attrs["status"]), motion=motion, **statistics)

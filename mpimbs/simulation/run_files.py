@@ -67,7 +67,7 @@ class RunFiles:
         self.run: str | None = None
         self._lock: Lock | None = None  # on rank 0, of the checkpoints
 
-    def open(self, begin: Callable[[Path], OutputFile], widths: dict[str, int]) -> Store:
+    def open(self, begin: Callable[[Path], OutputFile], widths: dict[str, int], rows: list[int]) -> Store:
         """Begin the output, or go on with it.
 
         Parameters
@@ -76,6 +76,8 @@ class RunFiles:
             Makes a new one, on rank 0.
         widths : dict
             How many numbers of a sample this rank has, by their names.
+        rows : list of int
+            How many samples each segment has, of an output to go on with.
 
         Raises
         ------
@@ -85,7 +87,7 @@ class RunFiles:
         comm, path, kept = self._comm, self.output, self.kept
         if path is None:
             return Samples(comm, widths)
-        file = on_root(comm, lambda: self._begin(path, begin) if kept is None else self._go_on(path, kept))
+        file = on_root(comm, lambda: self._begin(path, begin) if kept is None else self._go_on(path, kept, rows))
         self.run = comm.bcast(None if file is None else file.run)
         return SampleWriter(comm, file, path, widths)
 
@@ -97,13 +99,13 @@ class RunFiles:
             clear(self.place)
         return begin(path)
 
-    def _go_on(self, path: Path, kept: Kept) -> OutputFile:
+    def _go_on(self, path: Path, kept: Kept, rows: list[int]) -> OutputFile:
         if self.place is not None:
             if self.place not in (kept.file, kept.place):
                 check_free(self.place, self.checkpoints.keep, self._force)
             check_writable(self.place, "checkpoints.path")
             self._lock = Lock(self.place, PATIENCE)
-        return OutputFile.continued(path, kept.header["run"], kept.header["recorder"]["count"])
+        return OutputFile.continued(path, kept.header["run"], rows)
 
     def release(self) -> None:
         """Let other runs write checkpoints where this one did."""

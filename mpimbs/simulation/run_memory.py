@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.model import system_text
+from mpimbs.model import System, system_text
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.simulation.checkpoint import read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.integrator import Integrator
@@ -30,15 +30,24 @@ class RunMemory:
 
     Parameters
     ----------
+    system : System
+        As the run began.
     dynamics : Dynamics
+        Of what it is now.
     settings : SimulationSettings
     files : RunFiles
     """
 
-    def __init__(self, dynamics: Dynamics, settings: SimulationSettings, files: RunFiles) -> None:
-        self._dynamics, self._settings, self._files = dynamics, settings, files
+    def __init__(self, system: System, dynamics: Dynamics, settings: SimulationSettings, files: RunFiles) -> None:
+        self._system, self._dynamics, self._settings, self._files = system, dynamics, settings, files
 
-    def write(self, stepper: Integrator, recorder: Recorder, seconds: dict[str, float]) -> str | None:
+    def write(
+        self,
+        stepper: Integrator,
+        recorder: Recorder,
+        seconds: dict[str, float],
+        events: dict[str, Any] | None,
+    ) -> str | None:
         """Write a checkpoint of the state after the last step; gives the reason why not.
 
         Parameters
@@ -47,6 +56,8 @@ class RunMemory:
         recorder : Recorder
         seconds : dict
             Wall time spent so far, by phase (s).
+        events : dict or None
+            What goes beyond the segment, where there are events: for JSON.
         """
         files, dynamics = self._files, self._dynamics
         assert files.place is not None
@@ -63,7 +74,7 @@ class RunMemory:
             vectors |= {f"{_COUPLING}{name}": values for name, values in arrays.items()}
         header = self._unchanging | {
             "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,
-            "recorder": samples, "seconds": seconds,
+            "recorder": samples, "seconds": seconds, "events": events,
         } if dynamics.comm.rank == 0 else {}  # fmt: skip
         return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, dynamics.comm)
 
@@ -104,7 +115,7 @@ class RunMemory:
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
         """What all checkpoints of the run say alike."""
-        files, system = self._files, self._dynamics.system
+        files, system = self._files, self._system
         assert files.place is not None and files.output is not None
         base, modules = system.before_forces, system.force_modules
         return {
@@ -122,7 +133,7 @@ class RunMemory:
 
     def _has_functions(self) -> bool:
         try:
-            system_text(self._dynamics.system)
+            system_text(self._system)
         except InputError:
             return True
         return False

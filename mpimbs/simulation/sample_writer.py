@@ -49,7 +49,7 @@ class SampleWriter:
     """
 
     def __init__(self, comm: MPI.Comm, file: OutputFile | None, path: Path, widths: dict[str, int]) -> None:
-        self._comm, self._file = comm, file
+        self._comm, self._file, self._path = comm, file, path
         self._part = part_of(path)
         self._slices = {name: Slices(comm, width, PER_ITEM.get(name, 1)) for name, width in widths.items()}
         self._shared = SharedFile(comm, self._part)
@@ -61,6 +61,20 @@ class SampleWriter:
         self._count = 0
         self._bytes = 8 * sum(widths.values())  # of a sample
         self._flushed = -np.inf  # the first sample shows at once
+
+    def next(self, widths: dict[str, int], begin: Callable[[OutputFile], None]) -> SampleWriter:
+        """Give what writes the samples of another structure behind these, to the same file.
+
+        Parameters
+        ----------
+        widths : dict
+        begin : callable
+            Makes room for them in the file, on rank 0.
+        """
+        self._flush()
+        self._shared.close()
+        self._on_root(begin)
+        return SampleWriter(self._comm, self._file, self._path, widths)
 
     def due(self) -> bool:
         """Whether samples have to be written with the next one: rank 0 says it, for all."""

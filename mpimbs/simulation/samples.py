@@ -54,6 +54,12 @@ class Samples:
         self._gathers = {name: Gather(comm, Reorder(comm, comm.allgather(width))) for name, width in widths.items()}
         self.samples: list[Sample] = []
 
+    def next(self, widths: dict[str, int], begin: Any) -> Samples:
+        """Give what keeps the samples of another structure, behind these."""
+        follows = Samples(self._comm, widths)
+        follows.samples = self.samples
+        return follows
+
     def due(self) -> bool:
         """Whether samples have to be written before the next one comes: never."""
         return False

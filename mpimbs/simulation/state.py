@@ -33,6 +33,7 @@ class StateArrays(NamedTuple):
 
 
 MOVING = StateArrays(("q", "u"))
+COORDINATES = StateArrays(("q",), ("u", "tau"))
 DRIVEN = StateArrays(("q", "u"), ("tau",))
 PRESCRIBED = StateArrays(("q", "u", "udot"))
 
@@ -41,7 +42,7 @@ class State(NamedTuple):
     """State of a whole system, the generalized forces on it, its accelerations; SI units, quaternions w x y z."""
 
     q: Floats  # [nq]
-    u: Floats  # [nu]
+    u: Floats = np.zeros(0)  # [nu]
     tau: Floats | None = None  # [nu]
     udot: Floats | None = None  # [nu]
 

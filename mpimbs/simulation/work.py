@@ -51,6 +51,15 @@ class Power:
         self._wrenched = bool(facts[1])
         self.any = bool(facts.any())
 
+    def recalled(self, ranks: list[tuple[float, float]]) -> Floats:
+        """Work on this rank's bodies so far (J) and its rate (W), of what a checkpoint has of each rank; or nothing."""
+        if not self.any:
+            return np.zeros(0)
+        comm = self._dynamics.comm
+        if len(ranks) == comm.size:
+            return np.array(ranks[comm.rank])
+        return np.sum(ranks, axis=0) if ranks and comm.rank == 0 else np.zeros(2)
+
     def __call__(self, q: Floats, u: Floats, acted: Acted) -> float:
         """Power (W) in a state, of what acted in its evaluation."""
         power = 0.0

@@ -207,6 +207,22 @@ def inertia_inward(r, p, i):
     return _shift(p, a, b0, b1, b2, _rotate_symmetric(r, i[15:21]))
 
 
+@kernel(inline=True)
+def rigid_inward(r, p, a, h, m):
+    """`inertia_inward` of a rigid body, or of several that hang together: ten numbers."""
+    h = rotate_back(r, h)
+    a = _rotate_symmetric(r, a)
+    # A' = A + 2 (h.p) 1 - h p^T - p h^T + m (p.p 1 - p p^T) = A + (h.p + k.p) 1 - sym,  k = h + m p
+    k = add3(h, scale3(m, p))
+    x, y, z = h[0] * p[0] + k[0] * p[0], h[1] * p[1] + k[1] * p[1], h[2] * p[2] + k[2] * p[2]
+    return (
+        (a[0] + y + z, a[1] - h[0] * p[1] - p[0] * k[1], a[2] - h[0] * p[2] - p[0] * k[2])
+        + (a[3] + x + z, a[4] - h[1] * p[2] - p[1] * k[2], a[5] + x + y)
+        + k
+        + (m,)
+    )
+
+
 # What an elimination leaves has zeros where the axis was: half of the work above after the commonest joints.
 
 

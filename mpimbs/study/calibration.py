@@ -15,7 +15,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.accuracy import ASSEMBLED
 from mpimbs.instruments.phases import run_assemblies
 from mpimbs.model import System, system_from
-from mpimbs.partition.division import Division
+from mpimbs.partition.division import Division, as_tree
 from mpimbs.spatial.assembly import BLOCK, RECORD
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.bench import check_seconds
@@ -58,7 +58,7 @@ class Calibration:
     shares : dict
         Times by `Key` and number of bodies.
     intervals : dict
-        Of a tree: what its intervals take, by number of ranks.
+        Of a tree, or a system with loops: what its intervals take, by number of ranks.
     costs : dict
         What couplings measured for themselves, by name.
     """
@@ -81,7 +81,7 @@ class Calibration:
 
     def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
         """Give the times of every rank's sweeps (s); those that are not known are measured."""
-        if not self.system.is_chain:
+        if as_tree(self.system):
             return self.of_tree(ranks).sweeps
         division = self.division(ranks, coupling)
         bodies = np.diff(division.cuts)
@@ -93,14 +93,14 @@ class Calibration:
         return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
 
     def of_tree(self, ranks: int) -> IntervalTimes:
-        """Give what the intervals of a tree take on so many ranks; what is not known is measured."""
+        """Give what the intervals of a tree, or with loops, take on so many ranks; what is not known is measured."""
         if ranks not in self.intervals:
             self.intervals[ranks] = time_intervals(self.system, self.division(ranks), self.seconds)
         return self.intervals[ranks]
 
     def scanned(self, ranks: int) -> int:
         """Doubles of a message of the scan of turns."""
-        return TURNING if self.system.is_chain else self.of_tree(ranks).turns
+        return self.of_tree(ranks).turns if as_tree(self.system) else TURNING
 
     def _measure(self, division: Division, number: int, key: Key) -> None:
         bodies = int(np.diff(division.cuts)[number])

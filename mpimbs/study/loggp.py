@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from mpimbs.study.cluster import Cluster
-from mpimbs.study.trace import BUSY, COMPUTE, SEND, Event, Trace
+from mpimbs.study.trace import BUSY, COMPUTE, SEND, Occurrence, Trace
 
 Message = tuple[int, int, int]  # from, to, tag
 Port = dict["_Transfer", None]  # what passes it, in the order in which it began
@@ -35,7 +35,7 @@ class _Evaluation:
 
     def __init__(self, traces: Sequence[Trace], cluster: Cluster) -> None:
         self._cluster = cluster
-        self._events: list[list[Event]] = [trace.events for trace in traces]
+        self._events: list[list[Occurrence]] = [trace.events for trace in traces]
         self._at = [0] * len(traces)
         self.times = [0.0] * len(traces)
         self._nodes = [cluster.node(trace.rank) for trace in traces]

@@ -14,6 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from mpimbs.model.joints import joint_type
+from mpimbs.simulation.output_layout import SEGMENTS
 from mpimbs.study.axes import new_figure, save, show_no_noise
 from mpimbs.study.load_pictures import draw_loads
 from mpimbs.study.motion_pictures import draw_motion
@@ -55,7 +56,8 @@ def draw_run(path: str | Path) -> list[Path]:
         for name, place in pictures_of(path).items():
             needed, draw = PICTURES[name]
             if needed in run:
-                drawn.append(save(draw(run), place))
+                whole = run if draw is draw_coordinates or SEGMENTS not in run else Throughout(run)
+                drawn.append(save(draw(whole), place))
     return drawn
 
 
@@ -63,6 +65,27 @@ def pictures_of(path: str | Path) -> dict[str, Path]:
     """Where the pictures of an output file go."""
     path = Path(path)
     return {name: path.with_name(f"{path.stem}_{name}.png") for name in PICTURES}
+
+
+class Throughout:
+    """A run whose structure changes, as pictures read it: one time axis, and bodies that hang together to the end.
+
+    Parameters
+    ----------
+    run : File
+    """
+
+    def __init__(self, run: h5py.File) -> None:
+        self._run, self.attrs = run, run.attrs
+        numbers = sorted(map(int, run[SEGMENTS]))
+        self._parts = [run, *(run[f"{SEGMENTS}/{number}"] for number in numbers)]
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "model/parent":
+            return self._parts[-1][name]
+        if name in self._parts[-1] and isinstance(self._run[name], h5py.Dataset) and "/" not in name:
+            return np.concatenate([part[name][:] for part in self._parts])
+        return self._run[name]
 
 
 def coordinates(run: h5py.File) -> list[Coordinate]:
@@ -93,7 +116,8 @@ def draw_coordinates(run: h5py.File) -> Figure:
     t, every = run["time"][:], coordinates(run)
     units = [unit for unit in _AXES if any(c.unit == unit for c in every)]
     figure = Figure(figsize=(9.0, 1.0 + 3.6 * len(units)), layout="constrained")
-    figure.suptitle(f"{run.attrs['name']}: joint coordinates")
+    until = ", to the first event" if SEGMENTS in run else ""
+    figure.suptitle(f"{run.attrs['name']}: joint coordinates{until}")
     for axes, unit in zip(np.ravel(figure.subplots(len(units), 1, sharex=True)), units, strict=True):
         of_unit = [c for c in every if c.unit == unit]
         many = len(of_unit) > MOST_NAMES

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from mpimbs.coupling import LoadSolver, coupling_named
+from mpimbs.coupling import LoadSolver, coupling_for
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.summary import refuse_loops
 from mpimbs.model.table import suggest
+from mpimbs.partition.division import as_tree
 from mpimbs.simulation.output_layout import versions
 from mpimbs.study import loggp, simgrid
 from mpimbs.study.axes import new_figure, number_ticks, save
@@ -150,15 +151,16 @@ def best(
     """
     known = Calibration(system) if calibration is None else calibration
     counts = ranks_to_predict(system) if ranks is None else list(ranks)
-    traced = TRACED if system.is_chain else TRACED_OF_TREES
+    traced = _traced_couplings(system)
     chosen = traced if couplings is None else couplings
     rows = [row for name in chosen for row in predict(system, counts, cluster, name, method, None, known)]
     return min(rows, key=lambda row: row.seconds)
 
 
 def ranks_to_predict(system: System) -> list[int]:
-    """Powers of two up to 4096, as far as there are bodies; of a tree up to 256, whose shares are timed one by one."""
-    return powers_of_two(min(MOST_RANKS if system.is_chain else MOST_RANKS_OF_TREES, system.n_bodies))
+    """Powers of two up to 4096, as far as there are bodies; of a tree, or with loops, up to 256: shares are timed one
+    by one."""
+    return powers_of_two(min(MOST_RANKS_OF_TREES if as_tree(system) else MOST_RANKS, system.n_bodies))
 
 
 def _method(name: str) -> Callable[[Sequence[Trace], Cluster], float]:
@@ -170,13 +172,21 @@ def _method(name: str) -> Callable[[Sequence[Trace], Cluster], float]:
 
 
 def _traced(system: System, name: str, solver: LoadSolver | None) -> TracedCoupling:
-    coupling_named(name, solver)
-    refuse_loops(system, "what loops cost is not predicted; measure it with `mpimbs bench`")
-    known = TRACED if system.is_chain else TRACED_OF_TREES
+    coupling_for(system, name, solver)
+    known = _traced_couplings(system)
     if name not in known:
+        refuse_loops(
+            system,
+            f"coupling '{name}' is predicted without loops only; choose `coupling='dcae'`, or measure it with "
+            "`mpimbs bench`",
+        )
         of_trees = "" if system.is_chain else " for trees"
         raise InputError(f"coupling '{name}' is not predicted{of_trees}; choose one of: {', '.join(known)}")
     return known[name](solver)
+
+
+def _traced_couplings(system: System) -> dict[str, Callable[[LoadSolver | None], TracedCoupling]]:
+    return TRACED_OF_TREES if as_tree(system) else TRACED
 
 
 def _mean(

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import Strategy
+from mpimbs.coupling import Part, Strategy
+from mpimbs.coupling.intervals import IntervalDivideAndConquer
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.laps import timed_calls
 from mpimbs.model import System
 from mpimbs.partition.division import Division
+from mpimbs.spatial.mixed import MixedRoom
 from mpimbs.study.trace import Sweeps
+from mpimbs.sweep.intervals import Intervals
+
+Floats = npt.NDArray[np.float64]
 
 SECONDS = 0.12  # wall time for each share
 _FEWEST = 5  # calls
@@ -33,14 +41,34 @@ class Share(Dynamics):
         Of whose evaluation the sweeps are.
     staged : bool
         Call the phases from Python one by one, as for a coupling that is not compiled.
+    room : MixedRoom, optional
+        Of a system with loops: that the values of all ranks need.
     """
 
     def __init__(
-        self, system: System, division: Division, number: int, coupling: str = "dcae", staged: bool = False
+        self,
+        system: System,
+        division: Division,
+        number: int,
+        coupling: str = "dcae",
+        staged: bool = False,
+        room: MixedRoom | None = None,
     ) -> None:
-        self._given = division, number
+        self._given, self._room = (division, number), room
         super().__init__(system, MPI.COMM_SELF, coupling)
         self.in_phases = staged
+
+    def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
+        """Find that of the coupling, for values of the room that was given."""
+        found, room = super().strategy(system, ranks, settings), self._room
+        if room is None:
+            return found
+
+        def join(comm: MPI.Comm, part: Part) -> IntervalDivideAndConquer:
+            assert isinstance(part, Intervals) and isinstance(part.room, MixedRoom)
+            return IntervalDivideAndConquer(comm, room, len(part), part.room)
+
+        return found._replace(join=join)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
@@ -57,14 +85,14 @@ class Share(Dynamics):
         def call() -> None:
             self.evaluate(0.0, q, u, udot, rates)
 
-        def lap() -> npt.NDArray[np.float64]:
+        def lap() -> Floats:
             before = self.laps.copy()
             call()
             return self.laps - before
 
         call()
         shortest, spent, rounds, count = np.inf, 0.0, 0, _FEWEST
-        phases: list[npt.NDArray[np.float64]] = []
+        phases: list[Floats] = []
         # The first times may be far too long where other work has the core: how many calls make a round is seen anew in
         # each, and rounds go on until those without phases have had their half of the time.
         while rounds < _ROUNDS or (spent < 0.5 * seconds and rounds < _MOST_ROUNDS):
@@ -76,4 +104,29 @@ class Share(Dynamics):
             count = int(np.clip(0.5 * seconds / _ROUNDS / max(shortest, 1e-7), 1, 10_000))
         least = min(phases, key=lambda laps: float(laps.sum()))
         rest = max(shortest - float(least.sum()), 0.0)
-        return Sweeps(rest, *(float(part) for part in least))
+        motion, inward, coupling, outward = (float(part) for part in least)
+        moving, placing = self._time_places(call, q, u, 0.25 * seconds)
+        placing = min(placing, motion)  # of which it is a part
+        return Sweeps(rest, motion - placing, inward, coupling, outward, moving, placing)
+
+    def _time_places(self, call: Callable[[], None], q: Floats, u: Floats, seconds: float) -> tuple[float, float]:
+        """Time what loops to other ranks ask for (s): how this rank's open bodies move, and all that follows.
+
+        After an evaluation each time, which leaves the caches as they are found in the next one.
+        """
+        evaluation, part, clock = self._evaluation, self.subchains, time.perf_counter
+        if not evaluation.placed:
+            return 0.0, 0.0
+        hangs = isinstance(part, Intervals) and part.hangs
+        began, laps = clock(), list[Floats]()
+        while len(laps) < _FEWEST or clock() - began < seconds:
+            call()
+            at = [clock()]
+            if hangs:
+                self.subchain.boundary_motion(q, u)
+            at.append(clock())
+            evaluation.place_loops(q, u)
+            at.append(clock())
+            laps.append(np.diff(at))
+        moving, placing = np.min(laps, axis=0).tolist()
+        return moving, placing

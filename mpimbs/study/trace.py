@@ -6,7 +6,7 @@ Collective operations of MPI stand as the messages of a butterfly, which short o
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TAG, TO, schedule
@@ -17,7 +17,7 @@ COMPUTE, BUSY, SEND, RECEIVE = range(4)
 DOUBLE = 8  # bytes
 
 
-class Event(NamedTuple):
+class Occurrence(NamedTuple):
     """One thing that a rank does.
 
     Attributes
@@ -42,7 +42,8 @@ class Event(NamedTuple):
 class Sweeps(NamedTuple):
     """Seconds of an evaluation of one rank's bodies, messages and joins with other ranks left out.
 
-    call: of Python, before the first phase; the phases as in `pipeline`.
+    call: of Python, before the first phase; the phases as in `pipeline`; and of loops that lead to other ranks, between
+    motion and inward: moving, before the scan of motions, and placing, before and behind the exchange of far ends.
     """
 
     call: float
@@ -50,6 +51,8 @@ class Sweeps(NamedTuple):
     inward: float
     coupling: float
     outward: float
+    moving: float = 0.0
+    placing: float = 0.0
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -63,17 +66,20 @@ class Trace:
     Parameters
     ----------
     rank, size : int
+    alone : bool
+        Whether nothing of any rank hangs on others: then scans and butterflies are over none.
 
     Attributes
     ----------
-    events : list of Event
+    events : list of Occurrence
     """
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, alone: bool = False) -> None:
         self.rank, self.size = rank, size
-        self.events: list[Event] = []
+        self.events: list[Occurrence] = []
         self._tag = 0
-        self._levels = (size - 1).bit_length()
+        self._joined = 1 if alone else size
+        self._levels = (self._joined - 1).bit_length()
 
     def _tags(self, count: int) -> int:
         """Reserve so many tags; the first."""
@@ -83,20 +89,20 @@ class Trace:
     def compute(self, seconds: float) -> None:
         """Compute for some time."""
         if seconds > 0.0:
-            self.events.append(Event(COMPUTE, seconds))
+            self.events.append(Occurrence(COMPUTE, seconds))
 
     def _send(self, row: list[int], size: int, base: int) -> None:
         for target in (row[TO], row[ALSO_TO]):
             if target != PROC_NULL:
-                self.events.append(Event(SEND, size, target, base + row[TAG]))
+                self.events.append(Occurrence(SEND, size, target, base + row[TAG]))
 
     def _receive(self, row: list[int], size: int, base: int) -> None:
         if row[FROM] != PROC_NULL:
-            self.events.append(Event(RECEIVE, size, row[FROM], base + row[TAG]))
+            self.events.append(Occurrence(RECEIVE, size, row[FROM], base + row[TAG]))
 
     def scan(self, doubles: int = TURNING) -> None:
         """Scan over the ranks, as `parallel.scan` does: a level's message is waited for when the next is due."""
-        rows, base = _rows(self.rank, self.size, True), self._tags(self._levels)
+        rows, base = _rows(self.rank, self._joined, True), self._tags(self._levels)
         for level, row in enumerate(rows):
             if level:
                 self._receive(rows[level - 1], doubles * DOUBLE, base)
@@ -109,7 +115,7 @@ class Trace:
 
         `join` is the time that it takes (s), at every level or at each from the leaves up.
         """
-        base, rows = self._tags(self._levels), _rows(self.rank, self.size, False)
+        base, rows = self._tags(self._levels), _rows(self.rank, self._joined, False)
         for row, seconds in zip(rows, [join] * len(rows) if isinstance(join, float) else join, strict=True):
             self._send(row, doubles * DOUBLE, base)
             self._receive(row, doubles * DOUBLE, base)
@@ -130,7 +136,13 @@ class Trace:
             (RECEIVE, right, leftward, to_left),
         ):
             if other != PROC_NULL:
-                self.events.append(Event(kind, doubles * DOUBLE, other, tag))
+                self.events.append(Occurrence(kind, doubles * DOUBLE, other, tag))
+
+    def exchange(self, sizes: Mapping[int, int]) -> None:
+        """Swap messages of so many doubles with some ranks, as `parallel.exchange` does."""
+        tag = self._tags(1)
+        for kind in (SEND, RECEIVE):
+            self.events += [Occurrence(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
 
     def sum_of_all(self) -> None:
         """Add up one double over the ranks (MPI_Allreduce)."""
@@ -149,7 +161,7 @@ class Trace:
             self._receive(row, held * doubles * DOUBLE, base)
         more = self.size - 1 - self._levels
         if more > 0:
-            self.events.append(Event(BUSY, more))
+            self.events.append(Occurrence(BUSY, more))
 
 
 def compute_seconds(trace: Trace) -> float:

@@ -7,12 +7,14 @@ from typing import NamedTuple, Protocol
 
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.estimates import ORDERS
+from mpimbs.partition.division import as_tree
 from mpimbs.spatial.assembly import ASSEMBLY
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.rows import ROW
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, measure_solutions
+from mpimbs.study.interval_times import IntervalTimes
 from mpimbs.study.replay import RTOL
 from mpimbs.study.trace import Sweeps, Trace
 
@@ -72,7 +74,7 @@ class ButterflyTrace(NamedTuple):
 
 
 class IntervalTrace:
-    """The butterfly of a tree's intervals: what a join takes depends on the bodies that are open, at every level."""
+    """The butterfly of a tree's intervals: what a join takes depends on what is open, at every level."""
 
     coupling = "dcae"
     staged = False
@@ -181,17 +183,28 @@ TRACED: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
 }
 
 
-# What serves trees.
+# What serves trees, and systems with loops.
 TRACED_OF_TREES: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {"dcae": lambda solver: IntervalTrace()}
+
+
+def _place_loops(trace: Trace, times: IntervalTimes, sweeps: Sweeps) -> None:
+    """Write what a rank does to find the motions that its loops need of elsewhere, as `evaluation.Evaluation` does."""
+    if times.motions:
+        trace.compute(sweeps.moving)
+        trace.scan(times.motions)
+    trace.compute(sweeps.placing)
+    trace.exchange(times.exchanged[trace.rank])
 
 
 def write_traces(traced: TracedCoupling, calibration: Calibration, ranks: int, case: Case) -> list[Trace]:
     """Write the traces of all ranks of one evaluation, in the order of `pipeline`."""
-    traces = []
+    traces, alone = [], as_tree(calibration.system) and calibration.of_tree(ranks).independent
     for rank, sweeps in enumerate(calibration.sweeps(ranks, traced.coupling, traced.staged)):
-        trace = Trace(rank, ranks)
+        trace = Trace(rank, ranks, alone)
         trace.compute(sweeps.call + sweeps.motion)
         trace.scan(calibration.scanned(ranks))
+        if calibration.system.loops:
+            _place_loops(trace, calibration.of_tree(ranks), sweeps)
         trace.compute(sweeps.inward)
         traced.solve(trace, calibration, sweeps, case)
         trace.compute(sweeps.outward)

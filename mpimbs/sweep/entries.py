@@ -73,12 +73,18 @@ def joint_loads(structure, springs, work, q, u, tau, turns, given, outer, outer_
 
 
 @kernel
-def prescribe(structure, work, q, u, udot, turns, given, accelerations):
+def prescribe(structure, work, q, u, udot, turns, given, accelerations, at_rest):
     """Write the acceleration of every step [m * 6] of one piece that moves by `udot`.
 
-    Known are turns [k * TURNING] and accelerations `given` [k * 6] of the bodies that it hangs on.
+    Known are turns [k * TURNING] and accelerations `given` [k * 6] of the bodies that it hangs on. `at_rest`: without
+    speeds, and nothing else acts.
     """
-    _velocities(structure, work, q, u, turns)
+    if at_rest:
+        joint_places(0.0, structure, q, work.place)
+        for i in range(work.bias.size):
+            work.bias[i] = 0.0
+    else:
+        _velocities(structure, work, q, u, turns)
     for slot in range(1, turns.size // TURNING):
         place_boundary(0.0, work.junction, slot, load6(0.0, given, 6 * slot))
     prescribed_accelerations(0.0, structure, work, udot, load6(0.0, given, 0), accelerations)

@@ -72,6 +72,11 @@ class IntervalSubchain(Subchain):
         """The open bodies [h]."""
         return self._outside.open
 
+    @property
+    def most_open(self) -> int:
+        """How many bodies before, or among these, have others behind hanging on them, at the most."""
+        return max(self._most, 1)
+
     def nothing_before(self, numbers: int) -> Floats:
         """What a scan over ranks begins with: that nothing is open before."""
         return none_open(self.first, self._most, numbers)

@@ -10,9 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.model.contents import Contents
+from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, OpenGroup
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, SETTLE
-from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE
+from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -246,6 +248,11 @@ class Closings:
         return loop in self._to_world
 
     @property
+    def open_groups(self) -> list[int]:
+        """What is open in the end, by its numbers here, as the value has its groups."""
+        return sorted({loop for _, loop, _, _ in self.open})
+
+    @property
     def slotted(self) -> Integers:
         """The bodies here at which loops are closed."""
         return np.unique([body for body in (*self.closed_at.values(), *self.settled_at) if body >= 0]).astype(np.int64)
@@ -259,3 +266,37 @@ def closings_of(
     places = np.empty(len(made.order), np.int64)
     places[made.order] = np.arange(len(made.order))
     return Closings(Tree(made.parent, places, inboard.tolist()), ends, open_bodies, strips)
+
+
+def groups_of(
+    system: Contents, table: LoopTable, closings: Closings, opened: Integers, ends: Integers, first: int
+) -> list[OpenGroup]:
+    """Say what the value of an interval has open.
+
+    Parameters
+    ----------
+    system : Contents
+    table : LoopTable
+        The loops of which an end is in the interval.
+    closings : Closings
+        Of these.
+    opened, ends : array [h]
+        The open bodies, and the body behind the last child of each; see `interval.Outside`.
+    first : int
+        The first body of the interval.
+    """
+    found = []
+    behind = system.n_bodies
+    for loop in closings.open_groups:
+        bits = sum(1 << slot for slot, other, _, _ in closings.open if other == loop)
+        if loop < len(table):
+            number, missing = behind + int(table.numbers[loop]), int((table.bodies[loop] == ELSEWHERE).sum())
+            sort = TO_WORLD if closings.is_to_world(loop) else LOOP
+            found.append(OpenGroup(number, missing, bits, sort))
+        elif loop < closings.behind_bodies:
+            k = loop - len(table)
+            found.append(OpenGroup(int(opened[k]), int(ends[k]), bits, OPEN_BODY))
+        else:
+            number = behind + len(system.loops) + first + loop - closings.behind_bodies
+            found.append(OpenGroup(number, 0, bits, TO_WORLD))
+    return found

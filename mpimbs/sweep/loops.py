@@ -12,12 +12,12 @@ from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.fronts import COLUMNS
 from mpimbs.spatial.memory import Table, aligned, aligned_zeros
-from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, MixedRoom, OpenGroup
+from mpimbs.spatial.mixed import MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build, different_rows
 from mpimbs.sweep.closing import LoopsPlan
 from mpimbs.sweep.event_tables import EventTables
-from mpimbs.sweep.loop_events import Closings
+from mpimbs.sweep.loop_events import Closings, groups_of
 from mpimbs.sweep.loop_joints import (
     CLOSURE,
     DRIVE,
@@ -177,17 +177,12 @@ def _joint_rows(table: LoopTable, steps: Integers, m: int) -> Integers:
 
 
 def _open_rows(closings: Closings, events: EventTables, count: int) -> Integers:
-    groups = open_groups(closings)
+    groups = closings.open_groups
     rows = np.zeros((len(closings.open), 8), np.int64)
     for row, (slot, loop, group, front) in zip(rows, closings.open, strict=True):
         row[:5] = slot, events.where[front], events.lengths[front], group, groups.index(loop)
         row[5] = loop if 0 <= loop < count else -1
     return rows
-
-
-def open_groups(closings: Closings) -> list[int]:
-    """What is open in the end, by the numbers of `Closings`, as a value has its groups."""
-    return sorted({loop for _, loop, _, _ in closings.open})
 
 
 def ends_here(bodies: Integers, steps: Integers) -> Integers:
@@ -238,11 +233,6 @@ class Loops:
         self._worldly = here == AT_WORLD
 
     @property
-    def open_groups(self) -> list[int]:
-        """See `open_groups`."""
-        return open_groups(self.closings)
-
-    @property
     def far(self) -> Integers:
         """Which of the loops have an end elsewhere."""
         return np.flatnonzero((self._loop_table.bodies == ELSEWHERE).any(axis=1))
@@ -262,37 +252,23 @@ class Loops:
 
     def room(self) -> MixedRoom:
         """Room that the value of the interval needs."""
-        return MixedRoom(len(self.boundary) // BOUNDARY, len(self.open_groups))
+        return MixedRoom(len(self.boundary) // BOUNDARY, len(self.closings.open_groups))
 
     @property
     def open_sizes(self) -> list[int]:
         """How many columns of each open group may be in use."""
         constraints = self._loop_table.constraints
-        return [int(constraints[loop]) if loop < len(constraints) else COLUMNS for loop in self.open_groups]
+        return [int(constraints[loop]) if loop < len(constraints) else COLUMNS for loop in self.closings.open_groups]
 
     @property
     def open_bodies(self) -> list[int]:
         """Which of the open groups are those of the open bodies."""
         first, last = len(self._loop_table), self.closings.behind_bodies
-        return [k for k, loop in enumerate(self.open_groups) if first <= loop < last]
+        return [k for k, loop in enumerate(self.closings.open_groups) if first <= loop < last]
 
     def groups(self, opened: Integers, ends: Integers, first: int, system: Contents) -> list[OpenGroup]:
         """What the value of the interval has open, which begins with body `first`; see `interval.Outside`."""
-        table, found = self._loop_table, []
-        behind = system.n_bodies
-        for loop in self.open_groups:
-            bits = sum(1 << slot for slot, other, _, _ in self.closings.open if other == loop)
-            if loop < len(table):
-                number, missing = behind + int(table.numbers[loop]), int((table.bodies[loop] == ELSEWHERE).sum())
-                sort = TO_WORLD if self.closings.is_to_world(loop) else LOOP
-                found.append(OpenGroup(number, missing, bits, sort))
-            elif loop < self.closings.behind_bodies:
-                k = loop - len(table)
-                found.append(OpenGroup(int(opened[k]), int(ends[k]), bits, OPEN_BODY))
-            else:
-                number = behind + len(system.loops) + first + loop - self.closings.behind_bodies
-                found.append(OpenGroup(number, 0, bits, TO_WORLD))
-        return found
+        return groups_of(system, self._loop_table, self.closings, opened, ends, first)
 
     def violations(self) -> Floats:
         """How far from closed the loops were when they were last measured, in positions and velocities [n, 2].

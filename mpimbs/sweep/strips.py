@@ -18,7 +18,7 @@ from mpimbs.spatial.memory import Table
 from mpimbs.sweep.build import NO_BODIES, Build
 from mpimbs.sweep.loop_events import Closings, FromStrip, Tree
 from mpimbs.sweep.loop_table import ELSEWHERE, LoopTable
-from mpimbs.sweep.loops import LoopArrays, Loops, open_groups
+from mpimbs.sweep.loops import LoopArrays, Loops
 from mpimbs.sweep.strip_passes import FROM, FROM_FIRST, STRIP_AT, TO, TO_FIRST, StripPlan
 
 Integers = npt.NDArray[np.int64]
@@ -138,7 +138,7 @@ class StripLanes:
     def handed(self, made: Build, strip: Strip, trunk: Integers, of_trunk: Integers) -> list[FromStrip]:
         """What the lanes hand over, given the trunk's places and the numbers that it gives the loops (-1: none)."""
         found = []
-        for lane, place in enumerate(strip.places.tolist() if open_groups(self.closings) else []):
+        for lane, place in enumerate(strip.places.tolist() if self.closings.open_groups else []):
             after = int(np.searchsorted(trunk, place))
             behind = int(made.order[trunk[after]]) if after < len(trunk) else -1
             loops = self.loops[lane, self.open_of(lane)]
@@ -149,7 +149,7 @@ class StripLanes:
     def open_of(self, lane: int) -> list[int]:
         """Which of the loops of a lane are open in the end, in the order of the groups that it hands over."""
         own = set(np.arange(len(self.ends))[self.real[lane]].tolist())
-        return [loop for loop in open_groups(self.closings) if loop in own]
+        return [loop for loop in self.closings.open_groups if loop in own]
 
     def groups(self) -> Integers:
         """The groups of what is open, of each lane [open, lanes]; -1 of what it has not."""
@@ -233,7 +233,7 @@ class StripLoops:
             for lane, own in enumerate(tables):
                 far += _far_ends(arrays, lane, own.bodies, here[lane])
                 carriers.append((arrays, lane, here[lane]))
-            events, count = trunk.events, len(strip.bodies) if open_groups(strip.closings) else 0
+            events, count = trunk.events, len(strip.bodies) if strip.closings.open_groups else 0
             fronts = range(next_front, next_front + count)
             next_front += count
             plan = StripPlan(

@@ -24,6 +24,7 @@ from mpimbs.sweep.totals import rotor_energy, totals
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
+NO_SPRINGS = Springs(*(np.zeros(0) for _ in Springs._fields))
 AT_REST = np.array([1.0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])  # the world's boundary motion
 
 
@@ -194,6 +195,11 @@ class Subchain:
         """The bodies on which others hang, or may hang, from behind [h]: outward of the first of `inboard`."""
         return np.array([self.last - 1])
 
+    @property
+    def most_open(self) -> int:
+        """How many bodies before, or among these, have others behind hanging on them, at the most."""
+        return 1
+
     @functools.cached_property
     def outer_steps(self) -> Integers:
         """The steps that carry these [h]."""
@@ -310,22 +316,33 @@ class Subchain:
         joint_loads(made.structure, made.springs, work, q, u, tau, *given, *arrays)
         return (loads[made.body_step] @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
 
-    def prescribe(self, q: Floats, u: Floats, udot: Floats, turns: Floats, accelerations: Floats) -> Floats:
+    def prescribe(
+        self, q: Floats, u: Floats, udot: Floats, turns: Floats, accelerations: Floats, at_rest: bool = False
+    ) -> Floats:
         """Give the accelerations [m, 6] of the steps that move by `udot` [nu].
 
         Parameters
         ----------
         turns, accelerations : array [k, TURNING], [k, 6]
             Of the bodies inboard; the world's acceleration is -g.
+        at_rest : bool
+            Without speeds, springs, wrenches: what is linear in `udot` alone.
         """
         made, work = self._whole
         found = np.empty((len(made.structure.steps), 6))
         given = turns.reshape(-1), accelerations.reshape(-1)
-        prescribe(made.structure, work, q, u, udot, *given, found.reshape(-1))
+        prescribe(made.structure, work, q, u, udot, *given, found.reshape(-1), at_rest)
         return found
 
     def required_forces(
-        self, q: Floats, u: Floats, udot: Floats, forces: Floats, accelerations: Floats, outer_loads: Floats
+        self,
+        q: Floats,
+        u: Floats,
+        udot: Floats,
+        forces: Floats,
+        accelerations: Floats,
+        outer_loads: Floats,
+        at_rest: bool = False,
     ) -> tuple[Floats, Floats]:
         """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
 
@@ -339,12 +356,15 @@ class Subchain:
             As `prescribe` gave them; overwritten.
         outer_loads : array [h, 6]
             What acts from behind on the bodies of `outer`.
+        at_rest : bool
+            As it was for `prescribe`.
         """
         made, work = self._whole
         tau, room = np.empty(self.nu), np.empty(self.nu)
         given = self.outer_steps, outer_loads.reshape(-1)
         loads = accelerations.reshape(-1)
-        required_forces(made.structure, made.springs, work, q, u, udot, forces, *given, loads, room, tau)
+        springs = NO_SPRINGS if at_rest else made.springs
+        required_forces(made.structure, springs, work, q, u, udot, forces, *given, loads, room, tau)
         return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
 
 

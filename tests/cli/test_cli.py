@@ -25,7 +25,7 @@ from mpimbs.model import System, read_system, system_from, write_system
 from mpimbs.simulation.compile_notice import LISTENER
 from mpimbs.simulation.state import read_state
 from mpimbs.spatial.lanes import native_width
-from oracles.dense import dense_accelerations, joint_wrenches, kinematics
+from oracles.dense import dense_accelerations, joint_wrenches, kinematics, mass_matrix
 from oracles.dense import inverse_dynamics as dense_inverse
 from oracles.loops import allowed_speeds, position_violation
 from tolerances import assert_close
@@ -480,6 +480,29 @@ def test_inverse(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forc
         assert_close("tau", file["tau"], reference, "dense", scale=np.abs(reference).max())
 
 
+@pytest.mark.parametrize("model", [MODEL, TREE, SCRAMBLED], ids=["chain", "tree", "scrambled"])
+def test_inertia(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, model: str) -> None:
+    put(comm, folder / "model.toml", model)
+    system, state = read_system(folder / "model.toml"), state_of()
+    if comm.rank == 0:
+        savez(folder / "state.npz", **state)
+    comm.Barrier()
+    found = call("inertia @/model.toml --state @/state.npz --inverse -o @/m.npz")
+    assert (found.code, found.err, found.out) == (0, "", "" if comm.rank else f"wrote {folder}/m.npz\n")
+    with np.load(folder / "m.npz") as file:
+        reference = mass_matrix(system, state["q"])
+        assert_close("M", file["M"], reference, "dense")
+        assert_close("M^-1 M", file["M_inverse"] @ reference, np.eye(NU), "responses")
+    found = call("bench @/model.toml --inertia --json --seconds 0")
+    assert found.code == 0
+    if comm.rank == 0:
+        figures = json.loads(found.out)
+        assert figures["us_min"] > 0 and figures["others"]["multiply"]["us_min"] > 0
+    assert call("bench @/model.toml --inertia --seconds 0").code == 0
+    refuses(comm, call, folder, "bench @/model.toml --inertia --peers", "--inertia times the inertia matrix alone")
+    refuses(comm, call, folder, "inertia @/model.toml --state @/nowhere.npz -o @/x.npz", "there is no such file")
+
+
 def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     for command in ("bench chain:4 --seconds 0", "bench chain:4 --batch 4 --seconds 0", "acceleration chain:4 -o @/x"):
         found = call(f"{command} --lanes 8")
@@ -553,9 +576,10 @@ def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
     assert comm.rank > 0 or "loops: how many lead to bodies of other ranks; 0 of 1 in all\n" in found.out
     refuses(comm, call, folder, "check @/model.toml --accuracy", "system 'four' closes a loop ('closure')")
     refuses(comm, call, folder, "bench @/model.toml --batch 12", "('four') closes a loop")
-    refuses(
-        comm, call, folder, "predict @/model.toml --ranks 2", "system 'four' closes a loop ('closure')", "mpimbs bench"
-    )
+    words = "system 'four' closes a loop ('closure')", "mpimbs bench"
+    refuses(comm, call, folder, "predict @/model.toml --ranks 2 --coupling pcg", *words)
+    found = call("predict @/model.toml --ranks 2 --coupling dcae")
+    assert found.code == 0 and (comm.rank > 0 or "dcae" in found.out)
     for coupling in ("dca", "dca-terminal"):
         command = f"acceleration @/model.toml -o @/out.npz --coupling {coupling}"
         refuses(comm, call, folder, command, "system 'four' closes a loop ('closure')", "choose --coupling dcae")

@@ -1,14 +1,11 @@
 """Checkpoints and restarts: the same bits on the same ranks, the same motion on others, bad files by name."""
 
 import errno
-import json
 import os
 import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +22,13 @@ from mpimbs.coupling import LoadSolver
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, read_system, system_from, system_text
 from mpimbs.simulation import stability
-from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.restart import restart
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.signals import CHECKPOINT, ENDS, STOP, Signals
 from mpimbs.sizes import PACKAGE
 from oracles.trees import relisted, scrambled
+from simulation.interruptions import contents, differing, disturbed, signalled
 from simulation.motions import tumbler
 from tolerances import assert_close
 
@@ -46,49 +43,6 @@ PCG: dict[str, Any] = {"coupling": "pcg", "cuts": 3}
 def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
     """A folder that all ranks know."""
     return comm.bcast(tmp_path)
-
-
-def contents(path: Path) -> dict[str, Any]:
-    """All of an output file, but for what differs from run to run: how long it took, and its name."""
-    with h5py.File(path, "r") as file:
-        found: dict[str, Any] = {}
-        file.visititems(lambda name, item: found.update({name: item[()]} if isinstance(item, h5py.Dataset) else {}))
-        found |= {f"attribute {name}": value for name, value in file.attrs.items() if name != "run"}
-    statistics = json.loads(found.pop("attribute statistics"))
-    del statistics["seconds"], statistics["restarts"]
-    return found | statistics
-
-
-def differing(a: Path, b: Path) -> list[str]:
-    """Names of what is not the same, bit by bit, in two output files."""
-    ours, theirs = contents(a), contents(b)
-    return [name for name in ours | theirs if not np.array_equal(ours.get(name), theirs.get(name))]
-
-
-@contextmanager
-def disturbed(
-    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, steps: int, action: Callable[[], None]
-) -> Iterator[None]:
-    """Do something on the last rank before the last of so many steps."""
-    original = Integrator.step_towards
-    taken = []
-
-    def step_towards(self: Integrator, target: float) -> bool:
-        taken.append(target)
-        if len(taken) == steps and comm.rank == comm.size - 1:
-            action()
-        return original(self, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Integrator, "step_towards", step_towards)
-        yield
-
-
-def signalled(
-    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, steps: int, number: signal.Signals
-) -> AbstractContextManager[None]:
-    """Send a signal to the last rank so that all have it after so many steps."""
-    return disturbed(comm, monkeypatch, steps, lambda: signal.raise_signal(number))
 
 
 CHAIN, ROPE, TREE = "spatial_chain:9", "rope:7", "tree:3:2"

@@ -11,7 +11,7 @@ import mpimbs.spatial.compiler
 from mpimbs.cli import commands
 from mpimbs.compiling import compile_evaluations
 from mpimbs.model import system_from
-from mpimbs.simulation import run
+from mpimbs.simulation import run_segment
 from mpimbs.simulation.compile_notice import LISTENER, compilation_told
 from mpimbs.simulation.run import simulate
 
@@ -63,7 +63,9 @@ def test_a_simulation_tells(
 ) -> None:
     """With progress only, and on rank 0 only."""
     monkeypatch.setattr(
-        run, "compile_evaluations", lambda *what, **kinds: (compile_evaluations(*what, **kinds), compiled("mpimbs.run"))
+        run_segment,
+        "compile_evaluations",
+        lambda *what, **kinds: (compile_evaluations(*what, **kinds), compiled("mpimbs.run")),
     )
     capsys.readouterr()
     simulate(system_from("chain:4"), 1e-3, comm, progress=progress)

@@ -23,9 +23,11 @@ from mpimbs.study import simgrid
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import Calibration, Key, interpolated
 from mpimbs.study.cluster import cluster_named, measure_here, presets, read_cluster
-from mpimbs.study.interval_times import MOST_TIMED, value_of
+from mpimbs.study.interval_times import MOST_TIMED
+from mpimbs.study.open_values import OpenIntervals
 from mpimbs.study.predict import best, predict, ranks_to_predict
 from mpimbs.study.trace import Sweeps
+from mpimbs.sweep.structure import BOUNDARY
 from oracles.random_systems import SETTINGS
 from oracles.trees import parents
 
@@ -210,10 +212,29 @@ def test_predictions_of_trees(spec: str) -> None:
     assert len(shares) == 1 + 3 + MOST_TIMED and {share["ranks"] for share in shares} == {1, 3, 40}
     quickest = best(system, cluster_named("infiniband"), ranks=(1, 3, 40), calibration=calibration)
     assert quickest.seconds == min(row.seconds for row in rows)
-    with pytest.raises(InputError, match=r"closes a loop \('closure'\): what loops cost is not predicted"):
-        predict(system_from("ring:8"), [2], cluster_named("infiniband"))
     with pytest.raises(InputError, match="coupling 'pcg' is not predicted for trees; choose one of: dcae"):
         predict(system, (2,), cluster_named("infiniband"), "pcg")
+
+
+def test_predictions_of_loops() -> None:
+    """On many ranks the sweeps are small, the motions of far ends and the joins are not."""
+    system = system_from("track:96")
+    calibration = Calibration(system, 0.005)
+    rows = predict(system, (1, 3, 40), cluster_named("infiniband"), calibration=calibration)
+    assert [row.ranks for row in rows] == [1, 3, 40] and rows[0].bodies == 96 and rows[0].messages == 0.0
+    times = calibration.of_tree(40)
+    pairs = list(zip(times.sweeps, times.joins, strict=True))
+    assert rows[2].compute == pytest.approx(max(sum(sweeps) + sum(joins) for sweeps, joins in pairs))
+    assert rows[2].messages > rows[1].messages > 0.0 and min(sweeps.placing for sweeps in times.sweeps) > 0.0
+    assert times.exchanged[0] == {39: BOUNDARY} and times.exchanged[39] == {0: BOUNDARY} and not times.exchanged[7]
+    assert max(ranks_to_predict(system_from("track:1000"))) == 256, "shares are timed one by one"
+    assert best(system, cluster_named("infiniband"), ranks=(1, 3), calibration=calibration).coupling == "dcae"
+    for coupling, reason in (
+        ("pcg", "is predicted without loops only; choose `coupling='dcae'`"),
+        ("dca", "closes none"),
+    ):
+        with pytest.raises(InputError, match=rf"closes a loop \('closure'\): coupling '{coupling}' {reason}"):
+            predict(system, (2,), cluster_named("infiniband"), coupling)
 
 
 @SETTINGS
@@ -226,11 +247,12 @@ def test_made_up_values_join_as_intervals_do(data: st.DataObject, parent: Intege
     first, middle, last = sorted(data.draw(st.sets(st.integers(0, order.n), min_size=3, max_size=3)))
     left, right = interval(order, first, middle), interval(order, middle, last)
     whole, both = join(order, left, right).whole, len(left.open) + len(right.open)
+    value_of = OpenIntervals(order, np.array([0, order.n])).value
     room = Room(len(left.hung_on) + len(right.hung_on), max(both, 1))
     out = np.zeros(room.size())
-    join_columns(room, *(value_of(order, part, room) for part in (left, right)), out,
+    join_columns(room, *(value_of(part, room) for part in (left, right)), out,
                  np.zeros(room.responses()), np.zeros(2 * SIX))  # fmt: skip
-    expected = value_of(order, whole, room)
+    expected = value_of(whole, room)
     assert out[[LAST, INBOARD, OPEN]].tolist() == expected[[LAST, INBOARD, OPEN]].tolist()
     places = open_at.py_func(room, 0) + np.arange(len(whole.open))
     assert out[places].tolist() == whole.open.tolist() and np.isfinite(out).all()

@@ -21,8 +21,10 @@ from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, Link, cluster_named
 from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, Line
 from mpimbs.study.cost_fit import PowerLaw
-from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Event, Sweeps, Trace, compute_seconds
+from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Occurrence, Sweeps, Trace, compute_seconds
 from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, Case, write_traces
+from mpimbs.sweep.intervals import Intervals
+from mpimbs.sweep.structure import BOUNDARY
 from tolerances import TOLERANCE
 
 US = 1e-6
@@ -136,6 +138,38 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
         parallel_assert(len(joins) == len(plan.schedule) and all(join > 0.0 for join in joins), f"{joins}", comm)
 
 
+@pytest.mark.parametrize("spec", ["track:30", "four_bar:9", "boom:6", "four_bar_chain:8", "coupled_loops"])
+def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
+    """Values have room for what is open anywhere; motions of what bodies hang on and of far ends go before."""
+    system = system_from(spec)
+    calibration, traced = Calibration(system, 0.001), TRACED_OF_TREES["dcae"](None)
+    trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
+    levels = (comm.size - 1).bit_length()
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        evaluation, part = dynamics._evaluation, dynamics.subchains
+        assert isinstance(part, Intervals) and evaluation._far_ends is not None
+        others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._far_ends._others.items()}
+        doubles = evaluation._far_ends._exchange.to_others.size
+        parallel_assert(sum(others.values()) == 8.0 * doubles, f"{others}, {doubles} doubles", comm)
+        far = [(kind, rank, others[rank]) for kind in (SEND, RECEIVE) for rank in sorted(others)]
+        scans = [evaluation._turns] + [evaluation._motions] * (comm.size > 1 and part.hangs)
+        expected = [message for scan in scans for message in planned(scan._butterfly)]
+        expected += far + planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+        found = messages(trace, 0, trace._tag)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        joins = calibration.of_tree(comm.size).joins[comm.rank]
+        parallel_assert(len(joins) <= levels and all(join > 0.0 for join in joins), f"{joins}", comm)
+
+
+def test_no_messages_between_ranks_of_which_none_hangs_on_others(comm: MPI.Comm) -> None:
+    system = system_from("crowd:4")
+    trace = write_traces(TRACED_OF_TREES["dcae"](None), Calibration(system, 0.001), comm.size, Case(1.0))[comm.rank]
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        apart = dynamics.subchains.independent or comm.size == 1
+        found = messages(trace, 0, trace._tag)
+        parallel_assert(bool(found) != apart, f"{found}, independent: {apart}", comm)
+
+
 def test_the_order_of_an_evaluation() -> None:
     """Motion, scan, inward, joins at every level, outward; with the times that were given."""
     trace = traces_of("dcae", 2, Case(1.0), 100)[0]
@@ -157,7 +191,7 @@ def two_nodes(ranks_per_node: int) -> Cluster:
     return Cluster(name="two", ranks_per_node=ranks_per_node, core_speed=2.0, between_nodes=between, within_node=within)
 
 
-def trace_of(rank: int, size: int, *events: Event) -> Trace:
+def trace_of(rank: int, size: int, *events: Occurrence) -> Trace:
     trace = Trace(rank, size)
     trace.events = list(events)
     return trace
@@ -173,8 +207,8 @@ def trace_of(rank: int, size: int, *events: Event) -> Trace:
 )
 def test_one_message_by_hand(sends_at: float, waits_at: float, ranks_per_node: int, expected: float) -> None:
     traces = [
-        trace_of(0, 2, Event(COMPUTE, sends_at * US), Event(SEND, 4000, 1, 7)),
-        trace_of(1, 2, Event(COMPUTE, waits_at * US), Event(RECEIVE, 4000, 0, 7)),
+        trace_of(0, 2, Occurrence(COMPUTE, sends_at * US), Occurrence(SEND, 4000, 1, 7)),
+        trace_of(1, 2, Occurrence(COMPUTE, waits_at * US), Occurrence(RECEIVE, 4000, 0, 7)),
     ]
     assert loggp.evaluate(traces, two_nodes(ranks_per_node)) == pytest.approx(expected * US)
 
@@ -182,18 +216,18 @@ def test_one_message_by_hand(sends_at: float, waits_at: float, ranks_per_node: i
 def test_a_shared_port_by_hand() -> None:
     """The second message begins when half of the first has passed: then each has half of the port for 4 us."""
     traces = [
-        trace_of(0, 4, Event(SEND, 4000, 2)),
-        trace_of(1, 4, Event(COMPUTE, 2 * 2 * US), Event(SEND, 4000, 3)),
-        trace_of(2, 4, Event(RECEIVE, 4000, 0)),
-        trace_of(3, 4, Event(RECEIVE, 4000, 1)),
+        trace_of(0, 4, Occurrence(SEND, 4000, 2)),
+        trace_of(1, 4, Occurrence(COMPUTE, 2 * 2 * US), Occurrence(SEND, 4000, 3)),
+        trace_of(2, 4, Occurrence(RECEIVE, 4000, 0)),
+        trace_of(3, 4, Occurrence(RECEIVE, 4000, 1)),
     ]
     one = 1 + 2 + 4 + 10 + 2
     other = 1 + 2 + 4 + 2 + 10 + 2
     cluster = two_nodes(2)
     assert loggp.evaluate(traces, cluster) == pytest.approx(other * US)
-    traces[3].events, traces[1].events = [], [*traces[1].events, Event(RECEIVE, 0, 3, 1)]
-    traces[3].events.append(Event(SEND, 0, 1, 1))
-    traces[2].events.append(Event(COMPUTE, 100 * US))
+    traces[3].events, traces[1].events = [], [*traces[1].events, Occurrence(RECEIVE, 0, 3, 1)]
+    traces[3].events.append(Occurrence(SEND, 0, 1, 1))
+    traces[2].events.append(Occurrence(COMPUTE, 100 * US))
     assert loggp.evaluate(traces, cluster) == pytest.approx((one + 50) * US)
 
 
@@ -202,14 +236,14 @@ def test_overheads_of_messages_that_are_not_written_one_by_one() -> None:
     trace.gather_from_all(5)
     assert [e.amount for e in trace.events if e.kind == BUSY] == [63 - 6]
     assert [e.amount for e in trace.events if e.kind == SEND] == [40, 80, 160, 320, 640, 1280]
-    traces = [trace_of(rank, 3, *[Event(BUSY, 10)] * (rank == 0)) for rank in range(3)]
+    traces = [trace_of(rank, 3, *[Occurrence(BUSY, 10)] * (rank == 0)) for rank in range(3)]
     assert loggp.evaluate(traces, two_nodes(1)) == pytest.approx(30 * US)
     assert loggp.evaluate(traces, two_nodes(2)) == pytest.approx(5 * (3 + 0.75) * US)  # one of two is on the same node
 
 
 def test_a_message_that_nobody_sends() -> None:
     with pytest.raises(ValueError, match="rank 0 waits for a message with tag 3 that rank 1 does not send"):
-        loggp.evaluate([trace_of(0, 2, Event(RECEIVE, 8, 1, 3)), trace_of(1, 2)], two_nodes(1))
+        loggp.evaluate([trace_of(0, 2, Occurrence(RECEIVE, 8, 1, 3)), trace_of(1, 2)], two_nodes(1))
 
 
 # --- against SimGrid -------------------------------------------------------------------------------------------------

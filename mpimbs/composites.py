@@ -1,0 +1,281 @@
+"""Composite inertias over ranks: the lines of all degrees of freedom, from which every rank makes its rows of the
+inertia matrix, and Jacobians."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.parallel.scan import Scan, scan
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import SIZE
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, read, schema
+from mpimbs.spatial.rows import ROW
+from mpimbs.sweep.composite import (
+    COMPOSITE,
+    LINE,
+    NOT_OPEN,
+    OUTER,
+    composites,
+    hand_on,
+    join_composites,
+    take_up,
+)
+from mpimbs.sweep.entries import move
+from mpimbs.sweep.inertia_rows import ROOM, inertia_entries, inertia_rows, rearrange
+from mpimbs.sweep.loads import factor, inverse_rows
+from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U, Structure, Workspace
+from mpimbs.sweep.subchain import AT_REST
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+DOUBLING, RECURSIVE = FORMS = ("doubling", "recursive")
+
+
+@kernel
+def scan_composites(plan, value):
+    """Scan what ranks hand on to those before: what `parallel.scan.Scan` is given."""
+    scan(plan, join_composites, value)
+
+
+class AlonePlan(NamedTuple):
+    """What the inertia matrix is made from on one rank."""
+
+    structure: Structure
+    work: Workspace
+    still: Floats  # [nu]: no speeds
+    boundary: Floats  # [BOUNDARY]
+    motion: Floats  # [m * BOUNDARY]
+    open_at: Integers
+    beyond: Floats
+    lines: Floats
+    pitch: int
+    places: Integers
+    ends: Integers
+    armature: Floats
+    room: Floats
+    numbers: Integers
+    target: Floats  # [n * n]: the matrix by places; empty where these are the numbers
+
+
+ALONE = schema(AlonePlan)
+
+
+@kernel
+def alone(plan, q, out):
+    """Write the inertia matrix [n * n] of a system on one rank."""
+    p = read(plan, ALONE)
+    move(p.structure, p.work, q, p.still, p.boundary, p.motion)
+    composites(p.structure, p.work, p.motion, p.open_at, p.beyond, p.lines, p.pitch, p.places)
+    n = p.places.size
+    target = p.target if p.target.size > 0 else out
+    inertia_rows(p.lines, p.pitch, p.ends, p.armature, 0, n, n, target, p.room)
+    if p.target.size > 0:
+        rearrange(target, p.numbers, out)
+
+
+class Composites:
+    """The lines of a system's degrees of freedom (`sweep.composite`), over the ranks; all make it and call together.
+
+    A composite inertia is all that hangs on a joint, on whichever ranks. Each rank gets what those behind it hand to
+    its bodies: by recursive doubling, ceil(log2 P) exchanges, or from one rank to the one before, in P - 1 steps.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+
+    Attributes
+    ----------
+    first, last : int
+        This rank's degrees of freedom among all: first to last - 1.
+    numbers : array [nu of all]
+        Which degree of freedom stands at each place of a depth-first order: all that moves with one follows it there.
+    places : array [nu]
+        Where this rank's stand there.
+    ends : array [nu of all]
+        Of each place, that behind the last which moves with it.
+    exchanges : int
+        How many messages follow one another to find what the ranks behind hand on, by doubling.
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._comm, self._subchain, self._boundary = dynamics.comm, dynamics.subchain, dynamics.boundary_motion
+        system, made = self._subchain.system, self._subchain.made
+        offsets = system.offsets()[1]
+        self.first, self.last = (int(offsets[k]) for k in (self._subchain.first, self._subchain.last))
+        self._n = system.nu
+        self._pitch = -(-max(self._n, 1) // ROW) * ROW
+        # Of several ranks bodies are depth first. Of one they need not be: its steps are.
+        bodies = np.arange(system.n_bodies) if self._comm.size > 1 else made.order
+        sizes = np.diff(offsets)[bodies]
+        begins = np.cumsum(sizes) - sizes
+        self.numbers = np.repeat(offsets[bodies] - begins, sizes) + np.arange(self._n)
+        self._in_sequence = bool((self.numbers == np.arange(self._n)).all())
+        places = np.empty_like(self.numbers)
+        places[self.numbers] = np.arange(self._n)
+        self.places = places[self.first : self.last]
+        place_of = np.empty_like(bodies)
+        place_of[bodies] = np.arange(len(bodies))
+        parents = system.parents()[bodies]
+        body_ends = subtree_ends(np.where(parents < 0, -1, place_of[parents]))
+        self._ends = np.zeros(self._pitch, np.int64)
+        self._ends[: self._n] = np.repeat(np.append(begins, self._n)[body_ends], sizes)
+        self.ends = self._ends[: self._n]
+        self._body_place, self._body_ends = place_of, body_ends
+        self._carriers = np.repeat(np.arange(len(bodies)), sizes)[self.places]  # places of the bodies of this rank's
+        armature = self._subchain.structure.armature
+        self._armature = armature[np.argsort(self.places)] if armature.size else armature
+        self._lines = aligned_zeros(LINE * self._pitch)
+        self._own = aligned_zeros(LINE * (self.last - self.first))
+        outer = self._subchain.outer_steps if self._comm.size > 1 else np.zeros(0, np.int64)
+        self._open_at = np.full(len(made.structure.steps), NOT_OPEN)
+        self._open_at[outer] = np.arange(len(outer))
+        self._outer, self._beyond = outer, np.zeros(max(1, len(outer)) * COMPOSITE)
+        self._still, self._room = np.zeros(self._subchain.nu), aligned_zeros(ROOM)
+        most = self._comm.allreduce(max(self._subchain.most_open, len(self._subchain.inboard)), MPI.MAX) + 1
+        self._handed = np.zeros(2 + 2 * most * OUTER)
+        self._scan = Scan(self._comm, self._handed, scan_composites, backward=True)
+        self._counts = np.array(self._comm.allgather(self.last - self.first))
+        self.exchanges = int(np.ceil(np.log2(self._comm.size))) if self._comm.size > 1 else 0
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, what several ranks take beside."""
+        nobody, room = np.zeros(0, np.int64), self._handed.copy()
+        hand_on(self._subchain.work, 0, nobody, np.zeros(0), room)
+        take_up(room, nobody, np.zeros(0), self._beyond)
+        join_composites(0.0, room, room, room.copy())
+        inertia_rows(self._lines, self._pitch, self._ends, self._armature, 0, 0, self._n, np.zeros(0), self._room)
+        self._scan(room)
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        self._scan.close()
+
+    def at(self, q: Floats, form: str = DOUBLING) -> Floats:
+        """Give the lines of all degrees of freedom in a state [LINE, nu of all], by place; all call. Used again."""
+        subchain, made, work = self._subchain, self._subchain.made, self._subchain.work
+        boundary = self._boundary(q, self._still)
+        motion = subchain.motions(q, self._still, boundary)
+        own = self._lines if self._comm.size == 1 else self._own
+        pitch = self._pitch if self._comm.size == 1 else self.last - self.first
+        self._beyond[:] = 0.0
+        at = self.places if self._comm.size == 1 else self.places - self.first
+        given = made.structure, work, motion, self._open_at, self._beyond, own, pitch, at
+        composites(*given)
+        if self._comm.size > 1:
+            hand_on(work, subchain.first, np.ascontiguousarray(subchain.inboard), boundary.reshape(-1), self._handed)
+            behind = self._scan(self._handed) if form == DOUBLING else self._one_after_the_other()
+            if behind[1] > 0:
+                frames = np.ascontiguousarray(motion.reshape(-1, BOUNDARY)[self._outer]).reshape(-1)
+                take_up(behind, np.ascontiguousarray(subchain.outer), frames, self._beyond)
+                composites(*given)
+            self._gather()
+        return self._lines.reshape(LINE, -1)[:, : self._n]
+
+    def _one_after_the_other(self) -> Floats:
+        """What all ranks behind hand on: each waits for the next, and tells the one before."""
+        comm, behind = self._comm, np.zeros_like(self._handed)
+        if comm.rank + 1 < comm.size:
+            comm.Recv(behind, comm.rank + 1)
+        if comm.rank > 0:
+            together = np.empty_like(behind)
+            join_composites(0.0, self._handed, behind, together)
+            comm.Send(together, comm.rank - 1)
+        return behind
+
+    def _gather(self) -> None:
+        """Have the lines of all ranks."""
+        all_lines = np.empty(LINE * self._n)
+        self._comm.Allgatherv(self._own, (all_lines, LINE * self._counts))
+        ends = np.cumsum(self._counts)
+        whole = self._lines.reshape(LINE, -1)
+        for first, last in zip(ends - self._counts, ends, strict=True):
+            whole[:, first:last] = all_lines[LINE * first : LINE * last].reshape(LINE, -1)
+
+    def moving(self, body: int) -> npt.NDArray[np.bool_]:
+        """Which of this rank's degrees of freedom move a body [nu]."""
+        place = self._body_place[body]
+        return (self._carriers <= place) & (place < self._body_ends[self._carriers])
+
+    def rows(self, out: Floats | None = None) -> Floats:
+        """Give this rank's rows of the inertia matrix [nu, nu of all] of the lines found last."""
+        if out is None:
+            out = np.empty((self.last - self.first, self._n))
+        given = self._lines, self._pitch, self._ends, self._armature
+        inertia_rows(*given, self.first, self.last, self._n, out.reshape(-1), self._room)
+        return out
+
+    def matrix(self, q: Floats, form: str = DOUBLING, out: Floats | None = None) -> Floats:
+        """Give this rank's rows of the inertia matrix in a state [nu, nu of all]; all ranks call."""
+        if self._comm.size > 1:
+            self.at(q, form)
+            return self.rows(out)
+        if out is None:
+            out = np.empty((self._n, self._n))
+        alone(self._alone.data, q, out.reshape(-1))
+        return out
+
+    def inverse(self, q: Floats) -> Floats:
+        """Give the inverse of the inertia matrix in a state [n, n], on one rank."""
+        made, work, n = self._subchain.made, self._subchain.work, self._n
+        factor(made.structure, work, q, self._still, self._block)
+        out = np.empty((n, n))
+        room, junction = aligned_zeros(3 * n * ROW), aligned_zeros(made.junctions * JUNCTION * ROW)
+        inverse_rows(made.structure, work, junction, self.numbers, self._steps, room, out.reshape(-1))
+        return out
+
+    @functools.cached_property
+    def _block(self) -> Floats:
+        return aligned_zeros(SIZE)
+
+    @functools.cached_property
+    def _steps(self) -> Integers:
+        """Of each place the step behind its own."""
+        rows = self._subchain.structure.steps
+        found = np.repeat(np.arange(1, len(rows) + 1), rows[:, LAST_U] - rows[:, FIRST_U])
+        speeds = np.concatenate([np.arange(row[FIRST_U], row[LAST_U]) for row in rows])
+        steps = np.empty_like(found)
+        steps[speeds] = found
+        return steps[self.numbers]
+
+    @functools.cached_property
+    def _alone(self) -> Table:
+        made, n = self._subchain.made, self._n
+        plan = AlonePlan(
+            made.structure,
+            self._subchain.work,
+            still=self._still,
+            boundary=np.tile(AT_REST, len(self._subchain.inboard)),
+            motion=self._subchain.last_motions,
+            open_at=self._open_at,
+            beyond=self._beyond,
+            lines=self._lines,
+            pitch=self._pitch,
+            places=self.places,
+            ends=self._ends,
+            armature=self._armature,
+            room=self._room,
+            numbers=self.numbers,
+            target=np.zeros(0 if self._in_sequence else n * n),
+        )
+        return Table(plan)
+
+    def entries(self, rows: Integers, columns: Integers) -> Floats:
+        """Give numbers of this rank's rows of the inertia matrix, by places of which one moves with the other."""
+        out = np.empty(len(rows))
+        inertia_entries(self._lines, self._pitch, self._armature, self.first, rows, columns, out)
+        return out
+
+
+def subtree_ends(parent: Integers) -> Integers:
+    """The body behind the last of the subtree of each [n], of bodies in depth-first order."""
+    ends = np.arange(1, len(parent) + 1)
+    for k in range(len(parent) - 1, -1, -1):
+        if parent[k] >= 0:
+            ends[parent[k]] = max(ends[parent[k]], ends[k])
+    return ends

@@ -1,0 +1,288 @@
+"""What a `Dynamics` knows of the space of generalized speeds: the inertia matrix, formed and applied, and Jacobians.
+
+M is formed from composite inertias, rank by rank its rows [Amin-Javaheri & Orin 1989]. It is applied without being
+formed: M v is inverse dynamics of accelerations v at rest, M^-1 f forward dynamics of forces f at rest, where nothing
+else acts; both are O(n) sweeps, over any ranks. Loops are open here: M is that of the spanning tree.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+import scipy.sparse.linalg
+from mpi4py import MPI
+
+from mpimbs.arguments import check_array, choose
+from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
+from mpimbs.composites import DOUBLING, FORMS, Composites
+from mpimbs.errors import InputError
+from mpimbs.inertia_layouts import (
+    LAYOUTS,
+    ROWS,
+    SBAIJ,
+    SPARSE,
+    UPPER,
+    Pattern,
+    Shell,
+    petsc_matrix,
+    upper_pattern,
+    whole_pattern,
+)
+from mpimbs.inverse import required_forces
+from mpimbs.jacobians import Jacobians
+from mpimbs.parallel.agreement import together
+from mpimbs.parallel.gather import Gather
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class JointSpace(Jacobians):
+    """The inertia matrix of a system, what applies it, and Jacobians: methods of `Dynamics`; all ranks call together.
+
+    Vectors and rows are the rank's own part, in the order of its vectors; columns are in that of all ranks' parts, one
+    after the other: `gather_u` brings what is gathered into the model's order.
+    """
+
+    # --- the matrix
+
+    def inertia_matrix(
+        self: Any, q: Floats, form: str = DOUBLING, layout: str = ROWS, out: Floats | None = None
+    ) -> Any:
+        """Give the joint-space inertia matrix M [nu, nu of all]: this rank's rows [Amin-Javaheri & Orin 1989].
+
+        Parameters
+        ----------
+        q : array [nq]
+        form : str
+            How ranks learn what hangs on their bodies behind them: "doubling", in ceil(log2 P) exchanges, or
+            "recursive", one after the other.
+        layout : str
+            "rows": dense. Without the zeros between branches: "csr", a `scipy.sparse.csr_array` of these rows, "upper",
+            of their part from the diagonal on, "aij", "sbaij": PETSc matrices over the ranks, the second one symmetric.
+        out : array [nu, nu of all], optional
+            Written and given back, of "rows".
+
+        Returns
+        -------
+        array, scipy.sparse.csr_array or PETSc.Mat
+            kg m^2, kg m, kg: by the units of the speeds.
+
+        Raises
+        ------
+        InputError
+            On all ranks: q as of `accelerations`; an unknown form or layout.
+        """
+        choose("form", form, FORMS)
+        choose("layout", layout, LAYOUTS)
+        q = self._coordinates(q)
+        if layout == ROWS:
+            return self.composites.matrix(q, form, self._checked(out))
+        self.composites.at(q, form)
+        pattern = self._pattern(layout in (UPPER, SBAIJ))
+        data = self.composites.entries(pattern.rows, pattern.columns)
+        if layout in (UPPER, SPARSE):
+            shape = (self.subchain.nu, self.system.nu)
+            return scipy.sparse.csr_array((data, pattern.numbers, pattern.begins), shape)
+        return petsc_matrix(self.comm, layout, pattern, data, self.subchain.nu)
+
+    def inverse_inertia_matrix(self: Any, q: Floats) -> Floats:
+        """Give the inverse of the inertia matrix: this rank's rows [nu, nu of all].
+
+        On one rank by load sweeps of eight columns at a time, on several by an evaluation for each column. Arguments
+        and InputError as of `inertia_matrix`.
+        """
+        q, first, last = self._coordinates(q), self.composites.first, self.composites.last
+        if self.comm.size == 1:
+            return self.composites.inverse(q)
+        found = np.empty((last - first, self.system.nu))
+        force = np.zeros(last - first)
+        for column in range(self.system.nu):
+            here = first <= column < last
+            if here:
+                force[column - first] = 1.0
+            found[:, column] = self._solved(q, force)
+            if here:
+                force[column - first] = 0.0
+        return found
+
+    def gather_rows(self: Any, rows: Floats) -> Floats | None:
+        """Give a matrix [nu of all, nu of all] of which each rank has its rows, on rank 0, in the model's order; None
+        elsewhere. All ranks call."""
+        columns = self.comm.gather(np.arange(self.system.nu)[self.gather_u.part])
+        whole = Gather(self.comm, self.model_order["u"], self.system.nu)(rows)
+        if whole is None:
+            return None
+        found = np.empty((self.system.nu, self.system.nu))
+        found[:, np.concatenate(columns)] = whole.reshape(found.shape)
+        return found
+
+    # --- applied
+
+    def multiply(self: Any, q: Floats, v: Floats) -> Floats:
+        """Give M v [nu] without forming M: inverse dynamics at rest.
+
+        `q`, `v` [nu]: this rank's parts. InputError as of `accelerations`.
+        """
+        q, v = self._pair(q, v, "v")
+        return self._multiplied(q, v)
+
+    def solve(self: Any, q: Floats, f: Floats) -> Floats:
+        """Give M^-1 f [nu] without forming M: forward dynamics at rest of forces `f` [nu], by the coupling.
+
+        InputError as of `accelerations`.
+        """
+        q, f = self._pair(q, f, "f")
+        return self._solved(q, f)
+
+    def inertia_operator(self: Any, q: Floats, inverse: bool = False) -> scipy.sparse.linalg.LinearOperator:
+        """Give M, or its inverse, in a state as a scipy operator on this rank's vectors; all ranks apply it together.
+
+        On several ranks products are of the parts: an iteration that takes norms needs `inertia_shell`.
+        """
+        q, n = self._coordinates(q).copy(), self.subchain.nu
+        apply = self._solved if inverse else self._multiplied
+        product = functools.partial(_applied, apply, q)
+        return scipy.sparse.linalg.LinearOperator((n, n), matvec=product, rmatvec=product, dtype=np.float64)
+
+    def inertia_shell(self: Any, q: Floats, inverse: bool = False) -> Any:
+        """Give M, or its inverse, in a state as a PETSc shell matrix over the ranks; it can be solved with, too."""
+        from mpimbs.petsc import PETSc
+
+        q, n = self._coordinates(q).copy(), self.subchain.nu
+        applied = [functools.partial(_applied, apply, q) for apply in (self._multiplied, self._solved)]
+        given = Shell(*applied[:: -1 if inverse else 1])
+        shell = PETSc.Mat().createPython(((n, self.system.nu),) * 2, given, self.comm)
+        shell.setOption(PETSc.Mat.Option.SPD, True)
+        shell.setUp()
+        return shell
+
+    def loop_jacobian(self: Any, q: Floats) -> scipy.sparse.csr_array:
+        """Give the Jacobian of what the loops constrain [constraints, nu], this rank's columns: J u is how fast their
+        ends part.
+
+        Rows are those of the loops in the model's order, each as many as its joint constrains: turns (rad) and shifts
+        (m) in the frame that `ClosedLoops.violations` measures in.
+
+        Raises
+        ------
+        InputError
+            On all ranks: q as of `accelerations`; no loops, or such that span more joints than are looked at.
+        """
+        q = self._coordinates(q)
+
+        def made() -> LoopJacobian:
+            if not self.system.loops:
+                raise InputError(f"system '{self.system.name}' has no loops")
+            try:
+                return LoopJacobian(self.system)
+            except TooLargeError:
+                raise InputError(
+                    "the loops span too many joints to write their Jacobian down; `loops.close_speeds` needs none"
+                ) from None
+
+        loops = together(self.comm, made)
+        where = self.comm.allgather((np.arange(self.system.nq)[self.gather_q.part], q))
+        whole = np.empty(self.system.nq)
+        for places, own in where:
+            whole[places] = own
+        here = loops.at(whole)
+        scaled = scipy.sparse.diags_array(1.0 / here.rows) @ here.matrix @ scipy.sparse.diags_array(1.0 / here.columns)
+        return scipy.sparse.csr_array(scaled.tocsc()[:, np.arange(self.system.nu)[self.gather_u.part]])
+
+    def loop_responses(self: Any, q: Floats) -> Floats:
+        """Give M^-1 J^T [nu, constraints]: this rank's accelerations by unit loads of what loops constrain.
+
+        Arguments and InputError as of `loop_jacobian`.
+        """
+        q = self._coordinates(q)
+        rows = self.loop_jacobian(q).toarray()
+        return np.array([self._solved(q, row) for row in rows]).reshape(rows.shape).T
+
+    # --- how
+
+    @functools.cached_property
+    def composites(self: Any) -> Composites:
+        """What the ranks know of the inertias that each joint moves; made when first asked for."""
+        return Composites(self)
+
+    def _pattern(self: Any, upper: bool) -> Pattern:
+        made: dict[bool, Pattern] = self.__dict__.setdefault("_patterns", {})
+        if upper not in made:
+            made[upper] = (upper_pattern if upper else whole_pattern)(self.composites)
+        return made[upper]
+
+    def _coordinates(self: Any, q: Floats) -> Floats:
+        coordinates: Floats = self._agreed(q, np.zeros(self.subchain.nu))[0]
+        return coordinates
+
+    def _checked(self: Any, out: Floats | None) -> Floats | None:
+        if out is not None:
+            together(self.comm, lambda: check_array("out", out, (self.subchain.nu, self.system.nu)))
+        return out
+
+    def _pair(self: Any, q: Floats, vector: Floats, name: str) -> tuple[Floats, Floats]:
+        q, _, given = self._agreed(q, np.zeros(self.subchain.nu), vector, name)
+        return q, given
+
+    def _multiplied(self: Any, q: Floats, v: Floats) -> Floats:
+        still = np.zeros(self.subchain.nu)
+        boundary = self.boundary_motion(q, still)
+        return required_forces(self.comm, self.subchain, q, still, v, still, boundary, np.zeros(6), at_rest=True)
+
+    def _solved(self: Any, q: Floats, tau: Floats) -> Floats:
+        """Give the accelerations [nu] by generalized forces [nu] alone, without speeds or anything else that acts.
+
+        One evaluation with `tau`; where anything but weight acts at rest, less one without.
+        """
+        if self._tree is not self:
+            opened: Floats = self._tree._solved(q, tau)
+            return opened
+        still, rates = np.zeros(self.subchain.nu), np.empty(self.subchain.nq)
+        root, self._root[:] = self._root.copy(), 0.0
+        try:
+            found = []
+            for given in (tau, still) if self._pushed else (tau,):
+                udot = np.empty(self.subchain.nu)
+                evaluation = self._evaluation
+                if evaluation.in_phases:
+                    evaluation.in_turn(np.nan, q, still, udot, rates, given, unforced=True)
+                else:
+                    evaluation.whole(evaluation.rank, q, still, given, udot, rates)
+                found.append(udot)
+        finally:
+            self._root[:] = root
+        return found[0] - found[1] if self._pushed else found[0]
+
+    @functools.cached_property
+    def _pushed(self: Any) -> bool:
+        """Whether springs, torques or wrenches of the model act at rest, on any rank."""
+        springs = self.subchain.springs
+        own = springs.stiffness.any() or springs.torque.any() or self.system.has_wrenches(0, self.system.n_bodies)
+        return bool(self.comm.allreduce(bool(own) or bool(self.system.spring_bodies), MPI.LOR))
+
+    @functools.cached_property
+    def _tree(self: Any) -> Any:
+        """Dynamics of the same bodies on the same ranks, with loops opened."""
+        if not self.system.loops:
+            return self
+        opened = copy.deepcopy(self.system)
+        for held in (opened.loops, opened.loop_bodies, opened.loop_names):
+            held.clear()
+        division, rank = self.division, self.comm.rank
+
+        class Opened(type(self)):  # type: ignore[misc]
+            def divide(self, *given: Any) -> Any:
+                return division, rank
+
+        return Opened(opened, self.comm)
+
+
+def _applied(apply: Any, q: Floats, v: Floats) -> Floats:
+    found: Floats = apply(q, np.require(v, np.float64, ["C", "W"]).reshape(-1))
+    return found

@@ -1,0 +1,127 @@
+"""The factored load sweep: the inverse inertia matrix times generalized forces, over what an inward sweep has left.
+
+U and 1 / D of every degree of freedom are kept, so that nothing of inertias is done again [design, section 12]: inward
+u = f - S^T p, p <- p + U u / D, and outward qdd = (u - U^T A) / D, without speeds or weight. The numbers of the forces
+may be lanes, each of them forces of its own, over the same bodies in doubles.
+"""
+
+from __future__ import annotations
+
+from mpimbs.spatial.axes import add_along, along
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.lanes import load, store, width, zero_lanes
+from mpimbs.spatial.rows import ROW, load_row, transposed_rows, write_row
+from mpimbs.spatial.tuples import load3, load6, load9
+from mpimbs.spatial.vectors import add6, dot6, force_inward, motion_outward, scale6
+from mpimbs.sweep.inward import inward
+from mpimbs.sweep.motion import joint_places
+from mpimbs.sweep.structure import FIRST_U, LAST_U, PIVOT, PLACE, Structure
+from mpimbs.sweep.walk import walk_inward, walk_outward
+
+
+@kernel(inline=True)
+def _loaded(zero, structure, step, p, given):
+    work, f, left = given
+    n = width(zero)
+    first = structure.steps[step, FIRST_U]
+    for d in range(structure.steps[step, LAST_U] - 1, first - 1, -1):
+        base = d * PIVOT
+        u = load(zero, f, d * n) - along(p, structure.axes[d], structure.pitch[d])
+        store(left, d * n, u)
+        p = add6(p, scale6(u * work.pivot[base + 6], load6(0.0, work.pivot, base)))
+    return force_inward(load9(0.0, work.place, step * PLACE), load3(0.0, work.place, step * PLACE + 9), p)
+
+
+@kernel(inline=True)
+def _answered(zero, structure, step, inboard, given):
+    work, left, answer = given
+    n = width(zero)
+    r, at = load9(0.0, work.place, step * PLACE), load3(0.0, work.place, step * PLACE + 9)
+    a = motion_outward(r, at, inboard)
+    for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+        base = d * PIVOT
+        x = (load(zero, left, d * n) - dot6(load6(0.0, work.pivot, base), a)) * work.pivot[base + 6]
+        store(answer, d * n, x)
+        a = add_along(a, structure.axes[d], structure.pitch[d], x)
+    return a
+
+
+@kernel
+def factor(structure, work, q, still, block):
+    """Leave U and 1 / D of one piece in a state, for `answers`; `still` [nu] are zeros, `block` [SIZE] is room."""
+    joint_places(0.0, structure, q, work.place)
+    for i in range(work.bias.size):
+        work.bias[i] = 0.0
+    inward(0.0, structure, work, still, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), block, False)
+
+
+@kernel
+def answers(zero, structure, work, junction, f, left, answer):
+    """Write accelerations [nu] by generalized forces f [nu], after `factor`; `junction` and `left` [nu] are room."""
+    none = (zero, zero, zero, zero, zero, zero)
+    walk_inward(zero, structure, junction, _loaded, none, (work, f, left))
+    walk_outward(zero, structure, junction, _answered, none, (work, left, answer))
+
+
+@kernel
+def inverse_rows(structure, work, junction, numbers, steps, room, out):
+    """Write the inverse of the inertia matrix [n * n] of one piece, after `factor`: eight columns at a time.
+
+    What comes behind their bodies depth first carries none of their loads, and has its numbers from its own columns:
+    the matrix is symmetric.
+
+    Parameters
+    ----------
+    numbers, steps : array [n]
+        Of each place of a depth-first order the degree of freedom, and the step behind its own.
+    room : array [3 * n * ROW]
+    """
+    n = numbers.size
+    zero = zero_lanes(ROW)
+    f, left, answer = room[0 : n * ROW], room[n * ROW : 2 * n * ROW], room[2 * n * ROW :]
+    for i in range(f.size):
+        f[i] = 0.0
+    s = structure
+    for begin in range(0, n, ROW):
+        end = min(begin + ROW, n)
+        for place in range(begin, end):
+            f[numbers[place] * ROW + place - begin] = 1.0
+        ahead = Structure(s.steps[0 : steps[end - 1]], s.axes, s.fixed, s.pitch, s.armature, s.path)
+        answers(zero, ahead, work, junction, f, left, answer)
+        for place in range(begin, end):
+            f[numbers[place] * ROW + place - begin] = 0.0
+        for i in range(0, end, ROW):
+            _write_answers(answer, numbers, n, i, begin, end, out)
+
+
+@kernel(inline=True)
+def _in_sequence(numbers, i):
+    return numbers[i + ROW - 1] == numbers[i] + ROW - 1 and numbers[i + 3] == numbers[i] + 3
+
+
+@kernel
+def _write_answers(answer, numbers, n, i, begin, end, out):
+    """Write numbers of eight rows, from place i on, in the columns from place `begin` on, and the same mirrored."""
+    if i + ROW <= begin and end == begin + ROW and _in_sequence(numbers, i) and _in_sequence(numbers, begin):
+        row, column = numbers[i], numbers[begin]
+        tile = (
+            load_row(answer, row * ROW),
+            load_row(answer, (row + 1) * ROW),
+            load_row(answer, (row + 2) * ROW),
+            load_row(answer, (row + 3) * ROW),
+            load_row(answer, (row + 4) * ROW),
+            load_row(answer, (row + 5) * ROW),
+            load_row(answer, (row + 6) * ROW),
+            load_row(answer, (row + 7) * ROW),
+        )
+        mirrored = transposed_rows(tile)
+        for r in range(ROW):
+            write_row(out, (row + r) * n + column, tile[r])
+            write_row(out, (column + r) * n + row, mirrored[r])
+    else:
+        for place in range(i, min(i + ROW, end)):
+            row = numbers[place]
+            for other in range(max(place, begin), end):
+                number = answer[row * ROW + other - begin]
+                out[row * n + numbers[other]] = number
+                out[numbers[other] * n + row] = number

@@ -1,0 +1,110 @@
+"""What is said to be open between ranks, and how often columns are moved, against the parts of a real run."""
+
+import numpy as np
+import pytest
+
+from mpimbs.coupling import coupling_for
+from mpimbs.model import System, system_from
+from mpimbs.model.arranged import arranged
+from mpimbs.model.order import Order
+from mpimbs.partition.division import Division
+from mpimbs.partition.ownership import own_intervals
+from mpimbs.spatial.mixed import MixedRoom, described
+from mpimbs.spatial.mixed_joins import join_mixed
+from mpimbs.study.interval_times import _of_all, time_intervals
+from mpimbs.study.open_values import KINDS, OpenLoops, event_counts
+from mpimbs.study.trace import Sweeps
+from mpimbs.sweep.closing import CLOSE, END, FOLD, MOVE, SETTLE
+from mpimbs.sweep.structure import BOUNDARY
+from oracles.random_loops import random_mechanism
+
+SYSTEMS = {name: system_from(name) for name in ("track:40", "four_bar:9", "boom:6", "four_bar_chain:12", "andrews")}
+SYSTEMS |= {
+    f"random {seed}": random_mechanism(seed, 24, 6, doubled=2, chain=bool(seed % 2), reach=reach)[0]
+    for seed, reach in ((1, None), (2, None), (3, 5), (4, 5))
+}
+RANKS = 1, 2, 3, 5, 7
+
+
+def divided(system: System, ranks: int) -> tuple[Division, OpenLoops]:
+    division = coupling_for(system, "dcae").divide(system, ranks)
+    return division, OpenLoops(system, division.order or Order.of(system), division.cuts)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_pieces_are_those_of_the_parts(name: str, ranks: int) -> None:
+    """Slots, groups, and events of every rank, in doubles; and the ends that lead to others."""
+    system = SYSTEMS[name]
+    division, values = divided(system, ranks)
+    division = division._replace(width=1)
+    numbered = arranged(system, division.order)
+    for rank in range(ranks):
+        part = own_intervals(numbered, division, rank)
+        assert isinstance(part.room, MixedRoom)
+        assert values.pieces[rank] == described(part.room, part.blocks[0])
+        (loops,) = part.loops
+        assert values.events[rank].tolist() == event_counts(loops.closings)
+        assert rank not in values.exchanged[rank]
+        assert sum(values.exchanged[rank].values()) == BOUNDARY * len(loops.far)
+    assert not values.groups or values.groups[-1].whole[1:] == ([-1], []), "all is closed in the end"
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_made_up_values_join_as_described(name: str) -> None:
+    """What a join that is timed is given, and what it makes of it: slots and groups as of the bodies themselves."""
+    _, values = divided(SYSTEMS[name], 7)
+    room, eliminated = values.room, 0.0
+    for group in values.groups:
+        out = np.zeros(room.size())
+        given = (values.value(piece, room) for piece in (group.left, group.right))
+        responses = np.zeros(room.responses())
+        join_mixed(room, *given, out, responses, np.zeros(room.scratch()))
+        assert described(room, out) == group.whole and np.isfinite(out).all()
+        eliminated += responses[0]
+    assert eliminated > 0, "nothing was found in any join"
+
+
+def test_events_of_a_track() -> None:
+    """The columns of the loop go along all bodies but the first; those of an open body along all of a rank's."""
+    n, ranks = 40, 4
+    division, values = divided(SYSTEMS["track:40"], ranks)
+    bodies = np.diff(division.cuts)
+    events = {kind: values.events[:, k].tolist() for k, kind in enumerate(KINDS)}
+    assert bodies.sum() == n
+    # Rank 0 has the loop's end at its first body, where its open one's columns come in; the last rank the other end.
+    assert events[MOVE][1:] == bodies[1:].tolist() and events[MOVE][0] in (bodies[0], bodies[0] + 1)
+    assert events[END] == [2, 1, 1, 1]
+    assert events[CLOSE] == events[SETTLE] == [0] * ranks and sum(events[FOLD]) > 0
+    _, alone = divided(SYSTEMS["track:40"], 1)
+    assert alone.events[0, KINDS.index(CLOSE)] == 1 and alone.events[0, KINDS.index(MOVE)] == n - 1
+
+
+def test_times_of_shares_that_are_not_timed() -> None:
+    """They follow from bodies and events, whose times are found from the shares that are timed."""
+    division, values = divided(SYSTEMS["four_bar:9"], 7)
+    lanes = np.diff(division.cuts) + 0.5
+    work = np.column_stack((lanes, values.events))
+    seconds = work @ [1e-7, 2e-7, 3e-7, 0.0, 5e-7, 0.0]
+    ends = np.array([sum(sizes.values()) / BOUNDARY for sizes in values.exchanged])
+    every = [
+        Sweeps(1e-6, 0.2 * t, 0.7 * t, 4e-7, 0.1 * t, 2e-6, 3e-6 + 6e-6 * count)
+        for t, count in zip(seconds, ends, strict=True)
+    ]
+    every[1] = every[1]._replace(placing=0.0)  # that says nothing of the others
+    left_out = 2, 4
+    found = _of_all(work, values, {rank: times for rank, times in enumerate(every) if rank not in left_out})
+    for rank, times in enumerate(every):
+        same = ("call", "motion", "inward", "coupling", "outward", "placing")
+        assert [getattr(found[rank], name) for name in same] == pytest.approx([getattr(times, name) for name in same])
+
+
+def test_shares_that_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some from the cheapest to the dearest; what loops to other ranks ask for takes time where they end."""
+    monkeypatch.setattr("mpimbs.study.interval_times.MOST_TIMED", 4)
+    system = system_from("four_bar:60")
+    times = time_intervals(system, coupling_for(system, "dcae").divide(system, 12), 0.002)
+    assert len(times.sweeps) == 12 and 4 <= len(times.measured) <= 5
+    assert all(min(sweeps) >= 0.0 and sweeps.inward > 0.0 and np.isfinite(sweeps).all() for sweeps in times.sweeps)
+    placing = {bool(sizes): sweeps.placing for sizes, sweeps in zip(times.exchanged, times.sweeps, strict=True)}
+    assert placing[True] > placing[False] > 0.0

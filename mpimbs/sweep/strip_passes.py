@@ -29,7 +29,7 @@ from mpimbs.sweep.walk import HANDED_ON, clear_gathered
 STRIP_AT = 6
 # Columns of the rows of copies: address and size of the array written, and of that read; the first of the numbers of a
 # motion and how far apart they are, in that written and in that read.
-TO, FROM, TO_FIRST, TO_STRIDE, FROM_FIRST, FROM_STRIDE = 0, 2, 4, 5, 6, 7
+WRITTEN, TAKEN, TO_FIRST, TO_STRIDE, FROM_FIRST, FROM_STRIDE = 0, 2, 4, 5, 6, 7
 
 
 class StripPlan(NamedTuple):
@@ -45,7 +45,7 @@ class StripPlan(NamedTuple):
 
 STRIP = schema(StripPlan)
 _STRIP = IntegerItem(STRIP_AT)
-_TO, _FROM = FloatItem(TO), FloatItem(FROM)
+_TO, _FROM = FloatItem(WRITTEN), FloatItem(TAKEN)
 
 
 @kernel(inline=True)

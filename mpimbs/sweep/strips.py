@@ -19,7 +19,7 @@ from mpimbs.sweep.build import NO_BODIES, Build
 from mpimbs.sweep.loop_events import Closings, FromStrip, Tree
 from mpimbs.sweep.loop_table import ELSEWHERE, LoopTable
 from mpimbs.sweep.loops import LoopArrays, Loops
-from mpimbs.sweep.strip_passes import FROM, FROM_FIRST, STRIP_AT, TO, TO_FIRST, StripPlan
+from mpimbs.sweep.strip_passes import FROM_FIRST, STRIP_AT, TAKEN, TO_FIRST, WRITTEN, StripPlan
 
 Integers = npt.NDArray[np.int64]
 
@@ -269,7 +269,7 @@ def _motion_of(body: int, carriers: list[tuple[LoopArrays, int, Integers]]) -> _
 
 def _copy(to: _Motion, motion: _Motion) -> list[int]:
     row = [0] * 8
-    for at, first, place in ((TO, TO_FIRST, to), (FROM, FROM_FIRST, motion)):
+    for at, first, place in ((WRITTEN, TO_FIRST, to), (TAKEN, FROM_FIRST, motion)):
         array, begin, stride = place.arrays.motion_at(place.lane, place.item)
         row[at : at + 2] = array.ctypes.data, array.size
         row[first : first + 2] = begin, stride

@@ -25,7 +25,7 @@ from mpimbs.simulation.settings import Checkpoints
 from oracles.dense import Array
 from oracles.loops import Closed, allowed_speeds, closed, position_violation
 from oracles.mechanisms import four_bar_acceleration
-from oracles.random_loops import LOOP_TYPES, planar_mechanism, random_mechanism
+from oracles.random_loops import LOOP_TYPES, planar_mechanism, random_mechanism, repeated_mechanism
 from tolerances import assert_close
 
 State = tuple[System, Array, Array, Array]
@@ -41,6 +41,9 @@ RANDOM = {
     "local": functools.partial(random_mechanism, 7, 40, 6, types=("revolute", "spherical"), reach=6),
     "along a chain": functools.partial(random_mechanism, 20, 16, 3, chain=True),
     "driven": functools.partial(random_mechanism, 9, 20, 4, driven=True),
+    "repeated": functools.partial(repeated_mechanism, 1, 4, 1, 17),
+    "repeated and linked": functools.partial(repeated_mechanism, 2, 3, 1, 18, 1),
+    "linked on a hub": functools.partial(repeated_mechanism, 7, 3, 0, 18, 1, True),
     "planar": functools.partial(planar_mechanism, 4, 16, 3),
 }
 MECHANISMS = (*STANDARD, *RANDOM)

@@ -91,12 +91,8 @@ class LoopEquations:
         groups = [described(room, value)[2] for value in part.blocks]
         of_pieces = [[joint for joint in joints if joint.piece == number] for number in range(len(part))]
         open_loops = [
-            [
-                (group.number, size)
-                for group, size in zip(here, loops.open_sizes, strict=True)
-                if group.sort != OPEN_BODY
-            ]
-            for here, loops in zip(groups, part.loops, strict=True)
+            [(group.number, size) for group, size in zip(here, sizes, strict=True) if group.sort != OPEN_BODY]
+            for here, sizes in zip(groups, part.open_sizes, strict=True)
         ]
         share = [
             LoopedPiece(

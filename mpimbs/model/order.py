@@ -29,7 +29,7 @@ class _Walk(NamedTuple):
 def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
     """Depth-first order in which of several siblings that with the most bodies in its subtree comes last.
 
-    The others stay in sequence; so do the roots. Of several that are the heaviest it is the last.
+    The others stay in sequence; so do the roots, all of them. Of several that are the heaviest it is the last.
 
     Parameters
     ----------
@@ -66,11 +66,11 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
 
 
 def _is_heaviest(size: Integers, parent: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether each body is the one of its siblings that comes last."""
+    """Whether each body is the one of its siblings that comes last; of the roots, which stay in sequence, none is."""
     order = np.lexsort((size, parent))
     heaviest = np.zeros(len(size), bool)
     heaviest[order[np.concatenate((np.diff(parent[order]) > 0, [True]))]] = True
-    return heaviest
+    return heaviest & (parent >= 0)
 
 
 def _sizes_if_listed_so(parent: Integers) -> Integers | None:

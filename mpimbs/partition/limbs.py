@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from mpimbs.sizes import tuned
 from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.limbs import Chosen, Group, Stretch
+from mpimbs.sweep.strips import Strip
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
 Floats = npt.NDArray[np.float64]
@@ -106,10 +108,17 @@ class _Tree:
         Bodies that have children elsewhere.
     looped : array, optional
         Bodies at which loops end, of a system with loops.
+    strips : sequence of Strip, optional
+        What is in lanes already.
     """
 
     def __init__(
-        self, made: Subtrees, patterns: npt.NDArray[np.integer], open_bodies: Integers, looped: Integers | None = None
+        self,
+        made: Subtrees,
+        patterns: npt.NDArray[np.integer],
+        open_bodies: Integers,
+        looped: Integers | None = None,
+        strips: Sequence[Strip] = (),
     ) -> None:
         self.n, self.sizes = len(made.order), made.sizes
         self.shape = shapes(made, patterns)
@@ -123,11 +132,15 @@ class _Tree:
         self._patterns = patterns[made.order].astype(np.int64)
         self.costs = costs_of(self._patterns)
         self._open = place[open_bodies] if looped is None else NO_BODIES
+        self.strips = list(strips)
+        self.free = np.ones(self.n, bool)
+        for strip in strips:
+            self.free[strip.first : strip.last] = False
 
     def stretches(self, width: int, most_cost: float) -> list[Stretch]:
         """Choose stretches that cost no more than so much per body, the largest first."""
         found: list[Stretch] = []
-        free = np.ones(self.n, bool)
+        free = self.free.copy()
         for first in self._begins(width * tuned().least_lane).tolist() if most_cost > 0.0 else []:
             alike = int(self.shape[first]) if self.closed[first] else -1, width
             if not free[first] or self._relative.get(alike, 0.0) > most_cost:
@@ -231,10 +244,10 @@ class _Choice:
 
     def __init__(self, tree: _Tree, width: int, stretches: list[Stretch]) -> None:
         self._tree, self._width = tree, width
-        self._free = np.ones(tree.n, bool)  # in no limb yet
+        self._free = tree.free.copy()  # in no limb yet
         for stretch in stretches:
             self._free[stretch.first : stretch.last] = False
-        self.chosen = Chosen([], stretches)
+        self.chosen = Chosen([], stretches, tree.strips)
 
     def take(self, usable: npt.NDArray[np.bool_], least: int) -> None:
         """Choose tiles of so many closed subtrees at the least, of those that are usable, the largest first."""
@@ -264,11 +277,11 @@ class _Choice:
 
     def cost(self) -> float:
         """Predicted time of an evaluation, in that of a revolute body swept in doubles."""
-        costs, sizes, (groups, stretches) = self._tree.costs, self._tree.sizes, self.chosen
+        costs, sizes, (groups, stretches, _) = self._tree.costs, self._tree.sizes, self.chosen
         firsts = [int(group.places[0, 0]) for group in groups]
         rows = [float(costs[first : first + sizes[first]].sum()) for first in firsts]
         tiles = sum(len(group.places) * tile_cost(self._width, row) for group, row in zip(groups, rows, strict=True))
-        start = tuned().limbs_start if self.chosen.any else 0.0
+        start = tuned().limbs_start if groups or stretches else 0.0
         return float(costs[self._free].sum() + tiles + start) + sum(stretch_cost(s, costs) for s in stretches)
 
 
@@ -279,6 +292,7 @@ def choose_limbs(
     width: int,
     if_faster: bool = False,
     looped: Integers | None = None,
+    strips: Sequence[Strip] = (),
 ) -> Chosen:
     """Choose what is swept in lanes, as it is predicted to be the fastest.
 
@@ -296,15 +310,17 @@ def choose_limbs(
         Whether to choose nothing, where that is predicted to be faster than so many lanes.
     looped : array, optional
         Bodies at which loops end, of a system with loops: no subtree that has one is closed, nor is what is open cut.
+    strips : sequence of Strip, optional
+        Those chosen before, in as many lanes: see `partition.strips`.
     """
-    best = Chosen([], [])
+    best = Chosen([], [], list(strips))
     if width == 1:
         return best
-    tree = _Tree(made, patterns, open_bodies, looped)
+    tree = _Tree(made, patterns, open_bodies, looped, strips)
     usable = tree.closed
     if tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
         usable = usable & (tree.sizes <= tuned().most_lane)
-    least = np.inf if width and not if_faster else float(tree.costs.sum())
+    least = np.inf if width and not if_faster else float(tree.costs[tree.free].sum())
     native = width or native_width()
     for number in (width,) if width else [w for w in WIDTHS if w <= native]:
         tried: list[list[int]] = []
@@ -317,6 +333,6 @@ def choose_limbs(
             choice = _Choice(tree, number, stretches)
             for lanes in (number, int(row_cost(number)) + 1):
                 choice.take(usable, lanes)
-            if choice.chosen.any and choice.cost() < least:
+            if (choice.chosen.groups or stretches) and choice.cost() < least:
                 best, least = choice.chosen, choice.cost()
     return best

@@ -11,6 +11,7 @@ from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.partition.limbs import choose_limbs
+from mpimbs.partition.strips import choose_strips
 from mpimbs.spatial.columns import Room
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
@@ -42,7 +43,11 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
         def choose(made: Build) -> Chosen:
             patterns = system.joint_patterns(first, last)
             looped = np.unique(table.bodies[table.bodies >= 0]) if table is not None else None
-            return choose_limbs(made, patterns, outside.open - first, width, division.width == 0, looped)
+            opened, strips = outside.open - first, []
+            if table is not None:
+                strips = choose_strips(made, patterns, opened, table, outside.inboard, width)
+            lanes = strips[0].width if strips else width
+            return choose_limbs(made, patterns, opened, lanes, division.width == 0, looped, strips)
 
         return IntervalPart(system, first, last, outside, choose, table)
 

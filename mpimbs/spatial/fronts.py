@@ -57,31 +57,29 @@ def add_end(front, length, group, columns, c):
 
 
 @kernel(inline=True)
-def fold(front, length, groups, other, other_length):
-    """Add a front that was moved to the same body; `groups` [2 n]: each group of that, and which it is here."""
+def fold(front, length, groups, other, other_length, grounded, root):
+    """Add a front that was moved to the same body; `groups` [2 n]: each group of that, and which it is here.
+
+    Where the body is the world, c takes what its acceleration, `root`, does to the columns: there is no E then.
+    """
     for number in range(0, groups.size, 2):
         at, to = ROW * groups[number], ROW * groups[number + 1]
-        for i in range(W_ROWS):
-            place = i * length + to
-            write_row(front, place, add_row(load_row(front, place), load_row(other, i * other_length + at)))
+        place = C_ROW * length + to
+        c = add_row(load_row(front, place), load_row(other, C_ROW * other_length + at))
+        for i in range(6):
+            e = load_row(other, i * other_length + at)
+            if grounded:
+                c = add_row(c, scale_row(root[i], e))
+            else:
+                write_row(front, i * length + to, add_row(load_row(front, i * length + to), e))
+        write_row(front, place, c)
+        place = SCALE_ROW * length + to
+        write_row(front, place, add_row(load_row(front, place), load_row(other, SCALE_ROW * other_length + at)))
         for k in range(0, groups.size, 2):
             for i in range(COLUMNS):
                 place = (W_ROWS + to + i) * length + ROW * groups[k + 1]
                 row = load_row(other, (W_ROWS + at + i) * other_length + ROW * groups[k])
                 write_row(front, place, add_row(load_row(front, place), row))
-
-
-@kernel(inline=True)
-def ground(front, length, groups, root):
-    """Have c take what the acceleration of the world does to columns that were added last; E is nothing then."""
-    for number in range(0, groups.size, 2):
-        at = ROW * groups[number + 1]
-        c = load_row(front, C_ROW * length + at)
-        for i in range(6):
-            e = load_row(front, i * length + at)
-            c = add_row(c, scale_row(root[i], e))
-            write_row(front, i * length + at, scale_row(0.0, e))
-        write_row(front, C_ROW * length + at, c)
 
 
 @kernel(inline=True)
@@ -137,11 +135,11 @@ def largest_scale(front, length):
 
 
 @kernel(inline=True)
-def dot_rows(a, at, b, begin, length):
-    """Sum of the products of so many numbers of two arrays."""
-    total = multiply_rows(load_row(a, at), load_row(b, begin))
+def dot_rows(a, at, b, length):
+    """Sum of the products of so many numbers of two arrays, from a place of the first on."""
+    total = multiply_rows(load_row(a, at), load_row(b, 0))
     for k in range(ROW, length, ROW):
-        total = add_row(total, multiply_rows(load_row(a, at + k), load_row(b, begin + k)))
+        total = add_row(total, multiply_rows(load_row(a, at + k), load_row(b, k)))
     low = (entry(total, 0) + entry(total, 1)) + (entry(total, 2) + entry(total, 3))
     return low + ((entry(total, 4) + entry(total, 5)) + (entry(total, 6) + entry(total, 7)))
 
@@ -149,7 +147,7 @@ def dot_rows(a, at, b, begin, length):
 @kernel(inline=True)
 def find_load(kept, own, length, acceleration, x, grounded):
     """Load of an eliminated column."""
-    s = kept[own + 2 + C_ROW] + dot_rows(kept, own + KEPT, x, 0, length)
+    s = kept[own + 2 + C_ROW] + dot_rows(kept, own + KEPT, x, length)
     if not grounded:
         for i in range(6):
             s += kept[own + 2 + i] * acceleration[i]

@@ -232,6 +232,23 @@ def all_between(typing_context: Any, value: Any, low: Any, high: Any) -> Any:
     return types.boolean(value, types.float64, types.float64), lower
 
 
+@intrinsic
+def _sum_of_lanes(typing_context: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        total, count = args[0], value.width
+        while count > 1:
+            count //= 2
+            i32, none = ir.IntType(32), ir.Constant(total.type, ir.Undefined)
+            low, high = (
+                builder.shuffle_vector(total, none, ir.Constant(ir.VectorType(i32, count), list(range(k, k + count))))
+                for k in (0, count)
+            )
+            total = builder.fadd(low, high, flags=FLAGS)
+        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+    return types.float64(value), lower
+
+
 # --- what kernels call ----------------------------------------------------------------------------------------------
 
 
@@ -277,6 +294,11 @@ def largest(a: Any, b: Any) -> Any:
     return a if a > b or a != a else b
 
 
+def over_lanes(value: Any) -> Any:
+    """Sum over the lanes of a number of type T."""
+    return value
+
+
 @kernel_overload(zero_lanes, prefer_literal=True)
 def _overload_zero_lanes_literal(width):
     if isinstance(width, types.IntegerLiteral):
@@ -319,3 +341,10 @@ def _overload_largest(a, b):
     if isinstance(a, Lanes):
         return lambda a, b: _largest_lanes(a, b)
     return lambda a, b: a if a > b or a != a else b
+
+
+@kernel_overload(over_lanes)
+def _overload_over_lanes(value):
+    if isinstance(value, Lanes):
+        return lambda value: _sum_of_lanes(value)
+    return lambda value: value

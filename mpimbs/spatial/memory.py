@@ -39,15 +39,20 @@ Rows = Annotated[npt.NDArray[np.int64], 8]  # [any, 8]
 _LINE = 8  # doubles in a cache line
 
 
-def _array_at(kind: Any) -> Any:
-    """Make the array of a kind that begins at an address and has so many elements; nobody owns it."""
-    array_type = types.Array(kind, 1, "C")
+def _array_at(kind: Any, row: int = 0) -> Any:
+    """Make the array of a kind that begins at an address and has so many elements, in rows of so many or flat; nobody
+    owns it."""
+    array_type = types.Array(kind, 2 if row else 1, "C")
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind)))
+        shape, strides = [args[1]], [size]
+        if row:
+            of_row = ir.Constant(args[1].type, row)
+            shape, strides = [builder.sdiv(args[1], of_row), of_row], [builder.mul(size, of_row), size]
         array = make_array(array_type)(context, builder)
         data = builder.inttoptr(args[0], context.get_data_type(kind).as_pointer())
-        populate_array(array, data=data, shape=[args[1]], strides=[size], itemsize=size, meminfo=None)
+        populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
         return array._getvalue()
 
     return array_type(types.int64, types.int64), lower
@@ -61,6 +66,11 @@ def _floats_at(typing_context: Any, address: Any, size: Any) -> Any:
 @intrinsic
 def _integers_at(typing_context: Any, address: Any, size: Any) -> Any:
     return _array_at(types.int64)
+
+
+@intrinsic
+def _rows_at(typing_context: Any, address: Any, size: Any) -> Any:
+    return _array_at(types.int64, row=8)
 
 
 @intrinsic
@@ -166,11 +176,6 @@ def read(table: Any, item: Any) -> Any:
     raise TypeError("tables are read in compiled code only")
 
 
-@kernel(inline=True)
-def _rows(array):
-    return array.reshape((array.size // 8, 8))
-
-
 @kernel_overload(read)
 def _overload_read(table, item):
     declared = item.instance_class
@@ -179,7 +184,7 @@ def _overload_read(table, item):
     if declared is IntegerItem:
         return lambda table, item: _integers_at(table[item.at], table[item.at + 1])
     if declared is RowItem:
-        return lambda table, item: _rows(_integers_at(table[item.at], table[item.at + 1]))
+        return lambda table, item: _rows_at(table[item.at], table[item.at + 1])
     if declared is NumberItem:
         return lambda table, item: table[item.at]
     scope = {"__name__": __name__, "read": read, "declared": declared}

@@ -46,6 +46,11 @@ def write_row(array: Any, index: int, a: Any) -> None:
     array[index : index + ROW] = a
 
 
+def load_columns(zero: Any, array: Any, base: int) -> Any:
+    """Load a row, or a part of one, from item `base` of a flat array on."""
+    return load_row(array, base)
+
+
 def entry(a: Any, i: int) -> Any:
     """Give one of the numbers of a row that `load_row` gave."""
     return a[i]
@@ -132,6 +137,16 @@ def _overload_load_row(array, index):
 @kernel_overload(write_row)
 def _overload_write_row(array, index, a):
     return lambda array, index, a: store(array, index, a)
+
+
+@kernel_overload(load_columns)
+def _overload_load_columns(zero, array, base):
+    if isinstance(zero, Lanes):
+        return lambda zero, array, base: (
+            load(zero, array, base * width(zero)),
+            load(zero, array, (base + 1) * width(zero)),
+        )
+    return lambda zero, array, base: load_row(array, base)
 
 
 @kernel_overload(entry)

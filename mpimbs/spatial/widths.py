@@ -49,3 +49,27 @@ def lanes_only(function: Dispatcher) -> Callable[..., None]:
     called.__name__, called.__doc__ = function.py_func.__name__, function.py_func.__doc__
     kernel_overload(called)(scope["chosen"])
     return called
+
+
+def by_number(in_doubles: Dispatcher, in_lanes: Dispatcher) -> Callable[..., None]:
+    """Give what kernels call in place of one of two, by the type of the first argument, a `zero`.
+
+    That for doubles is given those of the other's arguments that it has by name.
+    """
+    names = list(inspect.signature(in_lanes.py_func).parameters)
+    given = ", ".join(names)
+    fewer = ", ".join(name for name in names if name in inspect.signature(in_doubles.py_func).parameters)
+    scope: dict[str, Any] = {
+        "__name__": in_lanes.py_func.__module__, "of_doubles": in_doubles, "of_lanes": in_lanes, "Lanes": Lanes
+    }  # fmt: skip
+    exec(
+        f"def called({given}):\n    pass\n"
+        f"def lanes({given}):\n    return of_lanes({given})\n"
+        f"def doubles({given}):\n    return of_doubles({fewer})\n"
+        f"def chosen({given}):\n    return lanes if isinstance(zero, Lanes) else doubles\n",
+        scope,
+    )
+    called: Callable[..., None] = scope["called"]
+    called.__name__, called.__doc__ = in_doubles.py_func.__name__, in_doubles.py_func.__doc__
+    kernel_overload(called)(scope["chosen"])
+    return called

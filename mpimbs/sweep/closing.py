@@ -8,39 +8,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.spatial import fronts, lane_fronts
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import (
-    C_ROW,
-    COLUMNS,
-    KEPT,
-    SCALE_ROW,
-    W_ROWS,
-    add_end,
-    add_freedom,
-    clear_front,
-    dot_rows,
-    eliminate,
-    fold,
-    found_loads,
-    ground,
-)
+from mpimbs.spatial.fronts import C_ROW, COLUMNS, KEPT, SCALE_ROW, W_ROWS
+from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
 from mpimbs.spatial.mixed import C_COLUMN, SCALE_COLUMN, row_at
-from mpimbs.spatial.rows import ROW, load_row, store_row
+from mpimbs.spatial.rows import ROW, columns, load_columns, store_row
 from mpimbs.spatial.settling import settle, settled_loads, settled_size
 from mpimbs.spatial.tuples import load18
+from mpimbs.spatial.widths import by_number
 from mpimbs.sweep.inward import articulated, transferred
-from mpimbs.sweep.loop_joints import (
-    CLOSURE,
-    CONSTRAINTS,
-    MINUS_S,
-    POSITION,
-    ROOT,
-    VELOCITY,
-    ClosingJoints,
-    close_joints,
-    drive_joints,
-)
+from mpimbs.sweep.loop_joints import ClosingJoints, close_joints, drive_joints
 from mpimbs.sweep.motion import motions
 from mpimbs.sweep.outward import accelerated
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U, PIVOT
@@ -70,7 +50,7 @@ class LoopsPlan(NamedTuple):
 
     joints: ClosingJoints
     events: Rows  # [events, 8]: the columns above, in the order of the walk inward
-    first_event: Integers  # [m + 1]: of each step, from the last step on
+    first_event: Integers  # [m + 1]: of each step, from the last step on; those before the first of them begin the walk
     paths: Integers
     groups: Integers
     column_at: Integers  # [nu]: where s of a degree of freedom is kept
@@ -79,14 +59,23 @@ class LoopsPlan(NamedTuple):
     kept: Floats
     loads: Floats  # [loops * ROW]: of the loop joints, in terms of C
     boundary: Floats  # [k * BOUNDARY]: motions of the inboard bodies, absolute
-    open: (
-        Rows  # [any, 8]: what is open in the end: the slot, the front, its length, the group in it, that of the value,
-    )
-    # which open body it is, or loop (-1: none)
+    # what is open in the end: the slot, the front, its length, the group in it, which of all that is open it is, which
+    # loop (-1: none)
+    open: Rows  # [any, 8]
+    used: int  # columns of a group that any loop uses
     aim: Floats  # [2]: factors of the violations of velocity and position in what is asked of the accelerations
 
 
 LOOPS = schema(LoopsPlan)
+
+
+_clear_front = by_number(fronts.clear_front, lane_fronts.clear_front)
+_add_end = by_number(fronts.add_end, lane_fronts.add_end)
+_fold = by_number(fronts.fold, lane_fronts.fold)
+_dot = by_number(fronts.dot_rows, lane_fronts.dot_rows)
+_add_freedom = by_number(fronts.add_freedom, lane_fronts.add_freedom)
+_eliminate = by_number(fronts.eliminate, lane_fronts.eliminate)
+_found_loads = by_number(fronts.found_loads, lane_fronts.found_loads)
 
 
 @kernel(inline=True)
@@ -96,111 +85,143 @@ def listed(places, d):
 
 
 @kernel(inline=True)
-def _move(loops, structure, work, front, length, used, path):
+def _items(zero, array, first, count):
+    return span(array, first * width(zero), count * width(zero))
+
+
+@kernel(inline=True)
+def _move(zero, loops, structure, work, front, length, moved, path):
     """Move the first columns of a front inward along a path, over what the walk has left."""
-    for first in range(0, used, ROW):
+    for first in range(0, moved, columns(zero) if width(zero) > 1 else ROW):
+        if first % ROW >= loops.used:
+            continue
         state = (
-            load_row(front, C_ROW * length + first),
-            load_row(front, first),
-            load_row(front, length + first),
-            load_row(front, 2 * length + first),
-            load_row(front, 3 * length + first),
-            load_row(front, 4 * length + first),
-            load_row(front, 5 * length + first),
+            load_columns(zero, front, C_ROW * length + first),
+            load_columns(zero, front, first),
+            load_columns(zero, front, length + first),
+            load_columns(zero, front, 2 * length + first),
+            load_columns(zero, front, 3 * length + first),
+            load_columns(zero, front, 4 * length + first),
+            load_columns(zero, front, 5 * length + first),
         )
         given = (work, first, loops.columns, listed, loops.column_at)
-        state = walk_path_inward(0.0, structure, path, transferred, state, given)
-        store_row(0.0, front, C_ROW * length + first, state[0])
-        store_row(0.0, front, first, state[1])
-        store_row(0.0, front, length + first, state[2])
-        store_row(0.0, front, 2 * length + first, state[3])
-        store_row(0.0, front, 3 * length + first, state[4])
-        store_row(0.0, front, 4 * length + first, state[5])
-        store_row(0.0, front, 5 * length + first, state[6])
+        state = walk_path_inward(zero, structure, path, transferred, state, given)
+        store_row(zero, front, C_ROW * length + first, state[0])
+        store_row(zero, front, first, state[1])
+        store_row(zero, front, length + first, state[2])
+        store_row(zero, front, 2 * length + first, state[3])
+        store_row(zero, front, 3 * length + first, state[4])
+        store_row(zero, front, 4 * length + first, state[5])
+        store_row(zero, front, 5 * length + first, state[6])
     for number in range(path.size):
         step = path[number]
         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
-            s = span(loops.columns, loops.column_at[d], used)
-            add_freedom(front, length, s, work.pivot[d * PIVOT + 6])
+            s = _items(zero, loops.columns, loops.column_at[d], moved)
+            reciprocal = load(zero, work.pivot, (d * PIVOT + 6) * width(zero))
+            _add_freedom(zero, front, length, s, reciprocal, loops.used)
 
 
 @kernel(inline=True)
-def _front(loops, event):
+def _front(zero, loops, event):
     length = event[LENGTH]
-    return span(loops.fronts, event[FRONT], (W_ROWS + length) * length), length
+    return _items(zero, loops.fronts, event[FRONT], (W_ROWS + length) * length), length
 
 
 @kernel(inline=True)
-def _kept(loops, event, length):
-    return span(loops.kept, event[THIRD], COLUMNS * (KEPT + length))
+def _kept(zero, loops, event, length):
+    return _items(zero, loops.kept, event[THIRD], COLUMNS * (KEPT + length))
 
 
 @kernel(inline=True)
-def _close_inward(loops, structure, work, first, last):
+def _settle(zero, loops, work, event, front, length):
+    groups = span(loops.groups, event[FIRST], event[FOURTH])
+    bare = span(work.junction, event[SECOND] * JUNCTION, 27)
+    settle(front, length, groups, bare, span(loops.kept, event[THIRD], settled_size(length // ROW)))
+
+
+@kernel(inline=True)
+def _settled_loads(zero, loops, work, event, x, length):
+    groups = span(loops.groups, event[FIRST], event[FOURTH])
+    acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
+    kept = span(loops.kept, event[THIRD], settled_size(length // ROW))
+    settled_loads(kept, length, groups, acceleration, x)
+    for at in range(0, groups.size, 2):
+        _note_loads(zero, loops, groups[at + 1], x, groups[at])
+
+
+@kernel(inline=True)
+def _close_inward(zero, loops, structure, work, first, last):
     """Do events on the way inward."""
     for number in range(first, last):
         event = loops.events[number]
         kind = event[KIND]
-        front, length = _front(loops, event)
+        front, length = _front(zero, loops, event)
         if kind == MOVE:
             path = span(loops.paths, event[FIRST], event[SECOND])
-            _move(loops, structure, work, front, length, event[THIRD], path)
+            _move(zero, loops, structure, work, front, length, event[THIRD], path)
         elif kind == FOLD:
             other_length = event[SECOND]
-            other = span(loops.fronts, event[FIRST], (W_ROWS + other_length) * other_length)
+            other = _items(zero, loops.fronts, event[FIRST], (W_ROWS + other_length) * other_length)
             groups = span(loops.groups, event[THIRD], event[FOURTH])
-            fold(front, length, groups, other, other_length)
-            if event[GROUNDED] != 0:
-                ground(front, length, groups, loops.joints.root)
+            grounded = event[GROUNDED] != 0
+            _fold(zero, front, length, groups, other, other_length, grounded, loops.joints.root, loops.used)
         elif kind == CLOSE:
-            bare = span(work.junction, event[SECOND] * JUNCTION, 27)
-            eliminate(front, length, event[FIRST], bare, _kept(loops, event, length), event[GROUNDED] != 0)
+            bare = _items(zero, work.junction, event[SECOND] * JUNCTION, 27)
+            kept = _kept(zero, loops, event, length)
+            _eliminate(zero, front, length, event[FIRST], bare, kept, event[GROUNDED] != 0, loops.used)
         elif kind == SETTLE:
-            groups = span(loops.groups, event[FIRST], event[FOURTH])
-            bare = span(work.junction, event[SECOND] * JUNCTION, 27)
-            settle(front, length, groups, bare, span(loops.kept, event[THIRD], settled_size(length // ROW)))
+            if width(zero) == 1:
+                _settle(zero, loops, work, event, front, length)
         elif kind == BEGIN:
-            clear_front(front, length)
+            _clear_front(zero, front, length, loops.used)
         else:
             closures = loops.joints.closures
-            add_end(front, length, event[FIRST], closures[event[SECOND] :], closures[event[THIRD] :])
+            acting = _items(zero, closures, event[SECOND], SIX)
+            _add_end(zero, front, length, event[FIRST], acting, _items(zero, closures, event[THIRD], ROW), loops.used)
 
 
 @kernel(inline=True)
-def _note_loads(loops, loop, x, group):
+def _note_loads(zero, loops, loop, x, group):
     if loop >= 0:
-        for i in range(ROW):
-            loops.loads[loop * ROW + i] = x[ROW * group + i]
+        n = width(zero)
+        for i in range(ROW * n):
+            loops.loads[loop * ROW * n + i] = x[ROW * group * n + i]
 
 
 @kernel(inline=True)
-def _close_outward(loops, structure, work, first, last):
+def _add_loads(zero, loops, structure, work, event, x):
+    """Add what loads do at the joints of a path to their u."""
+    n = width(zero)
+    for at in range(event[FIRST], event[FIRST] + event[SECOND]):
+        step = loops.paths[at]
+        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+            place = (d * PIVOT + 7) * n
+            total = _dot(zero, loops.columns, loops.column_at[d], x, event[THIRD], loops.used)
+            store(work.pivot, place, load(zero, work.pivot, place) + total)
+
+
+@kernel(inline=True)
+def _close_outward(zero, loops, structure, work, first, last):
     """Find what loads are, on the way outward: the events in reverse. A front's are where its first row was."""
+    n = width(zero)
     for number in range(last - 1, first - 1, -1):
         event = loops.events[number]
         kind = event[KIND]
-        x, length = _front(loops, event)
+        x, length = _front(zero, loops, event)
         if kind == MOVE:
-            for at in range(event[FIRST], event[FIRST] + event[SECOND]):
-                step = loops.paths[at]
-                for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
-                    work.pivot[d * PIVOT + 7] += dot_rows(loops.columns, loops.column_at[d], x, 0, event[THIRD])
+            _add_loads(zero, loops, structure, work, event, x)
         elif kind == FOLD:
             for at in range(event[THIRD], event[THIRD] + event[FOURTH], 2):
-                for i in range(ROW):
-                    loops.fronts[event[FIRST] + ROW * loops.groups[at] + i] = x[ROW * loops.groups[at + 1] + i]
+                to, of = (event[FIRST] + ROW * loops.groups[at]) * n, ROW * loops.groups[at + 1] * n
+                for i in range(ROW * n):
+                    loops.fronts[to + i] = x[of + i]
         elif kind == CLOSE:
-            acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
-            kept = _kept(loops, event, length)
-            found_loads(kept, length, event[FIRST], acceleration, x, event[GROUNDED] != 0)
-            _note_loads(loops, event[FOURTH], x, event[FIRST])
-        elif kind == SETTLE:
-            groups = span(loops.groups, event[FIRST], event[FOURTH])
-            acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
-            kept = span(loops.kept, event[THIRD], settled_size(length // ROW))
-            settled_loads(kept, length, groups, acceleration, x)
-            for at in range(0, groups.size, 2):
-                _note_loads(loops, groups[at + 1], x, groups[at])
+            acceleration = _items(zero, work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
+            kept = _kept(zero, loops, event, length)
+            _found_loads(zero, kept, length, event[FIRST], acceleration, x, event[GROUNDED] != 0, loops.used)
+            _note_loads(zero, loops, event[FOURTH], x, event[FIRST])
+        elif kind == SETTLE and width(zero) == 1:
+            _settled_loads(zero, loops, work, event, x, length)
 
 
 @kernel(inline=True)
@@ -209,7 +230,7 @@ def _articulated_and_closed(zero, structure, step, state, given):
     state = articulated(zero, structure, step, state, (work, tau, keep_nothing, tau))
     first, last = loops.first_event[step + 1], loops.first_event[step]
     if last > first:
-        _close_inward(loops, structure, work, first, last)
+        _close_inward(zero, loops, structure, work, first, last)
     return state
 
 
@@ -218,27 +239,25 @@ def _closed_and_accelerated(zero, structure, step, inboard, given):
     work, udot, loops, none = given
     first, last = loops.first_event[step + 1], loops.first_event[step]
     if last > first:
-        _close_outward(loops, structure, work, first, last)
+        _close_outward(zero, loops, structure, work, first, last)
     return accelerated(zero, structure, step, inboard, (work, none, False, udot, keep_nothing, udot))
 
 
 @kernel
-def ask_of_loops(plan, structure, work, u, ends_only):
-    """Find what loop joints ask of accelerations, given the motions of the inboard bodies; or only how ends move."""
+def move_ends(zero, plan, structure, work, u):
+    """Find how the steps move that carry ends of loops, given the motions of the inboard bodies."""
     loops = read(plan, LOOPS)
-    joints = loops.joints
-    for slot in range(1, loops.boundary.size // BOUNDARY):
-        place_boundary(0.0, work.junction, slot, load18(0.0, loops.boundary, slot * BOUNDARY))
-    motions(0.0, structure, work, u, loops.boundary, joints.motions)
-    if ends_only:
-        return
-    close_joints(joints)
-    for number in range(joints.rows.shape[0]):
-        at = number * CLOSURE
-        for k in range(joints.rows[number, CONSTRAINTS]):
-            joints.closures[at + MINUS_S + k] += joints.closures[at + ROOT + k] + (
-                loops.aim[0] * joints.closures[at + VELOCITY + k] + loops.aim[1] * joints.closures[at + POSITION + k]
-            )
+    for slot in range(1, loops.boundary.size // (BOUNDARY * width(zero))):
+        place_boundary(zero, work.junction, slot, load18(zero, loops.boundary, slot * BOUNDARY))
+    motions(zero, structure, work, u, loops.boundary, loops.joints.motions)
+
+
+@kernel
+def ask_of_loops(zero, plan, measured):
+    """Find what loop joints ask of accelerations, given how all ends move; their violations too, if `measured`."""
+    loops = read(plan, LOOPS)
+    speeds, places = loops.aim[0], loops.aim[1]
+    close_joints(zero, loops.joints, speeds, places, measured or speeds != 0.0 or places != 0.0)
 
 
 @kernel
@@ -249,12 +268,13 @@ def drive_loops(plan, work):
 
 
 @kernel
-def inward_closing(plan, structure, work, tau):
+def inward_closing(zero, plan, structure, work, tau):
     """Sweep inward as `inward`, and close loops; returns I and p of what hangs on the first inboard body."""
     loops = read(plan, LOOPS)
-    o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    state = o + o + o + o + (0.0, 0.0, 0.0)
-    return walk_inward_onto(0.0, structure, work.junction, _articulated_and_closed, state, (work, tau, loops))
+    o = (zero, zero, zero, zero, zero, zero)
+    state = o + o + o + o + (zero, zero, zero)
+    _close_inward(zero, loops, structure, work, 0, loops.first_event[structure.steps.shape[0]])
+    return walk_inward_onto(zero, structure, work.junction, _articulated_and_closed, state, (work, tau, loops))
 
 
 @kernel
@@ -312,9 +332,10 @@ def read_open_loads(plan, room, values):
 
 
 @kernel
-def outward_closing(plan, structure, work, acceleration, udot):
+def outward_closing(zero, plan, structure, work, acceleration, udot):
     """Sweep outward as `outward`, and find the loads of the loops."""
     loops = read(plan, LOOPS)
-    o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    o = (zero, zero, zero, zero, zero, zero)
     given = (work, udot, loops, o)
-    walk_outward(0.0, structure, work.junction, _closed_and_accelerated, acceleration, given)
+    walk_outward(zero, structure, work.junction, _closed_and_accelerated, acceleration, given)
+    _close_outward(zero, loops, structure, work, 0, loops.first_event[structure.steps.shape[0]])

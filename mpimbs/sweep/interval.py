@@ -17,12 +17,13 @@ from mpimbs.spatial.mixed import MixedRoom, describe
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NO_BODIES, Build, with_slots
 from mpimbs.sweep.interval_passes import IntervalPlan
-from mpimbs.sweep.limbs import Chosen, Limbs
-from mpimbs.sweep.loop_events import closings_of
-from mpimbs.sweep.loop_table import LoopTable
-from mpimbs.sweep.loops import Loops
+from mpimbs.sweep.limbs import Chosen, Limbs, elsewhere
+from mpimbs.sweep.loop_events import Closings, closings_of
+from mpimbs.sweep.loop_table import ELSEWHERE, LoopTable
+from mpimbs.sweep.loops import LoopArrays, Loops
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
+from mpimbs.sweep.strips import StripLanes, StripLoops
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
@@ -145,25 +146,46 @@ class IntervalPart(PartOfOne):
         chosen = choose(whole.made)
         self.swept = chosen.swept(whole.made.sizes)
         wrenches, boundaries = system.has_wrenches(first, last), len(outside.inboard)
-        closings = closings_of(table, whole.made, outside.inboard, outside.open - first) if table is not None else None
+        strips = [StripLanes(whole.made, strip, table, outside.inboard) for strip in chosen.strips if table is not None]
+        closings, own = (
+            (None, NO_BODIES) if table is None else _closings(whole.made, table, chosen, strips, outside, first)
+        )
         slotted = closings.slotted if closings else NO_BODIES
-        self._limbs = Limbs(whole.made, boundaries, chosen, wrenches, slotted) if chosen.any else None
+        self._limbs = Limbs(whole.made, boundaries, chosen, wrenches, slotted, strips) if chosen.any else None
         self.width = self._limbs.width if self._limbs else 1
         if self._limbs:
             self._made = self._limbs.trunk
         else:
             self._made = with_slots(whole.made, boundaries, slotted) if len(slotted) else whole.made
         s = self._made.structure
-        own = self._made is not whole.made
         self._work = (
-            workspace(len(s.steps), len(s.axes), self._made.junctions, wrenches=wrenches) if own else whole.work
+            workspace(len(s.steps), len(s.axes), self._made.junctions, wrenches=wrenches)
+            if self._made is not whole.made
+            else whole.work
         )
         self._wrench = self._work.wrench
-        self.loops = (
-            Loops(system, table, self._made, closings, outside.inboard) if table is not None and closings else None
-        )
+        self.loops: Loops | None = None
+        self.all_loops: list[Loops] = []
+        if table is not None and closings is not None:
+            self._close(system, table, closings, own, strips)
         self.turn = whole.described(TURNING)
         self.make(self.loops.room() if self.loops else outside.room)
+
+    def _close(
+        self, system: Contents, table: LoopTable, closings: Closings, own: Integers, strips: list[StripLanes]
+    ) -> None:
+        """Make the loops ready, those of the trunk (`own`) and of the strips."""
+        made, trunk, aim = self._made, table.some(own, table.bodies), np.zeros(2)
+        steps, frames = made.body_step, made.body_frame
+        slots = len(self.outside.inboard)
+        arrays = LoopArrays(system, [trunk], made, closings, steps[None], frames, slots, aim)
+        self._loop_arrays, self._strips = arrays, None
+        self.loops, self.all_loops = arrays.lanes[0], arrays.lanes
+        if self._limbs and strips:
+            lanes, on = self._limbs.strip_lanes, self._limbs.strip_slots
+            self._strips = StripLoops(system, table, strips, lanes, on, arrays, own, steps, frames)
+            self._limbs.close_strips(self._strips.rows, self._strips.copies)
+            self.all_loops = arrays.lanes + self._strips.lanes
 
     def make(self, room: Room | MixedRoom) -> None:
         """Make the tables of the passes, for values of some room."""
@@ -190,7 +212,7 @@ class IntervalPart(PartOfOne):
             block=aligned_zeros(SIZE),
             limbs=self._limbs.plan if self._limbs else NO_BODIES,
             held=AT_REST[:TURNING].copy(),
-            loops=self.loops.plan if self.loops else NO_BODIES,
+            loops=self._loop_arrays.plan if self.loops else NO_BODIES,
         )
         self._table = Table(plan)
         self.plan = self._table.data
@@ -201,7 +223,11 @@ class IntervalPart(PartOfOne):
         if self.loops:
             assert isinstance(room, MixedRoom)
             describe(
-                room, value, self._whole.last, o.inboard.tolist(), self.loops.groups(o.open, o.ends, self._whole.first)
+                room,
+                value,
+                self._whole.last,
+                o.inboard.tolist(),
+                self.loops.groups(o.open, o.ends, self._whole.first, self._whole.system),
             )
             return
         assert isinstance(room, Room)
@@ -219,6 +245,26 @@ class IntervalPart(PartOfOne):
             self._limbs.set_wrenches(wrenches, self._wrench)
         elif self._wrench is not wrenches:
             self._wrench[:] = wrenches
+
+
+def _closings(
+    made: Build, table: LoopTable, chosen: Chosen, strips: list[StripLanes], outside: Outside, first: int
+) -> tuple[Closings, Integers]:
+    """Where the loops of the trunk are closed, given what strips hand over; which loops of the table it has."""
+    trunk = elsewhere(made, chosen)
+    in_trunk = np.zeros(len(made.order), bool)
+    in_trunk[made.order[trunk]] = True
+    here = (table.bodies >= 0) & in_trunk[np.maximum(table.bodies, 0)]
+    own = np.flatnonzero(here.any(axis=1))
+    number = np.full(len(table), -1)
+    number[own] = np.arange(len(own))
+    handed = [
+        each
+        for strip, lanes in zip(chosen.strips, strips, strict=True)
+        for each in lanes.handed(made, strip, trunk, number)
+    ]
+    ends = np.where(here | (table.bodies < 0), table.bodies, ELSEWHERE)[own]
+    return closings_of(ends, made, outside.inboard, outside.open - first, handed), own
 
 
 def _path(whole: Subchain, made: Build, outside: Outside) -> tuple[Integers, Integers]:

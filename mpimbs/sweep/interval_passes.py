@@ -18,9 +18,11 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA, six_rows, write_six
 from mpimbs.spatial.tuples import load3, load6
 from mpimbs.sweep.closing import (
+    LOOPS,
     ask_of_loops,
     drive_loops,
     inward_closing,
+    move_ends,
     outward_closing,
     read_open_loads,
     write_mixed,
@@ -31,6 +33,7 @@ from mpimbs.sweep.limb_passes import accelerate_limbs, forces_of_trunk, gather_l
 from mpimbs.sweep.motion import coordinate_rates, joint_places, turn_along, velocity_terms
 from mpimbs.sweep.open_bodies import open_body
 from mpimbs.sweep.outward import outward
+from mpimbs.sweep.strip_passes import accelerate_strips, ask_of_strips, gather_strips
 from mpimbs.sweep.structure import (
     FIRST_U,
     LAST_U,
@@ -92,7 +95,10 @@ def measure_interval(zero, part, q, u, ends_only):
         move_limbs(zero, p.limbs, q, u, p.handles.turn)
         q, u = of_trunk(zero, p.limbs, q, u, False)
         joint_places(0.0, p.structure, q, p.work.place)
-        ask_of_loops(p.loops, p.structure, p.work, u, ends_only)
+        move_ends(0.0, p.loops, p.structure, p.work, u)
+        if not ends_only:
+            ask_of_strips(zero, p.limbs, p.work.junction, True)
+            ask_of_loops(0.0, p.loops, True)
 
 
 @kernel
@@ -145,7 +151,9 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # GATHERED
     if p.loops.size > 0:
-        ask_of_loops(p.loops, p.structure, p.work, u, False)
+        move_ends(0.0, p.loops, p.structure, p.work, u)
+        ask_of_strips(zero, p.limbs, p.work.junction, False)
+        ask_of_loops(0.0, p.loops, False)
     for slot in range(1, p.inboard.size):
         place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
     velocity_terms(0.0, p.structure, p.work, u, _omega(p, before, 0))
@@ -153,8 +161,9 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
     joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)
     if p.loops.size > 0:
+        gather_strips(zero, p.limbs, read(p.loops, LOOPS.fronts), p.work.junction, tau)
         drive_loops(p.loops, p.work)
-        inward_closing(p.loops, p.structure, p.work, p.total)
+        inward_closing(0.0, p.loops, p.structure, p.work, p.total)
         write_mixed(p.loops, p.work, MixedRoom(p.room_inboard, p.room_open), value)
         return
     inward(0.0, p.structure, p.work, p.total, o, p.block, False, hung=True)
@@ -190,7 +199,8 @@ def outward_of_interval(zero, part, q, u, tau, udot, rates):
     q, u = of_trunk(zero, p.limbs, q, u, False)
     changes, accelerations = of_trunk(zero, p.limbs, rates, udot, True)
     if p.loops.size > 0:
-        outward_closing(p.loops, p.structure, p.work, load6(0.0, loads, 0), accelerations)
+        outward_closing(0.0, p.loops, p.structure, p.work, load6(0.0, loads, 0), accelerations)
+        accelerate_strips(zero, p.limbs, read(p.loops, LOOPS.fronts), p.work.junction)
     else:
         outward(0.0, p.structure, p.work, load6(0.0, loads, 0), o, False, accelerations)
     coordinate_rates(0.0, p.structure, q, u, changes)

@@ -87,8 +87,13 @@ class Intervals:
 
     @property
     def loops(self) -> list[Loops]:
-        """The loops of each that has some."""
-        return [part.loops for part in self._parts if part.loops is not None]
+        """The loops of each, in the trunk and in lanes."""
+        return [loops for part in self._parts for loops in part.all_loops]
+
+    @property
+    def open_sizes(self) -> list[list[int]]:
+        """See `Loops.open_sizes`, of each; the system has loops."""
+        return [part.loops.open_sizes for part in self._parts if part.loops is not None]
 
     @property
     def has_loops(self) -> bool:
@@ -113,8 +118,8 @@ class Intervals:
         """What loops do to the bodies of the whole at their origins [n, 6], as an evaluation found it; body frames."""
         found = np.zeros((self.whole.n_bodies, 6))
         for part in self._parts:
-            if part.loops:
-                bodies, loads = part.loops.wrenches()
+            for loops in part.all_loops:
+                bodies, loads = loops.wrenches()
                 np.add.at(found, part[0].first - self.whole.first + bodies, loads)
         return found
 

@@ -48,6 +48,8 @@ class LimbsPlan(NamedTuple):
     slots: Integers  # [lanes]: of the body that each of these hangs on
     sums: Integers  # [lanes]: the same; of a lane that repeats another, one that nobody reads
     stretches: Rows  # [count, 8]: columns as of subchains, and the two above
+    strips: Rows  # [count, 8]: see `sweep.strip_passes`; behind these
+    copies: Rows  # [any, 8]: of motions to where loops have their far ends; see there
     turn: Floats  # [TURNING]: room
     q_index: Integers  # [nq and more]: where each coordinate stands in the rank's vectors
     u_index: Integers  # [nu and more]
@@ -118,6 +120,10 @@ def move_limbs(zero, limbs, q, u, value):
     _take(p.u_index, u, p.u)
     for number in range(_count(p.tiles)):
         tile_motion(zero, p.tiles, tile_of(p.tiles, number), p.q, p.u, False)
+    for number in range(p.strips.shape[0]):
+        row = p.strips[number]
+        tiles = read(row, SUBCHAIN)
+        tile_motion(zero, tiles, tile_of(tiles, 0), coordinates_of(row, p.q), speeds_of(row, p.u), False)
     for number in range(p.stretches.shape[0]):
         row = p.stretches[number]
         plan = read(row, SUBCHAIN)

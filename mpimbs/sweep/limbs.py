@@ -8,6 +8,7 @@ which limbs hang.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +19,14 @@ from mpimbs.sweep.build import NO_BODIES, Build, different_rows, join_steps, pat
 from mpimbs.sweep.limb_passes import IS_OPEN, SLOT, LimbsPlan
 from mpimbs.sweep.sequence import Q_BEGIN, U_BEGIN, sequence_rows
 from mpimbs.sweep.side_by_side import side_by_side
+from mpimbs.sweep.strips import Strip, StripLanes
 from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, TURNING, Springs, Structure
 from mpimbs.sweep.tiles import HUNG, JOINED, Kinds, Placed, Tile, Tiles
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+NO_ROWS = np.zeros((0, 8), np.int64)
 
 
 class Group(NamedTuple):
@@ -68,7 +72,7 @@ class Swept(NamedTuple):
     Attributes
     ----------
     limbs : int
-        Of closed subtrees side by side.
+        Of closed subtrees side by side, those of strips among them.
     stretches : int
         Of stretches, in pieces along a path.
     trunk : int
@@ -85,15 +89,17 @@ class Chosen(NamedTuple):
 
     groups: list[Group]
     stretches: list[Stretch]
+    strips: list[Strip]
 
     @property
     def any(self) -> bool:
         """Whether there are any."""
-        return bool(self.groups or self.stretches)
+        return bool(self.groups or self.stretches or self.strips)
 
     def swept(self, sizes: Integers) -> Swept:
         """Count bodies by how they are swept; `sizes` [n] are those of the subtrees at the places of all."""
         beside = sum(group.lanes * int(sizes[group.places[0, 0]]) for group in self.groups)
+        beside += sum(strip.last - strip.first for strip in self.strips)
         along = sum(stretch.last - stretch.first for stretch in self.stretches)
         return Swept(beside, along, len(sizes) - beside - along)
 
@@ -150,10 +156,20 @@ class _Pieces:
         Bodies of each.
     tip : int
         Which of these another piece hangs on; -1: none.
+    slotted : array, optional
+        Bodies of a piece, counted from 0, that get slots.
     """
 
-    def __init__(self, made: Build, begins: Integers, places: Integers, count: int, tip: int = -1) -> None:
-        self._made, self._tip = made, tip
+    def __init__(
+        self,
+        made: Build,
+        begins: Integers,
+        places: Integers,
+        count: int,
+        tip: int = -1,
+        slotted: Integers = NO_BODIES,
+    ) -> None:
+        self._made, self._tip, self._slotted = made, tip, slotted
         self.tiles, self.width = places.shape
         place = int(places[0, 0])
         self._bodies = made.order[place : place + count]
@@ -172,20 +188,19 @@ class _Pieces:
         rows = np.concatenate([a.reshape(self.tiles, -1).astype(np.float64) for a in differing], axis=1)
         which = different_rows(rows)[1]
         first = np.unique(which, return_index=True)[1]
-        added = [kinds.add(self._side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
+        added = [kinds.add(self.side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
                  for tile in first]  # fmt: skip
         return np.array(added)[which]
 
-    def _side_by_side(self, tile: int) -> Build:
-        """Put the lanes of a tile side by side."""
+    def side_by_side(self, tile: int) -> Build:
+        """Put the lanes of a tile side by side; bodies are counted from 0."""
         made, bodies = self._made, self._bodies
         base = self.numbers.steps.copy()
         place_of = np.full(len(made.parent), -1)
         place_of[bodies] = np.arange(len(bodies))
-        parent = place_of[made.parent[bodies]]
-        parent[0] = -1
+        parent = np.where(made.parent[bodies] >= 0, place_of[made.parent[bodies]], -1)
         ends = made.first_step[bodies] - self._first, made.body_step[bodies] - self._first
-        junctions = join_steps(base, parent, *ends, boundaries=1)
+        junctions = join_steps(base, parent, *ends, 1, self._slotted)
         path = path_to(self._tip, parent, *ends)
         pieces = []
         for lane in range(self.width):
@@ -194,7 +209,17 @@ class _Pieces:
             q, u = self.numbers.coordinates[tile, lane], self.numbers.speeds[tile, lane]
             structure = _structure(made, steps, u, path)
             springs = _chosen(made.springs, q, u)
-            pieces.append(made._replace(structure=structure, springs=springs, junctions=junctions))
+            pieces.append(
+                made._replace(
+                    structure=structure,
+                    springs=springs,
+                    junctions=junctions,
+                    parent=parent,
+                    order=np.arange(len(bodies)),
+                    first_step=ends[0],
+                    body_step=ends[1],
+                )
+            )
         return side_by_side(pieces)
 
 
@@ -231,6 +256,18 @@ def _pieces_of(made: Build, begins: Integers, stretch: Stretch) -> list[_Pieces]
     return pieces
 
 
+def elsewhere(made: Build, chosen: Chosen) -> Integers:
+    """Places in no limb."""
+    inside = np.zeros(len(made.order) + 1, np.int64)  # changes from place to place
+    for group in chosen.groups:
+        places = group.places.ravel()[: group.lanes]
+        np.add.at(inside, places, 1)
+        np.add.at(inside, places + made.sizes[places], -1)
+    for ends in [(part.first, part.last) for part in chosen.stretches] + [(s.first, s.last) for s in chosen.strips]:
+        inside[list(ends)] += 1, -1
+    return np.flatnonzero(np.cumsum(inside)[:-1] == 0)
+
+
 class Limbs:
     """The limbs of an interval, and its trunk.
 
@@ -246,6 +283,8 @@ class Limbs:
         Whether wrenches act on bodies.
     slotted : array
         Further bodies of the trunk that get slots.
+    strips : sequence of StripLanes
+        The lanes of the strips.
 
     Attributes
     ----------
@@ -258,38 +297,62 @@ class Limbs:
         What the compiled passes are given (`sweep.limb_passes`).
     width : int
         Lanes of the widest tile.
+    strip_lanes : list of Build
+        The pieces of each strip side by side, their bodies counted from 0.
+    strip_slots : list of int
+        Slots of the trunk that the strips hang on.
     """
 
     def __init__(
-        self, made: Build, boundaries: int, chosen: Chosen, wrenches: bool, slotted: Integers = NO_BODIES
+        self,
+        made: Build,
+        boundaries: int,
+        chosen: Chosen,
+        wrenches: bool,
+        slotted: Integers = NO_BODIES,
+        strips: Sequence[StripLanes] = (),
     ) -> None:
         begins = np.append(made.first_step[made.order], len(made.structure.steps))
-        groups, stretches = chosen
+        groups, stretches, cut = chosen
         alike = [_Pieces(made, begins, group.places, int(made.sizes[group.places[0, 0]])) for group in groups]
         self._beside = [_Sequence(alike, True, wrenches, HUNG)] if groups else []
         self._along = [
             _Sequence(_pieces_of(made, begins, stretch), not stretch.is_open, wrenches, JOINED) for stretch in stretches
         ]
+        pieces = [
+            _Pieces(made, begins, each.places.reshape(1, -1), each.length, -1, lanes.closings.slotted)
+            for each, lanes in zip(cut, strips, strict=True)
+        ]
+        self.strip_lanes = [part.side_by_side(0) for part in pieces]
+        self._strips = [_Sequence([part], True, wrenches, HUNG) for part in pieces]
+        self._sequences = self._beside + self._along + self._strips
         self.has_open = any(stretch.is_open for stretch in stretches)
-        self.width = max(sequence.tiles.width for sequence in self._beside + self._along)
+        self.width = max(sequence.tiles.width for sequence in self._sequences)
 
         places = np.concatenate([group.places.ravel() for group in groups]) if groups else NO_BODIES
         firsts = np.array([stretch.first for stretch in stretches], np.int64)
         on = made.parent[made.order[np.concatenate((places, firsts))]]
-        bodies = made.order[self._elsewhere(made, chosen)]
-        self._trunk_steps, numbers = self._make_trunk(made, bodies, boundaries, np.union1d(on[on >= 0], slotted))
+        on_strips = np.array([lanes.on for lanes in strips], np.int64)
+        bodies = made.order[elsewhere(made, chosen)]
+        slotted = np.concatenate((on[on >= 0], on_strips[on_strips >= 0], slotted))
+        self._trunk_steps, numbers = self._make_trunk(made, bodies, boundaries, np.unique(slotted))
+        self.strip_slots = [self._slot(int(body)) for body in on_strips]
         slots = -1 - on
         slots[on >= 0] = self.trunk.structure.steps[self.trunk.body_step[on[on >= 0]], SINK]
         repeated = [np.arange(group.places.size) >= group.lanes for group in groups]
-        q_index = [*(sequence.coordinates for sequence in self._beside + self._along), numbers.coordinates]
-        u_index = [*(sequence.speeds for sequence in self._beside + self._along), numbers.speeds]
+        q_index = [*(sequence.coordinates for sequence in self._sequences), numbers.coordinates]
+        u_index = [*(sequence.speeds for sequence in self._sequences), numbers.speeds]
         q_sizes, u_sizes = ([part.size for part in index] for index in (q_index, u_index))
         lanes = len(places)
-        plan = LimbsPlan(
+        along = self._rows(self._along, self._beside)
+        along[:, SLOT], along[:, IS_OPEN] = slots[lanes:], [stretch.is_open for stretch in stretches]
+        self._plan = LimbsPlan(
             tiles=self._beside[0].tiles.plan if groups else NO_BODIES,
             slots=slots[:lanes],
             sums=np.where(np.concatenate(repeated), self.trunk.junctions - 1, slots[:lanes]) if groups else NO_BODIES,
-            stretches=self._rows(slots[lanes:], stretches),
+            stretches=along,
+            strips=self._rows(self._strips, self._beside + self._along),
+            copies=NO_ROWS,
             turn=np.zeros(TURNING),
             q_index=np.concatenate(q_index),
             u_index=np.concatenate(u_index),
@@ -298,28 +361,27 @@ class Limbs:
             trunk_q=sum(q_sizes[:-1]),
             trunk_u=sum(u_sizes[:-1]),
         )
-        self._table = Table(plan)
+        self._table = Table(self._plan)
         self.plan = self._table.data
 
-    def _rows(self, slots: Integers, stretches: list[Stretch]) -> Integers:
-        """The rows of the stretches, behind those that are side by side."""
-        rows = sequence_rows([(part.tiles.plan, part.coordinates.size, part.speeds.size) for part in self._along])
-        for part in self._beside:
+    @staticmethod
+    def _rows(sequences: list[_Sequence], before: list[_Sequence]) -> Integers:
+        """The rows of some sequences that stand behind others."""
+        rows = sequence_rows([(part.tiles.plan, part.coordinates.size, part.speeds.size) for part in sequences])
+        for part in before:
             rows[:, [Q_BEGIN, U_BEGIN]] += part.coordinates.size, part.speeds.size
-        rows[:, SLOT], rows[:, IS_OPEN] = slots, [stretch.is_open for stretch in stretches]
         return rows
 
-    @staticmethod
-    def _elsewhere(made: Build, chosen: Chosen) -> Integers:
-        """Places in no limb."""
-        inside = np.zeros(len(made.order) + 1, np.int64)  # changes from place to place
-        for group in chosen.groups:
-            places = group.places.ravel()[: group.lanes]
-            np.add.at(inside, places, 1)
-            np.add.at(inside, places + made.sizes[places], -1)
-        for stretch in chosen.stretches:
-            inside[[stretch.first, stretch.last]] += 1, -1
-        return np.flatnonzero(np.cumsum(inside)[:-1] == 0)
+    def _slot(self, body: int) -> int:
+        """The slot of a body of the trunk, or outside."""
+        return int(self.trunk.structure.steps[self.trunk.body_step[body], SINK]) if body >= 0 else -1 - body
+
+    def close_strips(self, rows: Integers, copies: Integers) -> None:
+        """Say where the loops of the strips are: what strips add to their rows, and copies of motions."""
+        self._plan.strips[:] += rows
+        self._plan = self._plan._replace(copies=copies)
+        self._table = Table(self._plan)
+        self.plan = self._table.data
 
     def _make_trunk(
         self, made: Build, bodies: Integers, boundaries: int, hung_on: Integers
@@ -349,6 +411,6 @@ class Limbs:
 
     def set_wrenches(self, wrenches: Floats, of_trunk: Floats) -> None:
         """Set the external wrenches on all steps in sequence [m * 6], and write those of the trunk's [m' * 6]."""
-        for sequence in self._beside + self._along:
+        for sequence in self._sequences:
             sequence.tiles.wrenches[:] = wrenches[sequence.wrenched]
         of_trunk.reshape(-1, 6)[:] = wrenches.reshape(-1, 6)[self._trunk_steps]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,11 +66,32 @@ class _Front:
         return self.groups[loop]
 
 
+class FromStrip(NamedTuple):
+    """What a strip's lane hands to the body that it hangs on.
+
+    Attributes
+    ----------
+    place : int
+        Where it begins in the depth-first order.
+    parent, behind : int
+        The body that it hangs on, and that which the walk inward comes to last before it; -1: none.
+    loops : list of int
+        Those that are open, in the order of their groups: any numbers below zero of loops that no joint here closes.
+    """
+
+    place: int
+    parent: int
+    behind: int
+    loops: list[int]
+
+
 class _Handed(NamedTuple):
     """A front on its way inward: along the bodies of a path, from the body that it begins at."""
 
     front: _Front
     path: list[int]
+    place: int  # of what hands it on
+    behind: int  # it is there once the walk has gone past the first step of this body; -1: from the begin on
 
 
 class Closings:
@@ -83,11 +105,15 @@ class Closings:
     open_bodies : array
         Bodies on which others hang elsewhere: what acts on them is open, too, numbered behind the loops; behind these
         is what is left of several loops to the world.
+    strips : sequence of FromStrip, optional
+        What lanes hand over, whose bodies are none of the tree's.
 
     Attributes
     ----------
     by_body : dict of int to list of LoopEvent
-        What is done when the walk inward has gone past the first step of a body.
+        What is done when the walk inward has gone past the first step of a body; -1: before it begins.
+    of_strips : list of int
+        The fronts that lanes hand over: written before the walk begins, and never by `BEGIN`.
     fronts : list of _Front
     closed_at : dict of int to int
         Of each loop that is closed here, the body: -1 - k of the body k outside.
@@ -95,7 +121,7 @@ class Closings:
         What is left.
     """
 
-    def __init__(self, tree: Tree, ends: Integers, open_bodies: Integers) -> None:
+    def __init__(self, tree: Tree, ends: Integers, open_bodies: Integers, strips: Sequence[FromStrip] = ()) -> None:
         self._tree, self._loops = tree, len(ends)
         ends = np.concatenate((ends, np.stack((open_bodies, np.full(len(open_bodies), ELSEWHERE)), axis=1)))
         self._to_world = {int(loop) for loop in np.flatnonzero((ends == AT_WORLD).any(axis=1))}
@@ -111,15 +137,23 @@ class Closings:
         self._firsts: dict[int, list[LoopEvent]] = {}  # how fronts begin that nothing is handed to
         self.grounded: set[int] = set()  # fronts of the world
         self._met: set[int] = set()  # loops whose ends have come together
-        self._walk()
+        self.of_strips: list[int] = []
+        handed: dict[int, list[_Handed]] = {}
+        for strip in strips:
+            front = _Front(len(self.fronts), {loop: group for group, loop in enumerate(strip.loops)}, len(strip.loops))
+            self.fronts.append(front)
+            self.of_strips.append(front.number)
+            if strip.loops:
+                handed.setdefault(strip.parent, []).append(_Handed(front, [], strip.place, strip.behind))
+        self._walk(handed)
 
-    def _walk(self) -> None:
-        tree, handed = self._tree, dict[int, list[_Handed]]()
-        heap = [-int(tree.places[body]) for body in self._begin]
+    def _walk(self, handed: dict[int, list[_Handed]]) -> None:
+        tree = self._tree
+        waiting = dict.fromkeys((*self._begin, *(body for body in handed if body >= 0)), True)
+        heap = [-int(tree.places[body]) for body in waiting]
         heapq.heapify(heap)
         bodies = np.empty(len(tree.places), np.int64)
         bodies[tree.places] = np.arange(len(tree.places))
-        waiting = dict.fromkeys(self._begin, True)
         while heap:
             body = int(bodies[-heapq.heappop(heap)])
             on = self._pass(body, handed.pop(body, []))
@@ -141,9 +175,11 @@ class Closings:
         """What goes on from a body to its parent."""
         own = self._begin.get(body, [])
         if len(handed) == 1 and not own and not self._closes(body, handed[0].front):
-            return _Handed(handed[0].front, [body, *handed[0].path])
+            return _Handed(handed[0].front, [body, *handed[0].path], int(self._tree.places[body]), body)
         front = self._gather(body, handed, own)
-        return _Handed(front, [body]) if front is not None and front.groups else None
+        if front is None or not front.groups:
+            return None
+        return _Handed(front, [body], int(self._tree.places[body]), body)
 
     def _closes(self, body: int, front: _Front) -> bool:
         return any(self._is_complete(body, loop) for loop in front.groups)
@@ -158,7 +194,8 @@ class Closings:
         """The front of a body, of what is handed to it and begins at it."""
         if not handed and not own:
             return None
-        if handed and body >= 0:  # what comes in first goes on
+        handed = sorted(handed, key=lambda each: -each.place)
+        if handed and body >= 0 and handed[0].front.number not in self.of_strips:  # what comes in first goes on
             front, begins = handed[0].front, []
         else:
             front = _Front(len(self.fronts))
@@ -166,10 +203,11 @@ class Closings:
             begins = [LoopEvent(BEGIN, front.number)]
         if not handed:
             self._firsts[front.number] = begins + self._ends_at(front, own)
-        for number, (other, path) in enumerate(handed):
+        for number, (other, path, _, behind) in enumerate(handed):
             events = self._firsts.pop(other.number, []) + (begins if number == 0 else [])
-            used = 1 + max(other.groups.values())
-            events.append(LoopEvent(MOVE, other.number, (used,), path=tuple(path)))
+            if path:
+                used = 1 + max(other.groups.values())
+                events.append(LoopEvent(MOVE, other.number, (used,), path=tuple(path)))
             events += self._ends_at(front, own) if number == 0 else []
             if other is not front:
                 pairs = []
@@ -183,7 +221,7 @@ class Closings:
                 self.closed_at[loop] = body
             if body >= 0 and len(worldly := [loop for loop in front.groups if loop in self._to_world]) > 1:
                 events.append(self._settle(front, body, worldly))
-            self.by_body[path[0]] = events
+            self.by_body.setdefault(behind, []).extend(events)
         return front
 
     def _ends_at(self, front: _Front, own: list[int]) -> list[LoopEvent]:
@@ -220,11 +258,14 @@ class Closings:
         return np.unique([body for body in (*self.closed_at.values(), *self.settled_at) if body >= 0]).astype(np.int64)
 
 
-def closings_of(table: LoopTable, made: Build, inboard: Integers, open_bodies: Integers) -> Closings:
-    """Find where the loops of a table are closed, given the bodies outside [k], -1 the world, and the open bodies."""
+def closings_of(
+    ends: Integers, made: Build, inboard: Integers, open_bodies: Integers, strips: Sequence[FromStrip] = ()
+) -> Closings:
+    """Find where loops are closed, given the bodies of each, the bodies outside [k], -1 the world, and the open bodies;
+    and what strips hand over."""
     places = np.empty(len(made.order), np.int64)
     places[made.order] = np.arange(len(made.order))
-    return Closings(Tree(made.parent, places, inboard.tolist()), table.bodies, open_bodies)
+    return Closings(Tree(made.parent, places, inboard.tolist()), ends, open_bodies, strips)
 
 
 def groups_of(

@@ -14,15 +14,16 @@ which j1 turns in the first step, the sliding velocity v of the joint in a, and 
 
 from __future__ import annotations
 
-from math import atan2, sqrt
+from math import atan2
 from typing import NamedTuple
 
 import numpy as np
 
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Rows
-from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, write_row
+from mpimbs.spatial.lanes import sqrt, width
+from mpimbs.spatial.memory import Floats, Rows, span
+from mpimbs.spatial.rows import ROW, add_row, columns, load_columns, scale_row, store_row
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import (
     add3,
@@ -36,23 +37,25 @@ from mpimbs.spatial.vectors import (
     sub3,
     transpose,
 )
+from mpimbs.spatial.widths import by_number
 from mpimbs.sweep.structure import BIAS, BOUNDARY
 
 # Columns of the rows of loop joints: where the motions of the ends are; how the joint turns (below); its constraints;
-# which ends are the world; whether it has a pitch; how many of its freedoms are driven.
-MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED, DRIVEN = range(7)
+# which ends are the world; whether it has a pitch; how many of its freedoms are driven; which geometry it has.
+MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED, DRIVEN, GEOMETRY = range(8)
 NOT, ABOUT_Z, BALL, ABOUT_X_AND_Y, SLID_ABOUT_Z = range(5)
 NO_WORLD, WORLD_IS_A, WORLD_IS_B = range(3)
 END_SIZE = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
-# What is written of a joint: E of a and of b, [6, 8]; -s, violations of position and velocity, C^T root; what drives it
-# on a and on b; the energy of its springs (J), and the power of what else drives it (W).
-CLOSURE = 2 * SIX + 7 * ROW
-MINUS_S, POSITION, VELOCITY, ROOT, DRIVE_A, DRIVE_B, ENERGY = (2 * SIX + k * ROW for k in range(7))
+# What is written of a joint: E of a and of b, [6, 8]; -s, violations of position and velocity; what drives it on a and
+# on b; the energy of its springs (J), and the power of what else drives it (W).
+CLOSURE = 2 * SIX + 6 * ROW
+MINUS_S, POSITION, VELOCITY, DRIVE_A, DRIVE_B, ENERGY = (2 * SIX + k * ROW for k in range(6))
+ROOM_OF_A_LANE = 2 * END_SIZE + SIX + 2 * BOUNDARY + CLOSURE
 DRIVE = 9  # numbers of a freedom that is driven: its axis in T, stiffness, damping, torque, rest 1 or 4, which angle
 AXIS, SPRING, DAMPING, TORQUE, REST, ANGLE = 0, 1, 2, 3, 4, 8
 _TWO_PI = 2.0 * np.pi
+_TINY = 1e-300  # beside which zero alone counts
 _SMALL = 1e-5  # square of a sine whose sixth power is beyond rounding
-_E_X = (1.0, 0.0, 0.0)
 _UNIT = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 
@@ -60,13 +63,14 @@ class ClosingJoints(NamedTuple):
     """What is fixed of some loop joints, and what an evaluation writes of them."""
 
     rows: Rows  # [n, 8]: the columns above
-    ends: Floats  # [n * 2 * END_SIZE]
-    subspaces: Floats  # [n * SIX]: C in T, [6, 8]
+    ends: Floats  # [geometries * 2 * END_SIZE]
+    subspaces: Floats  # [geometries * SIX]: C in T, [6, 8]
     pitch: Floats  # [n]: m/rad
     motions: Floats  # [any * BOUNDARY]: of the steps that carry the ends, absolute
     drives: Floats  # [n * 6 * DRIVE]: the freedoms of each that are driven
     closures: Floats  # [n * CLOSURE], written
     root: Floats  # [6]: acceleration of the world, -g
+    room: Floats  # [ROOM_OF_A_LANE], of lanes
 
 
 @kernel(inline=True)
@@ -169,18 +173,27 @@ def _driven(count, drives, pitched, relative, angles, slid, speed, out):
 
 
 @kernel(inline=True)
-def _weighted(subspace, x):
-    """C^T x, as a row."""
-    low = add_row(scale_row(x[0], load_row(subspace, 0)), scale_row(x[1], load_row(subspace, ROW)))
-    middle = add_row(scale_row(x[2], load_row(subspace, 2 * ROW)), scale_row(x[3], load_row(subspace, 3 * ROW)))
-    high = add_row(scale_row(x[4], load_row(subspace, 4 * ROW)), scale_row(x[5], load_row(subspace, 5 * ROW)))
+def _weighted(zero, subspace, x, first):
+    """C^T x, of the columns from `first` on."""
+    low = add_row(
+        scale_row(x[0], load_columns(zero, subspace, first)), scale_row(x[1], load_columns(zero, subspace, ROW + first))
+    )
+    middle = add_row(
+        scale_row(x[2], load_columns(zero, subspace, 2 * ROW + first)),
+        scale_row(x[3], load_columns(zero, subspace, 3 * ROW + first)),
+    )
+    high = add_row(
+        scale_row(x[4], load_columns(zero, subspace, 4 * ROW + first)),
+        scale_row(x[5], load_columns(zero, subspace, 5 * ROW + first)),
+    )
     return add_row(add_row(low, middle), high)
 
 
 @kernel(inline=True)
-def _three(r, subspace, at):
+def _three(zero, r, subspace, at):
     """R times three rows of C."""
-    x, y, z = load_row(subspace, at), load_row(subspace, at + ROW), load_row(subspace, at + 2 * ROW)
+    x, y = load_columns(zero, subspace, at), load_columns(zero, subspace, at + ROW)
+    z = load_columns(zero, subspace, at + 2 * ROW)
     return (
         add_row(add_row(scale_row(r[0], x), scale_row(r[1], y)), scale_row(r[2], z)),
         add_row(add_row(scale_row(r[3], x), scale_row(r[4], y)), scale_row(r[5], z)),
@@ -189,37 +202,90 @@ def _three(r, subspace, at):
 
 
 @kernel(inline=True)
-def _write_columns(subspace, r, arm, sign, out, at):
-    """Write what the loads of C do to a body, [6, 8]: R from T to the body's components, the arm from its origin."""
-    f, n = _three(r, subspace, 3 * ROW), _three(r, subspace, 0)
-    write_row(out, at, scale_row(sign, add_row(n[0], add_row(scale_row(arm[1], f[2]), scale_row(-arm[2], f[1])))))
-    write_row(out, at + ROW, scale_row(sign, add_row(n[1], add_row(scale_row(arm[2], f[0]), scale_row(-arm[0], f[2])))))
-    write_row(
-        out, at + 2 * ROW, scale_row(sign, add_row(n[2], add_row(scale_row(arm[0], f[1]), scale_row(-arm[1], f[0]))))
-    )
-    write_row(out, at + 3 * ROW, scale_row(sign, f[0]))
-    write_row(out, at + 4 * ROW, scale_row(sign, f[1]))
-    write_row(out, at + 5 * ROW, scale_row(sign, f[2]))
+def _write_columns(zero, subspace, r, arm, sign, out, at, first):
+    """Write what the loads of C from column `first` on do to a body, [6, 8]: R from T to the body's components, the
+    arm from its origin."""
+    f, n = _three(zero, r, subspace, 3 * ROW + first), _three(zero, r, subspace, first)
+    n0 = add_row(n[0], add_row(scale_row(arm[1], f[2]), scale_row(-arm[2], f[1])))
+    n1 = add_row(n[1], add_row(scale_row(arm[2], f[0]), scale_row(-arm[0], f[2])))
+    n2 = add_row(n[2], add_row(scale_row(arm[0], f[1]), scale_row(-arm[1], f[0])))
+    at += first
+    store_row(zero, out, at, scale_row(sign, n0))
+    store_row(zero, out, at + ROW, scale_row(sign, n1))
+    store_row(zero, out, at + 2 * ROW, scale_row(sign, n2))
+    store_row(zero, out, at + 3 * ROW, scale_row(sign, f[0]))
+    store_row(zero, out, at + 4 * ROW, scale_row(sign, f[1]))
+    store_row(zero, out, at + 5 * ROW, scale_row(sign, f[2]))
 
 
 @kernel(inline=True)
-def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
-    """Write what a loop joint asks, [CLOSURE], given the motions of its ends [BOUNDARY], absolute."""
-    to_step_a, to_step_b = load9(0.0, a, 0), load9(0.0, b, 0)
-    to_a, to_b = load9(0.0, ends, 0), load9(0.0, ends, END_SIZE)  # step to joint components
-    at_a, at_b = load3(0.0, ends, 9), load3(0.0, ends, END_SIZE + 9)
+def _frame_in_a(zero, turns, relative):
+    """T in a's joint frame, `turned_by` says of what."""
+    if turns in (NOT, SLID_ABOUT_Z):
+        one = zero + 1.0
+        return (one, zero, zero, zero, one, zero, zero, zero, one)
+    if turns == ABOUT_X_AND_Y:
+        size = sqrt(relative[7] * relative[7] + relative[4] * relative[4]) + _TINY
+        s, c = relative[7] / size, (relative[4] + _TINY) / size
+        one = zero + 1.0
+        return (one, zero, zero, zero, c, -s, zero, s, c)
+    return relative
+
+
+@kernel(inline=True)
+def _seen_from_a(zero, ends, a, b):
+    """Of the ends of a loop, given their motions: b's joint frame in a's, b's position and velocity from a's, the
+    angular velocities of the bodies, in their joint frames, and what takes the world's components to a's joint frame.
+
+    The position `apart` is in a's joint frame; so are how b turns, `turn`, and slides, `slide`, relative to a.
+    """
+    to_step_a, to_step_b = load9(zero, a, 0), load9(zero, b, 0)
+    to_a, to_b = load9(zero, ends, 0), load9(zero, ends, END_SIZE)  # step to joint components
+    at_a, at_b = load3(zero, ends, 9), load3(zero, ends, END_SIZE + 9)
     joint_a, joint_b = multiply(to_a, to_step_a), multiply(to_b, to_step_b)  # from the world's
     relative = multiply(joint_a, transpose(joint_b))
-    apart = add3(sub3(load3(0.0, b, 9), load3(0.0, a, 9)), rotate_back(to_step_b, at_b))
+    apart = add3(sub3(load3(zero, b, 9), load3(zero, a, 9)), rotate_back(to_step_b, at_b))
     apart = rotate(joint_a, sub3(apart, rotate_back(to_step_a, at_a)))
-    # Velocities, in a's joint frame.
-    twist_a, twist_b = load6(0.0, a, 12), load6(0.0, b, 12)
-    w = rotate(to_a, twist_a[0:3])
-    w_b = rotate(to_b, twist_b[0:3])
+    twist_a, twist_b = load6(zero, a, 12), load6(zero, b, 12)
+    w, w_b = rotate(to_a, twist_a[0:3]), rotate(to_b, twist_b[0:3])
     turn = sub3(rotate(relative, w_b), w)
     there = rotate_back(to_step_b, add3(twist_b[3:6], cross(twist_b[0:3], at_b)))
     here = rotate_back(to_step_a, add3(twist_a[3:6], cross(twist_a[0:3], at_a)))
     slide = sub3(rotate(joint_a, sub3(there, here)), cross(w, apart))
+    return relative, apart, turn, slide, w, w_b, joint_a
+
+
+@kernel(inline=True)
+def close_joint(zero, row, ends, subspace, a, b, root, out):
+    """Write what a loop joint asks, [CLOSURE] but for violations, given the motions of its ends [BOUNDARY], absolute;
+    -s with what the acceleration of the world does to an end there."""
+    relative, apart, turn, slide, w, w_b, joint_a = _seen_from_a(zero, ends, a, b)
+    to_a, to_b = load9(zero, ends, 0), load9(zero, ends, END_SIZE)
+    t = _frame_in_a(zero, row[TURNS], relative)
+    # What velocities leave.
+    angular = cross(w, turn)
+    if row[TURNS] == ABOUT_X_AND_Y:
+        angular = add3(angular, cross((turn[0], zero, zero), turn))
+    arm_a = add3(rotate(to_a, load3(zero, ends, 9)), apart)
+    arm_b = rotate(to_b, load3(zero, ends, END_SIZE + 9))
+    linear = add3(cross(w, cross(w, arm_a)), scale3(2.0, cross(w, slide)))
+    linear = sub3(linear, rotate(relative, cross(w_b, cross(w_b, arm_b))))
+    if row[WORLD] != NO_WORLD:
+        sign = 1.0 if row[WORLD] == WORLD_IS_A else -1.0
+        linear = add3(linear, scale3(sign, rotate(joint_a, load3(0.0, root, 3))))
+    leaves = rotate_back(t, angular) + rotate_back(t, linear)
+    from_t_to_a, from_t_to_b = multiply(transpose(to_a), t), multiply(transpose(to_b), multiply(transpose(relative), t))
+    arm_a, arm_b = rotate_back(to_a, arm_a), rotate_back(to_b, arm_b)
+    for first in range(0, row[CONSTRAINTS], columns(zero)):
+        _write_columns(zero, subspace, from_t_to_a, arm_a, -1.0, out, 0, first)
+        _write_columns(zero, subspace, from_t_to_b, arm_b, 1.0, out, SIX, first)
+        store_row(zero, out, MINUS_S + first, scale_row(-1.0, _weighted(zero, subspace, leaves, first)))
+
+
+@kernel
+def _measure_joint(row, ends, subspace, pitch, drives, a, b, out):
+    """Write how far a loop joint is from closed, and what drives it, given the motions of its ends."""
+    relative, apart, turn, slide, _, _, _ = _seen_from_a(0.0, ends, a, b)
     turned, t, fitted, first, second = turned_by(row[TURNS], relative)
     angle = 0.0
     if row[PITCHED] or row[DRIVEN]:
@@ -230,21 +296,12 @@ def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
         shift = (0.0, 0.0, pitch * angle)
     else:
         shift = (0.0, 0.0, 0.0)
-    # What velocities leave.
-    angular = cross(w, turn)
-    if row[TURNS] == ABOUT_X_AND_Y:
-        angular = add3(angular, cross(scale3(turn[0], _E_X), turn))
-    arm_a, arm_b = add3(rotate(to_a, at_a), apart), rotate(to_b, at_b)
-    linear = add3(cross(w, cross(w, arm_a)), scale3(2.0, cross(w, slide)))
-    linear = sub3(linear, rotate(relative, cross(w_b, cross(w_b, arm_b))))
-    leaves = rotate_back(t, angular) + rotate_back(t, linear)
     violation = rotate_back(fitted, error) + rotate_back(fitted, sub3(apart, shift))
     speed = rotate_back(t, turn) + rotate_back(t, slide)
-    weight = rotate(joint_a, load3(0.0, root, 3))
-    weight = (0.0, 0.0, 0.0) + rotate_back(t, weight)
-    sign = 1.0 if row[WORLD] == WORLD_IS_B else (-1.0 if row[WORLD] == WORLD_IS_A else 0.0)
-    from_t_to_b = multiply(transpose(relative), t)
     if row[DRIVEN] > 0:
+        to_a, to_b = load9(0.0, ends, 0), load9(0.0, ends, END_SIZE)
+        arm_a = add3(rotate(to_a, load3(0.0, ends, 9)), apart)
+        arm_b = rotate(to_b, load3(0.0, ends, END_SIZE + 9))
         slid = rotate_back(t, apart)
         driven = _driven(
             row[DRIVEN], drives, row[PITCHED] != 0, relative, (angle, atan2(second[0], second[1])), slid, speed, out
@@ -252,29 +309,90 @@ def close_joint(row, ends, subspace, pitch, drives, a, b, root, out):
         moment, force = rotate(t, driven[0:3]), rotate(t, driven[3:6])
         n, f = rotate_back(to_a, add3(moment, cross(arm_a, force))), rotate_back(to_a, force)
         store_numbers(0.0, out, DRIVE_A, scale3(-1.0, n) + scale3(-1.0, f))
-        moment, force = rotate(from_t_to_b, driven[0:3]), rotate(from_t_to_b, driven[3:6])
+        moment, force = rotate_back(relative, moment), rotate_back(relative, force)
         n, f = rotate_back(to_b, add3(moment, cross(arm_b, force))), rotate_back(to_b, force)
         store_numbers(0.0, out, DRIVE_B, n + f)
-    _write_columns(subspace, multiply(transpose(to_a), t), rotate_back(to_a, arm_a), -1.0, out, 0)
-    _write_columns(subspace, multiply(transpose(to_b), from_t_to_b), rotate_back(to_b, arm_b), 1.0, out, SIX)
-    write_row(out, MINUS_S, scale_row(-1.0, _weighted(subspace, leaves)))
-    write_row(out, POSITION, _weighted(subspace, violation))
-    write_row(out, VELOCITY, _weighted(subspace, speed))
-    write_row(out, ROOT, scale_row(sign, _weighted(subspace, weight)))
+    store_row(0.0, out, POSITION, _weighted(0.0, subspace, violation, 0))
+    store_row(0.0, out, VELOCITY, _weighted(0.0, subspace, speed, 0))
 
 
 @kernel(inline=True)
-def close_joints(loops):
-    """Write what all loop joints ask, given the motions of their ends."""
+def _part(zero, array, number, size):
+    """The numbers of one of several items of some size."""
+    return span(array, number * size * width(zero), size * width(zero))
+
+
+@kernel(inline=True)
+def _measured(zero, loops, number, measured):
+    """Measure a loop joint where that is asked for, or it is driven."""
+    row = loops.rows[number]
+    if measured or row[DRIVEN] > 0:
+        a, b = _part(zero, loops.motions, row[MOTION_A], BOUNDARY), _part(zero, loops.motions, row[MOTION_B], BOUNDARY)
+        _measure_joint(
+            row,
+            _part(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE),
+            _part(zero, loops.subspaces, row[GEOMETRY], SIX),
+            loops.pitch[number],
+            _part(zero, loops.drives, number, 6 * DRIVE),
+            a,
+            b,
+            _part(zero, loops.closures, number, CLOSURE),
+        )
+
+
+@kernel(inline=True)
+def _lane_of(zero, array, number, size, lane, room):
+    """Copy the numbers that a lane has of one of several items."""
+    at = number * size * width(zero) + lane
+    for i in range(size):
+        room[i] = array[at + i * width(zero)]
+
+
+@kernel
+def _measured_in_lanes(zero, loops, number, measured):
+    """Measure a loop joint of each lane where that is asked for: there are neither drives nor pitches."""
+    if not measured:
+        return
+    row = loops.rows[number]
+    ends, subspace = span(loops.room, 0, 2 * END_SIZE), span(loops.room, 2 * END_SIZE, SIX)
+    a, b = span(loops.room, 2 * END_SIZE + SIX, BOUNDARY), span(loops.room, 2 * END_SIZE + SIX + BOUNDARY, BOUNDARY)
+    out = span(loops.room, ROOM_OF_A_LANE - CLOSURE, CLOSURE)
+    for lane in range(width(zero)):
+        _lane_of(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE, lane, ends)
+        _lane_of(zero, loops.subspaces, row[GEOMETRY], SIX, lane, subspace)
+        _lane_of(zero, loops.motions, row[MOTION_A], BOUNDARY, lane, a)
+        _lane_of(zero, loops.motions, row[MOTION_B], BOUNDARY, lane, b)
+        _measure_joint(row, ends, subspace, 0.0, loops.drives, a, b, out)
+        at = number * CLOSURE * width(zero) + lane
+        for i in range(POSITION, POSITION + 2 * ROW):
+            loops.closures[at + i * width(zero)] = out[i]
+
+
+_measure = by_number(_measured, _measured_in_lanes)
+
+
+@kernel(inline=True)
+def close_joints(zero, loops, speeds, places, measured):
+    """Write what all loop joints ask, given the motions of their ends: with their violations where these are
+    `measured`, which then take part in what is asked by factors for velocities and positions."""
+    n = width(zero)
     for number in range(loops.rows.shape[0]):
         row = loops.rows[number]
-        a = loops.motions[row[MOTION_A] * BOUNDARY : (row[MOTION_A] + 1) * BOUNDARY]
-        b = loops.motions[row[MOTION_B] * BOUNDARY : (row[MOTION_B] + 1) * BOUNDARY]
-        ends = loops.ends[number * 2 * END_SIZE : (number + 1) * 2 * END_SIZE]
-        subspace = loops.subspaces[number * SIX : (number + 1) * SIX]
-        out = loops.closures[number * CLOSURE : (number + 1) * CLOSURE]
-        drives = loops.drives[number * 6 * DRIVE : (number + 1) * 6 * DRIVE]
-        close_joint(row, ends, subspace, loops.pitch[number], drives, a, b, loops.root, out)
+        out = _part(zero, loops.closures, number, CLOSURE)
+        close_joint(
+            zero,
+            row,
+            _part(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE),
+            _part(zero, loops.subspaces, row[GEOMETRY], SIX),
+            _part(zero, loops.motions, row[MOTION_A], BOUNDARY),
+            _part(zero, loops.motions, row[MOTION_B], BOUNDARY),
+            loops.root,
+            out,
+        )
+        _measure(zero, loops, number, measured)
+        if measured:
+            for k in range(row[CONSTRAINTS] * n):
+                out[MINUS_S * n + k] += speeds * out[VELOCITY * n + k] + places * out[POSITION * n + k]
 
 
 @kernel(inline=True)

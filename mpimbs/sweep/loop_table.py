@@ -8,8 +8,9 @@ import numpy.typing as npt
 from mpimbs.model import Loop
 from mpimbs.model.contents import Contents
 from mpimbs.model.joints import JointType
+from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.rows import ROW
-from mpimbs.sweep.build import Build, matrices_of, turned_to
+from mpimbs.sweep.build import matrices_of, turned_to
 from mpimbs.sweep.loop_joints import (
     ABOUT_X_AND_Y,
     ABOUT_Z,
@@ -146,8 +147,11 @@ class LoopTable:
     def within(self, first: int, last: int) -> LoopTable:
         """Those with an end on the bodies first to last - 1, which are counted from 0 then."""
         here = (self.bodies >= first) & (self.bodies < last)
-        some = np.flatnonzero(here.any(axis=1))
-        bodies = np.where(here, self.bodies - first, np.where(self.bodies < 0, self.bodies, ELSEWHERE))[some]
+        bodies = np.where(here, self.bodies - first, np.where(self.bodies < 0, self.bodies, ELSEWHERE))
+        return self.some(np.flatnonzero(here.any(axis=1)), bodies)
+
+    def some(self, some: Integers, bodies: Integers) -> LoopTable:
+        """Some of these [k], given other numbers of the bodies of all [n, 2]."""
         found: LoopTable = object.__new__(LoopTable)
         names = (
             "driven",
@@ -163,23 +167,24 @@ class LoopTable:
         )
         for name in names:
             setattr(found, name, getattr(self, name)[some])
-        found.bodies = bodies
+        found.bodies = bodies[some]
         places = {int(number): place for place, number in enumerate(some)}
         found.torques = {places[number]: torque for number, torque in self.torques.items() if number in places}
         return found
 
-    def frames(self, made: Build) -> Floats:
-        """Step frame to body frame components at the ends [n, 2, 3, 3]; of those elsewhere motions are the body's."""
+    def frames(self, of_bodies: Floats) -> Floats:
+        """Step frame to body frame components at the ends [n, 2, 3, 3], given those of all bodies; of those elsewhere
+        motions are the body's."""
         here = self.bodies >= 0
-        return np.where(here[..., None, None], made.body_frame[np.where(here, self.bodies, 0)], np.eye(3))
+        return np.where(here[..., None, None], of_bodies[np.where(here, self.bodies, 0)], np.eye(3))
 
-    def ends(self, made: Build) -> Floats:
-        """The numbers of the ends [n, 2, END_SIZE], in the frames of the steps that carry them."""
-        frames = self.frames(made)
+    def geometry(self, of_bodies: Floats) -> tuple[Floats, Floats]:
+        """The numbers of the ends [n, 2 * END_SIZE], in the frames of the steps that carry them, and C [n, 6 * 8]."""
+        frames = self.frames(of_bodies)
         found = np.empty((len(self), 2, END_SIZE))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)
-        return found
+        return found.reshape(-1, 2 * END_SIZE), self.subspaces.reshape(-1, SIX)
 
 
 def loops_of(system: Contents) -> LoopTable:

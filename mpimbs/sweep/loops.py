@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,22 @@ import numpy.typing as npt
 
 from mpimbs.model.contents import Contents
 from mpimbs.spatial.columns import SIX
-from mpimbs.spatial.fronts import COLUMNS, front_size, kept_size
+from mpimbs.spatial.fronts import COLUMNS
 from mpimbs.spatial.memory import Table, aligned, aligned_zeros
 from mpimbs.spatial.mixed import MixedRoom, OpenGroup
 from mpimbs.spatial.rows import ROW
-from mpimbs.spatial.settling import settled_size
-from mpimbs.sweep.build import Build
-from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, SETTLE, LoopsPlan
+from mpimbs.sweep.build import Build, different_rows
+from mpimbs.sweep.closing import LoopsPlan
+from mpimbs.sweep.event_tables import EventTables
 from mpimbs.sweep.loop_events import Closings, groups_of
 from mpimbs.sweep.loop_joints import (
     CLOSURE,
     DRIVE,
     DRIVE_A,
     ENERGY,
-    MINUS_S,
+    GEOMETRY,
     POSITION,
+    ROOM_OF_A_LANE,
     TORQUE,
     VELOCITY,
     WORLD_IS_A,
@@ -31,91 +33,204 @@ from mpimbs.sweep.loop_joints import (
     ClosingJoints,
 )
 from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
-from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, SINK
+from mpimbs.sweep.structure import BOUNDARY
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class _Rooms:
-    """Room that is used again once it is free, by its size."""
-
-    def __init__(self) -> None:
-        self._free: dict[int, list[int]] = {}
-        self.size = 0
-
-    def take(self, size: int) -> int:
-        """Where room of a size begins."""
-        if free := self._free.get(size):
-            return free.pop()
-        self.size += size
-        return self.size - size
-
-    def give(self, at: int, size: int) -> None:
-        """Give room back."""
-        self._free.setdefault(size, []).append(at)
-
-
-class Loops:
-    """The loops of an interval of bodies, made ready for its walks.
+class LoopArrays:
+    """The arrays of the loops of some bodies, swept in doubles or side by side in lanes, and what walks are given.
 
     Parameters
     ----------
     system : Contents
-    table : LoopTable
-        All loops of which an end is here.
+    tables : sequence of LoopTable
+        Of each lane all loops of which an end is on its bodies, in the same order.
     made : Build
-        The trunk, with slots for the bodies at which loops are closed (`closed_at`).
+        The bodies, with slots for those at which loops are closed (`Closings.slotted`).
     closings : Closings
-    slots : array
-        The bodies outside.
+        Of the first lane, as of any other.
+    steps : array [lanes, n]
+        Steps that carry the bodies that the tables number; -1 of a body that is not among these.
+    frames : array [n, 3, 3]
+        Of all these, step to body components.
+    slots : int
+        Bodies outside.
+    aim : array [2]
+        See `closing.LoopsPlan`.
+    real : sequence of slices, optional
+        Which of the loops of each lane there are; all by default.
+
+    Attributes
+    ----------
+    plan : int64 array
+        What the walks are given (`sweep.closing`).
+    lanes : list of Loops
+        What is told of each lane's.
+    events : EventTables
+    fronts : array
+        Where walks keep what is open.
+    far_item : int
+        Where the motion of the far end of the first loop is, among all.
     """
 
-    def __init__(self, system: Contents, table: LoopTable, made: Build, closings: Closings, slots: Integers) -> None:
-        self.closings, self._loop_table, self._system = closings, table, system
-        self._where = np.zeros(0, np.int64)
-        count, m = len(table), len(made.structure.steps)
-        self._frames = table.frames(made)
-        self.loads = aligned_zeros(count * ROW)
-        self.boundary = np.zeros(len(slots) * BOUNDARY)
-        self.boundary.reshape(-1, BOUNDARY)[:, [0, 4, 8]] = 1.0
-        self.closures = aligned_zeros(count * CLOSURE + ROW + SIX)
-        self.closures[-SIX:] = np.eye(6, ROW).ravel()
-        self.motions = np.zeros((m + 1 + count) * BOUNDARY)  # behind the steps the world, and of each loop the far end
-        self.motions.reshape(-1, BOUNDARY)[m:, [0, 4, 8]] = 1.0
-        self.aim = np.zeros(2)
-        self.root = np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)])
-        self._drives = np.ascontiguousarray(table.drives).ravel()
-        self._rows = self._joint_rows(table, made, m)
+    def __init__(
+        self,
+        system: Contents,
+        tables: Sequence[LoopTable],
+        made: Build,
+        closings: Closings,
+        steps: Integers,
+        frames: Floats,
+        slots: int,
+        aim: Floats,
+        real: Sequence[slice] = (),
+    ) -> None:
+        first, n, count, m = tables[0], len(tables), len(tables[0]), len(made.structure.steps)
+        rows = _joint_rows(first, steps[0], m)
+        # Behind the steps stand the world, and of each loop the far end.
+        motions, boundary = np.zeros((m + 1 + count, BOUNDARY, n)), np.zeros((slots, BOUNDARY, n))
+        motions[m:, [0, 4, 8]] = boundary[:, [0, 4, 8]] = 1.0
+        closures = aligned_zeros((count * CLOSURE + ROW + SIX) * n)
+        closures[-SIX * n :] = np.repeat(np.eye(6, ROW).ravel(), n)
+        geometry = [_side_by_side(parts) for parts in zip(*(table.geometry(frames) for table in tables), strict=True)]
+        different, rows[:, GEOMETRY] = different_rows(np.concatenate(geometry, axis=1))
+        ends, subspaces = np.split(different, [geometry[0].shape[1]], axis=1)
+        loads, drives = aligned_zeros(count * ROW * n), np.ascontiguousarray(first.drives).ravel()
+        self._motions, self.far_item = aligned(motions.ravel()), m + 1
+        self.events = EventTables(closings, made, first.bodies)
+        self.boundary = aligned(boundary.ravel())
         joints = ClosingJoints(
-            rows=self._rows,
-            ends=table.ends(made).ravel(),
-            subspaces=aligned(table.subspaces.ravel()),
-            pitch=table.pitch,
-            drives=self._drives,
-            motions=self.motions,
-            closures=self.closures,
-            root=self.root,
+            rows=rows,
+            ends=aligned(ends.ravel()),
+            subspaces=aligned(subspaces.ravel()),
+            pitch=first.pitch,
+            drives=drives,
+            motions=self._motions,
+            closures=closures,
+            root=np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)]),
+            room=np.zeros(ROOM_OF_A_LANE),
         )
-        events, first_event, paths, groups, column_at, columns, fronts, kept = self._events(made, count)
+        events, self.fronts = self.events, aligned_zeros(self.events.fronts * n)
         self._table = Table(
             LoopsPlan(
                 joints,
-                events=events,
-                first_event=first_event,
-                paths=paths,
-                groups=groups,
-                column_at=column_at,
-                columns=aligned_zeros(columns),
-                fronts=aligned_zeros(fronts),
-                kept=aligned_zeros(kept),
-                loads=self.loads,
+                events=events.events,
+                first_event=events.first_event,
+                paths=events.paths,
+                groups=events.groups,
+                column_at=events.column_at,
+                columns=aligned_zeros(events.columns * n),
+                fronts=self.fronts,
+                kept=aligned_zeros(events.kept * n),
+                loads=loads,
                 boundary=self.boundary,
-                open=self._open_rows(),
-                aim=self.aim,
+                open=_open_rows(closings, events, count),
+                used=int(first.constraints.max(initial=1)) if n > 1 else COLUMNS,
+                aim=aim,
             )
         )
         self.plan = self._table.data
+        self.lanes = [
+            Loops(
+                table.some(np.arange(count)[there], table.bodies),
+                closings,
+                rows[there],
+                steps[lane],
+                frames,
+                _lane(closures, lane, n)[: count * CLOSURE].reshape(-1, CLOSURE)[there],
+                _lane(loads, lane, n).reshape(-1, ROW)[there],
+                _lane(self._motions, lane, n).reshape(-1, BOUNDARY),
+                _lane(self.boundary, lane, n),
+                drives,
+                aim,
+            )
+            for lane, (table, there) in enumerate(zip(tables, real or [slice(None)] * n, strict=True))
+        ]
+
+    def motion_at(self, lane: int, item: int) -> tuple[Floats, int, int]:
+        """Where a motion stands: the array, the first of its numbers, how far apart they are."""
+        n = len(self.lanes)
+        return self._motions, item * BOUNDARY * n + lane, n
+
+
+def _lane(array: Floats, lane: int, lanes: int) -> Floats:
+    return array.reshape(-1, lanes)[:, lane]
+
+
+def _side_by_side(arrays: tuple[Floats, ...]) -> Floats:
+    """Rows of numbers of all lanes, from those of each."""
+    return np.stack(arrays, axis=2).reshape(len(arrays[0]), arrays[0].shape[1] * len(arrays))
+
+
+def _joint_rows(table: LoopTable, steps: Integers, m: int) -> Integers:
+    rows = np.zeros((len(table), 8), np.int64)
+    world, far = table.bodies == AT_WORLD, ends_here(table.bodies, steps) == ELSEWHERE
+    carried = np.where(table.bodies >= 0, steps[np.maximum(table.bodies, 0)], m)
+    rows[:, :2] = np.where(far, m + 1 + np.arange(len(table))[:, None], carried)
+    rows[:, 2:4] = np.stack((table.turns, table.constraints), axis=1)
+    rows[:, 4] = np.where(world[:, 0], WORLD_IS_A, np.where(world[:, 1], WORLD_IS_B, 0))
+    rows[:, 5] = table.pitch != 0.0
+    rows[:, 6] = table.driven
+    return rows
+
+
+def _open_rows(closings: Closings, events: EventTables, count: int) -> Integers:
+    groups = closings.open_groups
+    rows = np.zeros((len(closings.open), 8), np.int64)
+    for row, (slot, loop, group, front) in zip(rows, closings.open, strict=True):
+        row[:5] = slot, events.where[front], events.lengths[front], group, groups.index(loop)
+        row[5] = loop if 0 <= loop < count else -1
+    return rows
+
+
+def ends_here(bodies: Integers, steps: Integers) -> Integers:
+    """The bodies of loops [n, 2]; ELSEWHERE where no step of these carries them."""
+    return np.where((bodies >= 0) & (steps[np.maximum(bodies, 0)] < 0), ELSEWHERE, bodies)
+
+
+class Loops:
+    """What is told of the loops of a lane, or of those swept in doubles, and what they are told.
+
+    Parameters
+    ----------
+    table : LoopTable
+    closings : Closings
+    rows : array [n, 8]
+        Of the joints.
+    steps : array
+        As of a lane of `LoopArrays`.
+    frames : array [bodies, 3, 3]
+    closures, loads, motions : array [n, CLOSURE], [n, ROW], [any, BOUNDARY]
+        What evaluations write.
+    boundary : array [k * BOUNDARY]
+        Motions of the bodies outside, written before.
+    drives, aim : array
+        As of the plan.
+    """
+
+    def __init__(
+        self,
+        table: LoopTable,
+        closings: Closings,
+        rows: Integers,
+        steps: Integers,
+        frames: Floats,
+        closures: Floats,
+        loads: Floats,
+        motions: Floats,
+        boundary: Floats,
+        drives: Floats,
+        aim: Floats,
+    ) -> None:
+        self.closings, self._loop_table = closings, table
+        self._rows, self._frames = rows, table.frames(frames)
+        self._measured, self._loads, self._motions = closures, loads, motions
+        self.boundary, self._drives, self.aim = boundary, drives, aim
+        here = ends_here(table.bodies, steps)
+        self._here = here >= 0
+        self._worldly = here == AT_WORLD
 
     @property
     def far(self) -> Integers:
@@ -125,7 +240,7 @@ class Loops:
     def near_motion(self, loop: int) -> Floats:
         """Motion of the body, in its frame, of the end here of a loop whose other one is elsewhere [BOUNDARY]."""
         near = 1 - int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
-        found, frame = self.motions.reshape(-1, BOUNDARY)[self._rows[loop, near]].copy(), self._frames[loop, near]
+        found, frame = self._motions[self._rows[loop, near]].copy(), self._frames[loop, near]
         found[:9] = (frame @ found[:9].reshape(3, 3)).ravel()
         found[12:] = (found[12:].reshape(2, 3) @ frame.T).ravel()
         return found
@@ -133,7 +248,7 @@ class Loops:
     def place_far(self, loop: int, motion: Floats) -> None:
         """Say how the other end moves."""
         far = int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
-        self.motions.reshape(-1, BOUNDARY)[self._rows[loop, far]] = motion
+        self._motions[self._rows[loop, far]] = motion
 
     def room(self) -> MixedRoom:
         """Room that the value of the interval needs."""
@@ -151,24 +266,16 @@ class Loops:
         first, last = len(self._loop_table), self.closings.behind_bodies
         return [k for k, loop in enumerate(self.closings.open_groups) if first <= loop < last]
 
-    def groups(self, opened: Integers, ends: Integers, first: int) -> list[OpenGroup]:
+    def groups(self, opened: Integers, ends: Integers, first: int, system: Contents) -> list[OpenGroup]:
         """What the value of the interval has open, which begins with body `first`; see `interval.Outside`."""
-        return groups_of(self._system, self._loop_table, self.closings, opened, ends, first)
-
-    def _open_rows(self) -> Integers:
-        groups, fronts = self.closings.open_groups, self.closings.fronts
-        rows = np.zeros((len(self.closings.open), 8), np.int64)
-        for row, (slot, loop, group, front) in zip(rows, self.closings.open, strict=True):
-            row[:5] = slot, self._where[front], ROW * fronts[front].most, group, groups.index(loop)
-            row[5] = loop if loop < len(self._loop_table) else -1
-        return rows
+        return groups_of(system, self._loop_table, self.closings, opened, ends, first)
 
     def violations(self) -> Floats:
         """How far from closed the loops were when they were last measured, in positions and velocities [n, 2].
 
         Norms over what their joints constrain (m and rad, m/s and rad/s, together).
         """
-        measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
+        measured = self._measured
         found = [measured[:, at : at + ROW] / self._loop_table.scales for at in (POSITION, VELOCITY)]
         return np.linalg.norm(np.stack(found, axis=1), axis=2)
 
@@ -181,22 +288,21 @@ class Loops:
     @property
     def owned(self) -> npt.NDArray[np.bool_]:
         """Which of the loops are told here where two ranks have an end: those whose second body is here [n]."""
-        first, second = self._loop_table.bodies.T
-        return (second >= 0) | ((second == AT_WORLD) & (first >= 0))
+        found: npt.NDArray[np.bool_] = self._here[:, 1] | (self._worldly[:, 1] & self._here[:, 0])
+        return found
 
     def wrenches(self) -> tuple[Integers, Floats]:
         """The bodies here [k] on which loops act, and the loads on them that an evaluation found [k, 6].
 
         Moments (N m) about, and forces (N) at, the bodies' origins, in their frames; a body for each end that it has.
         """
-        here = self._loop_table.bodies >= 0
-        return self._loop_table.bodies[here], self._acting()[here]
+        return self._loop_table.bodies[self._here], self._acting()[self._here]
 
     def _acting(self) -> Floats:
         """What loops do at the origins of their two bodies, in the frames of these [n, 2, 6]."""
-        measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
+        measured = self._measured
         columns = measured[:, : 2 * SIX].reshape(-1, 2, 6, ROW)
-        acting = np.einsum("neik,nk->nei", columns, self.loads.reshape(-1, ROW))
+        acting = np.einsum("neik,nk->nei", columns, self._loads)
         acting += measured[:, DRIVE_A : DRIVE_A + 2 * ROW].reshape(-1, 2, ROW)[:, :, :6]
         acting = acting.reshape(-1, 2, 2, 3)
         return np.einsum("neij,nepj->nepi", self._frames, acting).reshape(-1, 2, 6)
@@ -206,10 +312,8 @@ class Loops:
 
         Of each loop one does: that with its first body, or where that is the world the second.
         """
-        measured = self.closures[: len(self._loop_table) * CLOSURE].reshape(-1, CLOSURE)
-        bodies = self._loop_table.bodies
-        counted = (bodies[:, 0] >= 0) | ((bodies[:, 0] == AT_WORLD) & (bodies[:, 1] >= 0))
-        energy, power = measured[counted, ENERGY : ENERGY + 2].sum(axis=0).tolist()
+        counted = self._here[:, 0] | (self._worldly[:, 0] & self._here[:, 1])
+        energy, power = self._measured[counted, ENERGY : ENERGY + 2].sum(axis=0).tolist()
         return energy, power
 
     @property
@@ -228,106 +332,9 @@ class Loops:
 
     def farthest(self) -> float:
         """How far a step that carries an end is from the world's origin (m), as last measured."""
-        return float(np.abs(self.motions.reshape(-1, BOUNDARY)[:, 9:12]).max())
+        return float(np.abs(self._motions[:, 9:12]).max())
 
     @property
     def numbers(self) -> Integers:
         """Which loops of the system these are [n]."""
         return self._loop_table.numbers
-
-    @staticmethod
-    def _joint_rows(table: LoopTable, made: Build, m: int) -> Integers:
-        rows = np.zeros((len(table), 8), np.int64)
-        world, elsewhere = table.bodies == AT_WORLD, table.bodies == ELSEWHERE
-        steps = np.where(table.bodies >= 0, made.body_step[np.maximum(table.bodies, 0)], m)
-        rows[:, :2] = np.where(elsewhere, m + 1 + np.arange(len(table))[:, None], steps)
-        rows[:, 2:4] = np.stack((table.turns, table.constraints), axis=1)
-        rows[:, 4] = np.where(world[:, 0], WORLD_IS_A, np.where(world[:, 1], WORLD_IS_B, 0))
-        rows[:, 5] = table.pitch != 0.0
-        rows[:, 6] = table.driven
-        return rows
-
-    def _events(
-        self, made: Build, count: int
-    ) -> tuple[Integers, Integers, Integers, Integers, Integers, int, int, int]:
-        """The tables of events, and the room that they need."""
-        closings, structure = self.closings, made.structure
-        lengths = [ROW * front.most for front in closings.fronts]
-        where, at = np.full(len(lengths), -1), _Rooms()
-        m = len(structure.steps)
-        found: list[tuple[int, ...]] = []
-        paths: list[int] = []
-        groups: list[int] = []
-        column_at = np.zeros(len(structure.axes), np.int64)
-        columns = kept = 0
-        numbers = np.zeros(m + 1, np.int64)  # events of each step
-        bodies = sorted(closings.by_body, key=lambda body: -int(made.first_step[body]))
-        for body in bodies:
-            before = len(found)
-            for event in closings.by_body[body]:
-                length = lengths[event.front]
-                size = front_size.py_func(length // ROW)
-                if event.kind == BEGIN:
-                    where[event.front] = at.take(size)
-                front = int(where[event.front]), length
-                grounded = int(event.front in closings.grounded)
-                if event.kind == MOVE:
-                    steps = [
-                        step
-                        for on in event.path
-                        for step in range(int(made.first_step[on]), int(made.body_step[on]) + 1)
-                    ]
-                    for step in steps:
-                        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
-                            column_at[d] = columns
-                            columns += ROW * event.numbers[0]
-                    found.append((MOVE, *front, len(paths), len(steps), ROW * event.numbers[0], 0, 0))
-                    paths += steps
-                elif event.kind == FOLD:
-                    other = lengths[event.other]
-                    pairs = [number for pair in event.pairs for number in pair]
-                    found.append((FOLD, *front, int(where[event.other]), other, len(groups), len(pairs), grounded))
-                    groups += pairs
-                    at.give(int(where[event.other]), front_size.py_func(other // ROW))
-                elif event.kind == SETTLE:
-                    on = event.numbers[0]
-                    pairs = [number for pair in event.pairs for number in pair]
-                    slot = int(structure.steps[made.body_step[on], SINK])
-                    found.append((SETTLE, *front, len(groups), slot, kept, len(pairs), 0))
-                    groups += pairs
-                    kept += settled_size.py_func(length // ROW)
-                elif event.kind == CLOSE:
-                    group, on, loop = event.numbers
-                    loop = loop if loop < count else -1
-                    slot = int(structure.steps[made.body_step[on], SINK]) if on >= 0 else -1 - on
-                    found.append((CLOSE, *front, group, slot, kept, loop, grounded))
-                    kept += kept_size.py_func(length // ROW)
-                elif event.kind == END:
-                    group, end = event.numbers
-                    loop, second = end // 2, end % 2
-                    none, unit = count * CLOSURE, count * CLOSURE + ROW
-                    if loop < count:
-                        base = loop * CLOSURE
-                        alone = self._loop_table.bodies[loop, 1 - second] == AT_WORLD
-                        found.append(
-                            (END, *front, group, base + second * SIX, base + MINUS_S if second or alone else none, 0, 0)
-                        )
-                    else:
-                        found.append((END, *front, group, unit, none, 0, 0))
-                else:
-                    found.append((BEGIN, *front, 0, 0, 0, 0, 0))
-            numbers[int(made.first_step[body])] += len(found) - before
-        first_event = np.zeros(m + 1, np.int64)
-        first_event[:m] = np.cumsum(numbers[:m][::-1])[::-1]
-        events = np.array(found, np.int64).reshape(-1, 8)
-        self._where = where
-        return (
-            events,
-            first_event,
-            np.array(paths, np.int64),
-            np.array(groups, np.int64),
-            column_at,
-            columns,
-            at.size,
-            kept,
-        )

@@ -41,13 +41,15 @@ _KIND = size_of(TileKind)
 
 
 @kernel(inline=True)
-def _kind(plan, tile):
+def kind_of(plan, tile):
+    """The table of what a tile shares with others (`tiles.TileKind`)."""
     table = read(plan, PLAN.kinds)
     return span(table, tile[KIND] * _KIND, _KIND)
 
 
 @kernel(inline=True)
-def _work(zero, plan, tile, structure):
+def work_of(zero, plan, tile, structure):
+    """The workspace of a tile."""
     w = width(zero)
     m = structure.steps.shape[0] * w
     wrench = read(plan, PLAN.wrenches)
@@ -82,14 +84,15 @@ def tiles_of(plan):
 
 
 @kernel(inline=True)
-def _coordinates(zero, plan, tile, kind, q):
+def tile_coordinates(zero, plan, tile, kind, q):
     return side_by_side_from(
         zero, read(plan, PLAN.interleaved), q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates), read(plan, PLAN.q)
     )
 
 
 @kernel(inline=True)
-def _speeds(zero, plan, tile, structure, u):
+def tile_speeds(zero, plan, tile, structure, u):
+    """Speeds of a tile, side by side."""
     return side_by_side_from(zero, read(plan, PLAN.interleaved), u, tile[U_AT], structure.axes.size, read(plan, PLAN.u))
 
 
@@ -98,7 +101,7 @@ def _fetch_state(plan, number, q, u):
     """Ask for the state of a tile whose turn comes next, if nothing is kept: then the state comes from memory."""
     if read(plan, PLAN.kept) == KEEP_NOTHING and 0 <= number < tiles_of(plan):
         tile = tile_of(plan, number)
-        kind = _kind(plan, tile)
+        kind = kind_of(plan, tile)
         fetch_ahead(q, tile[Q_AT], read(kind, KIND_OF_TILE.coordinates) * tile[WIDTH])
         fetch_ahead(u, tile[U_AT], read(kind, KIND_OF_TILE.structure.axes).size * tile[WIDTH])
 
@@ -106,16 +109,16 @@ def _fetch_state(plan, number, q, u):
 @kernel
 def tile_motion(zero, plan, tile, q, u, turning):
     """Pass 1 of a tile; its boundary turns if `turning`."""
-    kind = _kind(plan, tile)
+    kind = kind_of(plan, tile)
     structure = read(kind, KIND_OF_TILE.structure)
-    work = _work(zero, plan, tile, structure)
-    joint_places(zero, structure, _coordinates(zero, plan, tile, kind, q), work.place)
+    work = work_of(zero, plan, tile, structure)
+    joint_places(zero, structure, tile_coordinates(zero, plan, tile, kind, q), work.place)
     if turning:
         turns = read(plan, PLAN.turns)
         room = room_side_by_side(
             zero, read(plan, PLAN.hung), turns, tile[FIRST_LANE] * TURNING, TURNING, read(plan, PLAN.lane_room)
         )
-        relative_turn(zero, structure, work, _speeds(zero, plan, tile, structure, u), room)
+        relative_turn(zero, structure, work, tile_speeds(zero, plan, tile, structure, u), room)
         put_in_sequence(zero, read(plan, PLAN.hung), room, turns, tile[FIRST_LANE] * TURNING, TURNING)
 
 
@@ -170,20 +173,20 @@ def go_ahead(zero, plan):
     if read(plan, PLAN.leading) < 0:
         return
     tile = tile_of(plan, read(plan, PLAN.leading))
-    structure = read(_kind(plan, tile), KIND_OF_TILE.structure)
-    work = _work(zero, plan, tile, structure)
+    structure = read(kind_of(plan, tile), KIND_OF_TILE.structure)
+    work = work_of(zero, plan, tile, structure)
     block, room = read(plan, PLAN.ahead_block), read(plan, PLAN.eliminated)
     inward(zero, structure, work, read(plan, PLAN.total), _no_load(zero), block, True, room)
 
 
 @kernel(inline=True)
-def _loaded(zero, plan, tile, q, u, tau):
+def tile_loaded(zero, plan, tile, q, u, tau):
     """Structure and workspace of a tile, with velocity terms, and its joint forces."""
-    kind = _kind(plan, tile)
+    kind = kind_of(plan, tile)
     structure = read(kind, KIND_OF_TILE.structure)
-    work = _work(zero, plan, tile, structure)
-    q = _coordinates(zero, plan, tile, kind, q)
-    u = _speeds(zero, plan, tile, structure, u)
+    work = work_of(zero, plan, tile, structure)
+    q = tile_coordinates(zero, plan, tile, kind, q)
+    u = tile_speeds(zero, plan, tile, structure, u)
     if read(plan, PLAN.kept) != KEEP_ALL:
         joint_places(zero, structure, q, work.place)
     if tau.size > 0:
@@ -202,7 +205,7 @@ def _loaded(zero, plan, tile, q, u, tau):
 @kernel
 def tile_inward(zero, plan, tile, q, u, tau, two_handles):
     """Pass 2 of a tile: the handle equations of its lanes."""
-    structure, work, total = _loaded(zero, plan, tile, q, u, tau)
+    structure, work, total = tile_loaded(zero, plan, tile, q, u, tau)
     blocks = read(plan, PLAN.blocks)
     block = room_side_by_side(
         zero, read(plan, PLAN.hung), blocks, tile[FIRST_LANE] * SIZE, SIZE, read(plan, PLAN.lane_room)
@@ -214,7 +217,7 @@ def tile_inward(zero, plan, tile, q, u, tau, two_handles):
 @kernel
 def tile_gathered(zero, plan, tile, q, u, tau):
     """Pass 2 of a tile whose lanes hang by themselves: what each hands to the body that it hangs on [GATHERED]."""
-    structure, work, total = _loaded(zero, plan, tile, q, u, tau)
+    structure, work, total = tile_loaded(zero, plan, tile, q, u, tau)
     room = span(read(plan, PLAN.blocks), tile[FIRST_LANE] * GATHERED, tile[WIDTH] * GATHERED)
     inward(zero, structure, work, total, _no_load(zero), room, False, bare=room)
 
@@ -223,7 +226,7 @@ def tile_gathered(zero, plan, tile, q, u, tau):
 @kernel
 def _go_after(zero, plan, tile, q, u, tau):
     """What `go_ahead` has left of the inward sweep of the leading tile."""
-    structure, work, total = _loaded(zero, plan, tile, q, u, tau)
+    structure, work, total = tile_loaded(zero, plan, tile, q, u, tau)
     block = read(plan, PLAN.ahead_block)
     inward_after(zero, structure, work, total, read(plan, PLAN.eliminated), block, read(plan, PLAN.udot))
     put_in_sequence(zero, read(plan, PLAN.hung), block, read(plan, PLAN.blocks), tile[FIRST_LANE] * SIZE, SIZE)
@@ -263,11 +266,11 @@ def inward_sweep(zero, plan, q, u, tau, turn, ahead):
 def _again(zero, plan, tile, q, u, tau, load):
     """Make again what a tile has not kept from the inward sweep. Where that is all, the load f2 is known by now: the
     sweep with one handle, which begins with -f2, does."""
-    kind = _kind(plan, tile)
+    kind = kind_of(plan, tile)
     structure = read(kind, KIND_OF_TILE.structure)
-    work = _work(zero, plan, tile, structure)
-    q = _coordinates(zero, plan, tile, kind, q)
-    u = _speeds(zero, plan, tile, structure, u)
+    work = work_of(zero, plan, tile, structure)
+    q = tile_coordinates(zero, plan, tile, kind, q)
+    u = tile_speeds(zero, plan, tile, structure, u)
     joint_places(zero, structure, q, work.place)
     omega = side_by_side_from(
         zero, read(plan, PLAN.hung), read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, read(plan, PLAN.lane_room)
@@ -283,14 +286,30 @@ def _again(zero, plan, tile, q, u, tau, load):
         inward(zero, structure, work, total, load, read(plan, PLAN.lane_room), False)
 
 
+@kernel(inline=True)
+def tile_rates(zero, plan, tile, q, u, rates):
+    """Rates of the coordinates of a tile."""
+    kind = kind_of(plan, tile)
+    structure = read(kind, KIND_OF_TILE.structure)
+    nu, nq = structure.axes.size, read(kind, KIND_OF_TILE.coordinates)
+    if read(kind, KIND_OF_TILE.plain):
+        for k in range(nu * width(zero)):
+            rates[tile[Q_AT] + k] = u[tile[U_AT] + k]
+    else:
+        q = tile_coordinates(zero, plan, tile, kind, q)
+        here = tile_speeds(zero, plan, tile, structure, u)
+        room = room_side_by_side(zero, read(plan, PLAN.interleaved), rates, tile[Q_AT], nq, read(plan, PLAN.rates))
+        coordinate_rates(zero, structure, q, here, room)
+        put_in_sequence(zero, read(plan, PLAN.interleaved), room, rates, tile[Q_AT], nq)
+
+
 @kernel
 def tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
     """Pass 3 of a tile, given A1 and f2 of its lanes."""
-    kind = _kind(plan, tile)
+    kind = kind_of(plan, tile)
     structure = read(kind, KIND_OF_TILE.structure)
-    work = _work(zero, plan, tile, structure)
+    work = work_of(zero, plan, tile, structure)
     nu = structure.axes.size
-    nq = read(kind, KIND_OF_TILE.coordinates)
     loads = side_by_side_from(
         zero, read(plan, PLAN.hung), read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, read(plan, PLAN.lane_room)
     )
@@ -301,15 +320,7 @@ def tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
     room = room_side_by_side(zero, read(plan, PLAN.interleaved), udot, tile[U_AT], nu, read(plan, PLAN.udot))
     outward(zero, structure, work, acceleration, load, two_handles and read(plan, PLAN.kept) != KEEP_NOTHING, room)
     put_in_sequence(zero, read(plan, PLAN.interleaved), room, udot, tile[U_AT], nu)
-    if read(kind, KIND_OF_TILE.plain):
-        for k in range(nu * width(zero)):
-            rates[tile[Q_AT] + k] = u[tile[U_AT] + k]
-    else:
-        q = _coordinates(zero, plan, tile, kind, q)
-        here = _speeds(zero, plan, tile, structure, u)
-        room = room_side_by_side(zero, read(plan, PLAN.interleaved), rates, tile[Q_AT], nq, read(plan, PLAN.rates))
-        coordinate_rates(zero, structure, q, here, room)
-        put_in_sequence(zero, read(plan, PLAN.interleaved), room, rates, tile[Q_AT], nq)
+    tile_rates(zero, plan, tile, q, u, rates)
 
 
 @kernel

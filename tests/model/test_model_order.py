@@ -33,9 +33,10 @@ def sizes_of(parent: Integers) -> Integers:
 
 
 def walk(parent: Integers, weight: Integers, above: int = -1) -> Iterator[int]:
-    """Go through the bodies on `above`, the last of the heaviest at the end, after each through those on it."""
+    """Go through the bodies on `above`, but on the world the last of the heaviest at the end, after each through those
+    on it."""
     siblings = np.flatnonzero(parent == above)
-    heaviest = max(siblings, key=lambda k: (weight[k], k), default=-1)
+    heaviest = max(siblings, key=lambda k: (weight[k], k), default=-1) if above >= 0 else -1
     for k in sorted(siblings, key=lambda k: k == heaviest):
         yield int(k)
         yield from walk(parent, weight, int(k))

@@ -112,3 +112,42 @@ def planar_mechanism(seed: int, n: int, loops: int) -> tuple[System, Array, Arra
         positions = (point, place.astype(float).tolist())
         flat.add_loop(name=f"hinge{k}", type="revolute", bodies=names, positions=positions)
     return flat, q, allowed_speeds(flat, q, u), tau
+
+
+def repeated_mechanism(
+    seed: int,
+    n: int,
+    loops: int,
+    copies: int,
+    linked: int = 0,
+    on_a_hub: bool = False,
+    to_world: float = 0.0,
+    loop_types: Sequence[str] = ("revolute", "spherical", "fixed"),
+) -> tuple[System, Array, Array, Array]:
+    """Copies of a random mechanism, on the world or on a body that turns; each is linked to the next by some loops."""
+    base, at, *_ = random_mechanism(seed, n, loops, loop_types=loop_types, to_world=to_world)
+    system, source = System(name="repeated", gravity=base.gravity), Seeded(seed + 2 * 10**6)
+    q = np.tile(at, copies)
+    if on_a_hub:
+        alone, turned, *_ = random_system(seed + 1, 1, True, ["spherical"])
+        system.add(next(iter(alone.bodies())), name="hub", parent="world")
+        q = np.concatenate((turned, q))
+    for copy in range(copies):
+        for body in base.bodies():
+            above = "hub" if body.parent == "world" and on_a_hub else body.parent
+            parent = above if above in ("hub", "world") else f"{above}_{copy}"
+            system.add(body, name=f"{body.name}_{copy}", parent=parent)
+    u, tau = (np.array([source.uniform(-1, 1) for _ in range(system.nu)]) for _ in range(2))
+    poses = carriers(Snapshot(system, q, u))
+    for copy in range(copies):
+        for loop in base.loops:
+            ends = tuple(end if end == "world" else f"{end}_{copy}" for end in loop.bodies)
+            system.add_loop(loop.model_copy(update={"name": f"{loop.name}_{copy}", "bodies": ends}))
+    for k in range(linked):
+        pair = on_a_hub + source.index(n), on_a_hub + n + source.index(n)
+        loop = closing_loop(system, pair, poses, choice(source, loop_types), source, f"link{k}")
+        ends = [name.rsplit("_", 1)[0] for name in loop.bodies]
+        for copy in range(copies - 1):
+            bodies = f"{ends[0]}_{copy}", f"{ends[1]}_{copy + 1}"
+            system.add_loop(loop.model_copy(update={"name": f"link{k}_{copy}", "bodies": bodies}))
+    return system, q, allowed_speeds(system, q, u), tau

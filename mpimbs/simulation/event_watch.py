@@ -104,7 +104,7 @@ class EventWatch:
         return found
 
 
-class Search:
+class EventSearch:
     """Finds in a step at which moment the first of some functions passes zero [PETSc: TSSetEventHandler].
 
     Parameters

@@ -21,7 +21,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, PETSc
-from mpimbs.simulation.event_watch import Search
+from mpimbs.simulation.event_watch import EventSearch
 from mpimbs.simulation.petsc_schemes import choose, first_same_as_last, keeps_history, stability_polynomial
 from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
@@ -292,7 +292,7 @@ class Integrator:
             self._ts.setTime(target)
         return reached
 
-    def go_back(self, search: Search) -> list[int]:
+    def go_back(self, search: EventSearch) -> list[int]:
         """Go back in the last step to the moment that a search finds there, and say what passed zero; all ranks call.
 
         Raises

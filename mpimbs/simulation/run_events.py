@@ -14,7 +14,7 @@ from mpimbs.errors import SimulationError
 from mpimbs.forces.modules import function_of
 from mpimbs.model import Event, System
 from mpimbs.model.connections import Connections, check_events, connected
-from mpimbs.simulation.event_watch import EventWatch, Search
+from mpimbs.simulation.event_watch import EventWatch, EventSearch
 from mpimbs.simulation.integrator import Integrator
 
 ROUNDING = 1e-12  # of times: events and samples that are so near come together
@@ -124,7 +124,7 @@ class RunEvents:
         if watch is None:
             return []
         crossed = watch.crossed(stepper.time, stepper.q, stepper.u)
-        return stepper.go_back(Search(watch.values, crossed, watch.signs[crossed].tolist())) if crossed else []
+        return stepper.go_back(EventSearch(watch.values, crossed, watch.signs[crossed].tolist())) if crossed else []
 
     def _count(self, time: float) -> None:
         """Refuse to go on with events that chatter."""

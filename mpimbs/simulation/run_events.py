@@ -14,7 +14,7 @@ from mpimbs.errors import SimulationError
 from mpimbs.forces.modules import function_of
 from mpimbs.model import Event, System
 from mpimbs.model.connections import Connections, check_events, connected
-from mpimbs.simulation.event_watch import EventWatch, EventSearch
+from mpimbs.simulation.event_watch import EventSearch, EventWatch
 from mpimbs.simulation.integrator import Integrator
 
 ROUNDING = 1e-12  # of times: events and samples that are so near come together

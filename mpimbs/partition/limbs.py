@@ -254,12 +254,14 @@ class _Choice:
         sizes, shape = self._tree.sizes, self._tree.shape
         candidates = np.flatnonzero(usable & self._untouched())
         candidates = candidates[np.lexsort((candidates, shape[candidates], -sizes[candidates]))]
-        alike = np.flatnonzero(np.diff(shape[candidates])) + 1
-        for places in np.split(candidates, alike):
-            if len(places) >= least:
-                places = places[self._free[places]]  # what is in no limb has none in it: larger ones come first
-                full = len(places) // self._width * self._width
-                self._add(places[: len(places) if len(places) - full >= least else full])
+        ends = np.append(np.flatnonzero(np.diff(shape[candidates])) + 1, len(candidates))
+        begins = np.append(0, ends[:-1])
+        many = ends - begins >= least
+        for begin, end in zip(begins[many].tolist(), ends[many].tolist(), strict=True):
+            places = candidates[begin:end]
+            places = places[self._free[places]]  # what is in no limb has none in it: larger ones come first
+            full = len(places) // self._width * self._width
+            self._add(places[: len(places) if len(places) - full >= least else full])
 
     def _untouched(self) -> npt.NDArray[np.bool_]:
         """Whether no body of the subtree at each place is in a limb [n]."""

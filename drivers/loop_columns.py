@@ -70,8 +70,8 @@ def main(
     list of dict
         A row for each model, number of ranks and kind, "measured" or "predicted": us with the loops, us of the chain
         without, ratio; and of what is predicted with the loops, on the rank that computes the longest, us of sweeps, of
-        placing: finding the motions of the far ends of loops, of joins, and of messages and waiting; bytes of a message
-        of the butterfly. On all ranks.
+        placing: finding the motions of the far ends of loops, of joins, and of messages and waiting; bytes of the
+        largest message of a value. On all ranks.
 
     Raises
     ------
@@ -139,15 +139,15 @@ def _predicted(
     rows = []
     for one, other in pairs:
         times = calibration.of_tree(one.ranks)
-        sweeps, joins = max(
-            zip(times.sweeps, map(sum, times.joins), strict=True), key=lambda found: sum(found[0]) + found[1]
-        )
+        each = list(zip(times.schedule.joins, times.joins, strict=True)) if times.joins else []
+        joined = [sum(seconds for join, seconds in each if rank in join.ranks) for rank in range(one.ranks)]
+        sweeps, joins = max(zip(times.sweeps, joined, strict=True), key=lambda found: sum(found[0]) + found[1])
         placing = sweeps.moving + sweeps.placing
         rows.append({
             "model": model, "kind": "predicted", "ranks": one.ranks, "us": 1e6 * one.seconds,
             "chain_us": 1e6 * other.seconds, "ratio": one.seconds / other.seconds,
             "sweeps_us": 1e6 * (sum(sweeps) - placing), "placing_us": 1e6 * placing, "joins_us": 1e6 * joins,
-            "messages_us": 1e6 * one.messages, "bytes": DOUBLE * times.doubles if one.ranks > 1 else 0,
+            "messages_us": 1e6 * one.messages, "bytes": DOUBLE * max(times.doubles) if one.ranks > 1 else 0,
         })  # fmt: skip
     return rows
 

@@ -4,16 +4,16 @@ inertia matrix, and Jacobians."""
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.scan import Scan, scan
-from mpimbs.spatial.compiler import kernel
+from mpimbs.parallel.scan import Scan
+from mpimbs.pipeline import scan_composites
 from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, read, schema
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.composite import (
     COMPOSITE,
@@ -25,58 +25,16 @@ from mpimbs.sweep.composite import (
     join_composites,
     take_up,
 )
-from mpimbs.sweep.entries import move
-from mpimbs.sweep.inertia_rows import ROOM, inertia_entries, inertia_rows, rearrange
+from mpimbs.sweep.inertia_alone import AlonePlan, alone
+from mpimbs.sweep.inertia_rows import ROOM, inertia_entries, inertia_rows
 from mpimbs.sweep.loads import factor, inverse_rows
-from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U, Structure, Workspace
+from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U
 from mpimbs.sweep.subchain import AT_REST
 
 if TYPE_CHECKING:
     from mpimbs.dynamics import Dynamics
 
 DOUBLING, RECURSIVE = FORMS = ("doubling", "recursive")
-
-
-@kernel
-def scan_composites(plan, value):
-    """Scan what ranks hand on to those before: what `parallel.scan.Scan` is given."""
-    scan(plan, join_composites, value)
-
-
-class AlonePlan(NamedTuple):
-    """What the inertia matrix is made from on one rank."""
-
-    structure: Structure
-    work: Workspace
-    still: Floats  # [nu]: no speeds
-    boundary: Floats  # [BOUNDARY]
-    motion: Floats  # [m * BOUNDARY]
-    open_at: Integers
-    beyond: Floats
-    lines: Floats
-    pitch: int
-    places: Integers
-    ends: Integers
-    armature: Floats
-    room: Floats
-    numbers: Integers
-    target: Floats  # [n * n]: the matrix by places; empty where these are the numbers
-
-
-ALONE = schema(AlonePlan)
-
-
-@kernel
-def alone(plan, q, out):
-    """Write the inertia matrix [n * n] of a system on one rank."""
-    p = read(plan, ALONE)
-    move(p.structure, p.work, q, p.still, p.boundary, p.motion)
-    composites(p.structure, p.work, p.motion, p.open_at, p.beyond, p.lines, p.pitch, p.places)
-    n = p.places.size
-    target = p.target if p.target.size > 0 else out
-    inertia_rows(p.lines, p.pitch, p.ends, p.armature, 0, n, n, target, p.room)
-    if p.target.size > 0:
-        rearrange(target, p.numbers, out)
 
 
 class Composites:

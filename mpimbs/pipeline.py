@@ -16,6 +16,7 @@ from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scan, scanne
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers, borrowed, read, schema
 from mpimbs.spatial.widths import by_width
+from mpimbs.sweep.composite import join_composites
 from mpimbs.sweep.halved_passes import (
     inward_from_the_tip,
     inward_of_bodies,
@@ -220,6 +221,12 @@ def scan_motions(plan, motion):
 @kernel
 def _scan_open_motions(plan, motions):
     scan(plan, join_open_motions, motions)
+
+
+@kernel
+def scan_composites(plan, value):
+    """Scan what ranks hand on to those before: what `parallel.scan.Scan` is given."""
+    scan(plan, join_composites, value)
 
 
 SCAN_MOTIONS = {

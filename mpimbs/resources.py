@@ -31,9 +31,9 @@ class Need(NamedTuple):
 # Measured with spatial_chain and rope of 10^6 bodies on 1 and 2 ranks, dca with spatial_chain:200000, and tree:17:2;
 # good to 10 %. Loops with four_bar and boom; where many columns travel far, as in four_bar_chain, it is twice as much.
 DIVISION = Need(0, 20, 0, 20, 0)
-EVALUATION = Need(0, 55, 26, 1040, 8500)
+EVALUATION = Need(0, 55, 26, 1040, 13000)
 EVALUATION_OF_BODIES = Need(0, 4340, 50, 4340, 0)  # dca: an assembly for each, and no loops
-SIMULATION = Need(40, 1000, 195, 1700, 8500)
+SIMULATION = Need(40, 1000, 195, 1700, 13000)
 
 
 _GROUP = Path("/sys/fs/cgroup")  # of this process, where it is in a container

@@ -116,6 +116,7 @@ TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {
 }
 
 LOOPED = ("dcae", "pcg", "assembly")  # couplings that close loops
+SCHEDULED = ("assembly",)  # what by default joins as dcae does: left out where couplings are compared
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dcae": _dcae,
@@ -196,6 +197,7 @@ def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> Load
 __all__ = [
     "COUPLINGS",
     "LOOPED",
+    "SCHEDULED",
     "TREES",
     "Coupling",
     "Iterative",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, LOOPED, TREES, unavailable
+from mpimbs.coupling import COUPLINGS, LOOPED, SCHEDULED, TREES, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
@@ -120,7 +120,8 @@ def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitn
         system, "couplings are compared in poses, straight and folded, that loops don't allow; leave `accuracy` out"
     )
     if couplings is None:
-        couplings = [name for name in COUPLINGS if not unavailable(name) and (system.is_chain or name in TREES)]
+        possible = COUPLINGS if system.is_chain else TREES
+        couplings = [name for name in possible if not unavailable(name) and name not in SCHEDULED]
     check_memory(system, EVALUATION_OF_BODIES if set(couplings) & set(ASSEMBLED) else EVALUATION)
     rows = []
     own = ShapedState(*system.initial_state(0, system.n_bodies), np.zeros(system.nu))
@@ -137,13 +138,17 @@ def _alone(system: System, state: ShapedState, coupling: str) -> Floats:
     return accelerations(system, state, MPI.COMM_SELF, coupling, cuts=cuts)
 
 
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def notes(system: System) -> list[str]:
     """Say for which couplings a system is unfit, by what is known of it without an evaluation."""
     found = []
     if system.loops:
-        found.append(f"closed loops: --coupling {', '.join(LOOPED)} close them; the others solve systems without")
+        found.append(f"closed loops: --coupling {_listed(LOOPED)} close them; the others solve systems without")
     elif not system.is_chain:
-        found.append(f"a tree: --coupling {', '.join(TREES)} solve it; the others solve chains")
+        found.append(f"a tree: --coupling {_listed(tuple(TREES))} solve it; the others solve chains")
     elif system.n_bodies > LONG:
         found.append(
             f"{system.n_bodies} bodies: --coupling dca, and dca-terminal on several ranks, lose digits in chains of "

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, LOOPED, TREES, unavailable
+from mpimbs.coupling import COUPLINGS, LOOPED, SCHEDULED, TREES, unavailable
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model import System
@@ -111,10 +111,12 @@ class Plan(NamedTuple):
 def default_couplings(system: System) -> tuple[str, ...]:
     """All couplings that solve the system; the DCA only where it takes no more than some 10 ms an evaluation."""
     if system.loops:
-        return LOOPED
-    if not system.is_chain:
-        return tuple(TREES)
-    return tuple(name for name in COUPLINGS if name != "dca" or system.n_bodies <= _MOST_ASSEMBLED)
+        known: tuple[str, ...] = LOOPED
+    elif not system.is_chain:
+        known = tuple(TREES)
+    else:
+        known = tuple(name for name in COUPLINGS if name != "dca" or system.n_bodies <= _MOST_ASSEMBLED)
+    return tuple(name for name in known if name not in SCHEDULED)
 
 
 def default_ranks(size: int) -> tuple[int, ...]:

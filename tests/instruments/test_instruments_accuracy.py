@@ -44,9 +44,9 @@ def test_notes() -> None:
     (long,) = notes(system_from(f"chain:{LONG + 1}"))
     assert "dca" in long and str(LONG + 1) in long
     (tree,) = notes(system_from("figure"))
-    assert "dcae and pcg solve it" in tree
+    assert "dcae, pcg and assembly solve it" in tree
     (closed,) = notes(system_from("ring:4"))
-    assert "--coupling dcae and pcg close them" in closed
+    assert "--coupling dcae, pcg and assembly close them" in closed
 
 
 def test_couplings_that_solve_trees_are_fit_for_them() -> None:

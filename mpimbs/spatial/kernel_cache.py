@@ -30,6 +30,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 # All that a kernel may call: where the first one of a further file is written, the file belongs here.
 _WITH_KERNELS = (
     *("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py"),
+    *("partition/assembly_costs.py", "partition/schedule_search.py"),
     *("instruments/machine.py", "instruments/phases.py"),
 )
 UNUSED_DAYS = 30  # after which a folder is removed

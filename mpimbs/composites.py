@@ -57,8 +57,6 @@ class Composites:
         Where this rank's stand there.
     ends : array [nu of all]
         Of each place, that behind the last which moves with it.
-    exchanges : int
-        How many messages follow one another to find what the ranks behind hand on, by doubling.
     """
 
     def __init__(self, dynamics: Dynamics) -> None:
@@ -99,7 +97,12 @@ class Composites:
         self._handed = np.zeros(2 + 2 * most * OUTER)
         self._scan = Scan(self._comm, self._handed, scan_composites, backward=True)
         self._counts = np.array(self._comm.allgather(self.last - self.first))
-        self.exchanges = int(np.ceil(np.log2(self._comm.size))) if self._comm.size > 1 else 0
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges follow one another to find what the ranks behind hand on, by doubling: the most of any
+        rank; all call."""
+        return self._comm.allreduce(self._scan.exchanges, MPI.MAX)
 
     def compile(self) -> None:
         """Compile, or load from the cache, what several ranks take beside."""

@@ -137,6 +137,11 @@ class Scan:
         self._butterfly.close()
 
     @property
+    def exchanges(self) -> int:
+        """How many exchanges follow one another on this rank."""
+        return len(self._butterfly.schedule)
+
+    @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
         return self._butterfly.seconds

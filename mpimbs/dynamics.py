@@ -230,16 +230,16 @@ class Dynamics(JointSpace):
         evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
         return NOTHING
 
-    def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats) -> None:
-        """Evaluate as `evaluate` does, without calling functions: for what is linear in what loops are asked for.
+    def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
+        """Evaluate as `evaluate` does, without calling functions: for what is linear in `tau`, or what loops ask for.
 
         At no time: nothing is taken from evaluations before, nor left to others.
         """
         evaluation = self._evaluation
         if evaluation.in_phases:
-            evaluation.in_turn(np.nan, q, u, udot, rates, None, unforced=True)
+            evaluation.in_turn(np.nan, q, u, udot, rates, tau, unforced=True)
         else:
-            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
+            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
@@ -420,5 +420,7 @@ class Dynamics(JointSpace):
             self.composites.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
+        if "implicit_matrix" in self.__dict__:
+            self.implicit_matrix.close()
         self.external.close()
         self.comm.Free()

@@ -21,6 +21,7 @@ from mpimbs.arguments import check_array, choose
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.composites import DOUBLING, FORMS, Composites
 from mpimbs.errors import InputError
+from mpimbs.implicit_matrix import ImplicitMatrix
 from mpimbs.inertia_layouts import (
     LAYOUTS,
     ROWS,
@@ -35,6 +36,7 @@ from mpimbs.inertia_layouts import (
 )
 from mpimbs.inverse import required_forces
 from mpimbs.jacobians import Jacobians
+from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.gather import Gather
 
@@ -204,6 +206,13 @@ class JointSpace(Jacobians):
         rows = self.loop_jacobian(q).toarray()
         return np.array([self._solved(q, row) for row in rows]).reshape(rows.shape).T
 
+    # --- implicit steps
+
+    @functools.cached_property
+    def implicit_matrix(self: Any) -> ImplicitMatrix:
+        """What linearly implicit steps are solved with; made when first asked for, by all ranks together."""
+        return ImplicitMatrix(self)
+
     # --- how
 
     @functools.cached_property
@@ -249,11 +258,7 @@ class JointSpace(Jacobians):
             found = []
             for given in (tau, still) if self._pushed else (tau,):
                 udot = np.empty(self.subchain.nu)
-                evaluation = self._evaluation
-                if evaluation.in_phases:
-                    evaluation.in_turn(np.nan, q, still, udot, rates, given, unforced=True)
-                else:
-                    evaluation.whole(evaluation.rank, q, still, given, udot, rates)
+                self.evaluate_unforced(q, still, udot, rates, given)
                 found.append(udot)
         finally:
             self._root[:] = root
@@ -274,13 +279,17 @@ class JointSpace(Jacobians):
         opened = copy.deepcopy(self.system)
         for held in (opened.loops, opened.loop_bodies, opened.loop_names):
             held.clear()
+        return self.beside(opened)
+
+    def beside(self: Any, system: System) -> Any:
+        """Give `Dynamics` of another system of the same bodies, the same of them on each rank, joined by dcae."""
         division, rank = self.division, self.comm.rank
 
-        class Opened(type(self)):  # type: ignore[misc]
+        class Beside(type(self)):  # type: ignore[misc]
             def divide(self, *given: Any) -> Any:
                 return division, rank
 
-        return Opened(opened, self.comm)
+        return Beside(system, self.comm)
 
 
 def _applied(apply: Any, q: Floats, v: Floats) -> Floats:

@@ -420,7 +420,8 @@ class Dynamics(JointSpace):
             self.composites.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
-        if "implicit_matrix" in self.__dict__:
-            self.implicit_matrix.close()
+        for name in ("implicit_matrix", "tense_implicit_matrix"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
         self.external.close()
         self.comm.Free()

@@ -213,6 +213,11 @@ class JointSpace(Jacobians):
         """What linearly implicit steps are solved with; made when first asked for, by all ranks together."""
         return ImplicitMatrix(self)
 
+    @functools.cached_property
+    def tense_implicit_matrix(self: Any) -> ImplicitMatrix:
+        """The same, that counts the tension of lines too."""
+        return ImplicitMatrix(self, tense=True)
+
     # --- how
 
     @functools.cached_property

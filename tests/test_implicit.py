@@ -11,6 +11,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import Body, Joint, System, system_from
 from mpimbs.simulation.run import simulate
+from mpimbs.tension import levers, tension_stiffness
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed, opened
@@ -18,7 +19,7 @@ from oracles.random_systems import random_system
 from tolerances import assert_close
 
 H = 0.3  # s
-SPECS = ("mixed", "mixed tree", "rope:70", "free_chain:6", "figure", "crowd:2", "random_tree:40:3")
+SPECS = ("mixed", "mixed tree", "rope:35", "free_chain:6", "figure", "crowd:2", "random_tree:40:3")
 
 
 def system_of(spec: str) -> System:
@@ -94,6 +95,44 @@ def test_stages_are_solved_with_loops_closed(comm: MPI.Comm, spec: str) -> None:
     tau = -H * ((c.damping + H * c.stiffness) * r_u + c.stiffness * along)
     z = closed(heavier, c.q, np.zeros(system.nu), tau).udot.astype(float)
     assert_close("speeds", x[system.nq :], r_u + z, "dense", comm=comm)
+
+
+@pytest.mark.parametrize("spec", ["chain:9", "rope:35", "random_tree:40:3"])
+def test_tension_is_a_stiffness_of_bodies(comm: MPI.Comm, spec: str) -> None:
+    """M + h D + h^2 (K + sum over bodies of W^T S W), W how they turn and S as loads say, by the dense oracle."""
+    system = system_from(spec)
+    q, _, _ = moving_state(system, 2)
+    source = np.random.default_rng(1)
+    loads, tau = source.standard_normal((system.n_bodies, 6)), source.standard_normal(system.nu)
+    c, upper = system.columns(), np.triu_indices(3)
+    inertia = dense.mass_matrix(system, q).astype(float) + np.diag(H * c.damping + H**2 * c.stiffness)
+    whole = np.zeros((system.n_bodies, 6))
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine, _ = parts(dynamics, q, np.zeros(system.nu))
+        dynamics.tense_implicit_matrix.at(mine, H, loads[dynamics.bodies])
+        z = np.empty(dynamics.subchain.nu)
+        dynamics.tense_implicit_matrix.heavier(tau[dynamics.gather_u.part], z)
+        found = comm.bcast(dynamics.gather_u(z))
+        whole[dynamics.bodies] = tension_stiffness(levers(dynamics.subchain), loads[dynamics.bodies, 3:])
+    comm.Allreduce(MPI.IN_PLACE, whole)
+    moved = [dense.Snapshot(system, q, unit).kinematics for unit in np.eye(system.nu)]
+    turned = np.array([np.einsum("nji,nj->ni", m.rotation, m.omega) for m in moved], float)
+    for k in range(system.n_bodies):
+        stiffness = np.zeros((3, 3))
+        stiffness[upper] = stiffness[upper[::-1]] = whole[k]
+        inertia += H**2 * turned[:, k] @ stiffness @ turned[:, k].T
+    assert_close("solution", found, np.linalg.solve(inertia, tau), "iterated", comm=comm)
+
+
+@pytest.mark.parametrize("force", [1.0, -1.0])
+def test_a_pulled_bar_resists_turning(force: float) -> None:
+    """T l (1 - t t^T), of eigenvalues 0, T l, T l; a pushed one does not."""
+    lever = np.array([[1.0, 2.0, 2.0]])
+    stiffness = np.zeros((3, 3))
+    upper = np.triu_indices(3)
+    stiffness[upper] = stiffness[upper[::-1]] = tension_stiffness(lever, -force * 4.0 / 3.0 * lever)[0]
+    expected = [0.0, 12.0, 12.0] if force > 0 else [0.0, 0.0, 0.0]
+    assert_close("eigenvalues", np.linalg.eigvalsh(stiffness), expected, "rounding", scale=12.0)
 
 
 def rod(n: int, bending: float) -> System:

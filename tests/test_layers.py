@@ -34,6 +34,8 @@ LAYERS = [
         "composites",
         "inertia_layouts",
         "jacobians",
+        "tension",
+        "implicit_matrix",
         "joint_space",
         "far_ends",
         "evaluation",

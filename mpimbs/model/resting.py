@@ -8,14 +8,17 @@ from mpimbs.model.body import Body
 from mpimbs.model.system import System
 
 
-def resting(system: System) -> System:
+def resting(system: System, apart: bool = False) -> System:
     """Give a copy on which nothing acts, whose joints have room for more inertia where they have springs or dampers.
 
     Weight, torques, wrenches, functions, springs between bodies, what drives loops and events are left out; springs and
     dampers of joints stay, to be read. Their coefficients are added to the rotors: numbers that are not to be used as
     they are (`implicit_matrix.ImplicitMatrix` overwrites them).
+
+    `apart`: as `Contents.apart`.
     """
     left = copy.copy(system)
+    left.apart = apart
     left.segments = system.segments.replaced(_resting)
     left.gravity = (0.0, 0.0, 0.0)
     left.events, left.springs, left.spring_bodies = [], {}, []

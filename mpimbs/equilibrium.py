@@ -104,11 +104,9 @@ class Equilibrium:
             On all ranks: none is found, or a function of the model failed.
         """
         dynamics = self._dynamics
-        if dynamics.loops is not None:
-            q = dynamics.loops.close_places(q)
+        q = self._moved(q, self._still)
         size = 1.0 if dynamics.loops is None else dynamics.loops.size()
         r, step, last = self._accelerations(q), BEGIN, np.inf
-        before = self._norm(r)
         nothing = NOTHING * max(1.0, float(np.linalg.norm(dynamics.system.gravity)))
         if self._largest(r) <= nothing:
             return Settled(q, 0, 0, self._largest(r), 0.0)
@@ -120,27 +118,26 @@ class Equilibrium:
             if change > FARTHEST * size:
                 step *= max(SHRINK, 0.7 * FARTHEST * size / change)
                 continue
-            new = dynamics.subchain.displaced(q, z)
-            if dynamics.loops is not None:
-                new = dynamics.loops.close_places(new)
+            new = self._moved(q, z)
             r_new = self._accelerations(new)
-            after = self._norm(r_new)
             told(number, self._largest(r_new), change)
-            newton = step >= LONGEST
-            if self._largest(r_new) <= nothing or newton and (change <= SETTLED * size or (change <= NEAR * size and change >= 0.5 * last)):
+            rounding = change <= SETTLED * size or (change <= NEAR * size and change >= 0.5 * last)
+            if self._largest(r_new) <= nothing or (step >= LONGEST and rounding):
                 return Settled(new, number, self.products, self._largest(r_new), change)
-            if after > 10.0 * before and change > SHRINK * FARTHEST * size:
+            fallen = self._norm(r) / max(self._norm(r_new), 1e-300)
+            bent = change > SHRINK * FARTHEST * size  # far from where it is straight
+            if bent and fallen < 0.1:
                 step *= SHRINK
                 continue
-            fallen = before / max(after, 1e-300)
-            if change > SHRINK * FARTHEST * size:  # far from where it is straight
-                growth = min(max(fallen, 0.5), 1.5)
-            else:
-                growth = GROWTH * max(fallen, 1.0)
-            step = min(LONGEST, step * growth)
-            q, r, before, last = new, r_new, after, change
+            step = min(LONGEST, step * (min(max(fallen, 0.5), 1.5) if bent else GROWTH * max(fallen, 1.0)))
+            q, r, last = new, r_new, change
         self._refuse(q, r)
         raise AssertionError
+
+    def _moved(self, q: Floats, z: Floats) -> Floats:
+        """Coordinates after a displacement, with loops closed."""
+        loops, moved = self._dynamics.loops, self._dynamics.subchain.displaced(q, z)
+        return moved if loops is None else loops.close_places(moved)
 
     def _refuse(self, q: Floats, r: Floats) -> None:
         dynamics = self._dynamics

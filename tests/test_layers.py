@@ -42,6 +42,7 @@ LAYERS = [
         "loops",
         "dynamics",
         "compiling",
+        "equilibrium",
         "batch",
     ),
     *("simulation", "instruments", "study", "cli"),

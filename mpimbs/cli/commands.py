@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | bench | check | study | ...`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | settle | bench | ...`.
 
 Alone or under mpiexec.
 
@@ -34,6 +34,7 @@ from mpimbs.cli.options import (
     setting_options,
 )
 from mpimbs.cli.schedule import schedule
+from mpimbs.cli.statics import settle
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.tune import tune
@@ -70,7 +71,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, schedule, tune):
+for _command in (acceleration, inverse, inertia, assemble, settle, bench, study, predict, schedule, tune):
     cli.add_command(_command)
 
 

@@ -95,13 +95,15 @@ def compile_kernels(
 
 def compile_implicit(dynamics: Dynamics) -> None:
     """Compile, or load from the cache, what linearly implicit steps take; all ranks call."""
-    compile_evaluations(dynamics.implicit_matrix.resting)
-    first_on_node(dynamics.comm, _compile_stages)
+    if dynamics.implicit_matrix.resting is not None:
+        compile_evaluations(dynamics.implicit_matrix.resting)
+    first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.lanes))
 
 
 @functools.cache
-def _compile_stages() -> None:
-    with closing(Dynamics(system_from("tree:2:2"), lanes=1)) as alone:
+def _compile_stages(chain: bool, lanes: int) -> None:
+    system = system_from(f"rope:{2 * tuned().least_lane * lanes}" if chain else "tree:2:2")
+    with closing(Dynamics(system, lanes=lanes if chain else 1)) as alone:
         r = np.zeros(alone.subchain.nq + alone.subchain.nu)
         alone.implicit_matrix.at(alone.subchain.q, 1.0)
         alone.implicit_matrix.solve(r, r.copy())

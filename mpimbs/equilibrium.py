@@ -190,7 +190,7 @@ class Equilibrium:
 
     def apply(self, preconditioner: object, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Write y = (M + T K)^-1 T M x: PETSc calls it."""
-        forces = self._dynamics._multiplied(self._q, x.array_r.copy())
+        forces = self._dynamics.inertia_times(self._q, x.array_r.copy())
         z = np.empty_like(forces)
         self._matrix.heavier(self._length * forces, z)
         y.array[:] = z

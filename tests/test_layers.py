@@ -32,6 +32,7 @@ LAYERS = [
         "pipeline",
         "inverse",
         "composites",
+        "factor",
         "inertia_layouts",
         "jacobians",
         "tension",

@@ -31,9 +31,9 @@ class Stages:
     def __init__(self, dynamics: Dynamics, derivative: Derivative, size: int) -> None:
         self._matrix, self._derivative = dynamics.implicit_matrix, derivative
         self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
-        self._end = end = self._nq + dynamics.subchain.nu
+        self._end = self._nq + dynamics.subchain.nu
         self._shift = 1.0
-        self._r, self._x = np.empty(end), np.empty(end)
+        self._r = np.empty(size)
 
     def serve(self, ts: PETSc.TS) -> None:
         """Make PETSc's integrator take its stages from here."""
@@ -60,8 +60,7 @@ class Stages:
 
     def apply(self, preconditioner: object, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Write x of (a - J) x = b: PETSc calls it."""
-        np.multiply(b.array_r[: self._end], 1.0 / self._shift, out=self._r)
-        self._matrix.solve(self._r, self._x)
+        np.multiply(b.array_r, 1.0 / self._shift, out=self._r)
         out = x.array
-        out[: self._end] = self._x
-        out[self._end :] = b.array_r[self._end :] / self._shift
+        self._matrix.solve(self._r[: self._end], out[: self._end])
+        out[self._end :] = self._r[self._end :]

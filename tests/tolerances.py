@@ -83,6 +83,8 @@ TOLERANCE |= {
     "runs on ranks": (1e-11, "the same steps, but sums in another order: rounding, amplified by the motion"),
 }
 
+TOLERANCE["imported"] = (1e-10, "links without mass are given a share of the next ones', thickened by 1e-13 of these")
+
 # Closed loops.
 TOLERANCE |= {
     "loops": (

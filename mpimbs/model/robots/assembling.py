@@ -13,7 +13,7 @@ from mpimbs.model.body import Body, Joint, Loop
 from mpimbs.model.geometry import Shape
 from mpimbs.model.names import WORLD
 from mpimbs.model.robots.joint_groups import JointGroup, grouped
-from mpimbs.model.robots.robot import HERE, Floats, Link, Pose, Robot, RobotLoop, matrix_of, quaternion_of
+from mpimbs.model.robots.robot import HERE, Floats, Pose, Robot, RobotLink, RobotLoop, matrix_of, quaternion_of
 from mpimbs.model.robots.shared_inertia import is_thin, merge, share, thicken
 from mpimbs.model.system import System
 
@@ -64,7 +64,7 @@ def assembled(robot: Robot) -> System:
     return system
 
 
-def _gathered(robot: Robot) -> list[Link]:
+def _gathered(robot: Robot) -> list[RobotLink]:
     """The links with the joints of those before them that are there for nothing else: such are left without joints."""
     links = [replace(link, joints=list(link.joints)) for link in robot.links]
     ends = {number for loop in robot.loops for number in loop.links}
@@ -84,10 +84,10 @@ def _gathered(robot: Robot) -> list[Link]:
     return links
 
 
-def _single_jointed(given: list[Link], robot: Robot) -> tuple[list[Link], list[JointGroup | None], list[int]]:
+def _single_jointed(given: list[RobotLink], robot: Robot) -> tuple[list[RobotLink], list[JointGroup | None], list[int]]:
     """Put a link for each joint between; give all of them, their joints, and where each link of the robot is."""
     taken = {WORLD} | {link.name for link in given}
-    links: list[Link] = []
+    links: list[RobotLink] = []
     groups: list[JointGroup | None] = []
     last: list[int] = []
     for link in given:
@@ -96,7 +96,7 @@ def _single_jointed(given: list[Link], robot: Robot) -> tuple[list[Link], list[J
         parent, pose = last[link.parent] if link.parent >= 0 else -1, link.pose
         for group in before:
             name = _free_name(group.name if group else "", taken)
-            links.append(Link(name, parent, pose))
+            links.append(RobotLink(name, parent, pose))
             groups.append(group)
             parent, pose = len(links) - 1, HERE
         name = _free_name(robot.name, taken) if link.name == WORLD else link.name
@@ -114,11 +114,11 @@ def _free_name(name: str, taken: set[str]) -> str:
     return found
 
 
-def _massless(link: Link) -> bool:
+def _massless(link: RobotLink) -> bool:
     return link.mass < _LEAST and not (np.abs(link.inertia) > _LEAST).any()
 
 
-def _moving(links: list[Link], groups: list[JointGroup | None], robot: Robot) -> set[int]:
+def _moving(links: list[RobotLink], groups: list[JointGroup | None], robot: Robot) -> set[int]:
     """The links that are not left out: those that carry mass."""
     heavy = [not _massless(link) for link in links]
     for number in range(len(links) - 1, -1, -1):
@@ -130,7 +130,7 @@ def _moving(links: list[Link], groups: list[JointGroup | None], robot: Robot) ->
     return {number for number in range(len(links)) if heavy[number]}
 
 
-def _merge(links: list[Link], groups: list[JointGroup | None]) -> None:
+def _merge(links: list[RobotLink], groups: list[JointGroup | None]) -> None:
     """Add fixed links that are no rigid bodies by themselves to those that they lie on; these carry what is on them."""
     for number in range(len(links) - 1, -1, -1):
         link = links[number]
@@ -142,7 +142,7 @@ def _merge(links: list[Link], groups: list[JointGroup | None]) -> None:
             link.parent, link.pose = above.parent, above.pose @ link.pose
 
 
-def _is_body(link: Link) -> bool:
+def _is_body(link: RobotLink) -> bool:
     try:
         Body(name=link.name, mass=link.mass, inertia=_six(link.inertia), joint=Joint(type="fixed"))
     except InputError:
@@ -150,7 +150,7 @@ def _is_body(link: Link) -> bool:
     return True
 
 
-def _share_inertia(links: list[Link], groups: list[JointGroup | None], moving: set[int], robot: Robot) -> None:
+def _share_inertia(links: list[RobotLink], groups: list[JointGroup | None], moving: set[int], robot: Robot) -> None:
     """Give links that move without inertia a share of what lies on them, or else a little inertia."""
     for number in sorted(moving, reverse=True):
         link, group = links[number], groups[number]

@@ -124,7 +124,7 @@ def _together(joints: list[RobotJoint]) -> JointGroup | None:
         first, second = joints[:2] if np.cross(axes[0], axes[1]) @ axes[2] > 0 else joints[1::-1]
         frame = Pose(np.stack([first.axis, second.axis, last.axis], axis=1), last.anchor)
         return JointGroup("planar", (first, second, last), frame)
-    if sorted(kinds) == ["hinge", "slide"] and axes[0] @ axes[1] > 1 - _PARALLEL**2:
+    if sorted(kinds) == ["hinge", "slide"] and np.abs(axes[0] - axes[1]).max() < _PARALLEL:
         hinge, slide = sorted(joints, key=lambda joint: joint.kind)
         return JointGroup("cylindrical", (hinge, slide), Pose(np.eye(3), hinge.anchor))
     if kinds == ["hinge", "hinge"] and _perpendicular(axes):

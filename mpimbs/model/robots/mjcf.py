@@ -12,10 +12,10 @@ from mpimbs.model.geometry import Shape
 from mpimbs.model.robots.robot import (
     Floats,
     JointKind,
-    Link,
     Pose,
     Robot,
     RobotJoint,
+    RobotLink,
     RobotLoop,
     matrix_of,
     quaternion_of,
@@ -71,13 +71,13 @@ class _Compiled:
         found = self._mujoco.mj_id2name(self._model, getattr(self._objects, f"mjOBJ_{kind.upper()}"), number)
         return found or f"{kind}{number}"
 
-    def _link(self, k: int) -> Link:
+    def _link(self, k: int) -> RobotLink:
         m = self._model
         axes = matrix_of(m.body_iquat[k])
         joints = range(m.body_jntadr[k], m.body_jntadr[k] + m.body_jntnum[k])
         geoms = range(m.body_geomadr[k], m.body_geomadr[k] + m.body_geomnum[k])
         free = any(m.jnt_type[j] == 0 for j in joints)  # whose coordinates say where the body is
-        return Link(
+        return RobotLink(
             self._name("body", k),
             int(m.body_parentid[k]) - 1,
             Pose(np.eye(3), np.zeros(3)) if free else _pose(m.body_pos[k], m.body_quat[k]),

@@ -85,7 +85,7 @@ class RobotJoint:
 
 
 @dataclass
-class Link:
+class RobotLink:
     """A rigid body of a robot.
 
     Attributes
@@ -145,7 +145,7 @@ class Robot:
 
     name: str
     gravity: tuple[float, ...] = (0.0, 0.0, -9.81)
-    links: list[Link] = field(default_factory=list)
+    links: list[RobotLink] = field(default_factory=list)
     loops: list[RobotLoop] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     order: list[RobotJoint] = field(default_factory=list)

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpimbs.model.robots.robot import Floats, Link, Pose
+from mpimbs.model.robots.robot import Floats, Pose, RobotLink
 
 _SHARE = 0.5  # of what can be shared
 _RANK = 1e-9  # singular values below this are zero
 _THICKNESS = 1e-13  # inertia that makes a thin share a body, of the link's largest: what is not exact here
 
 
-def pseudo_inertia(link: Link) -> Floats:
+def pseudo_inertia(link: RobotLink) -> Floats:
     """The pseudo-inertia [4, 4] of a link in its frame."""
     second = 0.5 * np.trace(link.inertia) * np.eye(3) - link.inertia + link.mass * np.outer(link.center, link.center)
     first = link.mass * link.center
     return np.block([[second, first[:, None]], [first, link.mass]])
 
 
-def set_pseudo_inertia(link: Link, pseudo: Floats) -> None:
+def set_pseudo_inertia(link: RobotLink, pseudo: Floats) -> None:
     """Give a link the mass, center of mass and inertia of a pseudo-inertia [4, 4] in its frame."""
     link.mass = float(pseudo[3, 3])
     link.center = pseudo[:3, 3] / link.mass if link.mass else np.zeros(3)
@@ -33,12 +33,12 @@ def set_pseudo_inertia(link: Link, pseudo: Floats) -> None:
     link.inertia = np.trace(second) * np.eye(3) - second
 
 
-def share(before: Link, link: Link, unmoved: Floats) -> bool:
+def share(before: RobotLink, link: RobotLink, unmoved: Floats) -> bool:
     """Give a link without inertia a share of that of the one behind it; False if nothing can be shared.
 
     Parameters
     ----------
-    before, link : Link
+    before, link : RobotLink
         The second lies on the first.
     unmoved : array [4, k]
         What the joint between them leaves where it is, in the frame of `link`.
@@ -50,26 +50,26 @@ def share(before: Link, link: Link, unmoved: Floats) -> bool:
     # The largest matrix of that span that pseudo exceeds: V (V^T pseudo^-1 V)^-1 V^T.
     inverse = np.linalg.pinv(pseudo, rcond=1e-14, hermitian=True)
     shared = _SHARE * common @ np.linalg.inv(common.T @ inverse @ common) @ common.T
-    thin = Link("", 0)
+    thin = RobotLink("", 0)
     thicken(thin, link, _THICKNESS)
     set_pseudo_inertia(link, pseudo - shared)
     set_pseudo_inertia(before, pseudo_inertia(before) + pseudo_inertia(thin) + _moved(shared, link.pose))
     return True
 
 
-def merge(before: Link, link: Link) -> None:
+def merge(before: RobotLink, link: RobotLink) -> None:
     """Add a link's mass and inertia to those of the one that it is fixed to."""
     set_pseudo_inertia(before, pseudo_inertia(before) + _moved(pseudo_inertia(link), link.pose))
 
 
-def thicken(before: Link, link: Link, part: float) -> None:
+def thicken(before: RobotLink, link: RobotLink, part: float) -> None:
     """Add a part of what a link on it has to a link without inertia, as a ball about its center of mass."""
     size = np.linalg.eigvalsh(link.inertia)[-1] + link.mass * link.center @ link.center
     before.mass += 0.0 if before.mass else part * link.mass
     before.inertia = before.inertia + part * size * np.eye(3)
 
 
-def is_thin(link: Link) -> bool:
+def is_thin(link: RobotLink) -> bool:
     """Whether a link has no inertia about some axis."""
     low, _, high = np.linalg.eigvalsh(link.inertia)
     return bool(low <= 0.5 * _THICKNESS * high)

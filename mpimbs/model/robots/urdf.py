@@ -12,7 +12,7 @@ import numpy as np
 
 from mpimbs.errors import InputError
 from mpimbs.model.geometry import Shape
-from mpimbs.model.robots.robot import HERE, Floats, JointKind, Link, Pose, Robot, RobotJoint, quaternion_of
+from mpimbs.model.robots.robot import HERE, Floats, JointKind, Pose, Robot, RobotJoint, RobotLink, quaternion_of
 from mpimbs.model.table import suggest
 
 _KINDS: dict[str, JointKind | None] = {
@@ -112,9 +112,9 @@ class _Urdf:
             raise InputError(f"link {lost!r}: lies on itself, by way of its joints; put it on the root {roots[0]!r}")
         return order
 
-    def _link(self, name: str, robot: Robot) -> Link:
+    def _link(self, name: str, robot: Robot) -> RobotLink:
         item = self._links[name]
-        link = Link(name, -1, HERE)
+        link = RobotLink(name, -1, HERE)
         inertial = item.find("inertial")
         if inertial is not None:
             title, pose = f"link {name!r}: inertial", _origin(inertial)

@@ -33,7 +33,7 @@ from mpimbs.cli.options import (
     read,
     setting_options,
 )
-from mpimbs.cli.outputs import plot
+from mpimbs.cli.outputs import export, plot
 from mpimbs.cli.robots import convert
 from mpimbs.cli.schedule import schedule
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
@@ -72,7 +72,20 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, inertia, assemble, bench, convert, plot, study, predict, schedule, tune):
+for _command in (
+    acceleration,
+    inverse,
+    inertia,
+    assemble,
+    bench,
+    convert,
+    export,
+    plot,
+    study,
+    predict,
+    schedule,
+    tune,
+):
     cli.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""The commands that take what a run has written: `mpimbs plot`."""
+"""The commands that take what a run has written: `mpimbs plot | export`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from mpimbs.cli.words import Command
 from mpimbs.errors import InputError
-from mpimbs.filesystem.places import check_new
+from mpimbs.filesystem.places import check_new, replacing
 from mpimbs.parallel.agreement import on_root
 
 
@@ -45,5 +45,34 @@ def plot(comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path |
         motion = motion_of(file)
         check_new(place, force)
         click.echo(f"drew {save(draw_quantities(motion, quantities), place)}")
+
+    on_root(comm, work)
+
+
+@click.command(cls=Command)
+@click.argument("file", type=Path)
+@click.argument("quantities", nargs=-1)
+@click.option(
+    "-o", "--output", type=Path, required=True, help="File to write: .vtkhdf, .csv, .parquet or .npz by its suffix."
+)
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.pass_obj
+def export(comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path, force: bool) -> None:
+    """Write a run's output FILE for other programs: ParaView, tables, numpy.
+
+    Tables (.csv, .parquet) have all that was kept, or the QUANTITIES, named as for plot.
+    """
+
+    def work() -> None:
+        from mpimbs.study.exports import export as written
+        from mpimbs.study.exports import format_of
+        from mpimbs.study.pictures import motion_of
+
+        format_of(output, quantities)
+        motion = motion_of(file)
+        check_new(output, force)
+        with replacing(output) as part:
+            written(motion, output, part, quantities)
+        click.echo(f"wrote {output}")
 
     on_root(comm, work)

@@ -115,11 +115,8 @@ def _write_parquet(motion: Motion, path: Path, texts: Sequence[str]) -> None:
 
 def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
     system, parts = motion.system, segments_of(motion)
-    arrays: dict[str, Any] = {
-        "time": motion.t,
-        "energy": motion.energy,
-        "body": [system.name_of(k) for k in range(system.n_bodies)],
-    }
+    names = [system.name_of(k) for k in range(system.n_bodies)]
+    arrays: dict[str, Any] = {"time": motion.t, "energy": motion.energy, "body": names}
     for number, part in enumerate(parts):
         behind = f"_{number}" if len(parts) > 1 else ""  # the structure changes, and with it what they have
         q_offset, u_offset = part.system.offsets()

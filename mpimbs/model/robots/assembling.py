@@ -164,6 +164,9 @@ def _share_inertia(links: list[RobotLink], groups: list[JointGroup | None], movi
         thicken(link, links[on_it[0]] if on_it else link, _NOTHING if driven else _ALONE)
         if not driven:
             robot.leave_out(f"exactness (inertia of {_ALONE:g} of the next link's was added) at joint", group.name)
+    for number in moving:  # thin again by rounding, after they have shared
+        if groups[number] is not None and is_thin(links[number]):
+            thicken(links[number], links[number], _NOTHING)
 
 
 def _close(system: System, loop: RobotLoop, robot: Robot, carriers: list[tuple[str, Pose]]) -> None:

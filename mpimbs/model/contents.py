@@ -51,6 +51,8 @@ class Contents:
         Numbers of the bodies of each loop; -1 the world.
     events : list of Event
         Changes of structure.
+    left_out : tuple of str
+        What the file of another program says that was not taken over: a line for each kind, with names.
     springs : dict of str to Spring
         The springs between points of bodies, by name.
     spring_bodies : list of tuple of 2 ints
@@ -81,6 +83,7 @@ class Contents:
         self.name: str = Heading(name=name).name
         self.gravity = gravity
         self.segments = Segments()
+        self.left_out: tuple[str, ...] = ()
         self.loops: list[Loop] = []
         self.idle_loops: list[Loop] = []
         self.events: list[Event] = []

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.result import Result, load
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+    from mpimbs.simulation.simulation import Simulation
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ __all__ = [
     "Joint",
     "Loop",
     "Result",
+    "Simulation",
     "SimulationError",
     "SimulationSettings",
     "Spring",
@@ -67,6 +69,7 @@ __all__ = [
 _INTEGRATING = {
     "Checkpoints": "settings",
     "Result": "result",
+    "Simulation": "simulation",
     "SimulationSettings": "settings",
     "load": "result",
     "open_output": "reading",

@@ -85,7 +85,7 @@ def lay_out_segment(
     loads: bool,
     extremes: bool,
     separated: SeparatedLoads | None,
-    samples: int,
+    samples: float,
 ) -> None:
     """Write what a segment begins with, as `lay_out` does of the first.
 
@@ -95,7 +95,7 @@ def lay_out_segment(
         As it holds together now.
     time : float
         From when on (s).
-    samples : int
+    samples : float
         How many there may be, at the most.
     """
     group.attrs["begin"] = time
@@ -104,7 +104,7 @@ def lay_out_segment(
     for name, held in (("cut", cut), ("loop", list(now.loops))):
         model.create_dataset(name, data=held, shape=(len(held),), dtype=h5py.string_dtype())
     _write_joints(model, system)
-    _lay_out_samples(group, system, poses, loads, extremes, separated, max(1, min(samples, ROWS)))
+    _lay_out_samples(group, system, poses, loads, extremes, separated, int(max(1, min(samples, ROWS))))
 
 
 def _lay_out_samples(

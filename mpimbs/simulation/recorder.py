@@ -134,16 +134,16 @@ class Recorder:
             return
         with self._timed():
             t, q, u = stepper.time, stepper.q, stepper.u
-            loads = self._joint_loads(t, q, u) if self._loads else None
+            loads = self._joint_loads(t, q, u, stepper.held) if self._loads else None
             self.extremes.take(t, q, u, float(self._dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
             self._watched = t, loads
 
-    def _joint_loads(self, t: float, q: Floats, u: Floats) -> _Loads:
+    def _joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> _Loads:
         watched, found = self._watched
         if found is not None and watched == t:
             return found
         dynamics = self._dynamics
-        joints = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, t=t))
+        joints = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, held, t))
         return _Loads(joints, None if dynamics.loops is None else dynamics.loops.loads)
 
     @contextlib.contextmanager
@@ -184,7 +184,7 @@ class Recorder:
         if self._poses:
             own["poses"] = order["body"](pose_numbers(*dynamics.poses(q, u)))
         if self._loads:
-            found = self._joint_loads(t, q, u)
+            found = self._joint_loads(t, q, u, stepper.held)
             own["loads"] = order["body"](found.joints)
             if found.loops is not None:
                 own["loop_loads"] = self._of_rank_0(found.loops)
@@ -194,7 +194,7 @@ class Recorder:
             own["loop_violation"] = self._of_rank_0(violations)
         if self._constraints is not None:
             if not self._loads:  # which evaluate the sample themselves
-                together(dynamics.comm, lambda: dynamics.accelerations(q, u, t=t))
+                together(dynamics.comm, lambda: dynamics.accelerations(q, u, stepper.held, t))
             common |= self._constraints.take()._asdict()
             own["constraint_loads"] = common.pop("constraint_loads")
         self.store.add(own, common, bool(agreed[1]))

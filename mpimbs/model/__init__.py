@@ -9,6 +9,7 @@ from mpimbs.model.event import Event
 from mpimbs.model.facts import facts
 from mpimbs.model.files import read_system, system_from_text, system_text, write_system
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
+from mpimbs.model.geometry import Shape
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.library import GENERATORS, system_from, system_of
 from mpimbs.model.spring import Spring
@@ -29,6 +30,7 @@ __all__ = [
     "JointStep",
     "JointType",
     "Loop",
+    "Shape",
     "Spring",
     "Summary",
     "System",

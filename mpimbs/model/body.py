@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from mpimbs.model import table
+from mpimbs.model.geometry import Shape
 from mpimbs.model.joints import JointType, joint_type
 from mpimbs.model.table import CheckedTable, Number, Quaternion, TimeFunction, Vector, VectorOrFunction
 
@@ -62,6 +63,10 @@ class _Jointed(CheckedTable):
     def driven(self) -> bool:
         """Whether a torque acts on it."""
         return callable(self.torque) or any(self.torque)
+
+    @property
+    def needed(self) -> set[str]:
+        return super().needed | ({"pitch"} if self.kind.takes_pitch else set())
 
     @field_validator("type")
     @classmethod
@@ -243,7 +248,7 @@ def _inertia(value: Any) -> Floats:
 
 
 def _as_list(value: Any) -> Any:
-    return (value,) if isinstance(value, dict | Wrench) else value
+    return (value,) if isinstance(value, dict | Wrench | Shape) else value
 
 
 class Body(CheckedTable):
@@ -267,6 +272,8 @@ class Body(CheckedTable):
         The joint to the parent.
     wrench : tuple of Wrench
         What acts on the body beside gravity and its joints; one table or a list of them.
+    geometry : tuple of Shape
+        What it looks like; one table or a list of them. For pictures alone.
 
     Raises
     ------
@@ -285,6 +292,7 @@ class Body(CheckedTable):
     )
     joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
     wrench: Annotated[tuple[Wrench, ...], BeforeValidator(_as_list)] = ()
+    geometry: Annotated[tuple[Shape, ...], BeforeValidator(_as_list)] = ()
 
     @property
     def massless(self) -> bool:

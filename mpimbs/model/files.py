@@ -18,7 +18,7 @@ from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
-from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.body import Body, Loop
 from mpimbs.model.contents import Heading
 from mpimbs.model.event import Event
 from mpimbs.model.names import DIGITS, WORLD
@@ -319,9 +319,7 @@ def _where_copies_lie(system: System, segment: Segment) -> list[str]:
 
 def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
     """Return the lines of a table without its header: keys that are not at their default, then subtables."""
-    fields = type(table).model_fields
-    needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
-    default = type(table)(**{k: v for k, v in table if fields[k].is_required() or (needs_pitch and k == "pitch")})
+    default = type(table)(**{key: value for key, value in table if key in table.needed})
     function = _FUNCTIONS.get(type(table), "a function of time")
     keys: list[str] = []
     subtables: list[str] = []
@@ -335,7 +333,7 @@ def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
             keys.append(f"# {key} is {function}")
         elif callable(value):
             raise InputError(f"[[{header}]]: {key} is {function}, and a model file holds data only; leave it out")
-        elif fields[key].is_required() or (needs_pitch and key == "pitch") or value != getattr(default, key):
+        elif key in table.needed or value != getattr(default, key):
             keys.append(f"{key} = {_value(value)}")
     return keys + subtables
 

@@ -84,7 +84,7 @@ class Run:
         self._comm, self._kept, self._state = comm, kept, state
         here = ranks_on_node(comm)
         together(comm, lambda: check_system(system, comm.size, here))
-        self._times = settings.sample_times()
+        self._times, self._selection = settings.sample_times(), settings.selection(system)
         self._solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
         self._events = together(comm, lambda: RunEvents(system, self._times.t_end))
         together(comm, lambda: self._events.check_coupling(settings.coupling, self._solver))
@@ -126,7 +126,7 @@ class Run:
 
     def _make_recorder(self, keep: Callable[[dict[str, int]], Store]) -> Recorder:
         segment, settings = self._segment, self._asked
-        kinds = settings.poses, settings.loads, settings.extremes
+        kinds = self._selection, settings.extremes
         return Recorder(segment.dynamics, *kinds, segment.constraints, segment.projection, keep)
 
     def _open(self, widths: dict[str, int]) -> Store:
@@ -137,7 +137,7 @@ class Run:
             "every": self._times.at(1), "ranks": self._comm.size, **segment.told(),
             "solver": None if self._solver is None else self._solver.data(),
         }  # fmt: skip
-        kinds = settings.poses, settings.loads, settings.extremes
+        kinds = self._selection, settings.extremes
         count = 0 if self._kept is None else self._kept.header["recorder"]["count"]
         system = self._events.system
         return self.files.open(
@@ -225,7 +225,7 @@ class Run:
         if self._comm.rank == 0:
             path, rows = self.files.output, self._totals.rows(self._recorder.count)
             if path is None:
-                result.motion = motion_in_memory(result.samples, self._events.structures(), rows)
+                result.motion = motion_in_memory(result.samples, self._events.structures(), rows, self._selection)
             else:
                 result.motion = motion_in_file(path.absolute(), len(rows))
         if stepper is not None:
@@ -368,7 +368,7 @@ class Run:
         segment, settings = self._segment, self._asked
         separated = segment.separated_loads()
         given = segment.dynamics.system, self._events.now, self._events.happened[-1]["time"]
-        kinds = settings.poses, settings.loads, settings.extremes
+        kinds = self._selection, settings.extremes
         left = self._times.count - self._totals.begins[-1]
 
         def begin(file: OutputFile) -> None:

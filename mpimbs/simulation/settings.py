@@ -13,6 +13,7 @@ from mpimbs.errors import InputError
 from mpimbs.model.contents import Contents
 from mpimbs.settings import COUNT, FRACTION, POSITIVE, TIME, OneOf, Setting, Settings, described
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
+from mpimbs.simulation.selection import Selection
 
 SAMPLES = 200  # by default
 MOST_SAMPLES = 1e8
@@ -107,6 +108,15 @@ class SimulationSettings(EvaluationSettings):
             must=TIME,
         ),
     ] = None
+    sample: Annotated[
+        str | None,
+        Setting(
+            "What samples have: q, u, poses, loads, or of one body q:NAME, u:NAME, pose:NAME, load:NAME; with commas",
+            default="q,u",
+            more="With `poses` and `loads` those of all bodies too.",
+            noun="what samples have",
+        ),
+    ] = None
     poses: Annotated[bool, Setting("Keep the poses of the bodies too")] = False
     loads: Annotated[
         bool,
@@ -138,7 +148,12 @@ class SimulationSettings(EvaluationSettings):
         given = next((name for name in ("projection", "stabilisation") if getattr(self, name) is not None), None)
         if given is not None and not system.loop_names:
             raise InputError(f"`{given}` is for closed loops, and '{system.name}' has none: leave it out")
+        self.selection(system)
         return self
+
+    def selection(self, system: Contents) -> Selection:
+        """Which quantities samples have, and of which bodies; InputError if there are none such."""
+        return Selection.of(system, self.sample, self.poses, self.loads)
 
     @property
     def accuracy(self) -> Accuracy:

@@ -14,7 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from mpimbs.model.joints import joint_type
-from mpimbs.simulation.output_layout import SEGMENTS
+from mpimbs.simulation.output_layout import SAMPLED, SEGMENTS
 from mpimbs.study.axes import new_figure, save, show_no_noise
 from mpimbs.study.load_pictures import draw_loads
 from mpimbs.study.motion_pictures import draw_motion
@@ -55,7 +55,7 @@ def draw_run(path: str | Path) -> list[Path]:
     with h5py.File(path, "r") as run:
         for name, place in pictures_of(path).items():
             needed, draw = PICTURES[name]
-            if needed in run:
+            if needed in run and f"{SAMPLED}/{needed}" not in run:  # of all bodies
                 whole = run if draw is draw_coordinates or SEGMENTS not in run else Throughout(run)
                 drawn.append(save(draw(whole), place))
     return drawn

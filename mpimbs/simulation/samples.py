@@ -69,7 +69,8 @@ class Samples:
         whole = {name: gather(own[name]) for name, gather in self._gathers.items()}
         if not self._root:
             return
-        kept: dict[str, Any] = dict.fromkeys(("q", "u")) | {
+        there = {name: values.copy() for name, values in whole.items() if values is not None}
+        kept: dict[str, Any] = dict.fromkeys(("q", "u")) | there
             name: values.copy() for name, values in whole.items() if values is not None
         }
         kept |= common

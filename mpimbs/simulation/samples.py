@@ -71,8 +71,6 @@ class Samples:
             return
         there = {name: values.copy() for name, values in whole.items() if values is not None}
         kept: dict[str, Any] = dict.fromkeys(("q", "u")) | there
-            name: values.copy() for name, values in whole.items() if values is not None
-        }
         kept |= common
         solution = None
         if "constraint_loads" in kept:

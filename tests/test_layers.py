@@ -42,7 +42,7 @@ LAYERS = [
         "compiling",
         "batch",
     ),
-    *("simulation", "instruments", "study", "cli"),
+    *("simulation", "instruments", "study", "view", "cli"),
 ]
 
 

@@ -37,6 +37,7 @@ from mpimbs.cli.schedule import schedule
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.tune import tune
+from mpimbs.cli.view import view
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.coupling.settings import EvaluationSettings
@@ -70,7 +71,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, schedule, tune):
+for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, schedule, tune, view):
     cli.add_command(_command)
 
 

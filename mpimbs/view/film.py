@@ -53,7 +53,7 @@ class Film:
         self, recording: Recording, size: tuple[int, int] = (640, 480), tension: bool = False, follow: str | None = None
     ) -> None:
         self._recording, system, seen = recording, recording.system, recording.seen()
-        self._scene = Scene(system, recording.path.parent, seen)
+        self._scene = Scene(system, recording.path.parent, seen, recording.size())
         self._followed = None if follow is None else system.index_of(follow)
         if tension and recording.forces is None:
             raise InputError(f"{recording.path}: holds no loads whose tension could be shown: run with --loads")

@@ -55,7 +55,7 @@ def turned(profile: Floats, sides: int) -> Surface:
 
 def capsule(straight: float, sides: int) -> Surface:
     """Give a capsule of radius 1 whose caps have centers so far apart: a sphere for 0."""
-    count = max(2, sides // 4)
+    count = max(1, sides // 4)  # rings of a cap
     angle = 0.5 * np.pi * np.arange(count + 1) / count
     lower = np.column_stack([np.sin(angle), -np.cos(angle) - 0.5 * straight])
     upper = np.column_stack([np.cos(angle), np.sin(angle) + 0.5 * straight])

@@ -18,7 +18,7 @@ from mpimbs.view.scene import Scene
 
 Floats = npt.NDArray[np.float64]
 RATE = 30.0  # pictures a second
-ARROW = 0.25  # length of the largest load, over the size of the motion
+ARROW = 0.2  # length of the largest load, over the size of the motion
 NOBODY = "nobody"
 MOST_NAMES = 500  # of bodies that can be followed
 
@@ -53,7 +53,7 @@ class Page:
     def __init__(self, recording: Recording, host: str = "localhost", port: int = 8080, live: bool = False) -> None:
         viser = viser_module()
         self._recording, self._live = recording, live
-        self._scene = Scene(recording.system, recording.path.parent, recording.seen())
+        self._scene = Scene(recording.system, recording.path.parent, recording.seen(), recording.size())
         with contextlib.redirect_stdout(io.StringIO()):  # it greets in a frame of its own
             self._server: Any = viser.ViserServer(host, port, label=f"mpimbs: {recording.system.name}", verbose=False)
         self.url = f"http://{'localhost' if host in ('0.0.0.0', '127.0.0.1') else host}:{self._server.get_port()}"
@@ -78,11 +78,12 @@ class Page:
         low, high = self._recording.bounds()
         system, scene = self._recording.system, self._server.scene
         self._camera = Camera.facing(low, high, system.gravity, 5.0 * self._scene.thickness)
-        self._size = float(np.linalg.norm(self._camera.position - self._camera.target))
         first = self._server.initial_camera
         first.position, first.look_at, first.up = self._camera
-        first.fov = FIELD
+        distance = float(np.linalg.norm(self._camera.position - self._camera.target))
+        first.fov, first.near, first.far = FIELD, 1e-3 * distance, 1e2 * distance
         scene.set_up_direction(tuple(self._camera.up))
+        scene.configure_default_lights(cast_shadow=False)
         poses, forces = self._recording.at(self.time)
         self._meshes = []
         for number, batch in enumerate(self._scene.batches):
@@ -97,7 +98,7 @@ class Page:
                     batched_scales=batch.scale.astype(np.float32),
                     batched_colors=batch.color.astype(np.uint8),
                     lod="off",
-                    cast_shadow=len(batch.bodies) < 1000,
+                    cast_shadow=False,
                     receive_shadow=False,
                 )
             )
@@ -192,7 +193,7 @@ class Page:
             self._arrows.visible = self._with_loads.value
             if self._with_loads.value:
                 begins = poses[seen, :3]
-                lengths = ARROW * self._size / max(self._strongest, 1e-300)
+                lengths = ARROW * self._recording.size() / max(self._strongest, 1e-300)
                 ends = begins + lengths * np.nan_to_num(forces[seen])
                 self._arrows.points = np.stack([begins, ends], axis=1).astype(np.float32)
 

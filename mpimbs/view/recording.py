@@ -95,6 +95,11 @@ class Recording:
             return poses, None
         return poses, (1.0 - share) * self.forces[k] + share * self.forces[n]
 
+    def size(self) -> float:
+        """Of all where bodies are at any time (m)."""
+        low, high = self.bounds()
+        return float(np.linalg.norm(high - low))
+
     def bounds(self) -> tuple[Floats, Floats]:
         """Lowest and highest coordinates of all origins [3]; m."""
         places = self.poses[:, self.seen(), :3].reshape(-1, 3)

@@ -13,9 +13,9 @@ from mpimbs.view.meshes import Surface, box, capsule, cylinder
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-THICK = 0.06  # radius of a link, over the median of their lengths
+THICK, THIN = 0.06, 0.0015  # radius of a link, over the median of their lengths; at the least over all that is seen
 PALETTE = np.array([(78, 121, 167), (242, 142, 43), (89, 161, 79), (225, 87, 89), (118, 183, 178), (176, 122, 161)])
-FINE, COARSE, MANY = 20, 6, 2000  # corners of a circle, of few and of many instances
+FINE, COARSE, MANY = 20, 4, 2000  # corners of a circle, of few and of many instances
 _STEP = 0.15  # of the logarithm of a capsule's slenderness: all within share a surface, stretched a little
 
 
@@ -56,6 +56,8 @@ class Scene:
         Where files of meshes are named from.
     bodies : array [n], optional
         Those that are drawn.
+    size : float
+        Of all that is seen (m): links are so thick that they are.
 
     Attributes
     ----------
@@ -66,11 +68,14 @@ class Scene:
         Radius of links (m).
     """
 
-    def __init__(self, system: System, folder: Path = Path(), bodies: Integers | None = None) -> None:
+    def __init__(
+        self, system: System, folder: Path = Path(), bodies: Integers | None = None, size: float = 0.0
+    ) -> None:
         self.missing: list[str] = []
         self._links = _links(system)
         lengths = [float(np.linalg.norm(end)) for ends in self._links for end in ends]
-        self.thickness = THICK * float(np.median([length for length in lengths if length > 0.0] or [1.0]))
+        typical = float(np.median([length for length in lengths if length > 0.0] or [1.0]))
+        self.thickness = max(THICK * typical, THIN * size)
         self._files: dict[str, Surface | None] = {}
         self._folder = folder
         drawn = range(system.n_bodies) if bodies is None else bodies.tolist()

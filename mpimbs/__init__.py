@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.result import Result, load
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+    from mpimbs.simulation.simulation import Simulation
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "Loop",
     "Result",
     "Shape",
+    "Simulation",
     "SimulationError",
     "SimulationSettings",
     "Spring",
@@ -71,6 +73,7 @@ __all__ = [
 _INTEGRATING = {
     "Checkpoints": "settings",
     "Result": "result",
+    "Simulation": "simulation",
     "SimulationSettings": "settings",
     "load": "result",
     "open_output": "reading",

@@ -227,8 +227,11 @@ class Dynamics(JointSpace):
         evaluation = self._evaluation
         if evaluation.in_phases:
             return evaluation.in_turn(t, q, u, udot, rates, tau)
-        evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
-        return NOTHING
+        if tau is None:
+            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
+            return NOTHING
+        evaluation.whole(evaluation.rank, q, u, tau, udot, rates)
+        return Acted(tau)
 
     def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate as `evaluate` does, without calling functions: for what is linear in `tau`, or what loops ask for.

@@ -46,7 +46,7 @@ LAYERS = [
         "equilibrium",
         "batch",
     ),
-    *("simulation", "instruments", "study", "cli"),
+    *("simulation", "instruments", "study", "view", "cli"),
 ]
 
 

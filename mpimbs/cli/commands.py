@@ -40,6 +40,7 @@ from mpimbs.cli.statics import settle
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.tune import tune
+from mpimbs.cli.view import view
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.coupling.settings import EvaluationSettings
@@ -87,6 +88,7 @@ for _command in (
     convert,
     export,
     plot,
+    view,
 ):
     cli.add_command(_command)
 

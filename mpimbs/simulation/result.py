@@ -96,6 +96,10 @@ class Result:
     sizes: str = "package"
     motion: KeptMotion | SegmentedMotion | None = field(default=None, compare=False)
 
+    def __getitem__(self, name: str) -> BodyHistory:
+        """The motion of the body of that name, as `body`."""
+        return self.body(name)
+
     def __repr__(self) -> str:
         kept = "" if self.motion is None else f", motion {self.motion.where}"
         return f"Result({self.status}: t = {self.time:g} s, {self.steps} steps{kept})"
@@ -148,6 +152,33 @@ class Result:
 
     def _of_motion(self, name: str) -> Floats | None:
         return None if self.motion is None else getattr(self.motion, name)
+
+    def to_xarray(self) -> Any:
+        """Give the samples as an `xarray.Dataset`, with names and units; on rank 0.
+
+        Dimensions: time, coordinate and speed (the body's name, numbered where its joint has several), and, where poses
+        or loads were kept, body. Where events change the structure, q and u are left out.
+
+        Raises
+        ------
+        InputError
+            xarray is not installed, or there is no motion here.
+        """
+        from mpimbs.simulation.labelled import dataset
+
+        if self.motion is None:
+            raise InputError("the motion is on rank 0 only: call `to_xarray` there")
+        return dataset(self.motion, {"status": self.status, "steps": self.steps, "rejected": self.rejected})
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from html import escape
+
+        lines = self.summary().split("\n")
+        where = [] if self.motion is None else [f"{len(self.motion.t)} samples {self.motion.where}"]
+        return f"<b>{escape(self.motion.system.name if self.motion else 'Result')}</b><br>" + "<br>".join(
+            escape(line) for line in [*where, *lines]
+        )
 
     def statistics(self) -> dict[str, Any]:
         """What the output file keeps of the run."""

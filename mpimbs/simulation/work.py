@@ -27,14 +27,18 @@ class Power:
     Parameters
     ----------
     dynamics : Dynamics
+    driven : bool
+        Whether forces are held on the joints.
 
     Attributes
     ----------
     any : bool
         Whether there are any such loads, on any rank.
+    overflows : bool
+        Whether numpy may warn of one that grows without bound: not of those that are held.
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
+    def __init__(self, dynamics: Dynamics, driven: bool = False) -> None:
         self._dynamics = dynamics
         c = dynamics.subchain.columns
         self._damping = c.damping if c.damping.any() else None
@@ -49,7 +53,8 @@ class Power:
         self._loops = dynamics.loops if dynamics.loops is not None and dynamics.loops.driven else None
         facts[0] |= self._loops is not None
         self._wrenched = bool(facts[1])
-        self.any = bool(facts.any())
+        self.overflows = bool(facts.any())
+        self.any = driven or self.overflows
 
     def recalled(self, ranks: list[tuple[float, float]]) -> Floats:
         """Work on this rank's bodies so far (J) and its rate (W), of what a checkpoint has of each rank; or nothing."""
@@ -62,6 +67,8 @@ class Power:
 
     def __call__(self, q: Floats, u: Floats, acted: Acted) -> float:
         """Power (W) in a state, of what acted in its evaluation."""
+        if not self.overflows:
+            return float(acted.forces.dot(u))
         power = 0.0
         if self._damping is not None:
             np.multiply(self._damping, u, out=self._room)
@@ -69,7 +76,7 @@ class Power:
         if self._torque is not None:
             power += float(self._torque @ u)
         if acted.forces.size:
-            power += float(acted.forces @ u)
+            power += float(acted.forces.dot(u))
         if self._loops is not None:
             power += self._loops.power()
         if self._wrenched:

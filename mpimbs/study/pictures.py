@@ -13,7 +13,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 
 from mpimbs.simulation.kept_motion import open_run
-from mpimbs.simulation.output_layout import SEGMENTS
+from mpimbs.simulation.output_layout import SAMPLED, SEGMENTS
 from mpimbs.simulation.result import load
 from mpimbs.study.axes import save
 from mpimbs.study.curves import NAMED, Histories, draw_histories
@@ -51,7 +51,7 @@ def draw_run(path: str | Path) -> list[Path]:
         whole = Throughout(run) if SEGMENTS in run else run
         for name, place in places:
             needed, draw = PICTURES[name]
-            if needed in run:
+            if needed in run and f"{SAMPLED}/{needed}" not in run:  # of all bodies
                 drawn.append(save(draw(whole, motion), place))
     title = f"{motion.system.name}: {motion.t[0]:g} to {motion.t[-1]:g} s, {len(motion.t)} samples"
     return [*drawn, save(draw_page(title, drawn), page)]

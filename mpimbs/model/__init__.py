@@ -11,6 +11,7 @@ from mpimbs.model.files import read_system, system_from_text, system_text, write
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.library import GENERATORS, system_from, system_of
+from mpimbs.model.rod import Rod
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary
 from mpimbs.model.system import System
@@ -29,6 +30,7 @@ __all__ = [
     "JointStep",
     "JointType",
     "Loop",
+    "Rod",
     "Spring",
     "Summary",
     "System",

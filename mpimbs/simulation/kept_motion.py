@@ -17,6 +17,7 @@ from mpimbs.model import System, system_from_text
 from mpimbs.model.connections import Connections, connected
 from mpimbs.simulation.output_layout import SEGMENTS
 from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.rods import RodHistory, rod_history
 from mpimbs.sweep.subchain import Subchain
 
 if TYPE_CHECKING:
@@ -113,6 +114,10 @@ class KeptMotion:
         pose, load = self.poses[:, k], None if self.loads is None else self.loads[:, k]
         return BodyHistory(self.q[:, q0:q1], self.u[:, u0:u1], pose[:, :3], pose[:, 3:], load)
 
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries; InputError if there is none of that name, or loads were not kept."""
+        return rod_history(self.system, self.loads, name)
+
 
 class SegmentedMotion:
     """The motion of a system whose structure changes: that of its segments, one after the other.
@@ -159,6 +164,10 @@ class SegmentedMotion:
         load = None if any(part.load is None for part in parts) else np.concatenate([part.load for part in parts])
         position, quaternion = (np.concatenate([part[k] for part in parts]) for k in (2, 3))
         return BodyHistory(q, u, position, quaternion, load)
+
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries, as `KeptMotion.rod`."""
+        return rod_history(self.system, self.loads, name)
 
 
 def pose_numbers(rotations: Floats, positions: Floats) -> Floats:

@@ -14,6 +14,7 @@ from mpi4py import MPI
 
 from mpimbs.coupling import solver_for
 from mpimbs.errors import InterruptionError, SimulationError
+from mpimbs.forces.motions import check_covered
 from mpimbs.model import Event, System
 from mpimbs.model.connections import connected
 from mpimbs.parallel.agreement import together
@@ -78,6 +79,7 @@ class Run:
         self._comm, self._kept, self._state = comm, kept, state
         here = ranks_on_node(comm)
         together(comm, lambda: check_system(system, comm.size, here))
+        together(comm, lambda: check_covered(system, settings.t_end))
         self._times = settings.sample_times()
         self._solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
         self._events = together(comm, lambda: RunEvents(system, settings.t_end))
@@ -198,6 +200,7 @@ class Run:
             q, u = dynamics.subchain.q, dynamics.subchain.u
         else:
             q, u = state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
+        q, u = dynamics.followed(0.0, q, u)
         return (q, u) if projection is None else projection.begin(q, u)
 
     def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:

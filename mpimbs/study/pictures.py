@@ -18,6 +18,7 @@ from mpimbs.simulation.output_layout import SEGMENTS
 from mpimbs.study.axes import new_figure, save, show_no_noise
 from mpimbs.study.load_pictures import draw_loads
 from mpimbs.study.motion_pictures import draw_motion
+from mpimbs.study.rod_pictures import draw_rods, has_rods
 
 Floats = npt.NDArray[np.float64]
 MOST_LINES = 64  # curves in one picture; of more coordinates an even choice is drawn
@@ -55,7 +56,7 @@ def draw_run(path: str | Path) -> list[Path]:
     with h5py.File(path, "r") as run:
         for name, place in pictures_of(path).items():
             needed, draw = PICTURES[name]
-            if needed in run:
+            if needed in run and (draw is not draw_rods or has_rods(run)):
                 whole = run if draw is draw_coordinates or SEGMENTS not in run else Throughout(run)
                 drawn.append(save(draw(whole), place))
     return drawn
@@ -179,4 +180,5 @@ PICTURES.update(
     motion=("poses", draw_motion),
     energy=("energy", draw_energy),
     loads=("loads", draw_loads),
+    rods=("loads", draw_rods),
 )

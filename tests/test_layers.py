@@ -39,6 +39,7 @@ LAYERS = [
         "evaluation",
         "loops",
         "dynamics",
+        "modes",
         "compiling",
         "batch",
     ),

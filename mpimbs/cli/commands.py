@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | bench | check | study | ...`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | modes | bench | check | ...`.
 
 Alone or under mpiexec.
 
@@ -22,6 +22,7 @@ import click
 from mpi4py import MPI
 
 from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
+from mpimbs.cli.modes import modes_command
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
@@ -71,7 +72,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, schedule, tune):
+for _command in (acceleration, inverse, inertia, assemble, modes_command, bench, study, predict, schedule, tune):
     cli.add_command(_command)
 
 

@@ -11,6 +11,7 @@ from mpimbs.errors import InputError
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, SegmentedMotion, motion_in_file, open_run
 from mpimbs.simulation.output_layout import SEGMENTS
 from mpimbs.simulation.projection import loops_told
+from mpimbs.simulation.rods import RodHistory
 from mpimbs.simulation.step_sizes import told
 from mpimbs.sizes import VARIABLE
 
@@ -29,9 +30,9 @@ class Result:
     """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
 
     The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
-    `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, and `body(name)`, the motion of one body; None on other
-    ranks. Where events change the structure, `q`, `u` and what loops have are tuples of arrays, one for each structure;
-    all else has one row for each sample throughout.
+    `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, `body(name)`, the motion of one body, and `rod(name)`,
+    what a rod carries; None on other ranks. Where events change the structure, `q`, `u` and what loops have are tuples
+    of arrays, one for each structure; all else has one row for each sample throughout.
 
     Attributes
     ----------
@@ -149,6 +150,12 @@ class Result:
         if self.motion is None:
             raise InputError(f"body {name!r}: the motion is on rank 0 only")
         return self.motion.body(name)
+
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries along it, on rank 0, where loads were kept; InputError if there is no such rod."""
+        if self.motion is None:
+            raise InputError(f"rod {name!r}: the motion is on rank 0 only")
+        return self.motion.rod(name)
 
     def _of_motion(self, name: str) -> Floats | None:
         return None if self.motion is None else getattr(self.motion, name)

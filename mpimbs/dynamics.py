@@ -59,7 +59,7 @@ class Dynamics(JointSpace):
     coupling : str
         How the subchains are joined: a name in `mpimbs.coupling.COUPLINGS`.
     **settings
-        Any of `mpimbs.coupling.settings.EvaluationSettings`: lanes, tip_ratio, cuts, overlap, solver.
+        Any of `mpimbs.coupling.settings.EvaluationSettings`: lanes, tip_ratio, cuts, overlap, solver, lagrangian.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class Dynamics(JointSpace):
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
         scheduled = {"schedule": settings.schedule, "leaves": settings.leaves}
-        return coupling_for(system, settings.coupling, settings.solver, **scheduled)
+        return coupling_for(system, settings.coupling, settings.solver, settings.lagrangian, **scheduled)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
@@ -324,8 +324,8 @@ class Dynamics(JointSpace):
         _, acted = self._accelerations(q, u, tau, t)
         q, u = self.followed(t, q, u)
         forces = acted.forces if tau is None or acted.forces.size else tau
-        given = q, u, forces, self._evaluation.turns, *self.subchains.handle_loads()
-        return self.loops.joint_loads(*given) if self.loops else self.subchain.joint_loads(*given)
+        given = q, u, forces, self._evaluation.turns
+        return self.loops.joint_loads(*given) if self.loops else self.subchains.joint_loads(*given)
 
     def followed(self, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give this rank's coordinates and speeds, with those of joints that follow a given motion at time `t` (s).

@@ -54,7 +54,7 @@ class Result:
     energy_change : float
         The same over the largest kinetic energy (or change of potential energy, or work, if that is more).
     solutions : dict of str to float
-        Of the constraint-load equations, where the coupling has them: unknowns, solutions, total_iterations,
+        Of the constraint loads, where the coupling iterates to find them: unknowns, solutions, total_iterations,
         most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
     loops : dict
         Where there are any: `projection` and `stabilisation` as they were; `moved`, what closing them at the begin has
@@ -215,9 +215,10 @@ class Result:
             s = self.solutions
             text += (
                 f"\nconstraint loads: {s['unknowns']} unknowns, {s['total_iterations'] / max(s['solutions'], 1):.2f} "
-                f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations; "
-                f"residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
+                f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations"
             )
+            if "largest_residual" in s:
+                text += f"; residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
         return text
 
 

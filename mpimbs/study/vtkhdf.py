@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.closure.geometry import body_motions
+from mpimbs.errors import InputError
 from mpimbs.simulation.kept_motion import KeptMotion
 from mpimbs.study.load_pictures import tension
 from mpimbs.study.quantities import Motion, segments_of

@@ -49,7 +49,7 @@ def settled(comm: MPI.Comm, system: System, **settings: object) -> tuple[Array, 
 @pytest.mark.parametrize("n", [10, 40])
 @pytest.mark.parametrize("coupling", ["dcae", "pcg"])
 def test_a_chain_pulled_at_its_tip(comm: MPI.Comm, n: int, coupling: str) -> None:
-    """tan of each link's angle is the force that passes its middle, upward over along: exact for any number of links."""
+    """tan of a link's angle is the force that passes its middle, upward over along: exact for any number of links."""
     along, upward, weight = 0.7, 0.3, 2.0
     system = links(n, weight)
     system.add_wrench(f"link{n - 1}", force=(along, upward, 0), point=(1 / n, 0, 0), frame="world")

@@ -233,16 +233,16 @@ class Dynamics(JointSpace):
         evaluation.whole(evaluation.rank, q, u, tau, udot, rates)
         return Acted(tau)
 
-    def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats) -> None:
-        """Evaluate as `evaluate` does, without calling functions: for what is linear in what loops are asked for.
+    def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
+        """Evaluate as `evaluate` does, without calling functions: for what is linear in `tau`, or what loops ask for.
 
         At no time: nothing is taken from evaluations before, nor left to others.
         """
         evaluation = self._evaluation
         if evaluation.in_phases:
-            evaluation.in_turn(np.nan, q, u, udot, rates, None, unforced=True)
+            evaluation.in_turn(np.nan, q, u, udot, rates, tau, unforced=True)
         else:
-            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
+            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
@@ -262,7 +262,7 @@ class Dynamics(JointSpace):
         SimulationError
             On all ranks: a user function failed.
         """
-        return self._accelerations(*self._agreed(q, u, tau), t)[0]
+        return self._accelerations(*self.agreed(q, u, tau), t)[0]
 
     def _accelerations(self, q: Floats, u: Floats, tau: Floats | None, t: float) -> tuple[Floats, Acted]:
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)
@@ -275,7 +275,7 @@ class Dynamics(JointSpace):
 
         return udot, together(self.comm, action) if self._may_fail else action()
 
-    def _agreed(self, q: Floats, u: Floats, third: Any = None, name: str = "tau") -> tuple[Floats, Floats, Any]:
+    def agreed(self, q: Floats, u: Floats, third: Any = None, name: str = "tau") -> tuple[Floats, Floats, Any]:
         """Give a state, and forces or what has this `name`, as compiled code reads them; None stays.
 
         InputError on all ranks if those of any are none.
@@ -313,7 +313,7 @@ class Dynamics(JointSpace):
         InputError, SimulationError
             As `accelerations`.
         """
-        q, u, tau = self._agreed(q, u, tau)
+        q, u, tau = self.agreed(q, u, tau)
         _, acted = self._accelerations(q, u, tau, t)
         forces = acted.forces if tau is None or acted.forces.size else tau
         given = q, u, forces, self._evaluation.turns, *self.subchains.handle_loads()
@@ -339,7 +339,7 @@ class Dynamics(JointSpace):
             As `accelerations`; the system closes loops.
         """
         refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
-        q, u, udot = self._agreed(q, u, udot, "udot")
+        q, u, udot = self.agreed(q, u, udot, "udot")
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
             together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))
@@ -367,7 +367,7 @@ class Dynamics(JointSpace):
         The same on every rank; see `Subchain.energy_and_momentum`, to which springs between bodies are added. Arguments
         and InputError as of `accelerations`.
         """
-        q, u, _ = self._agreed(q, u)
+        q, u, _ = self.agreed(q, u)
         boundary = self._evaluation.boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
         mine[1] += self.external.spring_energy()
@@ -381,7 +381,7 @@ class Dynamics(JointSpace):
 
         Arguments and InputError as of `accelerations`.
         """
-        q, u, _ = self._agreed(q, u)
+        q, u, _ = self.agreed(q, u)
         return self.subchain.body_poses(q, self._evaluation.boundary_motion(q, u))
 
     @property
@@ -421,7 +421,12 @@ class Dynamics(JointSpace):
         self._evaluation.close()
         if "composites" in self.__dict__:
             self.composites.close()
+        for factor in self.__dict__.get("factors", ()):
+            factor.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
+        for name in ("implicit_matrix", "tense_implicit_matrix"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
         self.external.close()
         self.comm.Free()

@@ -83,6 +83,12 @@ TOLERANCE |= {
     "runs on ranks": (1e-11, "the same steps, but sums in another order: rounding, amplified by the motion"),
 }
 
+# Robots and exports.
+TOLERANCE |= {
+    "imported": (1e-10, "links without mass are given a share of the next ones', thickened by 1e-13 of these"),
+    "difference of exports": (1e-5, "central differences over 2 ms of motions of some rad/s: their third derivatives"),
+}
+
 # Closed loops.
 TOLERANCE |= {
     "loops": (

@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | bench | check | study | ...`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | settle | bench | ...`.
 
 Alone or under mpiexec.
 
@@ -33,7 +33,10 @@ from mpimbs.cli.options import (
     read,
     setting_options,
 )
+from mpimbs.cli.outputs import export, plot
+from mpimbs.cli.robots import convert
 from mpimbs.cli.schedule import schedule
+from mpimbs.cli.statics import settle
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.tune import tune
@@ -63,7 +66,7 @@ _GENERATED = ", ".join(maker.usage(name) for name, maker in GENERATORS.items())
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    epilog=f"MODEL is a TOML file or one of: {_GENERATED}.",
+    epilog=f"MODEL is a TOML, URDF or MJCF file, or one of: {_GENERATED}.",
 )
 @click.version_option(package_name="mpimbs")
 def cli() -> None:
@@ -71,7 +74,22 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, schedule, tune, view):
+for _command in (
+    acceleration,
+    inverse,
+    inertia,
+    assemble,
+    settle,
+    bench,
+    study,
+    predict,
+    schedule,
+    tune,
+    convert,
+    export,
+    plot,
+    view,
+):
     cli.add_command(_command)
 
 

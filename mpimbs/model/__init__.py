@@ -12,6 +12,7 @@ from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, J
 from mpimbs.model.geometry import Shape
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.library import GENERATORS, system_from, system_of
+from mpimbs.model.robots.reading import is_robot, read_robot
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary
 from mpimbs.model.system import System
@@ -36,7 +37,9 @@ __all__ = [
     "System",
     "Wrench",
     "facts",
+    "is_robot",
     "joint_type",
+    "read_robot",
     "read_system",
     "system_from",
     "system_from_text",

@@ -83,8 +83,9 @@ class Columns:
         torques: Mapping[int, TimeFunction | tuple[float, ...]],
         wrenches: Iterable[tuple[int, Wrench]],
         shifts: tuple[Integers, Floats],
+        numbers: Integers | None = None,
     ) -> None:
-        self.first = first
+        self.first, self._numbers = first, numbers  # of bodies that are told apart by it, see `Contents.apart`
         self._parents, self._bodies, self._rows = parents, bodies, rows
         self._torques, self._wrenches, self._shifts = dict(torques), list(wrenches), shifts
         self._joints = [body.joint for body in bodies]
@@ -98,6 +99,8 @@ class Columns:
     def alike(self) -> Integers:
         """A number for each body, the same only where joints and bodies are: int64 [n]."""
         shifted, _ = self._shifts
+        if self._numbers is not None:
+            return self._numbers - self._numbers.min(initial=0)
         if not len(shifted):
             return self._rows
         numbers = self._rows.copy()
@@ -110,7 +113,9 @@ class Columns:
         place = np.searchsorted(shifted, chosen)
         here = np.flatnonzero(place < np.searchsorted(shifted, chosen, "right"))
         moved = here, shifts[place[here]]
-        return Columns(self.first, lambda: self.parent[chosen], self._bodies, self._rows[chosen], {}, (), moved)
+        numbers = None if self._numbers is None else self._numbers[chosen]
+        rows = self._rows[chosen]
+        return Columns(self.first, lambda: self.parent[chosen], self._bodies, rows, {}, (), moved, numbers)
 
     @cached_property
     def parent(self) -> Integers:
@@ -141,6 +146,8 @@ class Columns:
 
     @cached_property
     def mass(self) -> Floats:
+        if self._numbers is not None:
+            return (self._numbers + 1).astype(np.float64)
         return self._column([body.mass for body in self._bodies])
 
     @cached_property

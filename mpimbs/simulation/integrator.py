@@ -26,6 +26,7 @@ from mpimbs.simulation.petsc_schemes import choose, first_same_as_last, keeps_hi
 from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
+from mpimbs.simulation.stages import Stages
 from mpimbs.simulation.step_failure import StepFailure, all_finite
 from mpimbs.simulation.step_memory import StepMemory
 from mpimbs.simulation.step_sizes import StepSizes
@@ -131,7 +132,10 @@ class Integrator:
         ts = PETSc.TS().create(comm=self._dynamics.comm)
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
-        ts.setRHSFunction(self._derivative)
+        if self._scheme.implicit:
+            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts)
+        else:
+            ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
         choose(ts, self._scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
         self._leave_work_out(ts)

@@ -218,7 +218,7 @@ class JointSpace(Jacobians):
         for places, own in where:
             whole[places] = own
         here = loops.at(whole)
-        scaled = scipy.sparse.diags_array(1.0 / here.rows) @ here.matrix @ scipy.sparse.diags_array(1.0 / here.columns)
+        scaled = scipy.sparse.diags_array(1.0 / here.rows) @ here.whole @ scipy.sparse.diags_array(1.0 / here.columns)
         return scipy.sparse.csr_array(scaled.tocsc()[:, np.arange(self.system.nu)[self.gather_u.part]])
 
     def loop_responses(self: Any, q: Floats) -> Floats:

@@ -42,6 +42,7 @@ LAYERS = [
         "evaluation",
         "loops",
         "dynamics",
+        "modes",
         "compiling",
         "equilibrium",
         "batch",

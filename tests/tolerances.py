@@ -32,8 +32,17 @@ TOLERANCE: dict[str, tuple[float, str]] = {
         "the sweeps are backward stable, but moments are summed over the bodies beyond: in a rope, whose forces are "
         "right to 1e-13, up to 7e-12 of force times length",
     ),
+    "multipliers": (1e-9, "the penalty, 1e6, times violations, of which 1e-15 of the accelerations is rounding"),
     "cut": (1e-12, "steps of order 8 that are so short that only rounding is left; on numbers of order ten"),
     "carried over": (1e-13, "poses and twists to rounding, through a few joints"),
+    "statics": (1e-9, "springs whose moments are n times as large as what they hold: rounding of angles, times n^2"),
+    "runs": (1e-7, "integrated with a tolerance of 1e-9 or 1e-10 in each step"),
+    "modes": (
+        1e-10,
+        "stiffness by differences of order eight, right to 1e-13, times the condition of the lowest modes",
+    ),
+    "shapes": (1e-7, "shapes are right to the square root of what squares of frequencies are"),
+    "table": (2e-8, "eight decimals of the tables"),
     "random events": (1e-10, "the dense oracle and the sweeps, amplified by random loops that hold nearly the same"),
     "difference": (
         1e-7,

@@ -22,6 +22,7 @@ import click
 from mpi4py import MPI
 
 from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
+from mpimbs.cli.modes import modes_command
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
@@ -46,6 +47,7 @@ from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.places import check_folder, check_new, check_place, current_folder
+from mpimbs.forces.motions import initial_state
 from mpimbs.model import GENERATORS, System
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
@@ -80,6 +82,7 @@ for _command in (
     inertia,
     assemble,
     settle,
+    modes_command,
     bench,
     study,
     predict,
@@ -244,7 +247,9 @@ def _facts(system: System) -> dict[str, Any]:
     """What a model is, as plain numbers and texts."""
     from mpimbs.closure.report import loop_report
 
-    return asdict(system.summary()) | ({"closure": loop_report(system).numbers()} if system.loops else {})
+    return asdict(system.summary()) | (
+        {"closure": loop_report(system, initial_state(system)).numbers()} if system.loops else {}
+    )
 
 
 def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool) -> list[str]:
@@ -306,7 +311,7 @@ def _loops(system: System) -> Iterator[str]:
     if system.loops:
         from mpimbs.closure.report import loop_report, told_loops
 
-        yield from told_loops(loop_report(system))
+        yield from told_loops(loop_report(system, initial_state(system)))
 
 
 def _springs(system: System) -> Iterator[str]:

@@ -13,6 +13,7 @@ from mpimbs.model.geometry import Shape
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.library import GENERATORS, system_from, system_of
 from mpimbs.model.robots.reading import is_robot, read_robot
+from mpimbs.model.rod import Rod
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary
 from mpimbs.model.system import System
@@ -31,6 +32,7 @@ __all__ = [
     "JointStep",
     "JointType",
     "Loop",
+    "Rod",
     "Shape",
     "Spring",
     "Summary",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mpimbs.model.body import Body, Wrench
 from mpimbs.model.joints import joint_index
+from mpimbs.model.motion import Motion
 from mpimbs.model.segments import Integers, counts
 from mpimbs.model.table import TimeFunction
 
@@ -68,6 +69,12 @@ class Columns:
         Initial speeds (rad/s, m/s), and of each free axis the spring (N m/rad, N/m), the damper (N m s/rad, N
         s/m), the rotor (kg m^2, kg) and the constant actuation (N m, N), which is 0 where a function of time stands in
         its place.
+    cross_stiffness : float [nu]
+        xy, xz, yz of the stiffness about each ball, in the places of its first three speeds (N m/rad).
+    prescribed : bool [nu]
+        Whether an axis follows a given motion.
+    motions : list of (int, motion)
+        Local body and what its joint follows.
     torque_functions : list of (int, function)
         Local body and the function of time that drives its joint.
     wrenches : list of (int, Wrench)
@@ -183,6 +190,11 @@ class Columns:
         return _joined([joint.stiffness for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
     @cached_property
+    def cross_stiffness(self) -> Floats:
+        given = [(joint.cross_stiffness + (0.0,) * joint.kind.nu)[: joint.kind.nu] for joint in self._joints]
+        return _joined(given)[numbers_of(offsets(self._nu), self._rows)[0]]
+
+    @cached_property
     def damping(self) -> Floats:
         return _joined([joint.damping for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
@@ -204,6 +216,18 @@ class Columns:
         given = _where([callable(joint.torque) for joint in self._joints], self._rows)
         driven = {k: self._joints[self._rows[k]].torque for k in given} | self._torques
         return [(k, torque) for k, torque in sorted(driven.items(), key=lambda item: item[0]) if callable(torque)]
+
+    @cached_property
+    def prescribed(self) -> NDArray[np.bool_]:
+        return np.repeat(np.array([joint.motion is not None for joint in self._joints], bool), self._nu)[
+            numbers_of(offsets(self._nu), self._rows)[0]
+        ]
+
+    @cached_property
+    def motions(self) -> list[tuple[int, Motion]]:
+        given = _where([joint.motion is not None for joint in self._joints], self._rows)
+        found = ((k, self._joints[self._rows[k]].motion) for k in given)
+        return [(k, motion) for k, motion in found if motion is not None]
 
     @cached_property
     def wrenches(self) -> list[tuple[int, Wrench]]:

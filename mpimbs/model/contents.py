@@ -255,10 +255,16 @@ class Contents:
         return any(len(force.on(lo, hi)) for force in self.body_forces)
 
     def has_loads_of_time(self) -> bool:
-        """Return whether wrenches or springs act on bodies, or functions of time or state on bodies, joints, loops."""
+        """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, or
+        joints follow given motions."""
         joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
         driven = any(map(callable, chain(self.torques.values(), joints, (loop.torque for loop in self.loops))))
-        return bool(driven or self.force_functions) or self.has_wrenches(0, self.n_bodies)
+        return bool(driven or self.force_functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
+
+    @property
+    def has_motions(self) -> bool:
+        """Whether any joints follow given motions."""
+        return any(body.joint.motion is not None for segment in self.segments for body in segment.bodies)
 
     def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
         """Return a key that is the same for two stretches of bodies only if their columns are, but for `first`."""

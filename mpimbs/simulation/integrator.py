@@ -22,6 +22,7 @@ from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, Arrays, PETSc
 from mpimbs.simulation.event_watch import EventSearch
+from mpimbs.simulation.following import follow
 from mpimbs.simulation.petsc_schemes import choose, first_same_as_last, keeps_history, stability_polynomial
 from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
@@ -165,10 +166,11 @@ class Integrator:
         if self._first_stage is not None:
             out[:], self._first_stage = self._first_stage, None
             return
-        self._state[:] = self._arrays(x)[0]
+        self._state[:] = x.array_r  # which PETSc may have locked
         q, u = self._views
         broken, acted = False, NOTHING
         try:
+            q, u = self._dynamics.external.motions.follow(t, q, u)
             acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
@@ -336,18 +338,18 @@ class Integrator:
         return search.passed
 
     def _settle(self) -> SimulationError | None:
-        """Make quaternions unit again and close the loops; gives why it can't, the same on all ranks."""
+        """Make quaternions unit, follow given motions, close the loops; gives why it can't, the same on all ranks."""
         if self._has_quaternions:
             self._state[:] = self._vector.array_r
             quaternions = self._state[: self._nq]
             left_by_step = make_quaternions_unit(0.0, self._dynamics.subchain.structure, quaternions)
             self.norm_error = max(self.norm_error, left_by_step)
             self._vector.setArray(self._state)
-        if self._projection is None:
-            return None
         q, u = self.q, self.u
         try:
-            closed = self._projection(q, u)
+            closed = follow(self._dynamics, self._began[1], self.time, q, u) if self._dynamics.follows else (q, u)
+            if self._projection is not None:
+                closed = self._projection(*closed)
         except SimulationError as error:
             return error
         if closed[1] is not u:

@@ -17,6 +17,7 @@ from mpimbs.model import System, system_from_text
 from mpimbs.model.connections import Connections, connected
 from mpimbs.simulation.output_layout import SAMPLED, SEGMENTS
 from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.rods import RodHistory, rod_history
 from mpimbs.simulation.selection import OF_JOINTS, Selection
 from mpimbs.sweep.subchain import Subchain
 
@@ -146,6 +147,10 @@ class KeptMotion:
         begin = int(np.diff(offset)[kept[:place]].sum())
         return values[:, begin : begin + int(offset[k + 1] - offset[k])]
 
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries; InputError if there is none of that name, or loads were not kept."""
+        return rod_history(self.system, None if "loads" in self._partial else self.loads, name)
+
 
 class SegmentedMotion:
     """The motion of a system whose structure changes: that of its segments, one after the other.
@@ -195,6 +200,10 @@ class SegmentedMotion:
         q, u = tuple(part.q for part in parts), tuple(part.u for part in parts)
         position, quaternion, load = (_throughout([part[k] for part in parts]) for k in (2, 3, 4))
         return BodyHistory(q, u, position, quaternion, load)
+
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries, as `KeptMotion.rod`."""
+        return rod_history(self.system, self.loads if len(self.kept("loads")) == self.system.n_bodies else None, name)
 
 
 def _throughout(parts: list[Any]) -> Floats | None:

@@ -15,6 +15,7 @@ from mpi4py import MPI
 from mpimbs.coupling import solver_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InterruptionError, SimulationError
+from mpimbs.forces.motions import check_covered
 from mpimbs.model import Event, System
 from mpimbs.model.connections import connected
 from mpimbs.parallel.agreement import together
@@ -85,6 +86,7 @@ class Run:
         here = ranks_on_node(comm)
         together(comm, lambda: check_system(system, comm.size, here))
         self._times, self._selection = settings.sample_times(), settings.selection(system)
+        together(comm, lambda: check_covered(system, self._times.t_end if np.isfinite(self._times.t_end) else 0.0))
         self._solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
         self._events = together(comm, lambda: RunEvents(system, self._times.t_end))
         together(comm, lambda: self._events.check_coupling(settings.coupling, self._solver))
@@ -292,6 +294,7 @@ class Run:
             q, u = dynamics.subchain.q, dynamics.subchain.u
         else:
             q, u = state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
+        q, u = dynamics.followed(0.0, q, u)
         return (q, u) if projection is None else projection.begin(q, u)
 
     def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:

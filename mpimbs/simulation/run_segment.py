@@ -92,7 +92,6 @@ class RunSegment:
         return phases
 
     def solutions(self) -> dict[str, float]:
-        """What there is to tell of the solutions of constraint loads, where there are any."""
-        if self.constraints is None:
-            return {}
-        return {**self.dynamics.coupling.statistics(), **self.constraints.largest()}
+        """What there is to tell of the solutions of constraint loads, where the coupling iterates to find them."""
+        found: dict[str, float] = {**self.dynamics.coupling.statistics()}
+        return found if self.constraints is None else found | self.constraints.largest()

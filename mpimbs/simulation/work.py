@@ -1,4 +1,4 @@
-"""The power of all that a system's energy does not hold: dampers, torques, wrenches, forces that are functions.
+"""The power of all that a system's energy does not hold: dampers, torques, wrenches, functions, driven joints.
 
 Integrated beside the state, it is their work W, and what a simulation does wrong to the energy is E - E0 - W.
 """
@@ -46,7 +46,9 @@ class Power:
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
         functions = system.force_functions or c.torque_functions
-        mine = self._damping is not None or self._torque is not None or bool(functions)
+        motions = dynamics.external.motions
+        self._free = ~c.prescribed if motions else None
+        mine = self._damping is not None or self._torque is not None or bool(functions) or bool(motions)
         dampers = any(spring.dissipates for spring in system.springs.values())
         facts = np.array([mine, dampers or system.has_given_wrenches(subchain.first, subchain.last)])
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
@@ -75,7 +77,10 @@ class Power:
             power -= float(self._room @ u)
         if self._torque is not None:
             power += float(self._torque @ u)
-        if acted.forces.size:
+        if self._free is not None:
+            power += float(acted.forces[self._free] @ u[self._free]) if acted.forces.size else np.nan
+            power += float(self._dynamics.driving(q, u, acted) @ u)
+        elif acted.forces.size:
             power += float(acted.forces.dot(u))
         if self._loops is not None:
             power += self._loops.power()

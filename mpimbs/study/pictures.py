@@ -20,6 +20,7 @@ from mpimbs.study.curves import NAMED, Histories, draw_histories
 from mpimbs.study.load_pictures import draw_loads
 from mpimbs.study.motion_pictures import draw_motion
 from mpimbs.study.quantities import Motion, quantities
+from mpimbs.study.rod_pictures import draw_rods, has_rods
 
 Floats = npt.NDArray[np.float64]
 PAGE = "overview"
@@ -51,7 +52,7 @@ def draw_run(path: str | Path) -> list[Path]:
         whole = Throughout(run) if SEGMENTS in run else run
         for name, place in places:
             needed, draw = PICTURES[name]
-            if needed in run and f"{SAMPLED}/{needed}" not in run:  # of all bodies
+            if needed in run and f"{SAMPLED}/{needed}" not in run and (name != "rods" or has_rods(run)):
                 drawn.append(save(draw(whole, motion), place))
     title = f"{motion.system.name}: {motion.t[0]:g} to {motion.t[-1]:g} s, {len(motion.t)} samples"
     return [*drawn, save(draw_page(title, drawn), page)]
@@ -141,5 +142,6 @@ PICTURES: dict[str, tuple[str, Callable[[Any, Motion], Figure]]] = {
     "motion": ("poses", lambda run, motion: draw_motion(run)),
     "energy": ("energy", lambda run, motion: draw_energy(motion)),
     "loads": ("loads", lambda run, motion: draw_loads(run)),
+    "rods": ("loads", lambda run, motion: draw_rods(run)),
     "violation": ("loop_violation", lambda run, motion: draw_violation(motion)),
 }

@@ -66,9 +66,11 @@ def write_vtkhdf(motion: Motion, path: Path) -> None:
 def _samples(part: KeptMotion, loads: bool) -> Iterator[dict[str, Floats]]:
     """What the points have, sample by sample."""
     subchain, center = Subchain(part.system), part.system.columns().center_of_mass
-    q_s, u_s, poses = (np.asarray(values) for values in (part.q, part.u, part.poses))
-    for sample, (q, u) in enumerate(zip(q_s, u_s, strict=True)):
-        moving, pose = body_motions(subchain, q, u), poses[sample]
+    coordinates, speeds, poses = part.q, part.u, part.poses
+    if coordinates is None or speeds is None or poses is None:
+        raise InputError("the run kept samples of some quantities or bodies alone: q and u of all are needed")
+    for q, u, pose, sample in zip(coordinates, speeds, poses, range(len(poses)), strict=True):
+        moving = body_motions(subchain, q, u)
         found = {"position": pose[:, :3], "quaternion": pose[:, 3:]}
         found |= {"velocity": moving.velocity[:-1], "angular_velocity": moving.omega[:-1]}
         if loads and part.loads is not None:

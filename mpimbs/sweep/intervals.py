@@ -17,7 +17,7 @@ from mpimbs.sweep.interval_sequence import IntervalsPlan
 from mpimbs.sweep.limbs import Swept
 from mpimbs.sweep.loops import Loops
 from mpimbs.sweep.open_bodies import join_open_motions
-from mpimbs.sweep.part import Ends
+from mpimbs.sweep.part import Ends, PartByHandles
 from mpimbs.sweep.sequence import sequence_rows
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure
 from mpimbs.sweep.subchain import Subchain
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Intervals:
+class Intervals(PartByHandles):
     """Intervals of a tree's bodies in sequence: a `Part`.
 
     Parameters

@@ -104,6 +104,9 @@ class Chosen(NamedTuple):
         return Swept(beside, along, len(sizes) - beside - along)
 
 
+NO_LIMBS = Chosen([], [], [])
+
+
 class _Numbers(NamedTuple):
     """Where numbers of some steps stand among those of all."""
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.part import Ends
+from mpimbs.sweep.part import Ends, PartByHandles
 from mpimbs.sweep.sequence import SequencePlan, sequence_rows
 from mpimbs.sweep.structure import TURNING, Handles, Springs, Structure
 from mpimbs.sweep.subchain import Subchain
@@ -18,7 +18,7 @@ from mpimbs.sweep.subchain import Subchain
 Floats = npt.NDArray[np.float64]
 
 
-class Subchains:
+class Subchains(PartByHandles):
     """Subchains in sequence, each hanging on the one before.
 
     Their evaluation is that of `mpimbs.pipeline`.

@@ -44,7 +44,7 @@ class SimulationSettings(EvaluationSettings):
     t_end: Annotated[
         float | None,
         Setting(
-            "Simulated time", "s", default="a `Simulation` has no end", noun="the end of the simulation", must=TIME
+            "Simulated time", "s", more="A `Simulation` may do without.", noun="the end of the simulation", must=TIME
         ),
     ] = None
     integrator: Annotated[

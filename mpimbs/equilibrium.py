@@ -18,6 +18,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.implicit_matrix import ImplicitMatrix
+from mpimbs.modes import modes
 from mpimbs.petsc import PREFIX, PETSc
 
 Floats = npt.NDArray[np.float64]
@@ -226,3 +227,8 @@ def settle(dynamics: Dynamics, q: Floats, **given: Any) -> Settled:
         return search.find(q, **given)
     finally:
         search.close()
+
+
+def growth(dynamics: Dynamics, q: Floats) -> float:
+    """Rate (1/s) at which the system departs from an equilibrium q [nq]; zero if that is stable. All ranks call."""
+    return max(0.0, -2.0 * np.pi * float(modes(dynamics, q, 1).frequencies[0]))

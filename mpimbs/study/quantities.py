@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
-from mpimbs.model import System
 from mpimbs.model.table import suggest
 from mpimbs.simulation.kept_motion import KeptMotion, SegmentedMotion
 from mpimbs.study.curves import Histories
@@ -39,10 +38,10 @@ def quantities(motion: Motion, text: str) -> list[Histories]:
         There is no such quantity, body or loop, or it was not kept.
     """
     what, _, given = text.partition(":")
-    if what not in QUANTITIES:
-        raise InputError(f"quantity {text!r}: unknown{suggest(what, QUANTITIES)}")
+    if what not in NAMED_QUANTITIES:
+        raise InputError(f"quantity {text!r}: unknown{suggest(what, NAMED_QUANTITIES)}")
     names = [name for name in given.split(",") if name]
-    return QUANTITIES[what](motion, names)
+    return NAMED_QUANTITIES[what](motion, names)
 
 
 def segments_of(motion: Motion) -> list[KeptMotion]:
@@ -66,15 +65,24 @@ def energies(energy: Floats) -> Histories:
     return Histories("energy", "J", values, ("kinetic", "potential", "total"))
 
 
-def _bodies(system: System, names: Iterable[str]) -> list[int]:
-    return [system.index_of(name) for name in names] or list(range(system.n_bodies))
+def _bodies(motion: Motion, kept: str, names: Iterable[str]) -> tuple[list[int], list[int]]:
+    """The bodies of those names, or all of which there are samples; and where they are among these."""
+    there = {body: place for place, body in enumerate(motion.kept(kept).tolist())}
+    if not there:
+        raise InputError(f"the run {motion.where} has kept no {kept}; run it again with {kept} among its samples")
+    bodies = [motion.system.index_of(name) for name in names] or list(there)
+    for body in bodies:
+        if body not in there:
+            name = motion.system.name_of(body)
+            raise InputError(f"body {name!r}: the run {motion.where} has kept no {kept} of it; sample it too")
+    return bodies, [there[body] for body in bodies]
 
 
 def _of_joints(which: str) -> Callable[[Motion, list[str]], list[Histories]]:
     def found(motion: Motion, names: list[str]) -> list[Histories]:
         system, kinds = motion.system, _KINDS[which]
         places: dict[str, list[tuple[int, int, str]]] = {unit: [] for unit in kinds}  # body, place there, label
-        for k in _bodies(system, names):
+        for k in _bodies(motion, which, names)[0]:
             joint = system.segments.template(k).joint.kind
             units = joint.q_units if which == "q" else joint.u_units
             for place, (unit, letter) in enumerate(zip(units, letters(units), strict=True)):
@@ -96,7 +104,9 @@ def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> 
     bodies, offset = np.array([body for body, *_ in places]), np.array([place for _, place, _ in places])
     rows = []
     for part in segments_of(motion):
-        begins = part.system.offsets()[0 if which == "q" else 1][bodies]
+        kept = part.kept(which)
+        sizes = np.diff(part.system.offsets()[0 if which == "q" else 1])[kept]
+        begins = (np.cumsum(sizes) - sizes)[np.searchsorted(kept, bodies)]
         same = part.system.joint_types()[bodies] == types[bodies]
         values = getattr(part, which)
         found = np.full((len(values), len(places)), np.nan)
@@ -106,13 +116,11 @@ def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> 
 
 
 def _loads(motion: Motion, names: list[str]) -> list[Histories]:
-    if motion.loads is None:
-        raise InputError(f"the run {motion.where} has kept no loads; run it again with `loads=True`")
     system = motion.system
-    bodies = _bodies(system, names)
-    loads, told = np.asarray(motion.loads)[:, bodies], [system.name_of(k) for k in bodies]
+    bodies, places = _bodies(motion, "loads", names)
+    loads, told = np.asarray(motion.loads)[:, places], [system.name_of(k) for k in bodies]
     if not names:
-        center = system.columns().center_of_mass
+        center = system.columns().center_of_mass[bodies]
         return [
             Histories("tension", "N", tension(loads[..., 3:], center), told),
             Histories("moment at the joint", "N m", np.linalg.norm(loads[..., :3], axis=2), told),
@@ -127,8 +135,8 @@ def _loads(motion: Motion, names: list[str]) -> list[Histories]:
 
 def _poses(motion: Motion, names: list[str]) -> list[Histories]:
     system = motion.system
-    bodies = _bodies(system, names)
-    poses = np.asarray(motion.poses)[:, bodies]
+    bodies, places = _bodies(motion, "poses", names)
+    poses = np.asarray(motion.poses)[:, places]
     told = [system.name_of(k) for k in bodies]
     place, turn = (poses[..., part].reshape(len(poses), -1) for part in (slice(0, 3), slice(3, 7)))
     return [
@@ -171,7 +179,7 @@ def _refuse_names(what: str, names: list[str]) -> None:
         raise InputError(f"quantity {what!r}: is of the whole system; leave {', '.join(names)} out")
 
 
-QUANTITIES: dict[str, Callable[[Motion, list[str]], list[Histories]]] = {
+NAMED_QUANTITIES: dict[str, Callable[[Motion, list[str]], list[Histories]]] = {
     "q": _of_joints("q"),
     "u": _of_joints("u"),
     "load": _loads,

@@ -1151,3 +1151,12 @@ def test_generators_are_models(comm: MPI.Comm, call: Callable[[str], Call]) -> N
         found = call(f"check {spec}")
         assert found.code == 0
         assert comm.rank > 0 or found.out.startswith(system_from(spec).name)
+
+
+def test_settle(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    found = call("settle rope:4 -o @/state.npz")
+    if comm.rank == 0:
+        assert found.code == 0 and "stability: stable" in found.out, found
+        with np.load(folder / "state.npz") as state:
+            assert state["q"].shape == (16,) and not state["u"].any()
+    refuses(comm, call, folder, "settle rope:4 -o @/state.npz", "state.npz: exists", "--force")

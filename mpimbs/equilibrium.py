@@ -63,6 +63,8 @@ class Settled(NamedTuple):
 class Equilibrium:
     """Looks for static equilibria of a system; all ranks make it together and call.
 
+    Joints that follow given motions stay where they are at the time.
+
     Parameters
     ----------
     dynamics : Dynamics
@@ -104,6 +106,11 @@ class Equilibrium:
         SimulationError
             On all ranks: none is found, or a function of the model failed.
         """
+        q, _ = self._dynamics.followed(self._time, q, self._still)
+        with self._dynamics.external.motions.resting():
+            return self._found(q, told)
+
+    def _found(self, q: Floats, told: Callable[[int, float, float], None]) -> Settled:
         dynamics = self._dynamics
         q = self._moved(q, self._still)
         size = 1.0 if dynamics.loops is None else dynamics.loops.size()

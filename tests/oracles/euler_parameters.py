@@ -1,7 +1,7 @@
 """Augmented Lagrangian iterations as the paper has them: 7 accelerations of each body, Euler parameters, all at once.
 
-Malczyk & Fraczek (2012), eq. 1 to 10, of hinges: matrices of the whole system, dense, with the norm of each body's Euler
-parameters as one more constraint. Positions are those of the centers of mass in the world.
+Malczyk & Fraczek (2012), eq. 1 to 10, of hinges: matrices of the whole system, dense, with the norm of each body's
+Euler parameters as one more constraint. Positions are those of the centers of mass in the world.
 """
 
 import numpy as np

@@ -20,9 +20,11 @@ from mpimbs.model import (
     Event,
     Joint,
     Loop,
+    Shape,
     Spring,
     System,
     Wrench,
+    read_robot,
     read_system,
     system_from,
     write_system,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.result import Result, load
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+    from mpimbs.simulation.simulation import Simulation
 
 __version__ = "0.1.0"
 
@@ -49,6 +52,8 @@ __all__ = [
     "Joint",
     "Loop",
     "Result",
+    "Shape",
+    "Simulation",
     "SimulationError",
     "SimulationSettings",
     "Spring",
@@ -56,6 +61,7 @@ __all__ = [
     "Wrench",
     "load",
     "open_output",
+    "read_robot",
     "read_system",
     "restart",
     "simulate",
@@ -67,6 +73,7 @@ __all__ = [
 _INTEGRATING = {
     "Checkpoints": "settings",
     "Result": "result",
+    "Simulation": "simulation",
     "SimulationSettings": "settings",
     "load": "result",
     "open_output": "reading",

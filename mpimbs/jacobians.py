@@ -143,7 +143,8 @@ class Jacobians:
         asked = [(name, (0.0, 0.0, 0.0)) if isinstance(name, str) else name for name in points]
         rows = np.concatenate([self._jacobian(q, *point, frame)[1] for point in asked])
         q = self._coordinates(q)
-        found: Floats = rows @ np.array([self._solved(q, row) for row in np.ascontiguousarray(rows)]).T
+        factor = self._factored(q)
+        found: Floats = rows @ np.array([factor.solve(row) for row in np.ascontiguousarray(rows)]).T
         self.comm.Allreduce(MPI.IN_PLACE, found)
         return found
 

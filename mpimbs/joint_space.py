@@ -21,6 +21,8 @@ from mpimbs.arguments import check_array, choose
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.composites import DOUBLING, FORMS, Composites
 from mpimbs.errors import InputError
+from mpimbs.factor import Factor, factor_of
+from mpimbs.implicit_matrix import ImplicitMatrix
 from mpimbs.inertia_layouts import (
     LAYOUTS,
     ROWS,
@@ -35,6 +37,7 @@ from mpimbs.inertia_layouts import (
 )
 from mpimbs.inverse import required_forces
 from mpimbs.jacobians import Jacobians
+from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.gather import Gather
 
@@ -94,19 +97,19 @@ class JointSpace(Jacobians):
     def inverse_inertia_matrix(self: Any, q: Floats) -> Floats:
         """Give the inverse of the inertia matrix: this rank's rows [nu, nu of all].
 
-        On one rank by load sweeps of eight columns at a time, on several by an evaluation for each column. Arguments
-        and InputError as of `inertia_matrix`.
+        On one rank by load sweeps of eight columns at a time, on several by one for each column. Arguments and
+        InputError as of `inertia_matrix`.
         """
         q, first, last = self._coordinates(q), self.composites.first, self.composites.last
         if self.comm.size == 1:
             return self.composites.inverse(q)
         found = np.empty((last - first, self.system.nu))
-        force = np.zeros(last - first)
+        force, factor = np.zeros(last - first), self._factored(q)
         for column in range(self.system.nu):
             here = first <= column < last
             if here:
                 force[column - first] = 1.0
-            found[:, column] = self._solved(q, force)
+            found[:, column] = factor.solve(force)
             if here:
                 force[column - first] = 0.0
         return found
@@ -130,15 +133,37 @@ class JointSpace(Jacobians):
         `q`, `v` [nu]: this rank's parts. InputError as of `accelerations`.
         """
         q, v = self._pair(q, v, "v")
-        return self._multiplied(q, v)
+        return self.inertia_times(q, v)
 
     def solve(self: Any, q: Floats, f: Floats) -> Floats:
-        """Give M^-1 f [nu] without forming M: forward dynamics at rest of forces `f` [nu], by the coupling.
+        """Give M^-1 f [nu] without forming M; `factor` gives more of them in one state.
 
         InputError as of `accelerations`.
         """
         q, f = self._pair(q, f, "f")
-        return self._solved(q, f)
+        return self._factored(q).solve(f)
+
+    def factor(self: Any, q: Floats, armature: Floats | None = None) -> Factor:
+        """Factor M in a state: what `solve` of that then gives for one vector takes far less than an evaluation.
+
+        Of chains, and of trees on one rank; of other systems it takes an evaluation. It may be factored again in
+        another state, by its `at`; several may be kept.
+
+        Parameters
+        ----------
+        q : array [nq]
+        armature : array [nu], optional
+            Added to the diagonal of M (kg m^2, kg), as of implicit steps, this rank's part.
+
+        Raises
+        ------
+        InputError
+            On all ranks: q as of `accelerations`; armature of another size.
+        """
+        factor = factor_of(self)
+        self.__dict__.setdefault("factors", []).append(factor)
+        factor.at(q, armature)
+        return factor
 
     def inertia_operator(self: Any, q: Floats, inverse: bool = False) -> scipy.sparse.linalg.LinearOperator:
         """Give M, or its inverse, in a state as a scipy operator on this rank's vectors; all ranks apply it together.
@@ -146,8 +171,8 @@ class JointSpace(Jacobians):
         On several ranks products are of the parts: an iteration that takes norms needs `inertia_shell`.
         """
         q, n = self._coordinates(q).copy(), self.subchain.nu
-        apply = self._solved if inverse else self._multiplied
-        product = functools.partial(_applied, apply, q)
+        apply = self.factor(q).solve if inverse else functools.partial(self.inertia_times, q)
+        product = functools.partial(_applied, apply)
         return scipy.sparse.linalg.LinearOperator((n, n), matvec=product, rmatvec=product, dtype=np.float64)
 
     def inertia_shell(self: Any, q: Floats, inverse: bool = False) -> Any:
@@ -155,7 +180,8 @@ class JointSpace(Jacobians):
         from mpimbs.petsc import PETSc
 
         q, n = self._coordinates(q).copy(), self.subchain.nu
-        applied = [functools.partial(_applied, apply, q) for apply in (self._multiplied, self._solved)]
+        both = functools.partial(self.inertia_times, q), self.factor(q).solve
+        applied = [functools.partial(_applied, apply) for apply in both]
         given = Shell(*applied[:: -1 if inverse else 1])
         shell = PETSc.Mat().createPython(((n, self.system.nu),) * 2, given, self.comm)
         shell.setOption(PETSc.Mat.Option.SPD, True)
@@ -192,7 +218,7 @@ class JointSpace(Jacobians):
         for places, own in where:
             whole[places] = own
         here = loops.at(whole)
-        scaled = scipy.sparse.diags_array(1.0 / here.rows) @ here.matrix @ scipy.sparse.diags_array(1.0 / here.columns)
+        scaled = scipy.sparse.diags_array(1.0 / here.rows) @ here.whole @ scipy.sparse.diags_array(1.0 / here.columns)
         return scipy.sparse.csr_array(scaled.tocsc()[:, np.arange(self.system.nu)[self.gather_u.part]])
 
     def loop_responses(self: Any, q: Floats) -> Floats:
@@ -202,7 +228,20 @@ class JointSpace(Jacobians):
         """
         q = self._coordinates(q)
         rows = self.loop_jacobian(q).toarray()
-        return np.array([self._solved(q, row) for row in rows]).reshape(rows.shape).T
+        factor = self._factored(q)
+        return np.array([factor.solve(row) for row in rows]).reshape(rows.shape).T
+
+    # --- implicit steps
+
+    @functools.cached_property
+    def implicit_matrix(self: Any) -> ImplicitMatrix:
+        """What linearly implicit steps are solved with; made when first asked for, by all ranks together."""
+        return ImplicitMatrix(self)
+
+    @functools.cached_property
+    def tense_implicit_matrix(self: Any) -> ImplicitMatrix:
+        """The same, that counts the tension of lines too."""
+        return ImplicitMatrix(self, tense=True)
 
     # --- how
 
@@ -218,7 +257,7 @@ class JointSpace(Jacobians):
         return made[upper]
 
     def _coordinates(self: Any, q: Floats) -> Floats:
-        coordinates: Floats = self._agreed(q, np.zeros(self.subchain.nu))[0]
+        coordinates: Floats = self.agreed(q, np.zeros(self.subchain.nu))[0]
         return coordinates
 
     def _checked(self: Any, out: Floats | None) -> Floats | None:
@@ -227,21 +266,32 @@ class JointSpace(Jacobians):
         return out
 
     def _pair(self: Any, q: Floats, vector: Floats, name: str) -> tuple[Floats, Floats]:
-        q, _, given = self._agreed(q, np.zeros(self.subchain.nu), vector, name)
+        q, _, given = self.agreed(q, np.zeros(self.subchain.nu), vector, name)
         return q, given
 
-    def _multiplied(self: Any, q: Floats, v: Floats) -> Floats:
+    def inertia_times(self: Any, q: Floats, v: Floats) -> Floats:
+        """Give M v [nu], of arrays that were checked: they are read by address."""
         still = np.zeros(self.subchain.nu)
         boundary = self.boundary_motion(q, still)
         return required_forces(self.comm, self.subchain, q, still, v, still, boundary, np.zeros(6), at_rest=True)
 
-    def _solved(self: Any, q: Floats, tau: Floats) -> Floats:
+    @functools.cached_property
+    def _factor(self: Any) -> Factor:
+        self.__dict__.setdefault("factors", []).append(factor := factor_of(self))
+        return factor
+
+    def _factored(self: Any, q: Floats) -> Factor:
+        """Give the factors of a state, for the time being."""
+        self._factor.at(q)
+        return self._factor
+
+    def answer_at_rest(self: Any, q: Floats, tau: Floats) -> Floats:
         """Give the accelerations [nu] by generalized forces [nu] alone, without speeds or anything else that acts.
 
-        One evaluation with `tau`; where anything but weight acts at rest, less one without.
+        Arrays are read by address. One evaluation with `tau`; where anything but weight acts at rest, less one without.
         """
         if self._tree is not self:
-            opened: Floats = self._tree._solved(q, tau)
+            opened: Floats = self._tree.answer_at_rest(q, tau)
             return opened
         still, rates = np.zeros(self.subchain.nu), np.empty(self.subchain.nq)
         root, self._root[:] = self._root.copy(), 0.0
@@ -249,11 +299,7 @@ class JointSpace(Jacobians):
             found = []
             for given in (tau, still) if self._pushed else (tau,):
                 udot = np.empty(self.subchain.nu)
-                evaluation = self._evaluation
-                if evaluation.in_phases:
-                    evaluation.in_turn(np.nan, q, still, udot, rates, given, unforced=True)
-                else:
-                    evaluation.whole(evaluation.rank, q, still, given, udot, rates)
+                self.evaluate_unforced(q, still, udot, rates, given)
                 found.append(udot)
         finally:
             self._root[:] = root
@@ -274,15 +320,19 @@ class JointSpace(Jacobians):
         opened = copy.deepcopy(self.system)
         for held in (opened.loops, opened.loop_bodies, opened.loop_names):
             held.clear()
+        return self.alike(opened)
+
+    def alike(self: Any, system: System) -> Any:
+        """Give the dynamics of a system of as many bodies, divided among the ranks as this one is."""
         division, rank = self.division, self.comm.rank
 
-        class Opened(type(self)):  # type: ignore[misc]
+        class Alike(type(self)):  # type: ignore[misc]
             def divide(self, *given: Any) -> Any:
                 return division, rank
 
-        return Opened(opened, self.comm)
+        return Alike(system, self.comm)
 
 
-def _applied(apply: Any, q: Floats, v: Floats) -> Floats:
-    found: Floats = apply(q, np.require(v, np.float64, ["C", "W"]).reshape(-1))
+def _applied(apply: Any, v: Floats) -> Floats:
+    found: Floats = apply(np.require(v, np.float64, ["C", "W"]).reshape(-1))
     return found

@@ -32,17 +32,22 @@ LAYERS = [
         "pipeline",
         "inverse",
         "composites",
+        "factor",
         "inertia_layouts",
         "jacobians",
+        "tension",
+        "implicit_matrix",
         "joint_space",
         "far_ends",
         "evaluation",
         "loops",
         "dynamics",
+        "modes",
         "compiling",
+        "equilibrium",
         "batch",
     ),
-    *("simulation", "instruments", "study", "cli"),
+    *("simulation", "instruments", "study", "view", "cli"),
 ]
 
 

@@ -20,8 +20,8 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import replacing
 from mpimbs.forces.modules import add_forces
-from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import on_root, together
+from mpimbs.model import System, system_of
+from mpimbs.parallel.agreement import on_root, read_once, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.division import divide
 from mpimbs.partition.lanes import width_of
@@ -172,13 +172,24 @@ def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: Need
     """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices."""
     here = ranks_on_node(comm)
 
+    found = read_once(comm, model)
+
     def action() -> System:
-        system = with_forces(system_from(model), forces)
+        system = with_forces(system_of(found), forces)
         if need is not None:
             check_memory(system, need, comm.size, here)
         return system
 
-    return together(comm, action)
+    system = together(comm, action)
+    tell_left_out(comm, system)
+    return system
+
+
+def tell_left_out(comm: MPI.Comm, system: System) -> None:
+    """Say on rank 0 what was not taken over from a robot's file."""
+    if comm.rank == 0:
+        for line in system.left_out:
+            click.echo(line, err=True)
 
 
 def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: int | None = None) -> None:

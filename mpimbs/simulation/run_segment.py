@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.compiling import compile_evaluations
+from mpimbs.compiling import compile_evaluations, compile_implicit
 from mpimbs.coupling import Lagrangian, LoadSolver
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System
 from mpimbs.simulation.constraint_record import ConstraintRecord, SeparatedLoads
 from mpimbs.simulation.projection import Projection
+from mpimbs.simulation.schemes import INTEGRATORS
 from mpimbs.simulation.settings import POSITIONS, SimulationSettings
 
 Floats = npt.NDArray[np.float64]
@@ -68,6 +69,8 @@ class RunSegment:
         """Compile, or load, the kernels of evaluations and samples."""
         began = time.perf_counter()
         compile_evaluations(self.dynamics, self.settings.loads, sampled=True)
+        if INTEGRATORS[self.settings.integrator].implicit:
+            compile_implicit(self.dynamics)
         self.compiling += time.perf_counter() - began
 
     def told(self) -> dict[str, object]:

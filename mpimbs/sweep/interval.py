@@ -24,7 +24,7 @@ from mpimbs.sweep.loops import LoopArrays, Loops
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
 from mpimbs.sweep.strips import StripLanes, StripLoops
-from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace
+from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -250,6 +250,10 @@ class IntervalPart(PartOfOne):
             self._limbs.set_wrenches(wrenches, self._wrench)
         elif self._wrench is not wrenches:
             self._wrench[:] = wrenches
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps read of all joints, each array once."""
+        return [(self._made.structure, self._made.springs), *(self._limbs.joints() if self._limbs else [])]
 
 
 def _closings(

@@ -20,29 +20,51 @@ from mpimbs.sweep.walk import walk_inward, walk_outward
 
 
 @kernel(inline=True)
-def _loaded(zero, structure, step, p, given):
-    work, f, left = given
-    n = width(zero)
+def loaded(zero, structure, step, state, given):
+    """Take p and, with two handles, c = A2 of handle 1 at rest from a step to its parent: what a walk visits steps by.
+
+    `given` is a zero of the number type of the bodies, the workspace, the forces, where u is kept, `two_handles`.
+    """
+    own, work, f, left, two_handles = given
+    n, m = width(zero), width(own)
+    p, c = state[0:6], state[6:12]
     first = structure.steps[step, FIRST_U]
     for d in range(structure.steps[step, LAST_U] - 1, first - 1, -1):
         base = d * PIVOT
-        u = load(zero, f, d * n) - along(p, structure.axes[d], structure.pitch[d])
+        # u = f - S^T p,  p <- p + U u / D,  c <- c + s u / D
+        u = load(zero, f, d * n) - along(p, structure.axes[d], load(own, structure.pitch, d * m))
         store(left, d * n, u)
-        p = add6(p, scale6(u * work.pivot[base + 6], load6(0.0, work.pivot, base)))
-    return force_inward(load9(0.0, work.place, step * PLACE), load3(0.0, work.place, step * PLACE + 9), p)
+        x = u * load(own, work.pivot, (base + 6) * m)
+        p = add6(p, scale6(x, load6(own, work.pivot, base)))
+        if two_handles:
+            c = add6(c, scale6(x, load6(own, work.pivot, base + 8)))
+    return force_inward(load9(own, work.place, step * PLACE), load3(own, work.place, step * PLACE + 9), p) + c
 
 
 @kernel(inline=True)
-def _answered(zero, structure, step, inboard, given):
-    work, left, answer = given
-    n = width(zero)
-    r, at = load9(0.0, work.place, step * PLACE), load3(0.0, work.place, step * PLACE + 9)
+def answered(zero, structure, step, inboard, given):
+    """Give a step its acceleration from its parent's: what a walk outward visits steps by.
+
+    `given` is as for `loaded`, with the load f2, and where the accelerations of the joints go.
+    """
+    own, work, left, two_handles, load2, answer = given
+    n, m = width(zero), width(own)
+    r, at = load9(own, work.place, step * PLACE), load3(own, work.place, step * PLACE + 9)
     a = motion_outward(r, at, inboard)
-    for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+    first = structure.steps[step, FIRST_U]
+    for d in range(first, structure.steps[step, LAST_U]):
         base = d * PIVOT
-        x = (load(zero, left, d * n) - dot6(load6(0.0, work.pivot, base), a)) * work.pivot[base + 6]
+        column = load6(own, work.pivot, base)
+        u = load(zero, left, d * n)
+        if two_handles:
+            u = u + dot6(load6(own, work.pivot, base + 8), load2)
+        if d == first:  # noqa: SIM108
+            u = u - dot6(force_inward(r, at, column), inboard)  # as in `sweep.outward`
+        else:
+            u = u - dot6(column, a)
+        x = u * load(own, work.pivot, (base + 6) * m)
         store(answer, d * n, x)
-        a = add_along(a, structure.axes[d], structure.pitch[d], x)
+        a = add_along(a, structure.axes[d], load(own, structure.pitch, d * m), x)
     return a
 
 
@@ -59,8 +81,8 @@ def factor(structure, work, q, still, block):
 def answers(zero, structure, work, junction, f, left, answer):
     """Write accelerations [nu] by generalized forces f [nu], after `factor`; `junction` and `left` [nu] are room."""
     none = (zero, zero, zero, zero, zero, zero)
-    walk_inward(zero, structure, junction, _loaded, none, (work, f, left))
-    walk_outward(zero, structure, junction, _answered, none, (work, left, answer))
+    walk_inward(zero, structure, junction, loaded, none + none, (0.0, work, f, left, False))
+    walk_outward(zero, structure, junction, answered, none, (0.0, work, left, False, none, answer))
 
 
 @kernel

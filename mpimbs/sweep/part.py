@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.sweep.structure import Springs, Structure
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -109,6 +110,10 @@ class SeparablePart(Part, Protocol):
 
     def ends(self) -> list[Ends]:
         """Where the equations of each piece stand."""
+        ...
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps read of all joints, each array once; numbers written there are those of the next sweep."""
         ...
 
 

@@ -122,10 +122,17 @@ class Placed(NamedTuple):
 
 
 class Kinds:
-    """The different kinds of tiles: what is made ready for the sweeps, in so many lanes."""
+    """The different kinds of tiles: what is made ready for the sweeps, in so many lanes.
+
+    Attributes
+    ----------
+    joints : list of (Structure, Springs)
+        What the sweeps read of each kind.
+    """
 
     def __init__(self) -> None:
         self._tables: list[Table] = []
+        self.joints: list[tuple[Structure, Springs]] = []
         self._sizes: list[LaneSize] = []
         self.junctions = 0  # times lanes
 
@@ -133,6 +140,7 @@ class Kinds:
         """Add a kind of `width` lanes with so many coordinates each; returns its number."""
         s = made.structure
         structure, springs = Structure(*map(aligned, s)), Springs(*map(aligned, made.springs))
+        self.joints.append((structure, springs))
         plain = not (s.steps[:, TURN] == 4).any()
         self._tables.append(Table(TileKind(structure, springs, coordinates, int(plain))))
         self._sizes.append(LaneSize(len(s.steps), coordinates, len(s.axes)))
@@ -176,6 +184,8 @@ class Tiles:
         JOINED, ALONE or HUNG.
     interleaved : bool
         Whether the numbers of a tile's lanes stand side by side in vectors, which are made for the sweeps then.
+    keep_all : bool
+        Whether all is kept however large it is.
 
     Attributes
     ----------
@@ -206,13 +216,14 @@ class Tiles:
         wrenches: bool,
         lanes_are: int = JOINED,
         interleaved: bool = False,
+        keep_all: bool = False,
     ) -> None:
-        self._kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
+        self.kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
         self.width = max(tile.width for tile in chosen)
         alone = lanes_are == ALONE
         rows, self.steps = _in_sequence(kinds, chosen, alone)
         needs = _needs(kinds, chosen, wrenches)
-        self.kept = KEEP_ALL if alone else _kept(needs)  # of a system at a time
+        self.kept = KEEP_ALL if alone or keep_all else _kept(needs)  # of a system at a time
         place, bias, pivot = _rooms(rows, needs, KEEP_NOTHING if alone else self.kept)
         self.leading = _leading(kinds, chosen) if not interleaved and self.kept == KEEP_ALL and not alone else -1
         lanes = self.width if alone else chosen[-1].lane + chosen[-1].width
@@ -311,7 +322,7 @@ def _leading(kinds: Kinds, chosen: list[Placed]) -> int:
     return int(np.argmax(steps)) if any(steps) else -1
 
 
-def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: bool) -> Tiles:
+def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: bool, keep_all: bool = False) -> Tiles:
     """Make the tiles of a subchain; those of the same bodies share what they are made of.
 
     Parameters
@@ -319,7 +330,7 @@ def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: boo
     system : Contents
     tiles : list of Tile
         In sequence, over the bodies of the subchain.
-    tip, wrenches : bool
+    tip, wrenches, keep_all : bool
         See `Tiles`.
     """
     kinds = Kinds()
@@ -334,7 +345,7 @@ def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: boo
             found[key] = kinds.add(made, len(columns.q) // tile.width, tile.width)
         chosen.append(Placed(found[key], tile.width, lane))
         lane += tile.width
-    return Tiles(kinds, chosen, tip, wrenches)
+    return Tiles(kinds, chosen, tip, wrenches, keep_all=keep_all)
 
 
 def boundary_frames(system: Contents, inboard: Integers) -> Floats:

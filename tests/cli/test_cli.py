@@ -991,8 +991,8 @@ def test_run_with_constraint_loads(comm: MPI.Comm, call: Callable[[str], Call], 
 def test_run_with_pictures(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     found = call("run rope:8 -o @/rope.h5 --t-end 0.05 --every 0.01 --pictures")
     assert (found.code, found.err) == (0, "")
-    pictures = [folder / f"rope_{kind}.png" for kind in ("coordinates", "motion", "energy")]
-    assert comm.rank > 0 or found.out.splitlines()[-3:] == [f"drew {picture}" for picture in pictures]
+    pictures = [folder / f"rope_{kind}.png" for kind in ("coordinates", "motion", "energy", "overview")]
+    assert comm.rank > 0 or found.out.splitlines()[-4:] == [f"drew {picture}" for picture in pictures]
     for picture in pictures:
         assert image.imread(picture)[..., :3].std() > 0.02, f"{picture.name} is blank"
 

@@ -144,6 +144,13 @@ def test_bad_settings(comm: MPI.Comm, settings: dict[str, Any], words: str) -> N
     assert len(set(comm.allgather(str(told.value)))) == 1
 
 
+def test_joints_that_follow_are_refused(comm: MPI.Comm) -> None:
+    system = System("driven")
+    system.add(name="crank", mass=1.0, inertia=(1.0, 1.0, 1.0, 0, 0, 0), joint=FOLLOWING)
+    with pytest.raises(InputError, match="no joints that follow a given motion.*dcae"):
+        Dynamics(system, MPI.COMM_SELF, "augmented")
+
+
 def test_what_is_left_of_a_tree() -> None:
     """Of the middle of a chain, the bodies at its two ends; of a star, its middle: whatever their number."""
     chain = Condensation([(k, k - 1) for k in range(1, 100)], shared=(0, 99))

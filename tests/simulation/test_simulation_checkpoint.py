@@ -65,6 +65,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "scrambled",
         ADAPTIVE | {"poses": True, "loads": True, "extremes": True},
     ),
+    "implicit, adaptive": ("rope:9", ADAPTIVE | {"integrator": "ra34pw2", "rtol": 1e-3, "atol": 1e-3}),
+    "implicit, fixed": ("rope:9", FIXED | {"integrator": "2m"}),
     "fixed": (CHAIN, FIXED | {"integrator": "rks3", "extremes": True}),
     "from a given state": (CHAIN, FIXED | {"state": (np.linspace(-1, 1, 9), np.linspace(2, -2, 9))}),
     "lagged, adaptive": (CHAIN, LOOSE | PCG),

@@ -1,0 +1,296 @@
+"""The inertia matrix in a state, factored: its inverse times any number of vectors, each by a load sweep.
+
+Of chains, over any ranks and in lanes, and of trees on one rank. What the ranks have is joined by a butterfly as
+handle equations are, once, and then their loads alone: 128 bytes at each of ceil(log2 P) exchanges. Of other systems
+nothing is kept: there each answer is an evaluation at rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from mpi4py import MPI
+from numba.core.errors import NumbaError
+
+from mpimbs.arguments import check_array
+from mpimbs.errors import InputError
+from mpimbs.model.heavier import with_armature
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
+from mpimbs.parallel.posted import expect
+from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, combine, item, respond
+from mpimbs.spatial.load_joins import LOADS_JOINED, PAIR, join_loads, keep_join, part_loads
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, assign, borrowed, read, schema, span
+from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.widths import by_width
+from mpimbs.sweep.factored import FactoredTiles, factor_sweep, loads_inward, loads_outward
+from mpimbs.sweep.tiles import Tile, subchain_tiles
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+
+class FactorPlan(NamedTuple):
+    """What is factored, and joined, on a rank."""
+
+    part: Integers  # `sweep.factored.FactoredPlan`
+    blocks: Integers  # butterfly of handle equations
+    values: Integers  # butterfly of loads
+    block: Floats  # [SIZE]: of the part
+    value: Floats  # [PAIR]: p and c of the part
+    outer: Floats  # [PAIR]: A1 and f2 of the part
+    responses: Floats  # [levels * RESPONSE]
+    joins: Floats  # [levels * LOADS_JOINED]
+    between: Floats  # [levels * PAIR]
+    shared: Floats  # [PAIR]
+    copy: Floats  # [SIZE]
+    scratch: Floats  # [SCRATCH]
+    nu: int
+
+
+FACTOR = schema(FactorPlan)
+
+
+@kernel(merge=True)
+def _factor(zero, plan, q):
+    p = read(plan, FACTOR)
+    factor_sweep(zero, p.part, borrowed(q))
+    schedule, mine, theirs = levels(p.blocks)
+    count = schedule.shape[0]
+    if count > 0:
+        expect(p.blocks)
+        assign(mine[0], p.block)
+    for level in range(count):
+        exchange(p.blocks, level)
+        left, right = halves(schedule, mine, theirs, level)
+        response = item(p.responses, level, RESPONSE)
+        respond(left, right, response, p.scratch, True)
+        keep_join(left, right, response, p.copy, p.scratch, item(p.joins, level, LOADS_JOINED), True)
+        if level + 1 < count:
+            combine(left, right, response, mine[level + 1], True)
+
+
+@kernel(merge=True)
+def _solve(zero, plan, f, out):
+    """Whether the arrays have the part's sizes; else nothing was done."""
+    f, out = borrowed(f), borrowed(out)
+    p = read(plan, FACTOR)
+    if f.size != p.nu or out.size != p.nu:
+        return False
+    schedule, mine, theirs = levels(p.values)
+    count = schedule.shape[0]
+    if count > 0:
+        expect(p.values)
+    loads_inward(zero, p.part, f)
+    acceleration, load = span(p.outer, 0, ROW), span(p.outer, ROW, ROW)
+    for i in range(PAIR):
+        p.outer[i] = 0.0
+    for level in range(count):
+        if level == 0:
+            assign(mine[0], p.value)
+        exchange(p.values, level)
+        left, right = halves(schedule, mine, theirs, level)
+        joined = mine[level + 1] if level + 1 < count else p.shared
+        join_loads(left, right, item(p.joins, level, LOADS_JOINED), item(p.between, level, PAIR), joined, True)
+    for level in range(count - 1, -1, -1):
+        kept, between = item(p.joins, level, LOADS_JOINED), item(p.between, level, PAIR)
+        shared_acceleration, shared_load = span(p.shared, 0, ROW), span(p.shared, ROW, ROW)
+        part_loads(kept, between, acceleration, load, shared_acceleration, shared_load, True)
+        if schedule[level, IS_LEFT]:
+            assign(load, shared_load)
+        else:
+            assign(acceleration, shared_acceleration)
+    loads_outward(zero, p.part, out)
+    return True
+
+
+_FACTOR, _SOLVE = by_width(_factor), by_width(_solve)
+
+
+class Factor(Protocol):
+    """The inertia matrix of the spanning tree in a state, with what joints are heavier by, in factors.
+
+    `Dynamics.factor` makes it. All ranks call its methods together.
+    """
+
+    def at(self, q: Floats, armature: Floats | None = None) -> None:
+        """Factor in another state, of which no factors are kept then.
+
+        Parameters
+        ----------
+        q : array [nq]
+            This rank's coordinates.
+        armature : array [nu], optional
+            What is added to the diagonal: rotors beside those of the model, and all that acts alike (kg m^2, kg).
+
+        Raises
+        ------
+        InputError
+            On all ranks: an array of another size; as `Dynamics.accelerations`.
+        """
+        ...
+
+    def solve(self, f: Floats, out: Floats | None = None) -> Floats:
+        """Give the accelerations [nu] (M + armature)^-1 f by generalized forces `f` [nu] (N m, N), this rank's parts.
+
+        Parameters
+        ----------
+        f, out : array [nu]
+            Contiguous doubles; `out` is written, and given back. They may be the same.
+
+        Raises
+        ------
+        InputError
+            On the rank that gave an array of another size or type; the others find accelerations that are not finite.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what MPI holds; `Dynamics.close` does, too."""
+        ...
+
+
+def factor_of(dynamics: Dynamics) -> Factor:
+    """Make what factors the inertia matrix of a system; all ranks call."""
+    return load_sweeps(dynamics) or AtRest(dynamics)
+
+
+def load_sweeps(dynamics: Dynamics) -> LoadSweeps | None:
+    """Make what factors the inertia matrix for load sweeps, where there are any; all ranks call."""
+    system = dynamics.subchain.system
+    alone = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == system.n_bodies
+    return LoadSweeps(dynamics) if system.is_chain or alone else None
+
+
+class LoadSweeps:
+    """A `Factor` by the factored load sweep.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        Of a chain, or of a tree on one rank.
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        comm, subchain = dynamics.comm, dynamics.subchain
+        system, first, last = subchain.system, subchain.first, subchain.last
+        self._comm, self._nu, self._checked = comm, subchain.nu, dynamics.agreed
+        self._still = np.zeros(self._nu)
+        cut = [Tile(0, last - first, 1)]
+        if system.is_chain:
+            width = dynamics.division.width or chosen_width(last - first, None)
+            cut = cut_tiles(system.joint_patterns(first, last), width)
+        cut = [tile._replace(first=first + tile.first) for tile in cut]
+        tiles = subchain_tiles(system, cut, subchain.tip, False, keep_all=True)
+        self._tiles = FactoredTiles(tiles, self._nu)
+        self._rotors = subchain.columns.armature if subchain.columns.armature.any() else np.zeros(self._nu)
+        self._butterflies = [Butterfly(comm, SIZE), Butterfly(comm, PAIR)]
+        count = max(comm.size.bit_length(), 1)
+        blocks, values = self._butterflies
+        plan = FactorPlan(
+            part=self._tiles.plan,
+            blocks=blocks.plan,
+            values=values.plan,
+            block=self._tiles.block,
+            value=self._tiles.value,
+            outer=self._tiles.outer,
+            responses=aligned_zeros(count * RESPONSE),
+            joins=aligned_zeros(count * LOADS_JOINED),
+            between=aligned_zeros(count * PAIR),
+            shared=aligned_zeros(PAIR),
+            copy=aligned_zeros(SIZE),
+            scratch=aligned_zeros(SCRATCH),
+            nu=self._nu,
+        )
+        self._table = Table(plan)
+        self._plan = self._table.data
+        self._run, self._answer = _FACTOR[tiles.width], _SOLVE[tiles.width]
+
+    def at(self, q: Floats, armature: Floats | None = None) -> None:
+        """As of `Factor`."""
+        q, _, armature = self._checked(q, self._still, armature, "armature")
+        self.take(q, armature)
+
+    def take(self, q: Floats, armature: Floats | None) -> None:
+        """Factor in another state, as `at` does, of arrays that were checked: they are read by address."""
+        self._tiles.heavier = armature is not None
+        if armature is not None:
+            self._tiles.armature[:] = self._rotors + armature
+        self._run(self._plan, q)
+
+    def solve(self, f: Floats, out: Floats | None = None) -> Floats:
+        """As of `Factor`."""
+        if out is None:
+            out = np.empty(self._nu)
+        try:
+            if self._answer(self._plan, f, out):
+                return out
+        except (TypeError, NumbaError):
+            pass
+        if self._comm.size > 1:  # the others wait for this rank's part
+            self._answer(self._plan, np.full(self._nu, np.nan), np.empty(self._nu))
+        _refuse(f, out, self._nu)
+        return out
+
+    def close(self) -> None:
+        """As of `Factor`."""
+        for butterfly in self._butterflies:
+            butterfly.close()
+        self._butterflies.clear()
+
+
+class AtRest:
+    """A `Factor` that keeps nothing: each answer is an evaluation at rest.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._dynamics = self._heavier = dynamics
+        self._still = np.zeros(dynamics.subchain.nu)
+        self._added: Floats | None = None
+
+    def at(self, q: Floats, armature: Floats | None = None) -> None:
+        """As of `Factor`; for heavier joints all is made again."""
+        dynamics = self._dynamics
+        q, _, armature = dynamics.agreed(q, self._still, armature, "armature")
+        self._q = q.copy()
+        same = armature is None if self._added is None else np.array_equal(self._added, armature)
+        if dynamics.comm.allreduce(bool(same), MPI.LAND):
+            return
+        self.close()
+        if armature is not None:
+            self._added = armature.copy()
+            parts = dynamics.comm.allgather((np.arange(dynamics.system.nu)[dynamics.gather_u.part], armature))
+            whole = np.empty(dynamics.system.nu)
+            for places, own in parts:
+                whole[places] = own
+            self._heavier = dynamics.alike(with_armature(dynamics.system, whole))
+
+    def solve(self, f: Floats, out: Floats | None = None) -> Floats:
+        """As of `Factor`."""
+        out = np.empty(len(self._still)) if out is None else out
+        try:
+            _refuse(f, out, len(self._still))
+        except InputError:
+            if self._dynamics.comm.size > 1:  # the others wait for this rank's part
+                self._heavier.answer_at_rest(self._q, np.full(len(self._still), np.nan))
+            raise
+        out[:] = self._heavier.answer_at_rest(self._q, f)
+        return out
+
+    def close(self) -> None:
+        """As of `Factor`."""
+        if self._heavier is not self._dynamics:
+            self._heavier.close()
+        self._heavier, self._added = self._dynamics, None
+
+
+def _refuse(f: Floats, out: Floats, size: int) -> None:
+    """Refuse arrays that `solve` can't take; InputError."""
+    check_array("f", f, (size,))
+    check_array("out", out, (size,))

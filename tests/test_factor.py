@@ -1,0 +1,91 @@
+"""The inertia matrix factored, over ranks and in lanes: against the dense oracle, and heavier joints."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import moving_state, parts, with_rotors
+from mpi_helpers import parallel_assert
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError
+from mpimbs.factor import LoadSweeps
+from mpimbs.model import System, system_from
+from oracles import dense
+from oracles.dense import Array
+from oracles.random_systems import random_system
+from tolerances import assert_close
+
+
+def expected(system: System, q: Array, f: Array, heavier: Array | None) -> Array:
+    """Accelerations of the spanning tree at rest by forces alone, of joints that are heavier by so much."""
+    tree, ends = System(gravity=(0.0, 0.0, 0.0)), system.offsets()[1]
+    for k, body in enumerate(system.bodies()):
+        armature = np.array(body.joint.armature)
+        if heavier is not None:
+            armature = armature + heavier[ends[k] : ends[k + 1]]
+        free = {name: (0.0,) * len(armature) for name in ("stiffness", "damping", "torque")}
+        joint = body.joint.model_copy(update=free | {"armature": tuple(armature)})
+        tree.add(body.model_copy(update={"joint": joint}))
+    return dense.dense_accelerations(tree, q, np.zeros(system.nu), f)
+
+
+def check(dynamics: Dynamics, seed: int = 1) -> None:
+    """Compare answers with the dense oracle, in several states, of the model's joints and of heavier ones."""
+    system, comm = dynamics.system, dynamics.comm
+    random = np.random.default_rng(seed)
+    first, _, f = moving_state(system, seed)
+    mine, own = parts(dynamics, first, f)
+    factor, kept = dynamics.factor(mine), dynamics.factor(mine)
+    for number, heavier in enumerate((None, random.uniform(0.0, 3.0, system.nu), None)):
+        q = moving_state(system, seed + number)[0]
+        factor.at(parts(dynamics, q, f)[0], None if heavier is None else parts(dynamics, q, heavier)[1])
+        reference = expected(system, q, f, heavier)
+        out = own.copy()
+        parallel_assert(factor.solve(out, out) is out, "another array", comm)
+        answer = factor.solve(-2.0 * own) / -2.0
+        for found in (out, answer):
+            assert_close("answer", found, parts(dynamics, q, reference)[1], "dense", np.abs(reference).max(), comm)
+    reference = expected(system, first, f, None)
+    assert_close("kept", kept.solve(own), parts(dynamics, q, reference)[1], "dense", np.abs(reference).max(), comm)
+
+
+@pytest.mark.parametrize("kind", ["chain:9", "spatial_chain:70", "free_chain:6", "rope:40"])
+@pytest.mark.parametrize("coupling", ["dcae", "dca"])
+def test_chains(comm: MPI.Comm, kind: str, coupling: str) -> None:
+    with closing(Dynamics(system_from(kind), comm, coupling)) as dynamics:
+        check(dynamics)
+        parallel_assert(isinstance(dynamics.factor(dynamics.subchain.q), LoadSweeps), "no load sweeps", comm)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_joints(comm: MPI.Comm, seed: int) -> None:
+    """Chains of all joint types, with rotors; with cuts of the ranks' own."""
+    system = with_rotors(random_system(seed, 30, chain=True, springs=False)[0])
+    with closing(Dynamics(system, comm, cuts=comm.size)) as dynamics:
+        check(dynamics, seed)
+
+
+@pytest.mark.parametrize("kind", ["figure", "tree:3:3", "four_bar:3"])
+def test_other_systems(comm: MPI.Comm, kind: str) -> None:
+    """Trees, and loops, which are open: by load sweeps on one rank."""
+    with closing(Dynamics(system_from(kind), comm)) as dynamics:
+        check(dynamics)
+        kept = isinstance(dynamics.factor(dynamics.subchain.q), LoadSweeps)
+        parallel_assert(kept == (comm.size == 1), "factors are kept", comm)
+
+
+@pytest.mark.parametrize("kind", ["chain:9", "tree:2:3"])
+def test_wrong_arrays(comm: MPI.Comm, kind: str) -> None:
+    with closing(Dynamics(system_from(kind), comm)) as dynamics:
+        q, nu = dynamics.subchain.q, dynamics.subchain.nu
+        factor = dynamics.factor(q)
+        with pytest.raises(InputError, match="armature"):
+            factor.at(q, np.zeros(nu + (comm.rank == 0)))
+        if comm.rank == 0:
+            with pytest.raises(InputError, match="f must be"):
+                factor.solve(np.zeros(nu + 1))
+        else:
+            factor.solve(np.zeros(nu))
+        parallel_assert(not factor.solve(np.zeros(nu)).any(), "answers to nothing", comm)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 Floats = npt.NDArray[np.float64]
+FARTHEST = 100.0  # iterations that are skipped at the most: beyond, a constraint hardly is one, and stays soft
 
 
 class Extrapolation:
@@ -51,7 +52,8 @@ class Extrapolation:
             self._comm.Allreduce(MPI.IN_PLACE, sums)
         if not sums[1] > 0.0:
             return False
-        self._begun = found - sums[0] / sums[1] * (found - earlier)
+        share = np.clip(sums[0] / sums[1], -FARTHEST, FARTHEST)
+        self._begun = found - share * (found - earlier)
         for part, values in zip(self._parts, np.split(self._begun, self._ends), strict=True):
             part[:] = values
         return True

@@ -168,6 +168,7 @@ class AugmentedLagrangian:
                 slow = change > max(SLOW * before, ROUNDING)
                 if self._extrapolation.take(slow):
                     advance(table, True)
+                done = self._extrapolation.still  # what is left is no constraint of its own, but repeats others
         self.total_iterations += len(self.changes)
         self.most_iterations = max(self.most_iterations, len(self.changes))
         if not done and change <= (settings.accepted or 0.0):

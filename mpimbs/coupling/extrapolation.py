@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 Floats = npt.NDArray[np.float64]
-FARTHEST = 100.0  # iterations that are skipped at the most: beyond, a constraint hardly is one, and stays soft
+FARTHEST = 1e3  # iterations that are skipped at the most
 
 
 class Extrapolation:
@@ -25,6 +25,11 @@ class Extrapolation:
     carried, weighed : sequence of arrays
         This rank's state, an affine function of itself in each iteration: what only goes along, and that of which the
         changes tell how far to go.
+
+    Attributes
+    ----------
+    still : bool
+        Whether progress is so slow that thousands of iterations would be skipped.
     """
 
     def __init__(self, comm: MPI.Comm, carried: Sequence[Floats], weighed: Sequence[Floats]) -> None:
@@ -32,11 +37,11 @@ class Extrapolation:
         self._first = sum(part.size for part in carried)
         self._ends = np.cumsum([part.size for part in self._parts])[:-1]
         self._begun = self._found = self._moved = np.concatenate(self._parts)
-        self._known = 0
+        self.forget()
 
     def forget(self) -> None:
         """Begin with another solution."""
-        self._known = 0
+        self._known, self.still = 0, False
 
     def take(self, slow: bool) -> bool:
         """Take the state after an iteration, and replace it where progress is slow; gives whether it has."""
@@ -51,8 +56,12 @@ class Extrapolation:
         if self._comm.size > 1:
             self._comm.Allreduce(MPI.IN_PLACE, sums)
         if not sums[1] > 0.0:
+            self.still = True
             return False
-        share = np.clip(sums[0] / sums[1], -FARTHEST, FARTHEST)
+        share = sums[0] / sums[1]
+        if not abs(share) <= FARTHEST:
+            self.still = True
+            return False
         self._begun = found - share * (found - earlier)
         for part, values in zip(self._parts, np.split(self._begun, self._ends), strict=True):
             part[:] = values

@@ -28,9 +28,9 @@ __all__ = ["OWN_OPTIONS", "PREFIX", "Arrays", "PETSc"]
 
 
 class Arrays:
-    """Numbers of vectors as arrays, each made once, in a tenth of the time; say `stateIncrease` of what was written.
+    """Numbers of vectors that are written, as arrays, each made once; say `stateIncrease` of the vector then.
 
-    Vectors that were seen are kept, and with them their memory, until `forget`.
+    An array keeps the memory of its vector until `forget`, so that no other vector comes to stand there.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ for _command in (
 @click.argument("model")
 @output_option(SAMPLES, "HDF5 file to write.")
 @click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
-@setting_options(SimulationSettings, leave=COUPLED)
+@setting_options(SimulationSettings, leave=COUPLED, must=("t_end",))
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @setting_options(Checkpoints)
 @forces_option

@@ -32,7 +32,7 @@ CHOICES = (*COUPLINGS, "auto")
 
 
 def setting_options(
-    kind: type[Settings], *, leave: Collection[str] = (), **more: str
+    kind: type[Settings], *, leave: Collection[str] = (), must: Collection[str] = (), **more: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add an option for each setting of a class, and of those in it: its name, type, default and words are as declared.
 
@@ -41,6 +41,8 @@ def setting_options(
     kind : class
     leave : collection of str
         Names of settings that get none.
+    must : collection of str
+        Names of settings that have to be given, whatever their default.
     **more : str
         What the command line adds to the words of a setting.
     """
@@ -48,13 +50,13 @@ def setting_options(
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         for field in reversed(fields):
-            command = _option(field, more.get(field.name, ""))(command)
+            command = _option(field, more.get(field.name, ""), field.name in must)(command)
         return command
 
     return decorated
 
 
-def _option(field: Field, more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _option(field: Field, more: str, must: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make the option of a setting. None stands for what isn't given: the setting has its default then."""
     setting, name = field.setting, f"--{field.option.replace('_', '-')}"
     text = f"{setting.text}{more}{f', {setting.unit}' if setting.unit else ''}."
@@ -64,7 +66,7 @@ def _option(field: Field, more: str) -> Callable[[Callable[..., None]], Callable
     return click.option(
         name,
         type=field.kind,
-        required=field.default is dataclasses.MISSING,
+        required=must or field.default is dataclasses.MISSING,
         help=f"{text}  [default: {default}]" if default else text,
     )
 

@@ -166,7 +166,7 @@ class Integrator:
         if self._first_stage is not None:
             out[:], self._first_stage = self._first_stage, None
             return
-        self._state[:] = self._arrays(x)[0]
+        self._state[:] = x.array_r  # which PETSc may have locked
         q, u = self._views
         broken, acted = False, NOTHING
         try:

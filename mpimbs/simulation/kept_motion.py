@@ -149,7 +149,7 @@ class KeptMotion:
 
     def rod(self, name: str) -> RodHistory:
         """Give what a rod carries; InputError if there is none of that name, or loads were not kept."""
-        return rod_history(self.system, self.loads, name)
+        return rod_history(self.system, None if "loads" in self._partial else self.loads, name)
 
 
 class SegmentedMotion:
@@ -203,7 +203,7 @@ class SegmentedMotion:
 
     def rod(self, name: str) -> RodHistory:
         """Give what a rod carries, as `KeptMotion.rod`."""
-        return rod_history(self.system, self.loads, name)
+        return rod_history(self.system, self.loads if len(self.kept("loads")) == self.system.n_bodies else None, name)
 
 
 def _throughout(parts: list[Any]) -> Floats | None:

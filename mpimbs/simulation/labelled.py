@@ -9,7 +9,7 @@ import numpy as np
 from mpimbs.errors import InputError
 from mpimbs.simulation.kept_motion import KeptMotion, SegmentedMotion
 from mpimbs.simulation.output_layout import SELECTED
-from mpimbs.simulation.selection import OF_JOINTS, QUANTITIES
+from mpimbs.simulation.selection import OF_JOINTS, SAMPLED_QUANTITIES
 
 _POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 _LOAD = ("mx", "my", "mz", "fx", "fy", "fz")
@@ -32,7 +32,7 @@ def dataset(motion: KeptMotion | SegmentedMotion, attributes: dict[str, Any]) ->
     found["time"] = ("time", motion.t, {"units": "s"})
     found["energy"] = (("time", "form"), motion.energy, {"units": "J"})
     found["form"] = ["kinetic", "potential"]
-    for name in QUANTITIES:
+    for name in SAMPLED_QUANTITIES:
         values = getattr(motion, name)
         if values is None or isinstance(values, tuple):
             continue

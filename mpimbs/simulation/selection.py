@@ -14,8 +14,8 @@ from mpimbs.model.contents import Contents
 
 Integers = npt.NDArray[np.int64]
 OF_JOINTS = ("q", "u")
-QUANTITIES = (*OF_JOINTS, "poses", "loads")  # as the output file calls them
-_MEANT = {"pose": "poses", "load": "loads"} | {name: name for name in QUANTITIES}
+SAMPLED_QUANTITIES = (*OF_JOINTS, "poses", "loads")  # as the output file calls them
+_MEANT = {"pose": "poses", "load": "loads"} | {name: name for name in SAMPLED_QUANTITIES}
 
 
 class Selection(NamedTuple):
@@ -52,7 +52,7 @@ class Selection(NamedTuple):
             elif (others := found.setdefault(name, set())) is not None:
                 others.add(system.index_of(body))
         found |= {name: None for name, wanted in (("poses", poses), ("loads", loads)) if wanted}
-        ordered = ((name, found[name]) for name in QUANTITIES if name in found)
+        ordered = ((name, found[name]) for name in SAMPLED_QUANTITIES if name in found)
         return cls({name: None if of is None else np.array(sorted(of), np.int64) for name, of in ordered})
 
     @property

@@ -44,13 +44,13 @@ class SimulationSettings(EvaluationSettings):
     t_end: Annotated[
         float | None,
         Setting(
-            "Simulated time", "s", default="a `Simulation` has no end", noun="the end of the simulation", must=TIME
+            "Simulated time", "s", more="A `Simulation` may do without.", noun="the end of the simulation", must=TIME
         ),
     ] = None
     integrator: Annotated[
         str,
         Setting(
-            "Explicit integrator of PETSc TS",
+            "Integrator of PETSc TS, explicit or (ra34pw2, 2p, 2m) linearly implicit",
             noun="integrator",
             must=OneOf(tuple(INTEGRATORS)),
             more="A name in `mpimbs.simulation.schemes.INTEGRATORS`.",

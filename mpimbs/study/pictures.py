@@ -52,7 +52,8 @@ def draw_run(path: str | Path) -> list[Path]:
         whole = Throughout(run) if SEGMENTS in run else run
         for name, place in places:
             needed, draw = PICTURES[name]
-            if needed in run and f"{SAMPLED}/{needed}" not in run and (name != "rods" or has_rods(run)):
+            there = needed in run or any(needed in later for later in run.get(SEGMENTS, {}).values())
+            if there and f"{SAMPLED}/{needed}" not in run and (name != "rods" or has_rods(run)):
                 drawn.append(save(draw(whole, motion), place))
     title = f"{motion.system.name}: {motion.t[0]:g} to {motion.t[-1]:g} s, {len(motion.t)} samples"
     return [*drawn, save(draw_page(title, drawn), page)]

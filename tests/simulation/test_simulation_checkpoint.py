@@ -378,7 +378,7 @@ def test_a_run_that_is_complete_has_nothing_left_to_do(
         assert (stop.value.code, said.err) == (0, "")
         assert comm.rank or said.out.startswith(f"{output}: is complete: nothing is left to do\n")
     assert output.read_bytes() == before
-    drawn = {f"out_{name}.png" for name in ("coordinates", "energy")}  # it has no poses
+    drawn = {f"out_{name}.png" for name in ("coordinates", "energy", "overview")}  # it has no poses
     assert {file.name for file in folder.glob("*.png")} == drawn
 
 

@@ -8,6 +8,7 @@ import pytest
 from mpi4py import MPI
 
 import mpimbs
+from documents import PAGES, blocks
 from mpi_helpers import parallel_assert
 from mpimbs import Checkpoints, InputError, Simulation, SimulationError, System, load, restart, simulate, system_from
 from mpimbs.dynamics import Dynamics
@@ -222,3 +223,15 @@ def test_a_fixed_joint_is_not_driven() -> None:
         pytest.raises(InputError, match="the joint of body 'post' is fixed"),
     ):
         simulation.set_torque("post", 1.0)
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The controller and the environment, which stands for its five seconds."""
+    monkeypatch.chdir(tmp_path)
+    controller, environment = blocks((PAGES / "howto/simulation-object.md").read_text(encoding="utf-8"))
+    scope: dict[str, Any] = {}
+    exec(controller, scope)
+    assert abs(scope["result"]["link1"].q).shape == (51, 1) and scope["result"].energy_change < 1e-6
+    exec(environment, scope)
+    assert scope["late"] and not scope["fallen"]
+    capsys.readouterr()

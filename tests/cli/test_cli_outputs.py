@@ -1,0 +1,71 @@
+"""The commands for files of others, `mpimbs convert | plot | export`: on all ranks, by name, nothing overwritten."""
+
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+
+from mpimbs.cli.commands import cli
+from mpimbs.errors import InputError
+from mpimbs.model import System, system_from, system_from_text
+from mpimbs.simulation.run import simulate
+
+ARM = """<robot name="arm"><link name="base"/><link name="link"><inertial><mass value="1"/>
+<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="hinge" type="continuous"><parent link="base"/><child link="link"/><axis xyz="0 1 0"/></joint></robot>"""
+
+
+@pytest.fixture
+def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
+    return comm.bcast(tmp_path)
+
+
+def call(comm: MPI.Comm, *arguments: object) -> None:
+    cli.main([str(argument) for argument in arguments], standalone_mode=False, obj=comm)
+    comm.Barrier()
+
+
+def written(path: Path) -> System:
+    """The system in a model file, which is no input afterwards."""
+    return system_from_text(path.read_text(), path)
+
+
+def test_convert(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if comm.rank == 0:
+        (folder / "arm.urdf").write_text(ARM.replace("<axis", '<mimic joint="none"/><axis'))
+    comm.Barrier()
+    call(comm, "convert", folder / "arm.urdf", "-o", folder / "arm.toml")
+    out, err = capsys.readouterr()
+    told = f"wrote {folder / 'arm.toml'}: 1 bodies, 1 degrees of freedom\n"
+    assert out == (told if comm.rank == 0 else "") and ("mimic" in err) == (comm.rank == 0)
+    assert written(folder / "arm.toml").body(0).joint.axis == (0, 1, 0)
+    with pytest.raises(InputError, match=r"exists; move it"):
+        call(comm, "convert", folder / "arm.urdf", "-o", folder / "arm.toml")
+    call(comm, "convert", "--free", "--force", folder / "arm.urdf", "-o", folder / "arm.toml")
+    assert [body.joint.type for body in written(folder / "arm.toml").bodies()] == ["free", "revolute"]
+    for arguments, message in (
+        (("--free", "chain:3", "-o", folder / "x.toml"), "--free: is about the first link"),
+        (("chain:3", "-o", folder / "x.yaml"), "what is written is a TOML file"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call(comm, "convert", *arguments)
+
+
+def test_plot_and_export(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = folder / "run.h5"
+    if comm.rank == 0:
+        simulate(system_from("chain:3"), 0.02, output=run, every=0.01)
+    comm.Barrier()
+    call(comm, "plot", run, "q:link1,link2", "energy")
+    call(comm, "export", run, "energy", "-o", folder / "run.csv")
+    out = capsys.readouterr().out
+    assert out == (f"drew {folder / 'run_q_energy.png'}\nwrote {folder / 'run.csv'}\n" if comm.rank == 0 else "")
+    for arguments, message in (
+        (("plot", run, "q", "-o", run.with_suffix(".pdf")), "what is drawn is a PNG file"),
+        (("plot", run, "-o", folder / "all.png"), "name quantities, or leave -o out"),
+        (("plot", folder / "none.h5", "q"), "there is no such file"),
+        (("export", run, "-o", folder / "run.csv"), "exists; move it"),
+        (("export", run, "-o", folder / "run.doc"), "no format has the suffix"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call(comm, *arguments)

@@ -110,8 +110,8 @@ def _compile_stages(chain: bool, lanes: int) -> None:
 
 
 @functools.cache
-def compile_joint_space() -> None:
-    """Compile, or load from the cache, what the inertia matrix and Jacobians take; no communication."""
+def compile_joint_space(lanes: int = 1) -> None:
+    """Compile, or load from the cache, what M and Jacobians take, in so many lanes; no communication."""
     compile_inverse()
     with closing(Dynamics(system_from("tree:2:2"), lanes=1)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
@@ -121,6 +121,9 @@ def compile_joint_space() -> None:
         alone.solve(q, alone.multiply(q, u))
         alone.poses(q, u)
         alone.composites.compile()
+    with closing(Dynamics(system_from(f"rope:{2 * tuned().least_lane * lanes}"), lanes=lanes)) as alone:
+        alone.inverse_inertia_matrix(alone.subchain.q)
+        alone.solve(alone.subchain.q, alone.subchain.u)
 
 
 def _made(kernels: str, system: System, lanes: int) -> Dynamics:

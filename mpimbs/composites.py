@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.model.order import last_of_subtrees
 from mpimbs.parallel.scan import Scan
 from mpimbs.pipeline import scan_composites
 from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_room, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.composite import (
     COMPOSITE,
@@ -26,7 +27,8 @@ from mpimbs.sweep.composite import (
     take_up,
 )
 from mpimbs.sweep.inertia_alone import AlonePlan, alone
-from mpimbs.sweep.inertia_rows import ROOM, inertia_entries, inertia_rows
+from mpimbs.sweep.inertia_rows import ROOM, SIDE, SQUARE, inertia_entries, inertia_rows
+from mpimbs.sweep.inverse_of_chains import inverse_of_chain
 from mpimbs.sweep.loads import factor, inverse_rows
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U
 from mpimbs.sweep.subchain import AT_REST
@@ -78,7 +80,7 @@ class Composites:
         place_of = np.empty_like(bodies)
         place_of[bodies] = np.arange(len(bodies))
         parents = system.parents()[bodies]
-        body_ends = subtree_ends(np.where(parents < 0, -1, place_of[parents]))
+        body_ends = last_of_subtrees(np.where(parents < 0, -1, place_of[parents])) + 1
         self._ends = np.zeros(self._pitch, np.int64)
         self._ends[: self._n] = np.repeat(np.append(begins, self._n)[body_ends], sizes)
         self.ends = self._ends[: self._n]
@@ -103,6 +105,11 @@ class Composites:
         """How many exchanges follow one another to find what the ranks behind hand on, by doubling: the most of any
         rank; all call."""
         return self._comm.allreduce(self._scan.exchanges, MPI.MAX)
+
+    @property
+    def handed(self) -> int:
+        """Doubles of a message of those."""
+        return len(self._handed)
 
     def compile(self) -> None:
         """Compile, or load from the cache, what several ranks take beside."""
@@ -151,12 +158,9 @@ class Composites:
 
     def _gather(self) -> None:
         """Have the lines of all ranks."""
-        all_lines = np.empty(LINE * self._n)
-        self._comm.Allgatherv(self._own, (all_lines, LINE * self._counts))
-        ends = np.cumsum(self._counts)
-        whole = self._lines.reshape(LINE, -1)
-        for first, last in zip(ends - self._counts, ends, strict=True):
-            whole[:, first:last] = all_lines[LINE * first : LINE * last].reshape(LINE, -1)
+        own, all_lines = np.ascontiguousarray(self._own.reshape(LINE, -1).T), np.empty((self._n, LINE))
+        self._comm.Allgatherv(own, (all_lines, LINE * self._counts))
+        self._lines.reshape(LINE, -1)[:, : self._n] = all_lines.T
 
     def moving(self, body: int) -> npt.NDArray[np.bool_]:
         """Which of this rank's degrees of freedom move a body [nu]."""
@@ -166,10 +170,14 @@ class Composites:
     def rows(self, out: Floats | None = None) -> Floats:
         """Give this rank's rows of the inertia matrix [nu, nu of all] of the lines found last."""
         if out is None:
-            out = np.empty((self.last - self.first, self._n))
-        given = self._lines, self._pitch, self._ends, self._armature
-        inertia_rows(*given, self.first, self.last, self._n, out.reshape(-1), self._room)
+            out = aligned_room((self.last - self.first) * self._n).reshape(-1, self._n)
+        self.write_rows(self.first, self.last, out, self._armature)
         return out
+
+    def write_rows(self, first: int, last: int, out: Floats, armature: Floats) -> None:
+        """Write rows, by place, of the lines found last; without rotors where `armature` is empty."""
+        given = self._lines, self._pitch, self._ends, armature
+        inertia_rows(*given, first, last, self._n, out.reshape(-1), self._room)
 
     def matrix(self, q: Floats, form: str = DOUBLING, out: Floats | None = None) -> Floats:
         """Give this rank's rows of the inertia matrix in a state [nu, nu of all]; all ranks call."""
@@ -177,7 +185,7 @@ class Composites:
             self.at(q, form)
             return self.rows(out)
         if out is None:
-            out = np.empty((self._n, self._n))
+            out = aligned_room(self._n * self._n).reshape(self._n, self._n)
         alone(self._alone.data, q, out.reshape(-1))
         return out
 
@@ -185,7 +193,10 @@ class Composites:
         """Give the inverse of the inertia matrix in a state [n, n], on one rank."""
         made, work, n = self._subchain.made, self._subchain.work, self._n
         factor(made.structure, work, q, self._still, self._block)
-        out = np.empty((n, n))
+        out = aligned_room(n * n).reshape(n, n)
+        if self._subchain.system.is_chain:
+            inverse_of_chain(made.structure, work, self._steps - 1, *self._chain_room, out.reshape(-1))
+            return out
         room, junction = aligned_zeros(3 * n * ROW), aligned_zeros(made.junctions * JUNCTION * ROW)
         inverse_rows(made.structure, work, junction, self.numbers, self._steps, room, out.reshape(-1))
         return out
@@ -193,6 +204,13 @@ class Composites:
     @functools.cached_property
     def _block(self) -> Floats:
         return aligned_zeros(SIZE)
+
+    @functools.cached_property
+    def _chain_room(self) -> list[Floats]:
+        """Room of `inverse_of_chain`."""
+        n, blocks = self._n, -(-self._n // SQUARE)
+        sizes = n * ROW, n, blocks * SIDE, blocks * SIDE, blocks * 6 * ROW, 12 * ROW, SQUARE * SQUARE
+        return [aligned_zeros(size) for size in sizes]
 
     @functools.cached_property
     def _steps(self) -> Integers:
@@ -231,12 +249,3 @@ class Composites:
         out = np.empty(len(rows))
         inertia_entries(self._lines, self._pitch, self._armature, self.first, rows, columns, out)
         return out
-
-
-def subtree_ends(parent: Integers) -> Integers:
-    """The body behind the last of the subtree of each [n], of bodies in depth-first order."""
-    ends = np.arange(1, len(parent) + 1)
-    for k in range(len(parent) - 1, -1, -1):
-        if parent[k] >= 0:
-            ends[parent[k]] = max(ends[parent[k]], ends[k])
-    return ends

@@ -18,6 +18,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.implicit_matrix import ImplicitMatrix
+from mpimbs.modes import modes
 from mpimbs.petsc import PREFIX, PETSc
 
 Floats = npt.NDArray[np.float64]
@@ -62,6 +63,8 @@ class Settled(NamedTuple):
 class Equilibrium:
     """Looks for static equilibria of a system; all ranks make it together and call.
 
+    Joints that follow given motions stay where they are at the time.
+
     Parameters
     ----------
     dynamics : Dynamics
@@ -103,6 +106,11 @@ class Equilibrium:
         SimulationError
             On all ranks: none is found, or a function of the model failed.
         """
+        q, _ = self._dynamics.followed(self._time, q, self._still)
+        with self._dynamics.external.motions.resting():
+            return self._found(q, told)
+
+    def _found(self, q: Floats, told: Callable[[int, float, float], None]) -> Settled:
         dynamics = self._dynamics
         q = self._moved(q, self._still)
         size = 1.0 if dynamics.loops is None else dynamics.loops.size()
@@ -219,3 +227,8 @@ def settle(dynamics: Dynamics, q: Floats, **given: Any) -> Settled:
         return search.find(q, **given)
     finally:
         search.close()
+
+
+def growth(dynamics: Dynamics, q: Floats) -> float:
+    """Rate (1/s) at which the system departs from an equilibrium q [nq]; zero if that is stable. All ranks call."""
+    return max(0.0, -2.0 * np.pi * float(modes(dynamics, q, 1).frequencies[0]))

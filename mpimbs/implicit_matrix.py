@@ -121,7 +121,7 @@ class ImplicitMatrix:
                 kept = springs.stiffness.copy(), springs.damping.copy()
                 rotors = structure.armature - sum(array for array in kept if array.size)
                 self._joints.append(_Joints(structure.armature, rotors, *kept))
-            for acting in (springs.stiffness, springs.damping):
+            for acting in (springs.stiffness, springs.cross, springs.damping):
                 acting[:] = 0.0
             if tense:
                 self._bodies.append(_Bodies.of(structure, resting.subchain.first))

@@ -75,9 +75,10 @@ def modes(dynamics: Dynamics, q: Floats, count: int = 10) -> Modes:
     space = _Displacements(dynamics, q)
     springs = space.springs()[space.moving]
     sprung = bool((springs > 0).all()) and dynamics.loops is None
-    if dynamics.system.nu > (SPRUNG if sprung else DENSE):
-        return _by_lanczos(space, count, springs if sprung else None)
-    return _dense(space, count)
+    with dynamics.external.motions.resting():
+        if dynamics.system.nu > (SPRUNG if sprung else DENSE):
+            return _by_lanczos(space, count, springs if sprung else None)
+        return _dense(space, count)
 
 
 class _Displacements:

@@ -11,6 +11,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.factor import LoadSweeps
+from mpimbs.instruments.extended import ExtendedSweeps, extended
 from mpimbs.model import System, system_from
 from oracles import dense
 from oracles.dense import Array
@@ -89,3 +90,18 @@ def test_wrong_arrays(comm: MPI.Comm, kind: str) -> None:
         else:
             factor.solve(np.zeros(nu))
         parallel_assert(not factor.solve(np.zeros(nu)).any(), "answers to nothing", comm)
+
+
+def test_long_chain_in_many_digits(comm: MPI.Comm) -> None:
+    """Products with M and its inverse lose no digits by the length of a chain."""
+    system = system_from("spatial_chain:300")
+    system.gravity = (0.0, 0.0, 0.0)
+    q, u, f = moving_state(system, 3)
+    sweeps = ExtendedSweeps(system, q, np.zeros(system.nu), 30)
+    answer, product = sweeps.accelerations(f), sweeps.inverse_dynamics(extended(u))
+    for lanes in (1, 8):
+        with closing(Dynamics(system, comm, lanes=lanes)) as dynamics:
+            mine, v, force = parts(dynamics, q, u, f)
+            part = dynamics.gather_u.part
+            assert_close("M^-1 f", dynamics.solve(mine, force), answer[part], "long", float(max(abs(answer))), comm)
+            assert_close("M v", dynamics.multiply(mine, v), product[part], "long", float(max(abs(product))), comm)

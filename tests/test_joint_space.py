@@ -75,6 +75,18 @@ def test_matrix(comm: MPI.Comm, kind: str, form: str) -> None:
             parallel_assert(layout == "csr" or np.count_nonzero(sparse) < reference.size, "more than a half", comm)
 
 
+@pytest.mark.parametrize("kind", ["spatial_chain:200", "caterpillar:100", "random_tree:150"])
+def test_whole_blocks(comm: MPI.Comm, kind: str) -> None:
+    """More than one block of numbers that are written together: against numbers by themselves, and load sweeps."""
+    with moving(comm, system_from(kind)) as (dynamics, q, u, _, _):
+        rows, alone = dynamics.inertia_matrix(q), dynamics.inertia_matrix(q, layout="csr").toarray()
+        assert_close("M", rows, alone, "long", comm=comm)
+        inverse = dynamics.inverse_inertia_matrix(q)
+        parts = comm.allgather((np.arange(dynamics.system.nu)[dynamics.gather_u.part], u))
+        answer = inverse @ np.concatenate([own for _, own in parts])
+        assert_close("M^-1 f", answer, dynamics.factor(q).solve(u), "long", comm=comm)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_any_joints(comm: MPI.Comm, seed: int) -> None:
     """All joint types, children in any order, rotors."""

@@ -104,7 +104,7 @@ def test_driven_joints_stay(comm: MPI.Comm) -> None:
     """A chain whose upper joint follows a motion hangs, as one link shorter, where that is at the begin."""
     system = System("driven", gravity=(0, -1, 0))
     template = hanging(1).segments.template(0)
-    joint = template.joint.model_copy(update={"motion": lambda t: (0.0, 0.0, 0.0)})
+    joint = template.joint.model_copy(update={"motion": lambda t: (2.0 * t, 2.0, 3.0)})
     system.add(template, name="drive", parent="world", joint=joint)
     system.repeat(4, template)
     assert_close("squares", found(system, comm).squares, found(hanging(4), comm).squares, "modes")

@@ -37,7 +37,12 @@ GIVEN: dict[str, Any] = {
 STEPS: list[dict[str, Any]] = [{"rtol": 1e-6, "atol": 1e-7}, {"dt": 0.005}]
 OF_LOOPS: dict[str, Any] = {"projection": "velocities", "stabilisation": 0.5}  # refused elsewhere
 OF_ASSEMBLIES: dict[str, Any] = {"schedule": "serial", "leaves": "bodies"}  # alike
-OF_AUGMENTED: dict[str, Any] = {"lagrangian.penalty": 1e5, "lagrangian.iterations": 9, "lagrangian.tolerance": 1e-9}
+OF_AUGMENTED: dict[str, Any] = {
+    "lagrangian.penalty": 1e5,
+    "lagrangian.iterations": 9,
+    "lagrangian.tolerance": 1e-9,
+    "lagrangian.accepted": 1e-3,
+}
 ELSEWHERE = OF_LOOPS, OF_ASSEMBLIES, OF_AUGMENTED
 KEPT: dict[str, Any] = {
     "checkpoints.seconds": 100.0,

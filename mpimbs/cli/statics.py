@@ -16,6 +16,8 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.filesystem.places import check_new
 from mpimbs.parallel.agreement import on_root, together
 
+EXAMINED = 1000  # speeds, of which modes take a second
+
 
 @click.command(cls=Command)
 @click.argument("model")
@@ -37,7 +39,7 @@ def settle(
     settings: dict[str, Any],
 ) -> None:
     """Find a static equilibrium of MODEL near its initial state."""
-    from mpimbs.equilibrium import Equilibrium
+    from mpimbs.equilibrium import Equilibrium, growth
     from mpimbs.simulation.state import COORDINATES, check_system, read_state
 
     system = read(comm, model, forces)
@@ -51,6 +53,7 @@ def settle(
     search = Equilibrium(dynamics, time)
     found = search.find(q)
     search.close()
+    unstable = growth(dynamics, found.q) if system.nu <= EXAMINED else None
     results = {"q": dynamics.gather_q(found.q), "u": dynamics.gather_u(np.zeros(dynamics.subchain.nu))}
     write_arrays(comm, output, results, {})
     if comm.rank == 0:
@@ -58,4 +61,10 @@ def settle(
             f"equilibrium: {found.steps} steps, {found.products} products; largest acceleration left "
             f"{found.acceleration:.2e} rad/s^2 or m/s^2, last change {found.change:.2e} rad or m"
         )
+        if unstable is None:
+            click.echo(f"stability: not examined, of more than {EXAMINED} speeds")
+        elif unstable > 0.0:
+            click.echo(f"stability: it is not stable: left alone, it departs at a rate of {unstable:.4g} 1/s")
+        else:
+            click.echo("stability: stable")
     dynamics.close()

@@ -97,6 +97,7 @@ def bench(
 @click.option("--predict", "predicted", help="Numbers of ranks to predict too, such as 16,64,256,1024.")
 @click.option("--cluster", default="infiniband", help="For what cluster, as for `mpimbs predict`.")
 @click.option("--collect", type=Path, help="Draw what `bench --json` wrote into this folder; measure nothing.")
+@click.option("--inertia", is_flag=True, help="Study the inertia matrix, in both its forms, instead.")
 @click.option("--force", is_flag=True, help="Replace a study in the folder.")
 @click.pass_obj
 def study(
@@ -110,15 +111,26 @@ def study(
     predicted: str | None,
     cluster: str,
     collect: Path | None,
+    inertia: bool,
     force: bool,
 ) -> None:
     """Study the speed of MODEL: against ranks, bodies and couplings."""
     from mpimbs.study.speedup import Plan, default_couplings, default_ranks
     from mpimbs.study.study import predictor, report
     from mpimbs.study.study import study as whole
+    from mpimbs.study.study_inertia import study_inertia
 
     system = read(comm, model)
     together(comm, system.validate)
+    if inertia and (couplings is not None or collect is not None):
+        raise InputError("--inertia studies the inertia matrix alone: leave out --couplings and --collect")
+    if inertia:
+        measured = default_ranks(comm.size) if ranks is None else whole_numbers(ranks, "--ranks")
+        asked = () if predicted is None else whole_numbers(predicted, "--predict")
+        table = study_inertia(system, model, measured, output, comm, seconds, force, asked, cluster)
+        if comm.rank == 0:
+            click.echo("\n".join((*report(table), f"wrote {', '.join(table['files'])}")))
+        return
     chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
     counts = default_ranks(comm.size) if ranks is None else tuple(whole_numbers(ranks, "--ranks"))
     plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
@@ -140,13 +152,14 @@ def study(
 )
 @click.option("--method", default="loggp", help="loggp, or simgrid where it is installed.")
 @setting_options(LoadSolver, leave=UNTRACED)
+@click.option("--inertia", is_flag=True, help="The inertia matrix, in both its forms, instead.")
 @click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
 @click.option("--force", is_flag=True, help="Replace a prediction in the folder.")
 @click.pass_obj
 def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
-    """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
+    """Predict the time of one evaluation of MODEL, or of its inertia matrix, on the ranks of a cluster."""
     from mpimbs.study.cluster import cluster_named
     from mpimbs.study.predict import PREDICTION_FILES
 
@@ -177,21 +190,32 @@ def _predict(
     method: str,
     seconds: float,
     output: Path | None,
+    inertia: bool,
     **options: Any,
 ) -> None:
     """Predict, on one process, and say what was found."""
     from mpimbs.study import predict as study
     from mpimbs.study.calibration import Calibration
+    from mpimbs.study.predict_inertia import FORMS, InertiaTimes, predict_inertia
 
     chosen = given_settings(LoadSolver, options, UNTRACED)
-    solver = LoadSolver(**chosen) if chosen else None
-    calibration = Calibration(system, seconds)
     counts = study.ranks_to_predict(system) if ranks is None else ranks
-    rows = []
-    for name in dict.fromkeys(couplings):
-        its_own = solver if name == "pcg" or len(couplings) == 1 else None
-        rows += study.predict(system, counts, cluster, name, method, its_own, calibration)
-    found = study.figures(rows, cluster, calibration, solver)
+    rows: list[study.Prediction] = []
+    if inertia:
+        if chosen or couplings != ("dcae",):
+            raise InputError("--inertia predicts the inertia matrix alone: leave out --coupling and what solvers take")
+        times = InertiaTimes(system, seconds)
+        for form in FORMS:
+            rows += predict_inertia(system, counts, cluster, form, method, times)
+        times.close()
+        found = study.figures(rows, cluster, times, what="the inertia matrix")
+    else:
+        solver = LoadSolver(**chosen) if chosen else None
+        calibration = Calibration(system, seconds)
+        for name in dict.fromkeys(couplings):
+            its_own = solver if name == "pcg" or len(couplings) == 1 else None
+            rows += study.predict(system, counts, cluster, name, method, its_own, calibration)
+        found = study.figures(rows, cluster, calibration, solver)
     files = [] if output is None else study.write(found, output)
     if as_json:
         click.echo(json.dumps(found))

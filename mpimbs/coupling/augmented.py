@@ -15,6 +15,7 @@ from mpi4py import MPI
 from mpimbs.coupling.augmented_equations import AugmentedPlan, advance, begin, condense, expand, factor
 from mpimbs.coupling.base import Iterative
 from mpimbs.coupling.condensed_ranks import CondensedRanks
+from mpimbs.coupling.extrapolation import Extrapolation
 from mpimbs.coupling.lagrangian import Lagrangian
 from mpimbs.errors import SimulationError
 from mpimbs.partition.condensation import Condensation
@@ -30,6 +31,9 @@ from mpimbs.sweep.structure import BODY, FIRST_U, FIXED, LAST_U, Structure
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+PLAIN = 3  # iterations, before any is extrapolated
+SLOW = 0.1  # of a change, left in the next one, beyond which it is
+ROUNDING = 1e-9  # of the accelerations: changes up to this that hardly fall any more are rounding
 
 
 class AugmentedLagrangian:
@@ -52,10 +56,11 @@ class AugmentedLagrangian:
         There is no one call of compiled code.
     unknowns : int
         Multipliers of all ranks.
-    iterations : int
-        Of the last solution.
-    solutions, total_iterations, most_iterations, factorizations : int
-        Solutions so far, their iterations, the most for one of them, and how many condensed the matrix anew.
+    changes : list of float
+        How much each iteration of the last solution has changed the accelerations, of the largest, or of 1.
+    solutions, total_iterations, most_iterations, factorizations, unfinished : int
+        Solutions so far, their iterations, the most for one of them, how many condensed the matrix anew, and how many
+        were accepted after the last iteration allowed.
     """
 
     plan: npt.NDArray[np.int64] | None = None
@@ -78,15 +83,17 @@ class AugmentedLagrangian:
         self._ranks = CondensedRanks(comm, [numbers[variable] for variable in tree.kept])
         self._changes, self._carried = np.zeros(part.loads.size), part.wrenches
         self._stack = aligned_zeros(SQUARE * tree.stacked)
+        loads, accelerations = np.zeros(6 * m), part.loads.reshape(-1)
+        self._extrapolation = Extrapolation(comm, [accelerations], [loads, self._loops.multipliers])
         self._table = Table(
             AugmentedPlan(
                 s,
                 part.work,
                 total=part.total,
                 parents=part.parents,
-                accelerations=part.loads.reshape(-1),
+                accelerations=accelerations,
                 changes=self._changes,
-                loads=np.zeros(6 * m),
+                loads=loads,
                 carried=part.wrenches.reshape(-1),
                 weights=weights,
                 weight_of=weight_of,
@@ -104,8 +111,8 @@ class AugmentedLagrangian:
             )
         )
         self._factored = np.full(part.whole.nq, np.nan)  # the coordinates whose matrix is condensed
-        self.iterations = 0
-        self.solutions = self.total_iterations = self.most_iterations = self.factorizations = 0
+        self.changes: list[float] = []
+        self.solutions = self.total_iterations = self.most_iterations = self.factorizations = self.unfinished = 0
         self._seconds = 0.0
 
     def _penalties(self) -> tuple[float, float]:
@@ -148,16 +155,26 @@ class AugmentedLagrangian:
         begin(table)
         advance(table, True)
         self.solutions += 1
-        for self.iterations in range(1, settings.iterations + 1):
+        self._extrapolation.forget()
+        self.changes, change, before, done = [], np.inf, np.inf, False
+        while not done and len(self.changes) < settings.iterations:
             self._solve()
             own = advance(table, False)
-            change, largest = self._largest(own[:2])
-            if not np.isfinite(change) or change <= settings.tolerance * max(1.0, largest):
-                break
-        self.total_iterations += self.iterations
-        self.most_iterations = max(self.most_iterations, self.iterations)
-        if not change <= settings.tolerance * max(1.0, largest):
-            self._fail(t, q, own[2], change / max(1.0, largest), own[0])
+            most, largest = self._largest(own[:2])
+            before, change = change, most / max(1.0, largest) if np.isfinite(largest) else np.nan
+            self.changes.append(change)
+            done = not change > settings.tolerance or 0.5 * before <= change <= ROUNDING
+            if not done and len(self.changes) >= PLAIN:
+                slow = change > max(SLOW * before, ROUNDING)
+                if self._extrapolation.take(slow):
+                    advance(table, True)
+                done = self._extrapolation.still  # what is left is no constraint of its own, but repeats others
+        self.total_iterations += len(self.changes)
+        self.most_iterations = max(self.most_iterations, len(self.changes))
+        if not done and change <= (settings.accepted or 0.0):
+            self.unfinished += 1
+        elif not done or np.isnan(change):
+            self._fail(t, q, own[2], change, own[0])
         return self._part.loads
 
     def _factor(self, q: Floats) -> None:
@@ -215,9 +232,10 @@ class AugmentedLagrangian:
                 "`coupling='dcae'`"
             )
         raise SimulationError(
-            f"the accelerations do not converge at t = {t:g} s: iteration {self.iterations} changed that of body "
+            f"the accelerations do not converge at t = {t:g} s: iteration {len(self.changes)} changed that of body "
             f"'{worst}' by {left:.1e} of the largest; allow more `lagrangian.iterations`, change `lagrangian.penalty` "
-            "(more for slow progress, less for rounding) or `lagrangian.tolerance`, or choose `coupling='dcae'`"
+            "(more for slow progress, as close to singular positions, less for rounding) or "
+            "`lagrangian.accepted`, or choose `coupling='dcae'`"
         )
 
     @property
@@ -226,8 +244,8 @@ class AugmentedLagrangian:
         return None
 
     def statistics(self) -> dict[str, int]:
-        """Unknowns, solutions, iterations of all, most iterations of one, factorizations."""
-        names = ("unknowns", "solutions", "total_iterations", "most_iterations", "factorizations")
+        """Unknowns, solutions, iterations of all, most iterations of one, factorizations, unfinished."""
+        names = ("unknowns", "solutions", "total_iterations", "most_iterations", "factorizations", "unfinished")
         return {name: getattr(self, name) for name in names}
 
     @property

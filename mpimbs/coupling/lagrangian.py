@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from mpimbs.settings import COUNT, FRACTION, POSITIVE, Setting, Settings, described
+
+ACCEPTED = 1e-4
 
 
 @described
@@ -44,3 +47,19 @@ class Lagrangian(Settings):
             option="augmented_tolerance",
         ),
     ] = 1e-12
+    accepted: Annotated[
+        float | None,
+        Setting(
+            "augmented: change that is accepted where all iterations are used up",
+            default=f"none beyond the tolerance; in a simulation {ACCEPTED:g}",
+            noun="the change that is accepted",
+            must=FRACTION,
+            more="Close to singular positions, where constraints hardly tell whether they depend on one another, "
+            "iterations progress slowly. How many solutions ended so is counted.",
+            option="augmented_accepted",
+        ),
+    ] = None
+
+    def in_a_simulation(self) -> Lagrangian:
+        """Give the settings for one, which passes through singular positions."""
+        return self if self.accepted is not None else dataclasses.replace(self, accepted=ACCEPTED)

@@ -7,7 +7,8 @@ whole, and the acceleration is the wanted one to rounding. So couplings, lanes a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,21 @@ class GivenMotions:
             )
             for body, motion in c.motions
         ]
+        self._rests = False
         self._found: tuple[float, list[Floats]] = (np.nan, [])  # at the last time
 
     def __bool__(self) -> bool:
         """Whether there are any here."""
         return bool(self._joints)
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """Let them stay where they are at the time, without speed or acceleration, for statics."""
+        before, self._rests, self._found = self._rests, True, (np.nan, [])
+        try:
+            yield
+        finally:
+            self._rests, self._found = before, (np.nan, [])
 
     def follow(self, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give coordinates and speeds of these bodies with those of the joints that follow as they are at time `t` (s).
@@ -126,6 +137,8 @@ class GivenMotions:
         found = np.array([shaped(what, t, value, count, part) for value, part in parts])
         if not np.isfinite(found).all():
             raise SimulationError(f"{what()} is not finite at t = {t:g} s: {found.tolist()}")
+        if self._rests:
+            found[1:] = 0.0
         return found
 
 

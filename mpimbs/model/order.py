@@ -73,17 +73,21 @@ def _is_heaviest(size: Integers, parent: Integers) -> np.ndarray[Any, np.dtype[n
     return heaviest & (parent >= 0)
 
 
-def _sizes_if_listed_so(parent: Integers) -> Integers | None:
-    """Bodies of the subtree of each [n], itself among them; None if they don't stand as `heaviest_last` has them.
-
-    A subtree that is contiguous ends where its last child's does.
-    """
+def last_of_subtrees(parent: Integers) -> Integers:
+    """The last body of the subtree of each [n], of bodies in a depth-first order: a subtree ends where its last
+    child's does."""
     n = len(parent)
     last = np.full(n + 1, -1)
     last[parent] = np.arange(n)  # of several children the last that is written stays; behind all that of the world
     last = np.where(last[:n] >= 0, last[:n], np.arange(n))
     while not np.array_equal(further := last[last], last):
         last = further
+    return last
+
+
+def _sizes_if_listed_so(parent: Integers) -> Integers | None:
+    """Bodies of the subtree of each [n], itself among them; None if they don't stand as `heaviest_last` has them."""
+    n, last = len(parent), last_of_subtrees(parent)
     sizes = last + 1 - np.arange(n)
     below = parent >= 0
     if not np.array_equal(sizes, 1 + np.bincount(parent[below], sizes[below], minlength=n)):

@@ -182,8 +182,7 @@ class _Tree:
         on_path[path - first] = True
         here = np.arange(first, last)
         back = np.where(on_path, 0, here - self.parent[here])
-        letters = np.stack((self._patterns[here], back, on_path), axis=1)
-        words = np.unique(letters, axis=0, return_inverse=True)[1].reshape(-1)
+        words = _mixed(np.stack((self._patterns[here], 2 * back + on_path), axis=1)).view(np.int64)
         tiles = [tile._replace(first=first + tile.first) for tile in cut_tiles(words, width, path=on_path)]
         return Stretch(first, last, tiles, path, is_open) if len(tiles) > 1 or tiles[0].width > 1 else None
 

@@ -217,6 +217,8 @@ class Result:
                 f"\nconstraint loads: {s['unknowns']} unknowns, {s['total_iterations'] / max(s['solutions'], 1):.2f} "
                 f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations"
             )
+            if s.get("unfinished"):
+                text += f"; {s['unfinished']} of {s['solutions']} solutions ended short of the tolerance"
             if "largest_residual" in s:
                 text += f"; residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
         return text

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.compiling import compile_evaluations, compile_implicit
-from mpimbs.coupling import LoadSolver
+from mpimbs.coupling import Lagrangian, LoadSolver
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System
@@ -49,6 +49,8 @@ class RunSegment:
 
     def __init__(self, system: System, comm: MPI.Comm, settings: SimulationSettings, solver: LoadSolver | None) -> None:
         chosen = settings.part(EvaluationSettings) | {"solver": solver}
+        if settings.coupling == "augmented":
+            chosen["lagrangian"] = (settings.lagrangian or Lagrangian()).in_a_simulation()
         self.dynamics = dynamics = Dynamics(system, comm, **chosen)
         iterative = dynamics.coupling.iterative
         numbered = dynamics.subchain.system

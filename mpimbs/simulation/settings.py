@@ -50,7 +50,7 @@ class SimulationSettings(EvaluationSettings):
     integrator: Annotated[
         str,
         Setting(
-            "Explicit integrator of PETSc TS",
+            "Integrator of PETSc TS, explicit or (ra34pw2, 2p, 2m) linearly implicit",
             noun="integrator",
             must=OneOf(tuple(INTEGRATORS)),
             more="A name in `mpimbs.simulation.schemes.INTEGRATORS`.",

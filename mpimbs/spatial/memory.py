@@ -243,7 +243,15 @@ def assign(array, values):
 
 def aligned_zeros(size: int) -> npt.NDArray[np.float64]:
     """Give zeros whose address is a multiple of a cache line: a register of lanes never straddles two."""
-    room = np.zeros(size + _LINE)
+    return _from_a_line(np.zeros(size + _LINE), size)
+
+
+def aligned_room(size: int) -> npt.NDArray[np.float64]:
+    """Give as many doubles at such an address, to be written."""
+    return _from_a_line(np.empty(size + _LINE), size)
+
+
+def _from_a_line(room: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
     start = -room.ctypes.data % (8 * _LINE) // 8
     return room[start : start + size]
 

@@ -45,15 +45,15 @@ def _transposed_times(a, base, rows):
 
 
 @kernel(inline=True)
-def six_rows(a, base):
-    """Load six rows from an index on of a flat array."""
+def six_rows(a, base, spacing=ROW):
+    """Load six rows from an index on of a flat array, so many numbers apart."""
     return (
         load_row(a, base),
-        load_row(a, base + ROW),
-        load_row(a, base + 2 * ROW),
-        load_row(a, base + 3 * ROW),
-        load_row(a, base + 4 * ROW),
-        load_row(a, base + 5 * ROW),
+        load_row(a, base + spacing),
+        load_row(a, base + 2 * spacing),
+        load_row(a, base + 3 * spacing),
+        load_row(a, base + 4 * spacing),
+        load_row(a, base + 5 * spacing),
     )
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.compiling import compile_evaluations
+from mpimbs.compiling import compile_evaluations, compile_joint_space
 from mpimbs.composites import FORMS
 from mpimbs.dynamics import Dynamics
 from mpimbs.instruments.laps import said, summary, timed_calls
 from mpimbs.model import System
+from mpimbs.parallel.agreement import first_on_node
 from mpimbs.study.bench import check_seconds
 
 MOST_INVERTED = 1024  # degrees of freedom: the inverse takes as many sweeps
@@ -39,8 +41,8 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
     dict
         system, ranks, n, dof; of the matrix us_min, us_median, us_p90 and repetitions; exchanges: how many messages
         follow one another; others: summaries of "lines" and "rows" (its phases), "recursive" (the other form, on
-        several ranks), "writing" (as many bytes), "multiply", "solve", "inverse dynamics", "evaluation", and, of small
-        systems on one rank, "inverse".
+        several ranks), "writing" (as many bytes), "multiply", "solve" and its parts "factor" and "load sweep", "inverse
+        dynamics", "evaluation", and, of small systems on one rank, "inverse".
 
     Raises
     ------
@@ -50,11 +52,12 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
     check_seconds(seconds)
     dynamics = Dynamics(system, comm, **settings)
     compile_evaluations(dynamics)
+    first_on_node(comm, functools.partial(compile_joint_space, dynamics.lanes))
     q, nu = dynamics.subchain.q, dynamics.subchain.nu
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
     udot, rates = np.empty(nu), np.empty(dynamics.subchain.nq)
     out, like = np.empty((nu, system.nu)), np.empty((nu, system.nu))
-    composites = dynamics.composites
+    composites, factor = dynamics.composites, dynamics.factor(q)
     calls: dict[str, Callable[[], object]] = {
         "matrix": lambda: dynamics.inertia_matrix(q, out=out),
         "lines": lambda: composites.at(q),
@@ -62,6 +65,8 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
         "writing": lambda: like.fill(1.0),
         "multiply": lambda: dynamics.multiply(q, u),
         "solve": lambda: dynamics.solve(q, u),
+        "factor": lambda: factor.at(q),
+        "load sweep": lambda: factor.solve(u, udot),
         "evaluation": lambda: dynamics.evaluate(0.0, q, u, udot, rates),
     }
     if not system.loops:

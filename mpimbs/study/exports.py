@@ -12,11 +12,10 @@ import numpy as np
 from mpimbs.errors import InputError
 from mpimbs.model.table import suggest
 from mpimbs.study.curves import Histories
-from mpimbs.study.quantities import QUANTITIES, Motion, quantities, segments_of
+from mpimbs.study.quantities import NAMED_QUANTITIES, Motion, quantities, segments_of
 from mpimbs.study.vtkhdf import write_vtkhdf
 
 COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
-_KEPT_AS = {"q": "q", "u": "u", "load": "loads", "pose": "poses"}
 _ARRAYS = ("q", "u", "poses", "loads", "loop_violation", "loop_loads")
 
 
@@ -60,12 +59,14 @@ def format_of(path: Path, texts: Sequence[str] = ()) -> Format:
 def _chosen(motion: Motion, texts: Sequence[str]) -> Iterator[tuple[str, Histories]]:
     """Quantities with what each is of: those that texts name, or all that was kept."""
     if not texts:
-        names = [motion.system.name_of(k) for k in motion.kept("loads").tolist()]
+        loaded = [motion.system.name_of(k) for k in motion.kept("loads").tolist()]
         loops = any(part.system.loops for part in segments_of(motion))
-        kept = {what: len(motion.kept(of)) > 0 for what, of in _KEPT_AS.items()} | {"violation": loops}
-        for what, found in QUANTITIES.items():
+        names = {"q": "q", "u": "u", "pose": "poses", "load": "loads"}
+        kept: dict[str, bool] = {what: len(motion.kept(name)) > 0 for what, name in names.items()}
+        kept["violation"] = loops
+        for what, found in NAMED_QUANTITIES.items():
             if kept.get(what, True):  # of loads all components, which are those of named bodies
-                yield from ((what, history) for history in found(motion, names if what == "load" else []))
+                yield from ((what, history) for history in found(motion, loaded if what == "load" else []))
     for text in texts:
         yield from ((text.partition(":")[0], history) for history in quantities(motion, text))
 
@@ -123,6 +124,7 @@ def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
         q_offset, u_offset = part.system.offsets()
         arrays |= {f"q_offset{behind}": q_offset, f"u_offset{behind}": u_offset}
         arrays[f"loop{behind}"] = [loop.name for loop in part.system.loops]
+        arrays |= {f"kept_{name}{behind}": part.kept(name) for name in _ARRAYS[:4]}  # numbers of bodies
         arrays |= {
             f"{name}{behind}": values for name in _ARRAYS if (values := getattr(part, name)) is not None and len(values)
         }

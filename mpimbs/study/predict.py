@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -108,7 +108,7 @@ def predict(
         An unknown coupling or method, a solver that makes no sense, a method that is not installed, numbers of ranks
         that the system can't be divided among.
     """
-    evaluate = _method(method)
+    evaluate = method_named(method)
     traced = _traced(system, coupling, solver)
     known = Calibration(system) if calibration is None else calibration
     wanted = list(ranks)
@@ -163,7 +163,8 @@ def ranks_to_predict(system: System) -> list[int]:
     return powers_of_two(min(MOST_RANKS_OF_TREES if as_tree(system) else MOST_RANKS, system.n_bodies))
 
 
-def _method(name: str) -> Callable[[Sequence[Trace], Cluster], float]:
+def method_named(name: str) -> Callable[[Sequence[Trace], Cluster], float]:
+    """Give what finds the time of traces; InputError if there is none of that name."""
     if name not in METHODS:
         raise InputError(f"unknown method '{name}'{suggest(name, METHODS)}")
     if name == "simgrid":
@@ -208,10 +209,22 @@ def _mean(
 # --- what is said of it ----------------------------------------------------------------------------------------------
 
 
+class Calibrated(Protocol):
+    """What was measured of a system, for predictions."""
+
+    system: System
+
+    def record(self) -> dict[str, Any]: ...
+
+
 def figures(
-    rows: Sequence[Prediction], cluster: Cluster, calibration: Calibration, solver: LoadSolver | None = None
+    rows: Sequence[Prediction],
+    cluster: Cluster,
+    calibration: Calibrated,
+    solver: LoadSolver | None = None,
+    what: str = "one evaluation",
 ) -> dict[str, Any]:
-    """Give all that it takes to repeat predictions, as one object for JSON."""
+    """Give all that it takes to repeat predictions of something, as one object for JSON."""
     system = calibration.system
     found = versions()
     if any(row.method == "simgrid" for row in rows):
@@ -220,6 +233,7 @@ def figures(
         "system": system.name,
         "n": system.n_bodies,
         "dof": system.nu,
+        "what": what,
         "kind": "predicted",
         "rows": [row._asdict() for row in rows],
         "best": min(rows, key=lambda row: row.seconds)._asdict(),
@@ -255,7 +269,7 @@ def report(found: dict[str, Any]) -> list[str]:
     rows = [Prediction(**row) for row in found["rows"]]
     quickest = Prediction(**found["best"])
     return [
-        f"{found['system']}: one evaluation, predicted for the cluster '{found['cluster']['name']}' by "
+        f"{found['system']}: {found['what']}, predicted for the cluster '{found['cluster']['name']}' by "
         f"{rows[0].method}; computing measured on one core ({found['machine']['cpu']})",
         *lines_of(rows),
         f"the fastest predicted here: {quickest.coupling} on {quickest.ranks} ranks, {1e6 * quickest.seconds:.4g} us",
@@ -264,7 +278,7 @@ def report(found: dict[str, Any]) -> list[str]:
 
 def draw(found: dict[str, Any]) -> Figure:
     """Draw predicted times over the number of ranks, dashed, with what the busiest rank computes of it, dotted."""
-    title = f"{found['system']}: one evaluation on '{found['cluster']['name']}'"
+    title = f"{found['system']}: {found['what']} on '{found['cluster']['name']}'"
     figure, axes = new_figure(title, "ranks", "time (us)")
     rows = [Prediction(**row) for row in found["rows"]]
     for number, name in enumerate(dict.fromkeys(row.coupling for row in rows)):

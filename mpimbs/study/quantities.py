@@ -38,10 +38,10 @@ def quantities(motion: Motion, text: str) -> list[Histories]:
         There is no such quantity, body or loop, or it was not kept.
     """
     what, _, given = text.partition(":")
-    if what not in QUANTITIES:
-        raise InputError(f"quantity {text!r}: unknown{suggest(what, QUANTITIES)}")
+    if what not in NAMED_QUANTITIES:
+        raise InputError(f"quantity {text!r}: unknown{suggest(what, NAMED_QUANTITIES)}")
     names = [name for name in given.split(",") if name]
-    return QUANTITIES[what](motion, names)
+    return NAMED_QUANTITIES[what](motion, names)
 
 
 def segments_of(motion: Motion) -> list[KeptMotion]:
@@ -65,15 +65,17 @@ def energies(energy: Floats) -> Histories:
     return Histories("energy", "J", values, ("kinetic", "potential", "total"))
 
 
-def _bodies(motion: Motion, which: str, names: Iterable[str]) -> tuple[list[int], npt.NDArray[np.int64]]:
-    """Bodies of those names, or all of which the run has kept something, and their columns in that."""
-    system, kept = motion.system, motion.kept(which)
-    bodies = [system.index_of(name) for name in names] or kept.tolist()
-    lost = [system.name_of(k) for k in bodies if k not in kept]
-    if lost or not bodies:
-        of = f" of {', '.join(map(repr, lost[:3]))}" if lost else ""
-        raise InputError(f"the run {motion.where} has kept no {which}{of}; let samples have them with `sample`")
-    return bodies, np.searchsorted(kept, bodies)
+def _bodies(motion: Motion, kept: str, names: Iterable[str]) -> tuple[list[int], list[int]]:
+    """The bodies of those names, or all of which there are samples; and where they are among these."""
+    there = {body: place for place, body in enumerate(motion.kept(kept).tolist())}
+    if not there:
+        raise InputError(f"the run {motion.where} has kept no {kept}; run it again with {kept} among its samples")
+    bodies = [motion.system.index_of(name) for name in names] or list(there)
+    for body in bodies:
+        if body not in there:
+            name = motion.system.name_of(body)
+            raise InputError(f"body {name!r}: the run {motion.where} has kept no {kept} of it; sample it too")
+    return bodies, [there[body] for body in bodies]
 
 
 def _of_joints(which: str) -> Callable[[Motion, list[str]], list[Histories]]:
@@ -102,6 +104,7 @@ def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> 
     bodies, offset = np.array([body for body, *_ in places]), np.array([place for _, place, _ in places])
     rows = []
     for part in segments_of(motion):
+        kept = part.kept(which)
         sizes = np.diff(part.system.offsets()[0 if which == "q" else 1])[kept]
         begins = (np.cumsum(sizes) - sizes)[np.searchsorted(kept, bodies)]
         same = part.system.joint_types()[bodies] == types[bodies]
@@ -113,11 +116,9 @@ def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> 
 
 
 def _loads(motion: Motion, names: list[str]) -> list[Histories]:
-    if motion.loads is None:
-        raise InputError(f"the run {motion.where} has kept no loads; run it again with `loads=True`")
     system = motion.system
-    bodies, columns = _bodies(motion, "loads", names)
-    loads, told = np.asarray(motion.loads)[:, columns], [system.name_of(k) for k in bodies]
+    bodies, places = _bodies(motion, "loads", names)
+    loads, told = np.asarray(motion.loads)[:, places], [system.name_of(k) for k in bodies]
     if not names:
         center = system.columns().center_of_mass[bodies]
         return [
@@ -134,8 +135,8 @@ def _loads(motion: Motion, names: list[str]) -> list[Histories]:
 
 def _poses(motion: Motion, names: list[str]) -> list[Histories]:
     system = motion.system
-    bodies, columns = _bodies(motion, "poses", names)
-    poses = np.asarray(motion.poses)[:, columns]
+    bodies, places = _bodies(motion, "poses", names)
+    poses = np.asarray(motion.poses)[:, places]
     told = [system.name_of(k) for k in bodies]
     place, turn = (poses[..., part].reshape(len(poses), -1) for part in (slice(0, 3), slice(3, 7)))
     return [
@@ -178,7 +179,7 @@ def _refuse_names(what: str, names: list[str]) -> None:
         raise InputError(f"quantity {what!r}: is of the whole system; leave {', '.join(names)} out")
 
 
-QUANTITIES: dict[str, Callable[[Motion, list[str]], list[Histories]]] = {
+NAMED_QUANTITIES: dict[str, Callable[[Motion, list[str]], list[Histories]]] = {
     "q": _of_joints("q"),
     "u": _of_joints("u"),
     "load": _loads,

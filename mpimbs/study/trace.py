@@ -57,8 +57,8 @@ class Sweeps(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _rows(rank: int, size: int, to_the_right: bool) -> list[list[int]]:
-    return [[int(item) for item in row] for row in schedule(rank, size, to_the_right)]
+def _rows(rank: int, size: int, to_the_right: bool, mirrored: bool = False) -> list[list[int]]:
+    return [[int(item) for item in row] for row in schedule(rank, size, to_the_right, mirrored=mirrored)]
 
 
 class Trace:
@@ -101,15 +101,23 @@ class Trace:
         if row[FROM] != PROC_NULL:
             self.events.append(Occurrence(RECEIVE, size, row[FROM], base + row[TAG]))
 
-    def scan(self, doubles: int = TURNING) -> None:
+    def scan(self, doubles: int = TURNING, backward: bool = False) -> None:
         """Scan over the ranks, as `parallel.scan` does: a level's message is waited for when the next is due."""
-        rows, base = _rows(self.rank, self._joined, True), self._tags(self._levels)
+        rows, base = _rows(self.rank, self._joined, True, backward), self._tags(self._levels)
         for level, row in enumerate(rows):
             if level:
                 self._receive(rows[level - 1], doubles * DOUBLE, base)
             self._send(row, doubles * DOUBLE, base)
         if rows:
             self._receive(rows[-1], doubles * DOUBLE, base)
+
+    def relay(self, doubles: int) -> None:
+        """Get a message from the next rank, then tell the one before."""
+        tag = self._tags(1)
+        if self.rank + 1 < self.size:
+            self.events.append(Occurrence(RECEIVE, doubles * DOUBLE, self.rank + 1, tag))
+        if self.rank > 0:
+            self.events.append(Occurrence(SEND, doubles * DOUBLE, self.rank - 1, tag))
 
     def butterfly(self, doubles: int, join: float | Sequence[float] = 0.0) -> None:
         """Exchange values of so many doubles at every level, as `parallel.butterfly` does, and join them.

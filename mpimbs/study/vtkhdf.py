@@ -34,9 +34,9 @@ def write_vtkhdf(motion: Motion, path: Path) -> None:
     """
     parts = segments_of(motion)
     n, samples = parts[0].system.n_bodies, sum(len(part.t) for part in parts)
-    if min(len(motion.kept(name)) for name in ("q", "u")) < n:
-        raise InputError(f"the run {motion.where} has not kept q and u of all bodies, which a .vtkhdf file needs")
-    loads = len(motion.kept("loads")) == n
+    if any(len(part.kept(name)) < n for part in parts for name in ("q", "u", "poses")):
+        raise InputError(f"the run {motion.where} kept samples of some bodies alone: q and u of all are needed")
+    loads = all(len(part.kept("loads")) == n for part in parts)
     widths = {"quaternion": 4, "velocity": 3, "angular_velocity": 3}
     widths |= {"force": 3, "moment": 3, "tension": 1} if loads else {}
     with h5py.File(path, "w") as file:
@@ -66,11 +66,9 @@ def write_vtkhdf(motion: Motion, path: Path) -> None:
 def _samples(part: KeptMotion, loads: bool) -> Iterator[dict[str, Floats]]:
     """What the points have, sample by sample."""
     subchain, center = Subchain(part.system), part.system.columns().center_of_mass
-    coordinates, speeds, poses = part.q, part.u, part.poses
-    if coordinates is None or speeds is None or poses is None:
-        raise InputError("the run kept samples of some quantities or bodies alone: q and u of all are needed")
-    for q, u, pose, sample in zip(coordinates, speeds, poses, range(len(poses)), strict=True):
-        moving = body_motions(subchain, q, u)
+    poses = np.asarray(part.poses)
+    for sample, (q, u) in enumerate(zip(np.asarray(part.q), np.asarray(part.u), strict=True)):
+        moving, pose = body_motions(subchain, q, u), poses[sample]
         found = {"position": pose[:, :3], "quaternion": pose[:, 3:]}
         found |= {"velocity": moving.velocity[:-1], "angular_velocity": moving.omega[:-1]}
         if loads and part.loads is not None:

@@ -3,6 +3,7 @@ order."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +105,7 @@ def different_rows(table: Floats) -> tuple[Floats, Integers]:
     return np.ascontiguousarray(rows[first]), which
 
 
+@functools.cache  # making them takes longer than most sums that they weigh
 def _weights(count: int) -> npt.NDArray[np.uint64]:
     return np.random.default_rng(1).integers(0, 2**63, count, np.uint64) * np.uint64(2) + np.uint64(1)
 

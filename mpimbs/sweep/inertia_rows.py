@@ -1,19 +1,21 @@
 """The inertia matrix from the lines of its degrees of freedom (`sweep.composite`): M_ij = S_i^T I_j S_j.
 
 Numbers about points far away lose digits. Twists and loads are taken about a point nearby first, one for each block of
-`BLOCK` degrees of freedom, which all products with the loads of the block share. What is left is a product of two
-matrices with six in common, written by registers: eight rows of eight columns, and the same mirrored. The two halves
-are the same bits.
+`SQUARE` degrees of freedom, which all products with the loads of the block share. What is left is a product of two
+matrices with six in common, written by registers: eight rows of eight columns, and the same mirrored, a block of
+`SQUARE` rows and columns at a time where it is full. The two halves are the same bits.
 """
 
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, transposed_rows, write_row, zero_row
+from mpimbs.spatial.six import six_rows
 from mpimbs.sweep.composite import FORCE_OF, MOMENT_OF, POINT, SHIFT_OF, TURN_OF
 
-BLOCK = 64  # degrees of freedom whose loads are taken about one point; a multiple of ROW
-ROOM = 6 * BLOCK + 6 * ROW + ROW * ROW  # numbers that `inertia_rows` needs beside
+SQUARE = 64  # degrees of freedom whose loads are taken about one point; a multiple of ROW
+SIDE = 6 * SQUARE  # numbers that a block has of either factor: those of each of the six side by side
+ROOM = 2 * SIDE + SQUARE * SQUARE  # numbers that `inertia_rows` needs beside
 
 
 @kernel(inline=True)
@@ -59,50 +61,71 @@ def _products(factors, at, spacing, rows):
 
 
 @kernel(inline=True)
-def _six_rows(array, at, spacing):
+def tile_of(twists, twist_at, spacing, loads, load_at):
+    """Products of eight twists, `spacing` numbers from one of their six to the next, and of eight loads: eight rows."""
+    six = six_rows(loads, load_at, SQUARE)
     return (
-        load_row(array, at),
-        load_row(array, at + spacing),
-        load_row(array, at + 2 * spacing),
-        load_row(array, at + 3 * spacing),
-        load_row(array, at + 4 * spacing),
-        load_row(array, at + 5 * spacing),
+        _products(twists, twist_at, spacing, six),
+        _products(twists, twist_at + 1, spacing, six),
+        _products(twists, twist_at + 2, spacing, six),
+        _products(twists, twist_at + 3, spacing, six),
+        _products(twists, twist_at + 4, spacing, six),
+        _products(twists, twist_at + 5, spacing, six),
+        _products(twists, twist_at + 6, spacing, six),
+        _products(twists, twist_at + 7, spacing, six),
     )
+
+
+@kernel(inline=True)
+def write_tile(array, at, spacing, tile):
+    """Write eight rows, so many numbers from one to the next."""
+    write_row(array, at, tile[0])
+    write_row(array, at + spacing, tile[1])
+    write_row(array, at + 2 * spacing, tile[2])
+    write_row(array, at + 3 * spacing, tile[3])
+    write_row(array, at + 4 * spacing, tile[4])
+    write_row(array, at + 5 * spacing, tile[5])
+    write_row(array, at + 6 * spacing, tile[6])
+    write_row(array, at + 7 * spacing, tile[7])
+
+
+@kernel
+def write_block(twists, loads, buffer, first, last, n, i, j, out):
+    """Write the products of SQUARE twists and loads, in rows from i and columns from j on, and the same mirrored.
+
+    Either of the two only where `first` to `last` has all its rows. What is near in memory is written together, so that
+    cache lines are filled before they go. `buffer` has SQUARE * SQUARE numbers.
+    """
+    along = first <= i and i + SQUARE <= last
+    across = first <= j and j + SQUARE <= last
+    for c in range(0, SQUARE, ROW):
+        for r in range(0, SQUARE, ROW):
+            tile = tile_of(twists, r, SQUARE, loads, c)
+            if along:
+                write_tile(buffer, r * SQUARE + c, SQUARE, tile)
+            if across:
+                write_tile(out, (j + c - first) * n + i + r, n, transposed_rows(tile))
+    if along:
+        for r in range(SQUARE):
+            for c in range(0, SQUARE, ROW):
+                write_row(out, (i + r - first) * n + j + c, load_row(buffer, r * SQUARE + c))
 
 
 @kernel(inline=True)
 def _write_eight(tile, first, last, n, i, j, out):
     """Write eight numbers of each of the rows i to i + 7 of the matrix, from column j on, that are ours."""
-    at = (i - first) * n + j
     if first <= i and i + ROW <= last:
-        write_row(out, at, tile[0])
-        write_row(out, at + n, tile[1])
-        write_row(out, at + 2 * n, tile[2])
-        write_row(out, at + 3 * n, tile[3])
-        write_row(out, at + 4 * n, tile[4])
-        write_row(out, at + 5 * n, tile[5])
-        write_row(out, at + 6 * n, tile[6])
-        write_row(out, at + 7 * n, tile[7])
+        write_tile(out, (i - first) * n + j, n, tile)
     else:
         for r in range(ROW):
             if first <= i + r < last:
-                write_row(out, at + r * n, tile[r])
+                write_row(out, (i - first + r) * n + j, tile[r])
 
 
 @kernel
 def _write_products(twists, loads, at, first, last, n, i, j, out):
     """Write the products of eight twists and eight loads, and the same mirrored."""
-    six = _six_rows(loads, at, BLOCK)
-    tile = (
-        _products(twists, 0, ROW, six),
-        _products(twists, 1, ROW, six),
-        _products(twists, 2, ROW, six),
-        _products(twists, 3, ROW, six),
-        _products(twists, 4, ROW, six),
-        _products(twists, 5, ROW, six),
-        _products(twists, 6, ROW, six),
-        _products(twists, 7, ROW, six),
-    )
+    tile = tile_of(twists, 0, ROW, loads, at)
     if i < last and i + ROW > first:
         _write_eight(tile, first, last, n, i, j, out)
     if j < last and j + ROW > first:
@@ -118,9 +141,7 @@ def _write_nothing(first, last, n, i, j, out):
 @kernel
 def _write_corner(twists, loads, at, room, ends, first, last, n, i, j, out):
     """Write eight by eight numbers one by one: on the diagonal, at the ends, and where not all are of one branch."""
-    six = _six_rows(loads, at, BLOCK)
-    for r in range(ROW):
-        write_row(room, r * ROW, _products(twists, r, ROW, six))
+    write_tile(room, 0, ROW, tile_of(twists, 0, ROW, loads, at))
     for r in range(min(ROW, n - i)):
         row, end = i + r, ends[i + r]
         for c in range(max(0, row - j), min(ROW, n - j)):
@@ -130,6 +151,19 @@ def _write_corner(twists, loads, at, room, ends, first, last, n, i, j, out):
                 out[(row - first) * n + column] = number
             if first <= column < last:
                 out[(column - first) * n + row] = number
+
+
+@kernel(inline=True)
+def _is_full(ends, first, last, n, i, j):
+    """Whether the blocks of rows from i and from j on are apart, each all ours or not, and all of one branch."""
+    if i + SQUARE > j or j + SQUARE > n:
+        return False
+    if (i < first < i + SQUARE) or (i < last < i + SQUARE) or (j < first < j + SQUARE) or (j < last < j + SQUARE):
+        return False
+    least = j + SQUARE
+    for r in range(SQUARE):
+        least = min(least, ends[i + r])
+    return least == j + SQUARE
 
 
 @kernel
@@ -152,18 +186,23 @@ def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
         Written.
     room : array [ROOM]
     """
-    twist_at = 6 * BLOCK
-    loads, twists, corner = room[0:twist_at], room[twist_at:], room[twist_at + 6 * ROW :]
-    for begin in range(0, n, BLOCK):
-        end = min(begin + BLOCK, n)
+    loads, twists, buffer = room[0:SIDE], room[SIDE : 2 * SIDE], room[2 * SIDE :]
+    for begin in range(0, n, SQUARE):
+        end = min(begin + SQUARE, n)
         if end <= first:
             continue  # columns before all rows: written with those of the rows, mirrored
         ours = begin < last  # also as rows
         point = _three(lines, pitch, POINT, begin)
-        for j in range(begin, min(begin + BLOCK, pitch)):
-            _load_about(lines, pitch, j, point, loads, j - begin, BLOCK)
-        low, high = (0, end) if ours else (first // ROW * ROW, last)
-        for i in range(low, high, ROW):
+        for j in range(begin, min(begin + SQUARE, pitch)):
+            _load_about(lines, pitch, j, point, loads, j - begin, SQUARE)
+        i, high = (0, end) if ours else (first // ROW * ROW, last)
+        while i < high:
+            if i % SQUARE == 0 and _is_full(ends, first, last, n, i, begin):
+                for r in range(SQUARE):
+                    _twist_about(lines, pitch, i + r, point, twists, r, SQUARE)
+                write_block(twists, loads, buffer, first, last, n, i, begin, out)
+                i += SQUARE
+                continue
             least, most = n, 0
             for r in range(ROW):
                 _twist_about(lines, pitch, i + r, point, twists, r, ROW)
@@ -176,7 +215,8 @@ def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
                     _write_nothing(first, last, n, i, j, out)
                     _write_nothing(first, last, n, j, i, out)
                 else:
-                    _write_corner(twists, loads, j - begin, corner, ends, first, last, n, i, j, out)
+                    _write_corner(twists, loads, j - begin, buffer, ends, first, last, n, i, j, out)
+            i += ROW
     for d in range(armature.size):
         out[d * n + first + d] += armature[d]
 

@@ -56,7 +56,7 @@ from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_inward_onto,
 
 
 @kernel(inline=True)
-def _mix(a, x, b, y, c, z):
+def mix(a, x, b, y, c, z):
     """Combination a x + b y + c z of three rows."""
     return add_row(add_row(scale_row(a, x), scale_row(b, y)), scale_row(c, z))
 
@@ -75,26 +75,26 @@ def _add_outer_rows(rows, x, z):
 
 
 @kernel(inline=True)
-def _rows_inward(r, p, e):
+def rows_inward(r, p, e):
     """Move a transfer to the parent's frame, X^T E: `force_inward` of every column."""
-    l0 = _mix(r[0], e[3], r[3], e[4], r[6], e[5])
-    l1 = _mix(r[1], e[3], r[4], e[4], r[7], e[5])
-    l2 = _mix(r[2], e[3], r[5], e[4], r[8], e[5])
-    a0 = add_row(_mix(r[0], e[0], r[3], e[1], r[6], e[2]), add_row(scale_row(p[1], l2), scale_row(-p[2], l1)))
-    a1 = add_row(_mix(r[1], e[0], r[4], e[1], r[7], e[2]), add_row(scale_row(p[2], l0), scale_row(-p[0], l2)))
-    a2 = add_row(_mix(r[2], e[0], r[5], e[1], r[8], e[2]), add_row(scale_row(p[0], l1), scale_row(-p[1], l0)))
+    l0 = mix(r[0], e[3], r[3], e[4], r[6], e[5])
+    l1 = mix(r[1], e[3], r[4], e[4], r[7], e[5])
+    l2 = mix(r[2], e[3], r[5], e[4], r[8], e[5])
+    a0 = add_row(mix(r[0], e[0], r[3], e[1], r[6], e[2]), add_row(scale_row(p[1], l2), scale_row(-p[2], l1)))
+    a1 = add_row(mix(r[1], e[0], r[4], e[1], r[7], e[2]), add_row(scale_row(p[2], l0), scale_row(-p[0], l2)))
+    a2 = add_row(mix(r[2], e[0], r[5], e[1], r[8], e[2]), add_row(scale_row(p[0], l1), scale_row(-p[1], l0)))
     return (a0, a1, a2, l0, l1, l2)
 
 
 @kernel(inline=True)
 def _rows_inward_from_hinge(r, p, e):
-    """`_rows_inward` where row 2 vanishes, as the elimination of a rotation about z leaves it."""
-    l0 = _mix(r[0], e[3], r[3], e[4], r[6], e[5])
-    l1 = _mix(r[1], e[3], r[4], e[4], r[7], e[5])
-    l2 = _mix(r[2], e[3], r[5], e[4], r[8], e[5])
-    a0 = add_row(_mix(r[0], e[0], r[3], e[1], p[1], l2), scale_row(-p[2], l1))
-    a1 = add_row(_mix(r[1], e[0], r[4], e[1], p[2], l0), scale_row(-p[0], l2))
-    a2 = add_row(_mix(r[2], e[0], r[5], e[1], p[0], l1), scale_row(-p[1], l0))
+    """`rows_inward` where row 2 vanishes, as the elimination of a rotation about z leaves it."""
+    l0 = mix(r[0], e[3], r[3], e[4], r[6], e[5])
+    l1 = mix(r[1], e[3], r[4], e[4], r[7], e[5])
+    l2 = mix(r[2], e[3], r[5], e[4], r[8], e[5])
+    a0 = add_row(mix(r[0], e[0], r[3], e[1], p[1], l2), scale_row(-p[2], l1))
+    a1 = add_row(mix(r[1], e[0], r[4], e[1], p[2], l0), scale_row(-p[0], l2))
+    a2 = add_row(mix(r[2], e[0], r[5], e[1], p[0], l1), scale_row(-p[1], l0))
     return (a0, a1, a2, l0, l1, l2)
 
 
@@ -140,7 +140,7 @@ def transferred(zero, structure, step, state, given):
         c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
         e = _add_outer_rows_of_hinge(e, load6(zero, work.pivot, base), z)
         c = add_row(c, add_row(scale_row(bias[0], e[0]), scale_row(bias[1], e[1])))
-        c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
+        c = add_row(c, mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
         return (c,) + _rows_inward_from_hinge(r, p, e)
     for d in range(structure.steps[step, LAST_U] - 1, first_u - 1, -1):
         base = d * PIVOT
@@ -155,9 +155,9 @@ def transferred(zero, structure, step, state, given):
         e = _add_outer_rows(e, scale6(-1.0, load6(zero, work.pivot, base)), z)
         c = add_row(c, scale_row(load(zero, work.pivot, (base + 7) * n), z))
     # c <- c + E^T c_joint,  E <- X^T E
-    c = add_row(c, _mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]))
-    c = add_row(c, _mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
-    return (c,) + _rows_inward(r, p, e)
+    c = add_row(c, mix(bias[0], e[0], bias[1], e[1], bias[2], e[2]))
+    c = add_row(c, mix(bias[3], e[3], bias[4], e[4], bias[5], e[5]))
+    return (c,) + rows_inward(r, p, e)
 
 
 @kernel

@@ -9,11 +9,11 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs.errors import InputError
-from mpimbs.model import system_from
+from mpimbs.model import Joint, System, system_from
 from mpimbs.simulation.run import simulate
 from mpimbs.study.exports import COLUMNS, FORMATS, export
 from mpimbs.study.pictures import motion_of
-from mpimbs.study.quantities import Motion, segments_of
+from mpimbs.study.quantities import Motion, quantities, segments_of
 from simulation.event_systems import varied
 from tolerances import assert_close
 
@@ -112,6 +112,31 @@ def test_arrays_are_those_of_the_run(motion: Motion, tmp_path: Path) -> None:
                 np.testing.assert_array_equal(arrays[f"poses{behind}"], part.poses)
             assert arrays[f"q_offset{behind}"][-1] == part.system.nq
         assert list(arrays["body"]) == [motion.system.name_of(k) for k in range(motion.system.n_bodies)]
+
+
+def test_runs_that_kept_some_bodies(tmp_path: Path) -> None:
+    """Their columns are those of the whole run; what needs all bodies is refused."""
+    for name, sample in (("all", "q,u,poses,loads"), ("some", "q:b,q:d,pose:c,load:d")):
+        system = System("four")
+        for letter in "abcd":
+            joint = Joint(type="spherical" if letter == "b" else "revolute", position=(0, -1, 0))
+            system.add(name=letter, mass=1, center_of_mass=(0, -1, 0), inertia=(1, 1, 1, 0, 0, 0), joint=joint)
+        simulate(system, 0.1, output=tmp_path / f"{name}.h5", every=0.05, sample=sample)
+    whole, some = (motion_of(tmp_path / f"{name}.h5") for name in ("all", "some"))
+    for text in ("q:d", "q:d,b", "pose:c", "load:d", "energy"):
+        for ours, theirs in zip(quantities(some, text), quantities(whole, text), strict=True):
+            assert list(ours.labels) == list(theirs.labels)
+            np.testing.assert_array_equal(ours.values, theirs.values)
+    with written(some, tmp_path, ".csv").open() as file:
+        assert {row["quantity"] for row in csv.DictReader(file)} == {"q", "load", "pose", "energy"}
+    with np.load(written(some, tmp_path, ".npz")) as arrays:
+        assert arrays["kept_q"].tolist() == [1, 3] and arrays["q"].shape == (3, 5)
+    with pytest.raises(InputError, match="q and u of all are needed"):
+        written(some, tmp_path, ".vtkhdf")
+    with pytest.raises(InputError, match=r"body 'a': .* has kept no q of it"):
+        quantities(some, "q:a")
+    with pytest.raises(InputError, match="has kept no u"):
+        quantities(some, "u")
 
 
 @pytest.mark.parametrize(

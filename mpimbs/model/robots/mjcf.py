@@ -180,8 +180,9 @@ class _Compiled:
             }
             for kind in (kind for kind, there in found.items() if there):
                 robot.leave_out(kind, self._name("joint", number))
-        for number in np.flatnonzero(m.body_gravcomp).tolist():
-            robot.leave_out("compensation of gravity of body", self._name("body", number))
+        for kind, there in (("compensation of gravity", m.body_gravcomp != 0), ("plugin", m.body_plugin >= 0)):
+            for number in np.flatnonzero(there).tolist():
+                robot.leave_out(f"{kind} of body", self._name("body", number))
         for kind, count in (("actuator", m.nactuator if hasattr(m, "nactuator") else m.nu), ("tendon", m.ntendon)):
             for number in range(count):
                 robot.leave_out(kind, self._name(kind, number))

@@ -170,7 +170,8 @@ class Integrator:
         q, u = self._views
         broken, acted = False, NOTHING
         try:
-            q, u = self._dynamics.external.motions.follow(t, q, u)
+            if self._dynamics.follows:
+                q, u = self._dynamics.external.motions.follow(t, q, u)
             acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
@@ -345,6 +346,8 @@ class Integrator:
             left_by_step = make_quaternions_unit(0.0, self._dynamics.subchain.structure, quaternions)
             self.norm_error = max(self.norm_error, left_by_step)
             self._vector.setArray(self._state)
+        if self._projection is None and not self._dynamics.follows:
+            return None
         q, u = self.q, self.u
         try:
             closed = follow(self._dynamics, self._began[1], self.time, q, u) if self._dynamics.follows else (q, u)

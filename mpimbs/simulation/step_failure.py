@@ -15,8 +15,11 @@ Floats = npt.NDArray[np.float64]
 
 
 def all_finite(values: Floats) -> bool:
-    """Whether all numbers are finite; of few numbers in a quarter of the time that looking at each takes."""
-    return math.isfinite(values.dot(values)) or bool(np.isfinite(values).all())
+    """Whether all numbers are finite; of few numbers in half of the time that looking at each takes.
+
+    Other products than `vdot` warn of what overflows.
+    """
+    return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
 
 
 class StepFailure:

@@ -70,7 +70,7 @@ class Power:
     def __call__(self, q: Floats, u: Floats, acted: Acted) -> float:
         """Power (W) in a state, of what acted in its evaluation."""
         if not self.overflows:
-            return float(acted.forces.dot(u))
+            return float(np.vdot(acted.forces, u))
         power = 0.0
         if self._damping is not None:
             np.multiply(self._damping, u, out=self._room)

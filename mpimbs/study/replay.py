@@ -27,9 +27,11 @@ class _Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dynamics, name)
 
-    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats) -> Acted:
+    def evaluate(
+        self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, held: Floats | None = None
+    ) -> Acted:
         self.asked.append((t, q.copy(), u.copy()))
-        return self._dynamics.evaluate(t, q, u, udot, rates)
+        return self._dynamics.evaluate(t, q, u, udot, rates, held)
 
 
 def record(dynamics: Dynamics, q: Floats, u: Floats) -> list[tuple[float, Floats, Floats]]:

@@ -91,7 +91,7 @@ def _of_coordinates(system: System) -> Array:
 
 
 @pytest.mark.time_limit(300)  # compiles
-@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("coupling", sorted(set(COUPLINGS) - {"augmented"}))
 @pytest.mark.parametrize("every", [1, 3])
 def test_chains(comm: MPI.Comm, coupling: str, every: int) -> None:
     for seed in range(2):

@@ -137,6 +137,7 @@ def _use_all_passes() -> None:
     actions += [partial(compile_kernels, "dca"), partial(compile_kernels, "intervals", 1, False, True, True)]
     actions += [partial(compile_kernels, "intervals", lanes) for lanes in WIDTHS if lanes <= native_width()]
     actions += [partial(compile_kernels, "cut intervals", lanes) for lanes in (1, 4)]
+    actions += [partial(compile_kernels, "augmented", loops=True)]
     # Two that begin at opposite ends meet in the middle: what one has compiled, the other loads.
     if os.environ.get("TEST_WARM_UP") == "backwards":
         actions.reverse()

@@ -32,6 +32,7 @@ run: setup
 test: setup
 	@bash .ci/slurm
 	@bash .ci/simgrid
+	@bash .ci/chromium
 	@bash .ci/test "$(TEST_RANKS)" $(ARGS)
 
 environments: setup

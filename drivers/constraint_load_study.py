@@ -33,7 +33,7 @@ from mpimbs.study.axes import new_figure, save
 from mpimbs.study.bench import bench
 from mpimbs.study.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
 from mpimbs.study.motion_pictures import draw_subchains
-from mpimbs.study.pictures import draw_coordinates
+from mpimbs.study.pictures import draw_coordinates, motion_of
 
 SYSTEMS = ("chain:16", "chain:128", "chain:1024", "spatial_chain:1024")
 CUTS = (1, 3, 7, 15, 31, 63)
@@ -116,8 +116,8 @@ def draw_motion(folder: Path, t_end: float, comm: MPI.Comm) -> None:
                 poses=True,
             )  # fmt: skip
     if comm.rank == 0:
+        save(draw_coordinates(motion_of(output)), folder / "constraint_loads_figure9.png")
         with h5py.File(output, "r") as run:
-            save(draw_coordinates(run), folder / "constraint_loads_figure9.png")
             save(draw_subchains(run), folder / "constraint_loads_figure10.png")
 
 

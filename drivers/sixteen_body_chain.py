@@ -26,7 +26,7 @@ from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.run import simulate
 from mpimbs.study.axes import new_figure, save
 from mpimbs.study.motion_pictures import draw_subchains
-from mpimbs.study.pictures import draw_coordinates, draw_energy
+from mpimbs.study.pictures import draw_coordinates, draw_energy, motion_of
 
 Floats = npt.NDArray[np.float64]
 CASES = (0, 1, 3, 7, 15)  # cuts
@@ -154,9 +154,10 @@ def compare(folder: Path) -> dict[str, Any]:
 
 def draw(folder: Path, cuts: int) -> None:
     """Draw figures 9 and 10 of the paper and the energy, from a case."""
+    motion = motion_of(case_file(folder, cuts))
+    save(draw_coordinates(motion), folder / "figure9_coordinates.png")
+    save(draw_energy(motion), folder / "sixteen_body_chain_energy.png")
     with h5py.File(case_file(folder, cuts), "r") as run:
-        save(draw_coordinates(run), folder / "figure9_coordinates.png")
-        save(draw_energy(run), folder / "sixteen_body_chain_energy.png")
         save(draw_subchains(run), folder / "figure10_motion.png")
 
 

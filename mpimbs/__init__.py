@@ -20,9 +20,12 @@ from mpimbs.model import (
     Event,
     Joint,
     Loop,
+    Rod,
+    Shape,
     Spring,
     System,
     Wrench,
+    read_robot,
     read_system,
     system_from,
     write_system,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.result import Result, load
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+    from mpimbs.simulation.simulation import Simulation
 
 __version__ = "0.1.0"
 
@@ -49,6 +53,9 @@ __all__ = [
     "Joint",
     "Loop",
     "Result",
+    "Rod",
+    "Shape",
+    "Simulation",
     "SimulationError",
     "SimulationSettings",
     "Spring",
@@ -56,6 +63,7 @@ __all__ = [
     "Wrench",
     "load",
     "open_output",
+    "read_robot",
     "read_system",
     "restart",
     "simulate",
@@ -67,6 +75,7 @@ __all__ = [
 _INTEGRATING = {
     "Checkpoints": "settings",
     "Result": "result",
+    "Simulation": "simulation",
     "SimulationSettings": "settings",
     "load": "result",
     "open_output": "reading",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from contextlib import closing
 
+import numpy as np
 from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver
@@ -90,6 +91,22 @@ def compile_kernels(
             make_quaternions_unit(0.0, alone.subchain.structure, q)
             with closing(Scan(MPI.COMM_SELF, alone.subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[kernels])) as scan:
                 scan(alone.subchain.boundary_motion(q, u))
+
+
+def compile_implicit(dynamics: Dynamics) -> None:
+    """Compile, or load from the cache, what linearly implicit steps take; all ranks call."""
+    if dynamics.implicit_matrix.resting is not None:
+        compile_evaluations(dynamics.implicit_matrix.resting)
+    first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.lanes))
+
+
+@functools.cache
+def _compile_stages(chain: bool, lanes: int) -> None:
+    system = system_from(f"rope:{2 * tuned().least_lane * lanes}" if chain else "tree:2:2")
+    with closing(Dynamics(system, lanes=lanes if chain else 1)) as alone:
+        r = np.zeros(alone.subchain.nq + alone.subchain.nu)
+        alone.implicit_matrix.at(alone.subchain.q, 1.0)
+        alone.implicit_matrix.solve(r, r.copy())
 
 
 @functools.cache

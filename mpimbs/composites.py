@@ -86,7 +86,7 @@ class Composites:
         self.ends = self._ends[: self._n]
         self._body_place, self._body_ends = place_of, body_ends
         self._carriers = np.repeat(np.arange(len(bodies)), sizes)[self.places]  # places of the bodies of this rank's
-        armature = self._subchain.structure.armature
+        armature = self._subchain.with_rotors.armature
         self._armature = armature[np.argsort(self.places)] if armature.size else armature
         self._lines = aligned_zeros(LINE * self._pitch)
         self._own = aligned_zeros(LINE * (self.last - self.first))

@@ -17,6 +17,7 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.evaluation import NOTHING, Acted, Evaluation
 from mpimbs.forces.external import ExternalLoads
+from mpimbs.forces.motions import GivenMotions
 from mpimbs.inverse import required_forces
 from mpimbs.joint_space import JointSpace
 from mpimbs.loops import ClosedLoops
@@ -58,7 +59,7 @@ class Dynamics(JointSpace):
     coupling : str
         How the subchains are joined: a name in `mpimbs.coupling.COUPLINGS`.
     **settings
-        Any of `mpimbs.coupling.settings.EvaluationSettings`: lanes, tip_ratio, cuts, overlap, solver.
+        Any of `mpimbs.coupling.settings.EvaluationSettings`: lanes, tip_ratio, cuts, overlap, solver, lagrangian.
 
     Attributes
     ----------
@@ -80,6 +81,8 @@ class Dynamics(JointSpace):
         What acts on this rank's bodies from outside.
     evaluations : int
         Evaluations so far.
+    follows : bool
+        Whether any joints of the system follow given motions.
     loops : ClosedLoops or None
         What keeps the loops closed, where the system has any.
 
@@ -110,6 +113,10 @@ class Dynamics(JointSpace):
 
         def prepare() -> tuple[Strategy, Division, Part]:
             strategy = self.strategy(whole, given.size, chosen)
+            if coupling == "augmented" and whole.has_motions:
+                raise InputError(
+                    "coupling 'augmented' has no joints that follow given motions; choose `coupling='dcae'`"
+                )
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self.divide(strategy, whole, given, chosen)
             return strategy, division, strategy.own(arranged(whole, division.order), division, number)
@@ -124,13 +131,16 @@ class Dynamics(JointSpace):
         self.coupling = strategy.join(joined, self.subchains, self.division)
         self.kernels = strategy.evaluation
         make_exchange = functools.partial(Exchange, self.comm)
+        motions = together(given, lambda: GivenMotions(self.subchain))
         self.external = ExternalLoads(
             self.subchain,
             self.cuts,
             make_exchange,
             self.subchains.loops if isinstance(self.subchains, Intervals) else (),
+            motions,
         )
         self._may_fail = whole.has_loads_of_time()  # the same on all ranks
+        self.follows = whole.has_motions
         self._root = np.array([0.0, 0.0, 0.0, *(-g for g in whole.gravity)])
         own = self.subchains, self.coupling, self.subchain, self.external
         self._evaluation = Evaluation(joined, strategy.evaluation, *own, self._root, chosen.overlap)
@@ -144,7 +154,7 @@ class Dynamics(JointSpace):
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
         scheduled = {"schedule": settings.schedule, "leaves": settings.leaves}
-        return coupling_for(system, settings.coupling, settings.solver, **scheduled)
+        return coupling_for(system, settings.coupling, settings.solver, settings.lagrangian, **scheduled)
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
@@ -227,19 +237,22 @@ class Dynamics(JointSpace):
         evaluation = self._evaluation
         if evaluation.in_phases:
             return evaluation.in_turn(t, q, u, udot, rates, tau)
-        evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
-        return NOTHING
+        if tau is None:
+            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
+            return NOTHING
+        evaluation.whole(evaluation.rank, q, u, tau, udot, rates)
+        return Acted(tau)
 
-    def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats) -> None:
-        """Evaluate as `evaluate` does, without calling functions: for what is linear in what loops are asked for.
+    def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
+        """Evaluate as `evaluate` does, without calling functions: for what is linear in `tau`, or what loops ask for.
 
         At no time: nothing is taken from evaluations before, nor left to others.
         """
         evaluation = self._evaluation
         if evaluation.in_phases:
-            evaluation.in_turn(np.nan, q, u, udot, rates, None, unforced=True)
+            evaluation.in_turn(np.nan, q, u, udot, rates, tau, unforced=True)
         else:
-            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
+            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
@@ -292,7 +305,8 @@ class Dynamics(JointSpace):
         joint; a free joint passes nothing else. The parent receives the opposite load, at the same point. Weight and
         wrenches are loads from outside: a body that hangs at rest receives the force m g upward.
 
-        One evaluation, then sweeps over the rank's own bodies without further messages.
+        One evaluation, then sweeps over the rank's own bodies without further messages. Of a joint that follows a given
+        motion this is what it takes; its rotor is turned by what drives it, too.
 
         Parameters
         ----------
@@ -312,9 +326,41 @@ class Dynamics(JointSpace):
         """
         q, u, tau = self.agreed(q, u, tau)
         _, acted = self._accelerations(q, u, tau, t)
+        q, u = self.followed(t, q, u)
         forces = acted.forces if tau is None or acted.forces.size else tau
-        given = q, u, forces, self._evaluation.turns, *self.subchains.handle_loads()
-        return self.loops.joint_loads(*given) if self.loops else self.subchain.joint_loads(*given)
+        given = q, u, forces, self._evaluation.turns
+        return self.loops.joint_loads(*given) if self.loops else self.subchains.joint_loads(*given)
+
+    def followed(self, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give this rank's coordinates and speeds, with those of joints that follow a given motion at time `t` (s).
+
+        Evaluations take them so; `inverse_dynamics`, `energy_and_momentum` and `poses` take what they are given.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: a motion can't be found at that time.
+        """
+        return together(self.comm, lambda: self.external.motions.follow(t, q, u)) if self.follows else (q, u)
+
+    def drive_forces(self, q: Floats, u: Floats, t: float = 0.0) -> Floats:
+        """Give the generalized forces [nu] (N m, N) by which joints follow given motions; 0 of other joints.
+
+        On top of springs, dampers and torques of the model along the joint; in place of any other force along it.
+        Arguments and errors as of `accelerations`.
+        """
+        q, u, _ = self.agreed(q, u)
+        _, acted = self._accelerations(q, u, None, t)
+        return self.driving(*self.followed(t, q, u), acted)
+
+    def driving(self, q: Floats, u: Floats, acted: Acted) -> Floats:
+        """Give what `drive_forces` gives, after an evaluation of joints that follow; without messages."""
+        motions, part = self.external.motions, self.subchains
+        if not motions or not acted.forces.size:
+            return np.zeros(self.subchain.nu)
+        wrenches = part.loop_wrenches() if isinstance(part, Intervals) and self.loops is not None else None
+        given = q, u, acted.forces, self._evaluation.turns, *part.handle_loads()
+        return motions.forces(q, u, self.subchain.forces_through_joints(*given, wrenches))
 
     def inverse_dynamics(self, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the
@@ -422,5 +468,8 @@ class Dynamics(JointSpace):
             factor.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
+        for name in ("implicit_matrix", "tense_implicit_matrix"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
         self.external.close()
         self.comm.Free()

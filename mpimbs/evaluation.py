@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import NamedTuple
 
@@ -123,11 +124,14 @@ class Evaluation:
     ) -> Acted:
         """Evaluate phase by phase, as `Dynamics.evaluate`: of arrays that were checked, which are read by address.
 
-        `unforced`: no function is called.
+        `unforced`: no function is called, and joints that follow a given motion don't move.
 
         The `failure` of a user function is given, not raised: the other ranks know nothing of it.
         """
         run, rank = self._phases, self.rank
+        if not unforced:
+            with contextlib.suppress(SimulationError):  # which is found again, where the others are not left waiting
+                q, u = self._external.motions.follow(t, q, u)
         acted = NOTHING if tau is None else Acted(tau)
         run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
         if self.placed:

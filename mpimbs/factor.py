@@ -74,10 +74,14 @@ class Factor(Protocol):
 
 def factor_of(dynamics: Dynamics) -> Factor:
     """Make what factors the inertia matrix of a system; all ranks call."""
+    return load_sweeps(dynamics) or AtRest(dynamics)
+
+
+def load_sweeps(dynamics: Dynamics) -> LoadSweeps | None:
+    """Make what factors the inertia matrix for load sweeps, where there are any; all ranks call."""
     system = dynamics.subchain.system
-    if system.is_chain or (dynamics.comm.size == 1 and dynamics.subchain.n_bodies == system.n_bodies):
-        return LoadSweeps(dynamics)
-    return AtRest(dynamics)
+    alone = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == system.n_bodies
+    return LoadSweeps(dynamics) if system.is_chain or alone else None
 
 
 class LoadSweeps:
@@ -127,6 +131,10 @@ class LoadSweeps:
     def at(self, q: Floats, armature: Floats | None = None) -> None:
         """As of `Factor`."""
         q, _, armature = self._checked(q, self._still, armature, "armature")
+        self.take(q, armature)
+
+    def take(self, q: Floats, armature: Floats | None) -> None:
+        """Factor in another state, as `at` does, of arrays that were checked: they are read by address."""
         self._tiles.heavier = armature is not None
         if armature is not None:
             self._tiles.armature[:] = self._rotors + armature

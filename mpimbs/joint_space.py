@@ -22,6 +22,7 @@ from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.composites import DOUBLING, FORMS, Composites
 from mpimbs.errors import InputError
 from mpimbs.factor import Factor, factor_of
+from mpimbs.implicit_matrix import ImplicitMatrix
 from mpimbs.inertia_layouts import (
     LAYOUTS,
     ROWS,
@@ -132,7 +133,7 @@ class JointSpace(Jacobians):
         `q`, `v` [nu]: this rank's parts. InputError as of `accelerations`.
         """
         q, v = self._pair(q, v, "v")
-        return self._multiplied(q, v)
+        return self.inertia_times(q, v)
 
     def solve(self: Any, q: Floats, f: Floats) -> Floats:
         """Give M^-1 f [nu] without forming M; `factor` gives more of them in one state.
@@ -170,7 +171,7 @@ class JointSpace(Jacobians):
         On several ranks products are of the parts: an iteration that takes norms needs `inertia_shell`.
         """
         q, n = self._coordinates(q).copy(), self.subchain.nu
-        apply = self.factor(q).solve if inverse else functools.partial(self._multiplied, q)
+        apply = self.factor(q).solve if inverse else functools.partial(self.inertia_times, q)
         product = functools.partial(_applied, apply)
         return scipy.sparse.linalg.LinearOperator((n, n), matvec=product, rmatvec=product, dtype=np.float64)
 
@@ -179,7 +180,7 @@ class JointSpace(Jacobians):
         from mpimbs.petsc import PETSc
 
         q, n = self._coordinates(q).copy(), self.subchain.nu
-        both = functools.partial(self._multiplied, q), self.factor(q).solve
+        both = functools.partial(self.inertia_times, q), self.factor(q).solve
         applied = [functools.partial(_applied, apply) for apply in both]
         given = Shell(*applied[:: -1 if inverse else 1])
         shell = PETSc.Mat().createPython(((n, self.system.nu),) * 2, given, self.comm)
@@ -217,7 +218,7 @@ class JointSpace(Jacobians):
         for places, own in where:
             whole[places] = own
         here = loops.at(whole)
-        scaled = scipy.sparse.diags_array(1.0 / here.rows) @ here.matrix @ scipy.sparse.diags_array(1.0 / here.columns)
+        scaled = scipy.sparse.diags_array(1.0 / here.rows) @ here.whole @ scipy.sparse.diags_array(1.0 / here.columns)
         return scipy.sparse.csr_array(scaled.tocsc()[:, np.arange(self.system.nu)[self.gather_u.part]])
 
     def loop_responses(self: Any, q: Floats) -> Floats:
@@ -229,6 +230,18 @@ class JointSpace(Jacobians):
         rows = self.loop_jacobian(q).toarray()
         factor = self._factored(q)
         return np.array([factor.solve(row) for row in rows]).reshape(rows.shape).T
+
+    # --- implicit steps
+
+    @functools.cached_property
+    def implicit_matrix(self: Any) -> ImplicitMatrix:
+        """What linearly implicit steps are solved with; made when first asked for, by all ranks together."""
+        return ImplicitMatrix(self)
+
+    @functools.cached_property
+    def tense_implicit_matrix(self: Any) -> ImplicitMatrix:
+        """The same, that counts the tension of lines too."""
+        return ImplicitMatrix(self, tense=True)
 
     # --- how
 
@@ -256,7 +269,8 @@ class JointSpace(Jacobians):
         q, _, given = self.agreed(q, np.zeros(self.subchain.nu), vector, name)
         return q, given
 
-    def _multiplied(self: Any, q: Floats, v: Floats) -> Floats:
+    def inertia_times(self: Any, q: Floats, v: Floats) -> Floats:
+        """Give M v [nu], of arrays that were checked: they are read by address."""
         still = np.zeros(self.subchain.nu)
         boundary = self.boundary_motion(q, still)
         return required_forces(self.comm, self.subchain, q, still, v, still, boundary, np.zeros(6), at_rest=True)
@@ -285,11 +299,7 @@ class JointSpace(Jacobians):
             found = []
             for given in (tau, still) if self._pushed else (tau,):
                 udot = np.empty(self.subchain.nu)
-                evaluation = self._evaluation
-                if evaluation.in_phases:
-                    evaluation.in_turn(np.nan, q, still, udot, rates, given, unforced=True)
-                else:
-                    evaluation.whole(evaluation.rank, q, still, given, udot, rates)
+                self.evaluate_unforced(q, still, udot, rates, given)
                 found.append(udot)
         finally:
             self._root[:] = root

@@ -156,15 +156,13 @@ class ClosedLoops:
         far = max((part.farthest() for part in self._parts), default=1.0)
         return max(1.0, float(self._dynamics.comm.allreduce(far, MPI.MAX)))
 
-    def joint_loads(
-        self, q: Floats, u: Floats, tau: Floats, turns: Floats, accelerations: Floats, outer_loads: Floats
-    ) -> Floats:
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> Floats:
         """Give what this rank's bodies receive through their inboard joints [n, 6], and find the `loads` of the loops.
 
         After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call.
         """
         part, dynamics = self._part, self._dynamics
-        joints = dynamics.subchain.joint_loads(q, u, tau, turns, accelerations, outer_loads, part.loop_wrenches())
+        joints = part.joint_loads(q, u, tau, turns, part.loop_wrenches())
         found = np.zeros((len(self._names), 6))
         for loops in part.loops:
             found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mpi4py import MPI
 
 from mpimbs.errors import InputError
@@ -22,4 +24,33 @@ except ImportError as error:
 PREFIX = "mpimbs_"  # of PETSc's options
 OWN_OPTIONS: set[str] = set()  # that the package leaves among the user's, for PETSc to read later
 
-__all__ = ["OWN_OPTIONS", "PREFIX", "PETSc"]
+__all__ = ["OWN_OPTIONS", "PREFIX", "Arrays", "PETSc"]
+
+
+class Arrays:
+    """Numbers of vectors that are written, as arrays, each made once; say `stateIncrease` of the vector then.
+
+    An array keeps the memory of its vector until `forget`, so that no other vector comes to stand there.
+
+    Parameters
+    ----------
+    first, second : int
+        Where the first and the second part of a vector end.
+    """
+
+    def __init__(self, first: int, second: int) -> None:
+        self._first, self._second = first, second
+        self._found: dict[int, tuple[Any, ...]] = {}
+
+    def __call__(self, vector: PETSc.Vec) -> Any:
+        """Give all of this rank's numbers, those of the first part, those of the second; and the vector."""
+        found = self._found.get(vector.handle)
+        if found is None:
+            whole = vector.getArray()
+            found = whole, whole[: self._first], whole[self._first : self._second], vector
+            self._found[vector.handle] = found
+        return found
+
+    def forget(self) -> None:
+        """Let go of all vectors."""
+        self._found.clear()

@@ -16,6 +16,7 @@ from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scan, scanne
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers, borrowed, read, schema
 from mpimbs.spatial.widths import by_width
+from mpimbs.sweep.absolute_passes import act_on_absolute, outward_of_absolute
 from mpimbs.sweep.composite import join_composites
 from mpimbs.sweep.halved_passes import (
     inward_from_the_tip,
@@ -191,6 +192,21 @@ def _intervals_to_solve(zero, rank, first, last, q, u, tau, udot, rates):
     )
 
 
+@kernel
+def _absolute(zero, rank, first, last, q, u, tau, udot, rates):
+    given = rank, first, last, q, u, tau, udot, rates
+    return _phases(
+        zero,
+        motion_of_intervals,
+        join_open_turns,
+        none_ahead,
+        act_on_absolute,
+        _unsolved,
+        outward_of_absolute,
+        given,
+    )
+
+
 # What couplings evaluate by, by the number of lanes.
 _KERNELS = {
     "dcae": _chains,
@@ -199,6 +215,7 @@ _KERNELS = {
     "dca-terminal": _bodies_and_tip,
     "intervals": _intervals,
     "cut intervals": _intervals_to_solve,
+    "augmented": _absolute,
 }
 EVALUATE = {name: by_width(function, first=MOTION, last=PHASES) for name, function in _KERNELS.items()}
 RUN_PHASES = {name: by_width(function) for name, function in _KERNELS.items()}
@@ -229,6 +246,5 @@ def scan_composites(plan, value):
     scan(plan, join_composites, value)
 
 
-SCAN_MOTIONS = {
-    name: _scan_open_motions if name in ("intervals", "cut intervals") else scan_motions for name in _KERNELS
-}
+_OF_INTERVALS = ("intervals", "cut intervals", "augmented")
+SCAN_MOTIONS = {name: _scan_open_motions if name in _OF_INTERVALS else scan_motions for name in _KERNELS}

@@ -30,6 +30,11 @@ def motor(t: float, q: Array, u: Array) -> Array:
     return -2.0 * (q[..., : u.shape[-1]] - np.sin(t)) - 0.7 * u
 
 
+def wave(t: float) -> tuple[float, float, float]:
+    """A motion of a joint, 0.3 rad sin 4 t."""
+    return 0.3 * np.sin(4 * t), 1.2 * np.cos(4 * t), -4.8 * np.sin(4 * t)
+
+
 def loaded(system: System) -> tuple[list[int], list[int]]:
     """Let the functions act on a system; gives the bodies of `pull`, and those of `motor`."""
     pulled = list(range(1, system.n_bodies, 3))

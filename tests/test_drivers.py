@@ -282,3 +282,18 @@ def test_the_figure_that_releases_its_hands(tmp_path: Path) -> None:
     assert [event["cut"] for event in table["events"]] == [["right"], ["left"]]
     assert all(abs(event["energy_lost"]) < 1e-9 for event in table["events"]) and table["energy_error"] < 1e-7
     assert image.imread(folder / "figure_releases_hands.png")[..., :3].std() > 0.02, "the picture is blank"
+
+
+@pytest.mark.time_limit(300)  # compiles
+def test_augmented_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = driver("augmented_loops").main(tmp_path, t_end=0.1, samples=10)
+    assert json.loads((tmp_path / "augmented_loops.json").read_text()) == tables
+    for row in tables["runs"]:
+        assert "stopped" not in row and row["unfinished"] == 0
+        assert row["positions"] < (1e-11 if row["way"].endswith(", projected") else 1e-5)
+    assert max(row["error"] for row in tables["convergence"]) < 1e-10
+    faster = {row["penalty"]: row["changes"][1] for row in tables["convergence"] if row["case"] == "five_bar"}
+    assert faster[1e3] > 1e3 * faster[1e7]
+    for picture in tmp_path.glob("*.png"):
+        assert image.imread(picture).std() > 0.01, picture
+    assert "iterations of" in capsys.readouterr().out

@@ -35,15 +35,19 @@ LAYERS = [
         "factor",
         "inertia_layouts",
         "jacobians",
+        "tension",
+        "implicit_matrix",
         "joint_space",
         "far_ends",
         "evaluation",
         "loops",
         "dynamics",
+        "modes",
         "compiling",
+        "equilibrium",
         "batch",
     ),
-    *("simulation", "instruments", "study", "cli"),
+    *("simulation", "instruments", "study", "view", "cli"),
 ]
 
 

@@ -38,9 +38,9 @@ def in_place_of_loops(system: System, q: Array, u: Array, loads: Array) -> Syste
     return tree
 
 
-def check(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Array | None) -> None:
+def check(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Array | None, coupling: str = "dcae") -> None:
     reference = closed(system, q, u, tau)
-    with closing(Dynamics(system, comm)) as dynamics:
+    with closing(Dynamics(system, comm, coupling)) as dynamics:
         assert dynamics.loops is not None
         own = dynamics.gather_u.part
         mine = q[dynamics.gather_q.part], u[own], None if tau is None else tau[own]
@@ -64,6 +64,13 @@ def test_of_mechanisms_with_repeated_loops(comm: MPI.Comm, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_of_planar_mechanisms(comm: MPI.Comm, seed: int) -> None:
     check(comm, *planar_mechanism(seed, 8, 2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_from_multipliers(comm: MPI.Comm, seed: int) -> None:
+    """Of the coupling `augmented`, whose joint loads are all multipliers."""
+    check(comm, *random_mechanism(seed, 8, 2, doubled=seed % 2), coupling="augmented")
+    check(comm, *planar_mechanism(seed, 8, 2), coupling="augmented")
 
 
 def test_what_is_unique_in_a_row_of_linkages() -> None:

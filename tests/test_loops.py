@@ -93,6 +93,22 @@ def test_mechanisms(comm: MPI.Comm, name: str, cuts: int | None) -> None:
     parallel_assert(np.array_equal(found, again), "other bits the second time", comm)
 
 
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_in_absolute_coordinates(comm: MPI.Comm, name: str) -> None:
+    """Every mechanism by augmented Lagrangian iterations: the independent second opinion."""
+    system, q, u, tau = state(name)
+    if system.n_bodies < comm.size:
+        pytest.skip("more ranks than bodies")
+    expected = solution(name).udot
+    with closing(Dynamics(system, comm, "augmented")) as dynamics:
+        own = dynamics.gather_u.part
+        found = dynamics.accelerations(*parts(dynamics, q, u, tau))
+        most = dynamics.coupling.statistics()["most_iterations"]
+    assert_close("accelerations", found, expected[own], "loops", scale=float(np.abs(expected).max()), comm=comm)
+    parallel_assert(most <= 10, f"{most} iterations", comm)
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
     """Speeds that loops allow by the dense oracle; places where they are closed; violations, the same on all ranks."""

@@ -26,7 +26,7 @@ def still(run: h5py.File) -> list[str]:
     return [str(names[k]) for k in could if not moved[offset[k] : offset[k + 1]].any()]
 
 
-MODEL_FILES = [(README, (10, 10, "a pendulum of ten links")), (PAGES / "models.md", (101, 306, "a tethered platform"))]
+MODEL_FILES = [(README, (10, 10, "a pendulum of ten links")), (PAGES / "models.md", (165, 434, "a tethered platform"))]
 
 
 @pytest.mark.parametrize(("page", "facts"), MODEL_FILES)

@@ -46,6 +46,7 @@ NEEDING = [  # modules
     "mpimbs.simulation.run_course",
     "mpimbs.simulation.run_events",
     "mpimbs.simulation.run_memory",
+    "mpimbs.simulation.simulation",
 ]
 SCRIPT = """
 import importlib

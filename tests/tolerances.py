@@ -32,9 +32,20 @@ TOLERANCE: dict[str, tuple[float, str]] = {
         "the sweeps are backward stable, but moments are summed over the bodies beyond: in a rope, whose forces are "
         "right to 1e-13, up to 7e-12 of force times length",
     ),
+    "multipliers": (1e-9, "the penalty, 1e6, times violations, of which 1e-15 of the accelerations is rounding"),
     "cut": (1e-12, "steps of order 8 that are so short that only rounding is left; on numbers of order ten"),
     "carried over": (1e-13, "poses and twists to rounding, through a few joints"),
+    "statics": (1e-9, "springs whose moments are n times as large as what they hold: rounding of angles, times n^2"),
+    "runs": (1e-7, "integrated with a tolerance of 1e-9 or 1e-10 in each step"),
+    "modes": (
+        1e-10,
+        "stiffness by differences of order eight, right to 1e-13, times the condition of the lowest modes",
+    ),
+    "shapes": (1e-7, "shapes are right to the square root of what squares of frequencies are"),
+    "table": (2e-8, "eight decimals of the tables"),
     "random events": (1e-10, "the dense oracle and the sweeps, amplified by random loops that hold nearly the same"),
+    "settled": (1e-10, "Newton's method to rounding, times the condition of the stiffness"),
+    "published": (2e-8, "as many digits as the table has"),
     "difference": (
         1e-7,
         "central differences with a step of 1e-5: 1e-10 of truncation and 1e-11 of rounding, amplified",
@@ -81,6 +92,12 @@ TOLERANCE |= {
     "conserved": (1e-8, "runs with tolerances of 1e-10"),
     "solved on ranks": (1e-9, "constraint loads solved to 1e-12, from other estimates: amplified by the motion"),
     "runs on ranks": (1e-11, "the same steps, but sums in another order: rounding, amplified by the motion"),
+}
+
+# Robots and exports.
+TOLERANCE |= {
+    "imported": (1e-10, "links without mass are given a share of the next ones', thickened by 1e-13 of these"),
+    "difference of exports": (1e-5, "central differences over 2 ms of motions of some rad/s: their third derivatives"),
 }
 
 # Closed loops.

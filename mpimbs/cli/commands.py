@@ -1,4 +1,4 @@
-"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | bench | check | study | ...`.
+"""The command line: `mpimbs run | restart | acceleration | inverse | inertia | assemble | settle | bench | ...`.
 
 Alone or under mpiexec.
 
@@ -22,6 +22,7 @@ import click
 from mpi4py import MPI
 
 from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
+from mpimbs.cli.modes import modes_command
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
@@ -33,15 +34,20 @@ from mpimbs.cli.options import (
     read,
     setting_options,
 )
+from mpimbs.cli.outputs import export, plot
+from mpimbs.cli.robots import convert
 from mpimbs.cli.schedule import schedule
+from mpimbs.cli.statics import settle
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
 from mpimbs.cli.study import bench, predict, study
 from mpimbs.cli.tune import tune
+from mpimbs.cli.view import view
 from mpimbs.cli.words import Command
 from mpimbs.coupling import COUPLINGS, unavailable
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.places import check_folder, check_new, check_place, current_folder
+from mpimbs.forces.motions import initial_state
 from mpimbs.model import GENERATORS, System
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
@@ -62,7 +68,7 @@ _GENERATED = ", ".join(maker.usage(name) for name, maker in GENERATORS.items())
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    epilog=f"MODEL is a TOML file or one of: {_GENERATED}.",
+    epilog=f"MODEL is a TOML, URDF or MJCF file, or one of: {_GENERATED}.",
 )
 @click.version_option(package_name="mpimbs")
 def cli() -> None:
@@ -70,7 +76,23 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (acceleration, inverse, inertia, assemble, bench, study, predict, schedule, tune):
+for _command in (
+    acceleration,
+    inverse,
+    inertia,
+    assemble,
+    settle,
+    modes_command,
+    bench,
+    study,
+    predict,
+    schedule,
+    tune,
+    convert,
+    export,
+    plot,
+    view,
+):
     cli.add_command(_command)
 
 
@@ -78,7 +100,7 @@ for _command in (acceleration, inverse, inertia, assemble, bench, study, predict
 @click.argument("model")
 @output_option(SAMPLES, "HDF5 file to write.")
 @click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
-@setting_options(SimulationSettings, leave=COUPLED)
+@setting_options(SimulationSettings, leave=COUPLED, must=("t_end",))
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @setting_options(Checkpoints)
 @forces_option
@@ -225,7 +247,9 @@ def _facts(system: System) -> dict[str, Any]:
     """What a model is, as plain numbers and texts."""
     from mpimbs.closure.report import loop_report
 
-    return asdict(system.summary()) | ({"closure": loop_report(system).numbers()} if system.loops else {})
+    return asdict(system.summary()) | (
+        {"closure": loop_report(system, initial_state(system)).numbers()} if system.loops else {}
+    )
 
 
 def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool) -> list[str]:
@@ -287,7 +311,7 @@ def _loops(system: System) -> Iterator[str]:
     if system.loops:
         from mpimbs.closure.report import loop_report, told_loops
 
-        yield from told_loops(loop_report(system))
+        yield from told_loops(loop_report(system, initial_state(system)))
 
 
 def _springs(system: System) -> Iterator[str]:

@@ -171,6 +171,7 @@ def assemble(
     mine = dynamics.subchain.q, dynamics.subchain.u
     if whole is not None:
         mine = whole.q[dynamics.gather_q.part], whole.u[dynamics.gather_u.part]
+    mine = dynamics.followed(0.0, *mine)
     found = closed(dynamics, *mine)
     changes = moved(dynamics, mine, found)
     write_arrays(comm, output, {"q": dynamics.gather_q(found[0]), "u": dynamics.gather_u(found[1])}, {})

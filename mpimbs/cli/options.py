@@ -20,8 +20,8 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import replacing
 from mpimbs.forces.modules import add_forces
-from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import on_root, together
+from mpimbs.model import System, system_of
+from mpimbs.parallel.agreement import on_root, read_once, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.division import divide
 from mpimbs.partition.lanes import width_of
@@ -32,7 +32,7 @@ CHOICES = (*COUPLINGS, "auto")
 
 
 def setting_options(
-    kind: type[Settings], *, leave: Collection[str] = (), **more: str
+    kind: type[Settings], *, leave: Collection[str] = (), must: Collection[str] = (), **more: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add an option for each setting of a class, and of those in it: its name, type, default and words are as declared.
 
@@ -41,6 +41,8 @@ def setting_options(
     kind : class
     leave : collection of str
         Names of settings that get none.
+    must : collection of str
+        Names of settings that have to be given, whatever their default.
     **more : str
         What the command line adds to the words of a setting.
     """
@@ -48,13 +50,13 @@ def setting_options(
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         for field in reversed(fields):
-            command = _option(field, more.get(field.name, ""))(command)
+            command = _option(field, more.get(field.name, ""), field.name in must)(command)
         return command
 
     return decorated
 
 
-def _option(field: Field, more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _option(field: Field, more: str, must: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make the option of a setting. None stands for what isn't given: the setting has its default then."""
     setting, name = field.setting, f"--{field.option.replace('_', '-')}"
     text = f"{setting.text}{more}{f', {setting.unit}' if setting.unit else ''}."
@@ -64,7 +66,7 @@ def _option(field: Field, more: str) -> Callable[[Callable[..., None]], Callable
     return click.option(
         name,
         type=field.kind,
-        required=field.default is dataclasses.MISSING,
+        required=must or field.default is dataclasses.MISSING,
         help=f"{text}  [default: {default}]" if default else text,
     )
 
@@ -172,13 +174,24 @@ def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: Need
     """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices."""
     here = ranks_on_node(comm)
 
+    found = read_once(comm, model)
+
     def action() -> System:
-        system = with_forces(system_from(model), forces)
+        system = with_forces(system_of(found), forces)
         if need is not None:
             check_memory(system, need, comm.size, here)
         return system
 
-    return together(comm, action)
+    system = together(comm, action)
+    tell_left_out(comm, system)
+    return system
+
+
+def tell_left_out(comm: MPI.Comm, system: System) -> None:
+    """Say on rank 0 what was not taken over from a robot's file."""
+    if comm.rank == 0:
+        for line in system.left_out:
+            click.echo(line, err=True)
 
 
 def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: int | None = None) -> None:

@@ -73,7 +73,7 @@ def close_loops(loops: LoopJacobian, q: Floats) -> ClosedState:
     for aside in _ASIDE:
         if best.reached:
             break
-        start = loops.subchain.displaced(q, aside * columns * draw.uniform(-1, 1, loops.system.nu))
+        start = loops.subchain.displaced(q, aside * columns * loops.moves * draw.uniform(-1, 1, loops.system.nu))
         best = min(best, _closed_from(loops, start), key=lambda found: np.linalg.norm(found.violation))
     return best
 
@@ -113,7 +113,7 @@ def allowed_by(loops: LoopJacobian, q: Floats, u: Floats) -> Floats:
     here = loops.at(q)
     least, speeds = _LeastNorm(here.matrix, _LEAST), u / here.columns
     for _ in range(3):  # for the damping, and for the rounding of redundant rows
-        speeds = speeds - least(here.matrix @ speeds)
+        speeds = speeds - least(here.whole @ speeds)
     return here.columns * speeds
 
 

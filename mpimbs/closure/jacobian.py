@@ -37,6 +37,7 @@ class Constraints(NamedTuple):
     violation: Floats  # [rows]
     rows: Floats  # [rows]: 1 or 1/m
     columns: Floats  # [nu]: 1 or m
+    whole: csr_array  # [rows, nu]: `matrix` with the columns of joints that follow given motions, which are 0 there
     held: Held
 
 
@@ -49,6 +50,8 @@ class LoopJacobian:
 
     Attributes
     ----------
+    moves : array [nu]
+        1, or 0 of a speed that is given by a motion.
     joints : LoopJoints
     subchain : Subchain
         The whole system.
@@ -69,6 +72,7 @@ class LoopJacobian:
         self._ways = _paths(system.parents(), np.diff(system.offsets()[1]), self.joints.bodies)
         self._row, self._speed, self._sign = self._pairs()
         self._shape = len(self.joints.loop), system.nu
+        self.moves = np.where(system.columns().prescribed, 0.0, 1.0)
 
     def _pairs(self) -> tuple[Integers, Integers, Floats]:
         """Which rows depend on which speeds [entries], and on the side of which body: 1 the second, -1 the first."""
@@ -106,8 +110,10 @@ class LoopJacobian:
         least = np.full(self.system.nu, np.inf)
         np.minimum.at(least, speed, size[loop])
         columns = np.where((structure.axes >= FORCE) & np.isfinite(least), least, 1.0)
-        matrix = csr_array((self._sign * values * rows[row] * columns[speed], (row, speed)), shape=self._shape)
-        return Constraints(matrix, rows * held.violation, rows, columns, held)
+        values *= self._sign * rows[row] * columns[speed]
+        whole = csr_array((values, (row, speed)), shape=self._shape)
+        matrix = whole if self.moves.all() else csr_array((values * self.moves[speed], (row, speed)), shape=self._shape)
+        return Constraints(matrix, rows * held.violation, rows, columns, whole, held)
 
     def passes_on(self, q: Floats, here: Constraints, loads: Floats) -> npt.NDArray[np.bool_]:
         """Whether the joints of the tree carry anything of some loads of loops [bodies].

@@ -35,7 +35,7 @@ class Mobility:
     Attributes
     ----------
     freedoms : int
-        Degrees of freedom of the tree, with its loops opened.
+        Degrees of freedom of the tree, with its loops opened, but for joints that follow given motions.
     constraints : int
         Equations of the loops.
     rank : int
@@ -84,7 +84,7 @@ def mobility(loops: LoopJacobian, q: Floats) -> Mobility:
     named = {name: tuple(components) for name, components in undetermined.items()}
     bodies = np.flatnonzero(loops.passes_on(q, here, found.samples)).tolist()
     on_joints = tuple(map(loops.system.name_of, bodies))
-    return Mobility(loops.system.nu, len(joints.loop), found.rank, named, on_joints)
+    return Mobility(int(loops.moves.sum()), len(joints.loop), found.rank, named, on_joints)
 
 
 def nearby_state(loops: LoopJacobian, q: Floats) -> Floats | None:
@@ -97,7 +97,7 @@ def nearby_state(loops: LoopJacobian, q: Floats) -> Floats | None:
     """
     draw, columns = np.random.default_rng(1), loops.at(q).columns
     for step in _STEPS:
-        move = allowed_by(loops, q, columns * draw.uniform(-1, 1, loops.system.nu))
+        move = allowed_by(loops, q, columns * loops.moves * draw.uniform(-1, 1, loops.system.nu))
         largest = np.abs(move / columns).max(initial=0.0)
         if largest < _STUCK:
             return q

@@ -71,7 +71,7 @@ def redistributed(constraints: LoopJacobian, q: Floats, loads: Floats) -> Redist
         As in `Redistribution`.
     """
     here = constraints.at(q)
-    jacobian, held = csr_array(diags_array(1.0 / here.rows) @ here.matrix), here.held
+    jacobian, held = csr_array(diags_array(1.0 / here.rows) @ here.whole), here.held
     bodies, joints = constraints.bodies(q), constraints.joints
     turned = bodies.rotation[joints.bodies[:, 1]]
     world = np.einsum("nij,npj->npi", turned, loads.reshape(-1, 2, 3))[joints.loop]

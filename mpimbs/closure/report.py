@@ -62,9 +62,14 @@ class LoopReport:
         return found
 
 
-def loop_report(system: System) -> LoopReport:
-    """Find what the loops of a system, of which there are some, are at its start; on one process."""
-    q, u = system.initial_state(0, system.n_bodies)
+def loop_report(
+    system: System, state: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+) -> LoopReport:
+    """Find what the loops of a system, of which there are some, are in a state; on one process.
+
+    By default the initial one.
+    """
+    q, u = system.initial_state(0, system.n_bodies) if state is None else state
     joints, bodies = LoopJoints(system), body_motions(Subchain(system), q, u)
     given = LoopReport(
         dict(Counter(loop.type for loop in system.loops)),

@@ -12,13 +12,23 @@ from mpimbs.coupling.base import Coupling, Iterative
 from mpimbs.coupling.dca import DivideAndConquer
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
 from mpimbs.coupling.intervals import ScheduledAssembly
+from mpimbs.coupling.lagrangian import Lagrangian
 from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.contents import Contents
 from mpimbs.model.summary import refuse_loops
-from mpimbs.partition.division import Division, as_tree, divide, divide_bodies, divide_terminal, divide_tree
+from mpimbs.partition.division import (
+    Division,
+    as_tree,
+    divide,
+    divide_absolute,
+    divide_bodies,
+    divide_terminal,
+    divide_tree,
+)
 from mpimbs.partition.ownership import (
+    own_absolute_bodies,
     own_bodies,
     own_bodies_and_terminal,
     own_cut_intervals,
@@ -28,6 +38,7 @@ from mpimbs.partition.ownership import (
 )
 from mpimbs.partition.schedule import balanced
 from mpimbs.partition.scheduling import divide_scheduled
+from mpimbs.sweep.absolute import AbsoluteBodies
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.part import Part
 from mpimbs.sweep.subchains import Subchains
@@ -108,15 +119,29 @@ def _assembly(solver: LoadSolver | None) -> Strategy:
     return Strategy(divide_scheduled, own_joined_intervals, _intervals, "intervals")
 
 
+def _augmented(solver: LoadSolver | None, lagrangian: Lagrangian | None = None) -> Strategy:
+    from mpimbs.coupling.augmented import AugmentedLagrangian
+
+    chosen = (lagrangian or Lagrangian()).checked()
+
+    def join(comm: MPI.Comm, part: Part, _: Division) -> AugmentedLagrangian:
+        assert isinstance(part, AbsoluteBodies)
+        return AugmentedLagrangian(comm, part, chosen)
+
+    return Strategy(divide_absolute, own_absolute_bodies, join, "augmented")
+
+
 # What serves trees, by the name of the coupling.
 TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dcae": _dcae_of_trees,
     "pcg": _pcg_of_trees,
     "assembly": _assembly,
+    "augmented": _augmented,
 }
 
-LOOPED = ("dcae", "pcg", "assembly")  # couplings that close loops
-SCHEDULED = ("assembly",)  # what by default joins as dcae does: left out where couplings are compared
+LOOPED = ("dcae", "pcg", "assembly", "augmented")  # couplings that close loops
+# Left out where couplings are compared: what by default joins as dcae does; what sweeps nothing, and is no faster.
+UNCOMPARED = ("assembly", "augmented")
 
 COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dcae": _dcae,
@@ -124,6 +149,7 @@ COUPLINGS: dict[str, Callable[[LoadSolver | None], Strategy]] = {
     "dca": _dca,
     "dca-terminal": _dca_terminal,
     "assembly": _assembly,
+    "augmented": _augmented,
 }
 
 
@@ -142,13 +168,21 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
     return COUPLINGS[name](solver)
 
 
-def coupling_for(system: System, name: str, solver: LoadSolver | None = None, **scheduled: str | None) -> Strategy:
+def coupling_for(
+    system: System,
+    name: str,
+    solver: LoadSolver | None = None,
+    lagrangian: Lagrangian | None = None,
+    **scheduled: str | None,
+) -> Strategy:
     """Find what a coupling needs for a system.
 
     Parameters
     ----------
     system, name, solver
         As of `coupling_named`.
+    lagrangian : Lagrangian, optional
+        Of the coupling `augmented`.
     **scheduled
         `schedule` and `leaves` of the coupling `assembly`, as of `partition.scheduling.divide_scheduled`; None is its
         default.
@@ -156,14 +190,23 @@ def coupling_for(system: System, name: str, solver: LoadSolver | None = None, **
     Raises
     ------
     InputError
-        As of `coupling_named`; or the coupling does not solve the system, or has no schedule.
+        As of `coupling_named`; or the coupling does not solve the system, or has no schedule or multipliers.
     """
     strategy = coupling_named(name, solver)
     given: dict[str, Any] = {key: value for key, value in scheduled.items() if value is not None}
+    if lagrangian is not None and name != "augmented":
+        raise InputError("`lagrangian` is for the coupling augmented: leave it out, or choose that")
     if name == "assembly":
         return strategy._replace(divide=functools.partial(divide_scheduled, **given))
     if given:
         raise InputError(f"`{next(iter(given))}` is for the coupling assembly: leave it out, or choose that")
+    if name == "augmented":
+        if system.has_motions:
+            raise InputError(
+                "coupling 'augmented' has no joints that follow a given motion; leave out `motion`, or choose "
+                "`coupling='dcae'`"
+            )
+        return _augmented(solver, lagrangian)
     if name not in LOOPED:
         refuse_loops(
             system, f"coupling '{name}' closes none; choose {' or '.join(f'`coupling={k!r}`' for k in LOOPED)}"
@@ -197,10 +240,11 @@ def solver_for(name: str, solver: LoadSolver | None, rtol: float | None) -> Load
 __all__ = [
     "COUPLINGS",
     "LOOPED",
-    "SCHEDULED",
     "TREES",
+    "UNCOMPARED",
     "Coupling",
     "Iterative",
+    "Lagrangian",
     "LoadSolver",
     "Part",
     "Strategy",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from mpimbs.coupling import COUPLINGS
+from mpimbs.coupling.lagrangian import Lagrangian
 from mpimbs.coupling.solver import LoadSolver
 from mpimbs.partition.scheduling import BALANCED, LEAVES, SCHEDULES, SWEEPS
 from mpimbs.settings import OneOf, Setting, Settings, described
@@ -68,3 +69,4 @@ class EvaluationSettings(Settings):
         ),
     ] = None
     solver: Annotated[LoadSolver | None, Setting("How the coupling `pcg` solves")] = None
+    lagrangian: Annotated[Lagrangian | None, Setting("How the coupling `augmented` iterates")] = None

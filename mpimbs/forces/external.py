@@ -1,5 +1,5 @@
 """Loads from outside that change with time, pose or motion: torques and wrenches as functions of time, joint forces,
-body forces, springs between bodies."""
+body forces, springs between bodies; and what drives joints that follow given motions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mpimbs.errors import SimulationError
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
+from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.model import Wrench
 from mpimbs.sweep.loops import Loops
@@ -32,6 +33,8 @@ class ExternalLoads:
         Makes what springs between ranks need; see `ActingSprings`.
     loops : sequence of Loops
         Those of the subchain's intervals.
+    motions : GivenMotions, optional
+        What joints of the subchain follow; made here by default.
 
     Attributes
     ----------
@@ -47,8 +50,14 @@ class ExternalLoads:
     """
 
     def __init__(
-        self, subchain: Subchain, cuts: Integers, make_exchange: MakeExchange, loops: Sequence[Loops] = ()
+        self,
+        subchain: Subchain,
+        cuts: Integers,
+        make_exchange: MakeExchange,
+        loops: Sequence[Loops] = (),
+        motions: GivenMotions | None = None,
     ) -> None:
+        self.motions = motions = GivenMotions(subchain) if motions is None else motions
         self._subchain, system = subchain, subchain.system
         self._loops = [(part, loop, torque) for part in loops for loop, torque in part.torques.items()]
         self._torques = subchain.columns.torque_functions
@@ -64,7 +73,8 @@ class ExternalLoads:
         self.moved = bool(system.body_forces or system.springs)
         self.keeps_motions = bool(self._body_forces or self.springs)
         self.wrenches = bool(self._wrenches) or self.keeps_motions
-        self.any = bool(self._torques or self._joint_forces or self._loops) or self.wrenches or self.moved
+        functions = self._torques or self._joint_forces or self._loops or motions
+        self.any = bool(functions) or self.wrenches or self.moved
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
@@ -129,6 +139,7 @@ class ExternalLoads:
                 total[:3] += moment + np.cross(wrench.point, force)
                 total[3:] += force
             self._subchain.set_wrench(body, total)
+        self.motions.drive(t, tau)
         for body_force in self._body_forces:
             body_force.add(t, motion, self._subchain.wrenches)
         if self.springs:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, LOOPED, SCHEDULED, TREES, unavailable
+from mpimbs.coupling import COUPLINGS, LOOPED, TREES, UNCOMPARED, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System
@@ -121,7 +121,7 @@ def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitn
     )
     if couplings is None:
         possible = COUPLINGS if system.is_chain else TREES
-        couplings = [name for name in possible if not unavailable(name) and name not in SCHEDULED]
+        couplings = [name for name in possible if not unavailable(name) and name not in UNCOMPARED]
     check_memory(system, EVALUATION_OF_BODIES if set(couplings) & set(ASSEMBLED) else EVALUATION)
     rows = []
     own = ShapedState(*system.initial_state(0, system.n_bodies), np.zeros(system.nu))

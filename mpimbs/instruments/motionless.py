@@ -16,7 +16,7 @@ from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.quaternions import make_quaternions_unit
-from mpimbs.sweep.structure import workspace
+from mpimbs.sweep.structure import HELD, workspace
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -134,6 +134,7 @@ class _Sweeps:
         self._driven = np.zeros(system.nu)
         for k in short.driven:
             self._driven[offset[k] : offset[k + 1]] = 1.0
+        self._driven[system.columns().prescribed] = HELD
         self._pushed = np.zeros((steps, 6))
         self._pushed[made.body_step[list(short.pushed)]] = 1.0
 

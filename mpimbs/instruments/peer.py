@@ -133,11 +133,17 @@ def plain_joint_forces(c: Columns, q: Floats, u: Floats, tau: Floats | None = No
     plain_q, plain_u = (~np.repeat(quaternion, np.diff(offset)) for offset in (c.q_offset, c.u_offset))
     loads[plain_u] -= c.stiffness[plain_u] * (q - c.rest)[plain_q]
 
-    # Quaternions: -k times the rotation vector from rest, in body components.
+    # Quaternions: J^-T K x of the rotation vector x from rest, in body components.
     if quaternion.any():
         rotation = rotations(c, q)
         first = c.u_offset[:-1][quaternion][:, None] + np.arange(3)
-        loads[first] -= c.stiffness[first] * (rotations(c, c.rest).inv() * rotation).as_rotvec()
+        x = (rotations(c, c.rest).inv() * rotation).as_rotvec()
+        k = c.stiffness[first][:, :, None] * np.eye(3)
+        k[:, [0, 0, 1], [1, 2, 2]] = k[:, [1, 2, 2], [0, 0, 1]] = c.cross_stiffness[first]
+        pull = np.einsum("nij,nj->ni", k, x)
+        half = np.linalg.norm(x, axis=1, keepdims=True) / 2
+        bend = (1 - 1 / np.sinc(half / np.pi) * np.cos(half)) / np.maximum(4 * half**2, 1e-300)
+        loads[first] -= pull - np.cross(x, pull) / 2 + bend * np.cross(x, np.cross(x, pull))
 
         # Positions of free joints: -k (q - rest) along the axes of the joint frame, in body components.
         free = np.diff(c.u_offset)[quaternion] == 6

@@ -9,8 +9,11 @@ from mpimbs.model.event import Event
 from mpimbs.model.facts import facts
 from mpimbs.model.files import read_system, system_from_text, system_text, write_system
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
+from mpimbs.model.geometry import Shape
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.library import GENERATORS, system_from, system_of
+from mpimbs.model.robots.reading import is_robot, read_robot
+from mpimbs.model.rod import Rod
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary
 from mpimbs.model.system import System
@@ -29,12 +32,16 @@ __all__ = [
     "JointStep",
     "JointType",
     "Loop",
+    "Rod",
+    "Shape",
     "Spring",
     "Summary",
     "System",
     "Wrench",
     "facts",
+    "is_robot",
     "joint_type",
+    "read_robot",
     "read_system",
     "system_from",
     "system_from_text",

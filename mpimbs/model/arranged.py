@@ -31,7 +31,7 @@ class Arranged(Contents):
         self._system, self._order = system, order
         bodies, rows = system.segments.rows(0, system.n_bodies)
         self.segments.append_branches(tuple(bodies), rows[order.bodies], order.parents)
-        self.names, self.changes = system.names, system.changes
+        self.names, self.changes, self.apart = system.names, system.changes, system.apart
         self.loops, self.loop_names = system.loops, system.loop_names
         self.force_modules, self.before_forces = system.force_modules, system.before_forces
         self.torques = {int(order.places[k]): torque for k, torque in system.torques.items()}

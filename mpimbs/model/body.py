@@ -12,7 +12,9 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from mpimbs.model import table
+from mpimbs.model.geometry import Shape
 from mpimbs.model.joints import JointType, joint_type
+from mpimbs.model.motion import Motion, checked_motion
 from mpimbs.model.table import CheckedTable, Number, Quaternion, TimeFunction, Vector, VectorOrFunction
 
 Floats = tuple[float, ...]
@@ -49,9 +51,11 @@ class _Jointed(CheckedTable):
     axis: Floats = _BY_TYPE
     pitch: float = _BY_TYPE
     stiffness: Floats = _BY_TYPE
+    cross_stiffness: Floats = _BY_TYPE
     damping: Floats = _BY_TYPE
     rest: Floats = _BY_TYPE
     torque: Floats | TimeFunction = _BY_TYPE
+    motion: Motion | None = _BY_TYPE
 
     @property
     def kind(self) -> JointType:
@@ -62,6 +66,10 @@ class _Jointed(CheckedTable):
     def driven(self) -> bool:
         """Whether a torque acts on it."""
         return callable(self.torque) or any(self.torque)
+
+    @property
+    def needed(self) -> set[str]:
+        return super().needed | ({"pitch"} if self.kind.takes_pitch else set())
 
     @field_validator("type")
     @classmethod
@@ -121,20 +129,31 @@ class _Jointed(CheckedTable):
             raise ValueError("has nothing to act on in a fixed joint; leave it out")
         return value
 
+    @field_validator("motion", mode="plain")
+    @classmethod
+    def _check_motion(cls, value: Any, info: ValidationInfo) -> Motion | None:
+        return checked_motion(value, _kind(info))
+
     @field_validator("stiffness", "damping", mode="after")
     @classmethod
     def _check_sign(cls, value: Floats) -> Floats:
         return _not_negative(value)
 
-    @field_validator("stiffness", mode="after")
+    @field_validator("cross_stiffness", mode="plain")
     @classmethod
-    def _check_isotropy(cls, value: Floats, info: ValidationInfo) -> Floats:
-        if _kind(info).quaternion and len(set(value[:3])) > 1:
+    def _check_cross_stiffness(cls, value: Any, info: ValidationInfo) -> Floats:
+        if value is None:
+            return ()
+        if not _kind(info).quaternion:
+            raise ValueError(f"has no meaning for a {_kind(info).name} joint; leave it out")
+        xy, xz, yz = given = table.numbers(value, 3, "xy xz yz")
+        xx, yy, zz = info.data.get("stiffness", (0.0, 0.0, 0.0))[:3]
+        least, _, most = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        if least < -_SLACK * most:
             raise ValueError(
-                f"of a {_kind(info).name} joint is isotropic only: its three rotational values must be "
-                f"equal, got {list(value[:3])}; use three revolute joints for different ones"
+                f"makes the stiffness indefinite, with a principal value of {least:.6g}; give smaller ones"
             )
-        return value
+        return given
 
 
 def _kind(info: ValidationInfo) -> JointType:
@@ -175,7 +194,10 @@ class Joint(_Jointed):
         Initial generalized speeds, rad/s or m/s; of spherical and free joints in the body frame.
     stiffness, damping : tuple of nu floats
         Of the spring and damper along each free axis, N m/rad or N/m, and N m s/rad or N s/m; not negative.
-        The rotational stiffnesses of a spherical or free joint are equal.
+        About a ball along the axes of the body: the moment is that of the energy x . K x / 2, x the rotation vector
+        from rest.
+    cross_stiffness : tuple of 3 floats
+        xy, xz, yz of that K, N m/rad: where its principal axes are not the body's. K must not be indefinite.
     rest : tuple of nq floats
         Coordinates at which the springs carry no load; default the zero position.
     torque : tuple of nu floats, or function of time
@@ -185,6 +207,11 @@ class Joint(_Jointed):
         kg m^2 for turning, kg for sliding; not negative. It adds armature udot to the torque that the axis needs and
         armature u^2 / 2 to the kinetic energy, and turns nothing else: no part in weight, momentum or gyroscopic
         effects. A free joint may have it, as in MuJoCo; a fixed one has no axis for it.
+    motion : function of time, str or rows
+        What the joint follows exactly, whatever that takes: `motion(t)` of the time (s) gives coordinates, speeds and
+        accelerations (three numbers, or three lists of nu), and must have no jumps but of the accelerations; as text
+        module:function; or rows of a time and coordinates, through which goes a cubic spline. Not for joints with a
+        quaternion. What else acts along the joint acts on what drives it; `q` and `u` don't count.
 
     Raises
     ------
@@ -243,7 +270,7 @@ def _inertia(value: Any) -> Floats:
 
 
 def _as_list(value: Any) -> Any:
-    return (value,) if isinstance(value, dict | Wrench) else value
+    return (value,) if isinstance(value, dict | Wrench | Shape) else value
 
 
 class Body(CheckedTable):
@@ -267,6 +294,8 @@ class Body(CheckedTable):
         The joint to the parent.
     wrench : tuple of Wrench
         What acts on the body beside gravity and its joints; one table or a list of them.
+    geometry : tuple of Shape
+        What it looks like; one table or a list of them. For pictures alone.
 
     Raises
     ------
@@ -285,6 +314,7 @@ class Body(CheckedTable):
     )
     joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
     wrench: Annotated[tuple[Wrench, ...], BeforeValidator(_as_list)] = ()
+    geometry: Annotated[tuple[Shape, ...], BeforeValidator(_as_list)] = ()
 
     @property
     def massless(self) -> bool:
@@ -333,8 +363,11 @@ class Loop(_Jointed):
     rotations : tuple of 2 tuples of 4 floats
         Unit quaternions: the joint frame in the frame of each body; default none. The loop is at the zero position
         where the two frames coincide.
-    stiffness, damping, rest, torque
+    stiffness, cross_stiffness, damping, rest, torque
         As for `Joint`: what acts along the free axes, on the second body, and reversed on the first.
+    motion
+        As for `Joint`. The loop becomes a joint of the tree that follows it, on the first body, with a body "NAME
+        drive" of no mass, to which the second one is fixed.
     active : bool
         Whether it holds from the begin on, or only once an `Event` connects it.
 

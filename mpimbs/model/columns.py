@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mpimbs.model.body import Body, Wrench
 from mpimbs.model.joints import joint_index
+from mpimbs.model.motion import Motion
 from mpimbs.model.segments import Integers, counts
 from mpimbs.model.table import TimeFunction
 
@@ -68,6 +69,12 @@ class Columns:
         Initial speeds (rad/s, m/s), and of each free axis the spring (N m/rad, N/m), the damper (N m s/rad, N
         s/m), the rotor (kg m^2, kg) and the constant actuation (N m, N), which is 0 where a function of time stands in
         its place.
+    cross_stiffness : float [nu]
+        xy, xz, yz of the stiffness about each ball, in the places of its first three speeds (N m/rad).
+    prescribed : bool [nu]
+        Whether an axis follows a given motion.
+    motions : list of (int, motion)
+        Local body and what its joint follows.
     torque_functions : list of (int, function)
         Local body and the function of time that drives its joint.
     wrenches : list of (int, Wrench)
@@ -83,8 +90,9 @@ class Columns:
         torques: Mapping[int, TimeFunction | tuple[float, ...]],
         wrenches: Iterable[tuple[int, Wrench]],
         shifts: tuple[Integers, Floats],
+        numbers: Integers | None = None,
     ) -> None:
-        self.first = first
+        self.first, self._numbers = first, numbers  # of bodies that are told apart by it, see `Contents.apart`
         self._parents, self._bodies, self._rows = parents, bodies, rows
         self._torques, self._wrenches, self._shifts = dict(torques), list(wrenches), shifts
         self._joints = [body.joint for body in bodies]
@@ -98,6 +106,8 @@ class Columns:
     def alike(self) -> Integers:
         """A number for each body, the same only where joints and bodies are: int64 [n]."""
         shifted, _ = self._shifts
+        if self._numbers is not None:
+            return self._numbers - self._numbers.min(initial=0)
         if not len(shifted):
             return self._rows
         numbers = self._rows.copy()
@@ -110,7 +120,9 @@ class Columns:
         place = np.searchsorted(shifted, chosen)
         here = np.flatnonzero(place < np.searchsorted(shifted, chosen, "right"))
         moved = here, shifts[place[here]]
-        return Columns(self.first, lambda: self.parent[chosen], self._bodies, self._rows[chosen], {}, (), moved)
+        numbers = None if self._numbers is None else self._numbers[chosen]
+        rows = self._rows[chosen]
+        return Columns(self.first, lambda: self.parent[chosen], self._bodies, rows, {}, (), moved, numbers)
 
     @cached_property
     def parent(self) -> Integers:
@@ -141,6 +153,8 @@ class Columns:
 
     @cached_property
     def mass(self) -> Floats:
+        if self._numbers is not None:
+            return (self._numbers + 1).astype(np.float64)
         return self._column([body.mass for body in self._bodies])
 
     @cached_property
@@ -176,6 +190,11 @@ class Columns:
         return _joined([joint.stiffness for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
     @cached_property
+    def cross_stiffness(self) -> Floats:
+        given = [(joint.cross_stiffness + (0.0,) * joint.kind.nu)[: joint.kind.nu] for joint in self._joints]
+        return _joined(given)[numbers_of(offsets(self._nu), self._rows)[0]]
+
+    @cached_property
     def damping(self) -> Floats:
         return _joined([joint.damping for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
 
@@ -197,6 +216,18 @@ class Columns:
         given = _where([callable(joint.torque) for joint in self._joints], self._rows)
         driven = {k: self._joints[self._rows[k]].torque for k in given} | self._torques
         return [(k, torque) for k, torque in sorted(driven.items(), key=lambda item: item[0]) if callable(torque)]
+
+    @cached_property
+    def prescribed(self) -> NDArray[np.bool_]:
+        return np.repeat(np.array([joint.motion is not None for joint in self._joints], bool), self._nu)[
+            numbers_of(offsets(self._nu), self._rows)[0]
+        ]
+
+    @cached_property
+    def motions(self) -> list[tuple[int, Motion]]:
+        given = _where([joint.motion is not None for joint in self._joints], self._rows)
+        found = ((k, self._joints[self._rows[k]].motion) for k in given)
+        return [(k, motion) for k, motion in found if motion is not None]
 
     @cached_property
     def wrenches(self) -> list[tuple[int, Wrench]]:

@@ -51,6 +51,8 @@ class Contents:
         Numbers of the bodies of each loop; -1 the world.
     events : list of Event
         Changes of structure.
+    left_out : tuple of str
+        What the file of another program says that was not taken over: a line for each kind, with names.
     springs : dict of str to Spring
         The springs between points of bodies, by name.
     spring_bodies : list of tuple of 2 ints
@@ -69,15 +71,19 @@ class Contents:
         Which functions of modules have added forces (module:function), so that a checkpoint can name them.
     before_forces : str or None
         The system as a model file, before they did; None if that was none.
+    apart : bool
+        Whether sweeps are to have a table row of its own for every body: its mass there is its number, from 1 on, by
+        which it is found.
     changes : int
         How often it was changed: what was made of it before does not know of the later ones.
     """
 
     def __init__(self, name: str = "system", gravity: Any = (0.0, -9.81, 0.0)) -> None:
-        self.changes = 0
+        self.changes, self.apart = 0, False
         self.name: str = Heading(name=name).name
         self.gravity = gravity
         self.segments = Segments()
+        self.left_out: tuple[str, ...] = ()
         self.loops: list[Loop] = []
         self.idle_loops: list[Loop] = []
         self.events: list[Event] = []
@@ -215,7 +221,8 @@ class Contents:
         wrenches = [(k - lo, wrench) for k, own in self.wrenches.items() if lo <= k < hi for wrench in own]
         at = self._shifts_within(lo, hi)
         shifts = self.shifted[at] - lo, self.shifts[at]
-        return Columns(lo, lambda: self.segments.parents(lo, hi), bodies, rows, torques, wrenches, shifts)
+        numbers = np.arange(lo, hi) if self.apart else None
+        return Columns(lo, lambda: self.segments.parents(lo, hi), bodies, rows, torques, wrenches, shifts, numbers)
 
     def _shifts_within(self, lo: int, hi: int) -> slice:
         """Return which of `shifted` are among the bodies lo to hi - 1."""
@@ -248,13 +255,21 @@ class Contents:
         return any(len(force.on(lo, hi)) for force in self.body_forces)
 
     def has_loads_of_time(self) -> bool:
-        """Return whether wrenches or springs act on bodies, or functions of time or state on bodies, joints, loops."""
+        """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, or
+        joints follow given motions."""
         joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
         driven = any(map(callable, chain(self.torques.values(), joints, (loop.torque for loop in self.loops))))
-        return bool(driven or self.force_functions) or self.has_wrenches(0, self.n_bodies)
+        return bool(driven or self.force_functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
+
+    @property
+    def has_motions(self) -> bool:
+        """Whether any joints follow given motions."""
+        return any(body.joint.motion is not None for segment in self.segments for body in segment.bodies)
 
     def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
         """Return a key that is the same for two stretches of bodies only if their columns are, but for `first`."""
+        if self.apart:
+            return lo, hi
         parents, bodies, rows = self.segments.expand(lo, hi)
         own = {k - lo: torque for k, torque in self.torques.items() if lo <= k < hi}
         driven = tuple((k, None if callable(torque) else torque) for k, torque in own.items())

@@ -18,10 +18,11 @@ from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
-from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.body import Body, Loop
 from mpimbs.model.contents import Heading
 from mpimbs.model.event import Event
 from mpimbs.model.names import DIGITS, WORLD
+from mpimbs.model.rod import Rod
 from mpimbs.model.segments import Branches, Copies, Segment
 from mpimbs.model.spring import Spring
 from mpimbs.model.system import System
@@ -49,6 +50,7 @@ class Model(Heading):
 
     body: Tables = Field(default=[])
     repeat: Tables = Field(default=[])
+    rod: Tables = Field(default=[])
     loop: Tables = Field(default=[])
     spring: Tables = Field(default=[])
     event: Tables = Field(default=[])
@@ -120,6 +122,7 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
     places = [f"{path}: [[body]] {number}" for number in range(1, len(model.body) + 1)]
     bodies = [_read(Body, fields, where) for fields, where in zip(model.body, places, strict=True)]
     repeats = [_read_repeat(fields, f"{path}: [[repeat]] {k}") for k, fields in enumerate(model.repeat, 1)]
+    rods = [_read(Rod, fields, f"{path}: [[rod]] {k}") for k, fields in enumerate(model.rod, 1)]
     loops = [_read(Loop, fields, f"{path}: [[loop]] {k}") for k, fields in enumerate(model.loop, 1)]
     springs = [_read(Spring, fields, f"{path}: [[spring]] {k}") for k, fields in enumerate(model.spring, 1)]
     events = [_read(Event, fields, f"{path}: [[event]] {k}") for k, fields in enumerate(model.event, 1)]
@@ -135,6 +138,9 @@ def _system_of(contents: dict[str, Any], path: str | Path) -> System:
     for k, (repeat, templates) in enumerate(repeats, 1):
         with at(f"{path}: [[repeat]] {k}"):
             system.repeat(repeat.count, *templates, parents=repeat.parents, shifts=repeat.places())
+    for k, rod in enumerate(rods, 1):
+        with at(f"{path}: [[rod]] {k}"):
+            system.add_rod(rod)
     for k, loop in enumerate(loops, 1):
         with at(f"{path}: [[loop]] {k}"):
             system.add_loop(loop)
@@ -202,7 +208,7 @@ def at(where: str) -> Iterator[None]:
         yield
     except InputError as error:
         message = str(error)
-        for kind in ("body", "repeat", "loop", "spring", "event") if where.endswith(tuple(DIGITS)) else ():
+        for kind in ("body", "repeat", "rod", "loop", "spring", "event") if where.endswith(tuple(DIGITS)) else ():
             message = message.removeprefix(kind)
         raise InputError(where + message) from None
 
@@ -319,9 +325,7 @@ def _where_copies_lie(system: System, segment: Segment) -> list[str]:
 
 def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
     """Return the lines of a table without its header: keys that are not at their default, then subtables."""
-    fields = type(table).model_fields
-    needs_pitch = isinstance(table, Joint | Loop) and table.kind.takes_pitch
-    default = type(table)(**{k: v for k, v in table if fields[k].is_required() or (needs_pitch and k == "pitch")})
+    default = type(table)(**{key: value for key, value in table if key in table.needed})
     function = _FUNCTIONS.get(type(table), "a function of time")
     keys: list[str] = []
     subtables: list[str] = []
@@ -335,7 +339,7 @@ def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
             keys.append(f"# {key} is {function}")
         elif callable(value):
             raise InputError(f"[[{header}]]: {key} is {function}, and a model file holds data only; leave it out")
-        elif fields[key].is_required() or (needs_pitch and key == "pitch") or value != getattr(default, key):
+        elif key in table.needed or value != getattr(default, key):
             keys.append(f"{key} = {_value(value)}")
     return keys + subtables
 

@@ -27,6 +27,7 @@ from mpimbs.model.mechanisms import (
     track,
 )
 from mpimbs.model.order import Order
+from mpimbs.model.robots.reading import is_robot, read_robot
 from mpimbs.model.segments import Integers
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
@@ -287,13 +288,13 @@ def system_of(given: object) -> System:
 
 
 def system_from(spec: str) -> System:
-    """Return the system that a text names: a generator such as "chain:1024", or a TOML file.
+    """Return the system that a text names: a generator such as "chain:1024", or a TOML, URDF or MJCF file.
 
     Raises
     ------
     InputError
         The arguments of a generator are bad (the message shows its usage), or the file is (see
-        `read_system`).
+        `read_system` and `read_robot`).
     """
     name, *arguments = spec.split(":")
     if name in GENERATORS:
@@ -305,6 +306,8 @@ def system_from(spec: str) -> System:
         return generator.make(*map(int, arguments))
     if not spec.strip():
         raise InputError("the model is an empty text; name a file or a generator such as chain:16")
+    if is_robot(spec):
+        return read_robot(spec)
     if not spec.endswith(".toml") and not os.path.exists(spec):
         raise InputError(f"model {spec!r}: is neither a file nor a generator{suggest(name, GENERATORS)}")
     return read_system(spec)

@@ -6,9 +6,10 @@ as arrays over a range. Names are in `names`, the user's view is in `system`.
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,6 +244,12 @@ class Segments:
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
+
+    def replaced(self, replacement: Callable[[Body], Body]) -> Segments:
+        """Give the same bodies by other templates, of joints of the same sizes."""
+        other = copy.copy(self)
+        other._segments = [replace(each, bodies=tuple(map(replacement, each.bodies))) for each in self._segments]
+        return other
 
     def append(self, bodies: tuple[Body, ...], parent: int, count: int = 1, numbered: bool = False) -> None:
         """Append the bodies in sequence, `count` times; the first lies on body `parent` (-1 the world)."""

@@ -52,20 +52,25 @@ def validate(system: Contents) -> None:
     check_events(system)
     if not system.n_bodies:
         raise InputError(f"{title}: has no bodies; add at least one [[body]] or [[repeat]]")
-    if not any(body.massless for segment in system.segments for body in segment.bodies):
+    if not any(_idle(body) for segment in system.segments for body in segment.bodies):
         return
     carrying = {segment.parent for segment in system.segments}
     for segment in system.segments:
-        if system.segments.template(segment.last).massless and segment.last not in carrying:
+        if _idle(system.segments.template(segment.last)) and segment.last not in carrying:
             raise InputError(
                 f"{title}: the last body {system.name_of(segment.last)!r} of a branch has "
                 "no inertia, so its joint has nothing to accelerate; give it mass and inertia or remove it"
             )
-        for place in segment.where(lambda body: body.massless)[:1]:
+        for place in segment.where(_idle)[:1]:
             raise InputError(
                 f"{title}: a body without inertia, {system.name_of(segment.first + place)!r}, leaves nothing to "
                 "accelerate where the system is cut; give it a small mass and inertia, or join it to the next body"
             )
+
+
+def _idle(body: Body) -> bool:
+    """Whether a joint has nothing to accelerate by itself, and must."""
+    return body.massless and body.joint.motion is None
 
 
 def summarise(system: Contents) -> Summary:
@@ -140,4 +145,6 @@ def _warnings(system: Contents) -> Iterator[str]:
 def _moves(body: Body) -> bool:
     """Return whether a body has a speed or a load of its own."""
     joint = body.joint
-    return bool(joint.driven or body.wrench or any(joint.u) or (any(joint.stiffness) and joint.q != joint.rest))
+    return bool(
+        joint.driven or joint.motion or body.wrench or any(joint.u) or (any(joint.stiffness) and joint.q != joint.rest)
+    )

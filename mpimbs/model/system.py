@@ -12,10 +12,12 @@ from mpimbs.model.body import Body, Joint, Loop, Wrench
 from mpimbs.model.connections import check_event
 from mpimbs.model.contents import Contents
 from mpimbs.model.copies import place_within, shifts_of_copies
+from mpimbs.model.driven_loop import opened
 from mpimbs.model.event import Event
 from mpimbs.model.force_checks import body_force, joint_force
 from mpimbs.model.force_functions import Selection
 from mpimbs.model.names import DIGITS, WORLD
+from mpimbs.model.rod import Rod
 from mpimbs.model.segments import Integers
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary, summarise, validate
@@ -157,6 +159,23 @@ class System(Contents):
         self.segments.append_branches(templates, row_of_each, parent_of_each)
         self.changes += 1
 
+    def add_rod(self, rod: Rod | None = None, **fields: Any) -> Rod:
+        """Add a flexible line as rigid links with springs between them: a `Rod` or the fields of one.
+
+        Raises
+        ------
+        InputError
+            A field is bad, a name is taken, or the parent is not in the system.
+        """
+        rod = rod or Rod(**fields)
+        first, other = rod.bodies()
+        if self.names.used(rod.name):
+            raise InputError(f"rod {rod.name!r}: the name is taken; give each its own")
+        self.repeat(1, first)
+        if rod.count > 1:
+            self.repeat(rod.count - 1, other)
+        return rod
+
     def add_loop(self, loop: Loop | None = None, **fields: Any) -> Loop:
         """Add a joint that closes a loop between two bodies of the system: a `Loop` or the fields of one.
 
@@ -169,6 +188,10 @@ class System(Contents):
         title = f"loop {loop.name!r}"
         if loop.name in self.loop_names:
             raise InputError(f"{title}: the name is taken by another loop; give each its own")
+        if loop.motion is not None:
+            self._bodies_of(title, loop.bodies)
+            body, loop = opened(loop)
+            self.add(body)
         ends = self._bodies_of(title, loop.bodies)
         self.loop_names.add(loop.name)
         if loop.active:

@@ -46,6 +46,11 @@ class CheckedTable(BaseModel):
             first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
             raise InputError(f"{title}: {_sentence(first, type(self))}") from None
 
+    @property
+    def needed(self) -> set[str]:
+        """The keys without which this table would be refused."""
+        return {key for key, field in type(self).model_fields.items() if field.is_required()}
+
 
 def _sentence(error: ErrorDetails, table: type[CheckedTable]) -> str:
     """Say one pydantic error in words: the key, what is wrong with it, the remedy."""

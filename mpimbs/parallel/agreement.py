@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import os
 import sys
 import traceback
 import warnings
@@ -15,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import System, facts, system_of
+from mpimbs.model import System, facts, is_robot, system_from_text, system_of, system_text
 from mpimbs.model.facts import digest
 from mpimbs.sizes import PACKAGE, VARIABLE, tuned
 from mpimbs.spatial.compiler import many_objects
@@ -138,9 +139,32 @@ def same_system(
         system = system_of(given)
         return system, *prepare(system)
 
+    given = read_once(comm, given)
     system, prepared, described = together(comm, checked)
     alike(comm, lambda: {**facts(system), **described})
     return system, prepared
+
+
+def read_once(comm: MPI.Comm, given: object) -> object:
+    """Give the system of a robot's file that all ranks were given, which rank 0 alone reads; else what was given.
+
+    So no other rank needs the file, nor what reads it.
+    """
+    if comm.size == 1:
+        return given
+    named = os.fspath(given) if isinstance(given, str | os.PathLike) and is_robot(given) else None
+    everywhere = comm.allgather(named)
+    if named is None or set(everywhere) != {named}:
+        return given
+
+    def read() -> tuple[str, tuple[str, ...]]:
+        system = system_of(named)
+        return system_text(system), system.left_out
+
+    text, left_out = comm.bcast(on_root(comm, read))
+    system = system_from_text(text, named)
+    system.left_out = left_out
+    return system
 
 
 def communicator(given: object) -> MPI.Comm:

@@ -40,3 +40,12 @@ class Gather:
         stretch = np.ascontiguousarray(self._order(part))
         self._comm.Gatherv(stretch, (self._whole, self._counts) if self._comm.rank == 0 else None)
         return self._whole
+
+    def everywhere(self, part: Floats) -> Floats:
+        """Give the whole, flat, on all ranks; on one it may be the part itself. All ranks call."""
+        stretch = self._order(part)
+        if self._comm.size == 1:
+            return stretch.reshape(-1)
+        whole = np.empty(sum(self._counts))
+        self._comm.Allgatherv(np.ascontiguousarray(stretch), (whole, self._counts))
+        return whole

@@ -137,6 +137,20 @@ def divide_tree(
     return Division(width, 1.0, balance(system, order, bounds, width), _owners(count, size), order)
 
 
+def divide_absolute(
+    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+) -> Division:
+    """Divide a system for a coupling that sweeps nothing: bodies in depth-first order, one interval to a rank.
+
+    Parameters and errors are those of `divide_tree`; also refused are cuts of their own, and lanes.
+    """
+    if cuts is not None and cuts != size - 1:
+        raise InputError(f"the coupling augmented joins single bodies, one part to a rank; leave `cuts={cuts}` out")
+    if lanes not in (None, 1):
+        raise InputError(f"the coupling augmented sweeps no bodies in lanes; leave `lanes={lanes}` out")
+    return divide_tree(system, size, None, tip_ratio, 1)
+
+
 def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
     if not system.is_chain:
         raise InputError(

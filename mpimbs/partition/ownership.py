@@ -13,11 +13,12 @@ from mpimbs.partition.lanes import cut_tiles
 from mpimbs.partition.limbs import choose_limbs
 from mpimbs.partition.strips import choose_strips
 from mpimbs.spatial.columns import Room
+from mpimbs.sweep.absolute import AbsoluteBodies
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.halved_bodies import HalvedBodies
 from mpimbs.sweep.interval import IntervalPart, IntervalSubchain, Outside
 from mpimbs.sweep.intervals import Intervals
-from mpimbs.sweep.limbs import Chosen
+from mpimbs.sweep.limbs import NO_LIMBS, Chosen
 from mpimbs.sweep.loop_table import loops_of
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
@@ -87,6 +88,15 @@ def own_joined_intervals(system: Contents, division: Division, rank: int) -> Int
     found = own_intervals(system, division, rank)
     found.independent = False
     return found
+
+
+def own_absolute_bodies(system: Contents, division: Division, rank: int) -> AbsoluteBodies:
+    """Make the bodies of a rank, none of which is swept."""
+    order, (first, last) = division.order, division.cuts[rank : rank + 2].tolist()
+    handles = np.zeros(1) if order is None else open_handles(order)[division.bounds]
+    outside = NOTHING_OUTSIDE if order is None else outside_of(order, first, last, max(1, int(handles.max())))
+    loops = loops_of(system).within(first, last) if system.loops else None
+    return AbsoluteBodies(IntervalPart(system, first, last, outside, lambda _: NO_LIMBS, loops), bool(handles.any()))
 
 
 def own_bodies(system: Contents, division: Division, rank: int) -> HalvedBodies:

@@ -20,13 +20,15 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
-from mpimbs.petsc import PREFIX, PETSc
+from mpimbs.petsc import PREFIX, Arrays, PETSc
 from mpimbs.simulation.event_watch import EventSearch
+from mpimbs.simulation.following import follow
 from mpimbs.simulation.petsc_schemes import choose, first_same_as_last, keeps_history, stability_polynomial
 from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
-from mpimbs.simulation.step_failure import StepFailure
+from mpimbs.simulation.stages import Stages
+from mpimbs.simulation.step_failure import StepFailure, all_finite
 from mpimbs.simulation.step_memory import StepMemory
 from mpimbs.simulation.step_sizes import StepSizes
 from mpimbs.simulation.work import Power
@@ -36,6 +38,7 @@ from mpimbs.sweep.structure import TURN
 Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-14  # of times
 NO_LIMITS = 1e-20, 1e50  # s, PETSc's own of steps
+QUIET = contextlib.nullcontext()
 NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
 
 
@@ -60,9 +63,12 @@ class Integrator:
         Whether to see now and then what the largest stable step is; evaluations must not depend on each other.
     projection : Projection, optional
         What keeps loops closed.
+    held : array [nu], optional
+        Forces (N m, N) on this rank's joints on top of the model's; `restart` after a change of them.
 
     Attributes
     ----------
+    held : array [nu] or None
     sizes : StepSizes
         Of adaptive steps.
     requests : int
@@ -83,22 +89,25 @@ class Integrator:
         asked: Callable[[], int] = lambda: 0,
         probed: bool = False,
         projection: Projection | None = None,
+        held: Floats | None = None,
     ) -> None:
-        self._dynamics, self._projection = dynamics, projection
+        self._dynamics, self._projection, self.held = dynamics, projection, held
         self._nq, self._end = len(q), len(q) + len(u)
-        self._power = Power(dynamics)
+        self._power = Power(dynamics, held is not None)
         work = self._power.recalled([] if memory is None else memory.work)
         # A copy whose address and type never change, for the compiled code; behind q and u the work done on the bodies.
         self._state = np.concatenate([q, u, work[:1]])
+        self._views = self._state[: self._nq], self._state[self._nq : self._end]
         self._broke = StepFailure(dynamics)
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0 if memory is None else memory.norm_error
         self._scheme, self._accuracy = INTEGRATORS[integrator], accuracy
         self._asked = asked
         self.requests = 0
-        self._facts = np.zeros(1, np.int64)
+        self._facts, self._several = np.zeros(1, np.int64), dynamics.comm.size > 1
         self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=dynamics.comm)
         self._vector.setArray(self._state)
+        self._arrays = Arrays(self._nq, self._end)
         vectors = {} if memory is None else memory.vectors
         self._first_stage = None
         if "q_rate" in vectors:
@@ -124,7 +133,10 @@ class Integrator:
         ts = PETSc.TS().create(comm=self._dynamics.comm)
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
-        ts.setRHSFunction(self._derivative)
+        if self._scheme.implicit:
+            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts)
+        else:
+            ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
         choose(ts, self._scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
         self._leave_work_out(ts)
@@ -150,27 +162,27 @@ class Integrator:
 
     def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """PETSc's right-hand side: rates of q, then udot. What breaks is kept for `_examine`: PETSc must go on."""
-        out = f.array
-        self._last_stage = f
+        out, rates, udot, self._last_stage = self._arrays(f)
         if self._first_stage is not None:
             out[:], self._first_stage = self._first_stage, None
             return
-        self._state[:] = x.array_r
-        n, end = self._nq, self._end
-        q, u = self._state[:n], self._state[n:end]
+        self._state[:] = x.array_r  # which PETSc may have locked
+        q, u = self._views
         broken, acted = False, NOTHING
         try:
-            acted = self._dynamics.evaluate(t, q, u, out[n:end], out[:n])
+            q, u = self._dynamics.external.motions.follow(t, q, u)
+            acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
         except SimulationError as error:
             self._broke.take(error)
             broken = True
         if self._power.any:  # on all ranks, whatever broke: there may be messages
-            out[end] = self._power(q, u, acted)
+            out[self._end] = self._power(q, u, acted)
         if broken:
             out[:] = np.nan
-        self._broke.not_finite |= not np.isfinite(out).all()
+        self._broke.not_finite |= not all_finite(out)
+        f.stateIncrease()
 
     def _first_step(self, accuracy: Accuracy) -> float:
         """A first step (s) from the sizes of state and derivative, as in Hairer, Norsett, Wanner, section II.4."""
@@ -200,6 +212,12 @@ class Integrator:
     def u(self) -> Floats:
         """This rank's generalized speeds at the time reached [nu]."""
         return self._vector.array_r[self._nq : self._end].copy()
+
+    @property
+    def parts(self) -> tuple[Floats, Floats]:
+        """Both."""
+        values = self._vector.array_r
+        return values[: self._nq].copy(), values[self._nq : self._end].copy()
 
     @property
     def step_size(self) -> float:
@@ -252,7 +270,7 @@ class Integrator:
             self._ts.setStepLimits(size, NO_LIMITS[1])  # whatever error is estimated
         self._ts.setTimeStep(size)
         try:
-            with np.errstate(over="ignore", invalid="ignore") if self._power.any else contextlib.nullcontext():
+            with np.errstate(over="ignore", invalid="ignore") if self._power.overflows else QUIET:
                 self._ts.step()
             broken = self._ts.getConvergedReason() < 0
         except PETSc.Error as error:
@@ -309,6 +327,7 @@ class Integrator:
         finally:
             ts.destroy()
             self._last_stage = None
+            self._arrays.forget()
         asked = self.requests
         broken = self._any_not_finite()
         self.requests |= asked
@@ -319,18 +338,18 @@ class Integrator:
         return search.passed
 
     def _settle(self) -> SimulationError | None:
-        """Make quaternions unit again and close the loops; gives why it can't, the same on all ranks."""
+        """Make quaternions unit, follow given motions, close the loops; gives why it can't, the same on all ranks."""
         if self._has_quaternions:
             self._state[:] = self._vector.array_r
             quaternions = self._state[: self._nq]
             left_by_step = make_quaternions_unit(0.0, self._dynamics.subchain.structure, quaternions)
             self.norm_error = max(self.norm_error, left_by_step)
             self._vector.setArray(self._state)
-        if self._projection is None:
-            return None
         q, u = self.q, self.u
         try:
-            closed = self._projection(q, u)
+            closed = follow(self._dynamics, self._began[1], self.time, q, u) if self._dynamics.follows else (q, u)
+            if self._projection is not None:
+                closed = self._projection(*closed)
         except SimulationError as error:
             return error
         if closed[1] is not u:
@@ -350,11 +369,14 @@ class Integrator:
 
     def _any_not_finite(self) -> bool:
         """Agree on whether the step has failed on any rank, and on what any rank asks for."""
-        failed = bool(self._broke.failure) or not np.isfinite(self._vector.array_r).all()
-        self._facts[0] = self._asked() << 1 | failed
-        self._dynamics.comm.Allreduce(MPI.IN_PLACE, self._facts, MPI.BOR)
-        self.requests = int(self._facts[0]) >> 1
-        return bool(self._facts[0] & 1)
+        failed = bool(self._broke.failure) or not all_finite(self._vector.array_r)
+        facts = self._asked() << 1 | failed
+        if self._several:
+            self._facts[0] = facts
+            self._dynamics.comm.Allreduce(MPI.IN_PLACE, self._facts, MPI.BOR)
+            facts = int(self._facts[0])
+        self.requests = facts >> 1
+        return bool(facts & 1)
 
     def memory(self) -> StepMemory:
         """What the next step takes from those before it; all ranks call.
@@ -385,16 +407,21 @@ class Integrator:
         self._vector.setArray(state)
         self._ts.setTime(time)
         self._ts.setConvergedReason(PETSc.TS.ConvergedReason.ITERATING)
+        self.restart()
+
+    def restart(self) -> None:
+        """Have the next step take nothing from the one before it: what acts has changed."""
         self._ts.restartStep()
-        self._last_stage = None
+        self._last_stage = self._first_stage = None
 
     def _examine(self, broken: bool, t: float, size: float) -> None:
         """Raise the same error on all ranks if a step of some size (s) from some time (s) on broke."""
         if broken or self._broke.anywhere():
-            raise self._broke.explain(t, size, self.q, self.u)
+            raise self._broke.explain(t, size, self.q, self.u, self.held)
 
     def close(self) -> None:
         """Free what PETSc holds; all ranks call."""
         self._last_stage = None
+        self._arrays.forget()
         self._ts.destroy()
         self._vector.destroy()

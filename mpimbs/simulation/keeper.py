@@ -123,9 +123,9 @@ class Keeper:
 
     def asked(self) -> int:
         """What this rank asks for: by signals, and on rank 0 by the clock."""
-        every = self._checkpoints.seconds
+        every, asked = self._checkpoints.seconds, self._signals.asked()
         due = every is not None and self._comm.rank == 0 and time.monotonic() - self._last >= every
-        return self._signals.asked() | (_DUE if due else 0)
+        return asked | _DUE if due else asked
 
     def begin(self, steps: int) -> None:
         """The run begins, or goes on, after so many steps."""

@@ -15,25 +15,28 @@ from mpimbs.errors import InputError
 from mpimbs.filesystem.disk import reason_of
 from mpimbs.model import System, system_from_text
 from mpimbs.model.connections import Connections, connected
-from mpimbs.simulation.output_layout import SEGMENTS
+from mpimbs.simulation.output_layout import SAMPLED, SEGMENTS
 from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.rods import RodHistory, rod_history
+from mpimbs.simulation.selection import OF_JOINTS, Selection
 from mpimbs.sweep.subchain import Subchain
 
 if TYPE_CHECKING:
     from mpimbs.simulation.samples import Sample
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 FORMAT = "mpimbs 1"
 
 
 class BodyHistory(NamedTuple):
-    """The motion of one body and of its inboard joint, a row for each sample."""
+    """The motion of one body and of its inboard joint, a row for each sample; None of what was not kept."""
 
     q: Any  # [samples, nq]: rad, m, or quaternion w x y z; through changes of structure a tuple, one for each
     u: Any  # [samples, nu]: rad/s or m/s; likewise
-    position: Floats  # [samples, 3]: m, of the body frame's origin in the world
-    quaternion: Floats  # [samples, 4]: w x y z, of the body frame in the world
-    load: Floats | None  # [samples, 6]: moment (N m), force (N) by the parent, body frame; None where it was not kept
+    position: Floats | None  # [samples, 3]: m, of the body frame's origin in the world
+    quaternion: Floats | None  # [samples, 4]: w x y z, of the body frame in the world
+    load: Floats | None  # [samples, 6]: moment (N m), force (N) by the parent, body frame
 
 
 class KeptMotion:
@@ -47,10 +50,18 @@ class KeptMotion:
         Gives what samples have under a name of the output file; None if they don't.
     system : callable
         Gives what moved.
+    partial : callable
+        Gives by quantity the bodies [n] of which samples have it, where these are not all.
     """
 
-    def __init__(self, where: str, read: Callable[[str], Floats | None], system: Callable[[], System]) -> None:
-        self.where, self._read, self._make_system = where, read, system
+    def __init__(
+        self,
+        where: str,
+        read: Callable[[str], Floats | None],
+        system: Callable[[], System],
+        partial: Callable[[], dict[str, Integers]],
+    ) -> None:
+        self.where, self._read, self._make_system, self._make_partial = where, read, system, partial
 
     @cached_property
     def system(self) -> System:
@@ -68,14 +79,25 @@ class KeptMotion:
         return self._array("time")
 
     @cached_property
-    def q(self) -> Floats:
-        """Coordinates [samples, nq]; rad, m, quaternions w x y z."""
-        return self._array("q")
+    def _partial(self) -> dict[str, Integers]:
+        return self._make_partial()
 
     @cached_property
-    def u(self) -> Floats:
-        """Generalized speeds [samples, nu]; rad/s, m/s."""
-        return self._array("u")
+    def q(self) -> Floats | None:
+        """Coordinates [samples, nq] of all bodies, or of those of `kept`; rad, m, quaternions w x y z."""
+        return self._read("q")
+
+    @cached_property
+    def u(self) -> Floats | None:
+        """Generalized speeds [samples, nu] likewise; rad/s, m/s."""
+        return self._read("u")
+
+    def kept(self, name: str) -> Integers:
+        """Numbers of the bodies [n] of which samples have q, u, poses or loads, in the order of their columns."""
+        if name in self._partial:
+            return self._partial[name]
+        there = getattr(self, name) is not None
+        return np.arange(self.system.n_bodies if there else 0)
 
     @cached_property
     def energy(self) -> Floats:
@@ -83,10 +105,10 @@ class KeptMotion:
         return self._array("energy")
 
     @cached_property
-    def poses(self) -> Floats:
+    def poses(self) -> Floats | None:
         """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept."""
         kept = self._read("poses")
-        if kept is not None:
+        if kept is not None or self.q is None or "q" in self._partial:
             return kept
         part = Subchain(self.system)
         return np.array([pose_numbers(*part.body_poses(q)) for q in self.q]).reshape(-1, part.n_bodies, 7)
@@ -109,9 +131,25 @@ class KeptMotion:
     def body(self, name: str) -> BodyHistory:
         """Give the motion of one body; InputError with close matches if there is none of that name."""
         k = self.system.index_of(name)
-        (q0, q1), (u0, u1) = self.system.offsets_of((k, k + 1))
-        pose, load = self.poses[:, k], None if self.loads is None else self.loads[:, k]
-        return BodyHistory(self.q[:, q0:q1], self.u[:, u0:u1], pose[:, :3], pose[:, 3:], load)
+        pose, load = self._row("poses", k), self._row("loads", k)
+        position, quaternion = (None, None) if pose is None else (pose[:, :3], pose[:, 3:])
+        return BodyHistory(self._row("q", k), self._row("u", k), position, quaternion, load)
+
+    def _row(self, name: str, k: int) -> Floats | None:
+        """What samples have of one quantity of body `k`."""
+        values, kept = getattr(self, name), self.kept(name)
+        place = int(np.searchsorted(kept, k))
+        if values is None or place == len(kept) or kept[place] != k:
+            return None
+        if name not in OF_JOINTS:
+            return values[:, place]
+        offset = self.system.offsets()[OF_JOINTS.index(name)]
+        begin = int(np.diff(offset)[kept[:place]].sum())
+        return values[:, begin : begin + int(offset[k + 1] - offset[k])]
+
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries; InputError if there is none of that name, or loads were not kept."""
+        return rod_history(self.system, None if "loads" in self._partial else self.loads, name)
 
 
 class SegmentedMotion:
@@ -137,8 +175,7 @@ class SegmentedMotion:
 
     def _joined(self, name: str) -> Floats | None:
         """What samples have, of one segment behind that of the other."""
-        parts = [getattr(segment, name) for segment in self.segments]
-        return None if any(part is None for part in parts) else np.concatenate(parts)
+        return _throughout([getattr(segment, name) for segment in self.segments])
 
     def _each(self, name: str) -> tuple[Any, ...]:
         return tuple(getattr(segment, name) for segment in self.segments)
@@ -147,6 +184,11 @@ class SegmentedMotion:
     energy = cached_property(lambda self: self._joined("energy"))
     poses = cached_property(lambda self: self._joined("poses"))
     loads = cached_property(lambda self: self._joined("loads"))
+
+    def kept(self, name: str) -> Integers:
+        """As `KeptMotion.kept`."""
+        return self.segments[0].kept(name)
+
     q = property(lambda self: self._each("q"))
     u = property(lambda self: self._each("u"))
     loop_violation = property(lambda self: self._each("loop_violation"))
@@ -156,9 +198,16 @@ class SegmentedMotion:
         """Give the motion of one body, as `KeptMotion.body`."""
         parts = [segment.body(name) for segment in self.segments]
         q, u = tuple(part.q for part in parts), tuple(part.u for part in parts)
-        load = None if any(part.load is None for part in parts) else np.concatenate([part.load for part in parts])
-        position, quaternion = (np.concatenate([part[k] for part in parts]) for k in (2, 3))
+        position, quaternion, load = (_throughout([part[k] for part in parts]) for k in (2, 3, 4))
         return BodyHistory(q, u, position, quaternion, load)
+
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries, as `KeptMotion.rod`."""
+        return rod_history(self.system, self.loads if len(self.kept("loads")) == self.system.n_bodies else None, name)
+
+
+def _throughout(parts: list[Any]) -> Floats | None:
+    return None if any(part is None for part in parts) else np.concatenate(parts)
 
 
 def pose_numbers(rotations: Floats, positions: Floats) -> Floats:
@@ -169,37 +218,38 @@ def pose_numbers(rotations: Floats, positions: Floats) -> Floats:
 
 
 def motion_in_memory(
-    samples: list[Sample], systems: list[Callable[[], System]], rows: list[int]
+    samples: list[Sample], systems: list[Callable[[], System]], rows: list[int], selection: Selection
 ) -> KeptMotion | SegmentedMotion:
     """Give the motion of samples that are in memory: so many of each structure."""
     ends = np.cumsum(rows)
     parts = [samples[end - count : end] for end, count in zip(ends.tolist(), rows, strict=True)]
-    return _of_segments(
-        [
-            KeptMotion("in memory", partial(_of_samples, part, samples[:1], system), system)
-            for part, system in zip(parts, systems, strict=True)
-        ]
-    )
+    motions = []
+    for part, system in zip(parts, systems, strict=True):
+        read = partial(_of_samples, part, samples[:1], system, selection)
+        motions.append(KeptMotion("in memory", read, system, lambda: selection.partial))
+    return _of_segments(motions)
 
 
 def _of_samples(
-    samples: list[Sample], examples: list[Sample], system: Callable[[], System], name: str
+    samples: list[Sample], examples: list[Sample], system: Callable[[], System], selection: Selection, name: str
 ) -> Floats | None:
     values = [getattr(sample, name) for sample in samples]
     if samples:
         return None if any(value is None for value in values) else np.array(values)
-    widths = {"q": system().nq, "u": system().nu}  # of a segment between two samples
-    example = getattr(examples[0], name)
-    return None if example is None else np.empty((0, widths[name]) if name in widths else (0, *np.shape(example)))
+    example = getattr(examples[0], name)  # of a segment between two samples
+    if example is None:
+        return None
+    return np.empty((0, selection.number(name, system())) if name in OF_JOINTS else (0, *np.shape(example)))
 
 
 def motion_in_file(path: Path, structures: int) -> KeptMotion | SegmentedMotion:
     """Give the motion in an output file, of so many structures one after the other."""
     where, first = f"in {path}", partial(_read_system, path)
-    motions = [KeptMotion(where, partial(_read, path, ""), first)]
+    some = partial(_partial, path)
+    motions = [KeptMotion(where, partial(_read, path, ""), first, some)]
     for number in range(1, structures):
         place = f"{SEGMENTS}/{number}/"
-        motions.append(KeptMotion(where, partial(_read, path, place), partial(_read_segment, path, place)))
+        motions.append(KeptMotion(where, partial(_read, path, place), partial(_read_segment, path, place), some))
     return _of_segments(motions)
 
 
@@ -211,6 +261,11 @@ def _read(path: Path, place: str, name: str) -> Floats | None:
     with open_run(path) as file:
         count = len(file[f"{place}time"])
         return np.asarray(file[place + name][:count], np.float64) if place + name in file else None
+
+
+def _partial(path: Path) -> dict[str, Integers]:
+    with open_run(path) as file:
+        return {name: bodies[:] for name, bodies in file.get(SAMPLED, {}).items()}
 
 
 def _read_system(path: Path) -> System:

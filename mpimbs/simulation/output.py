@@ -27,6 +27,7 @@ from mpimbs.model import System
 from mpimbs.simulation.constraint_record import SeparatedLoads
 from mpimbs.simulation.output_layout import PAGED, SEGMENTS, lay_out, make_dataset
 from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.selection import Selection
 
 Floats = npt.NDArray[np.float64]
 METADATA = 2**18  # bytes that a flush adds to the samples, at the most
@@ -60,7 +61,7 @@ class OutputFile:
     ----------
     path : Path
         The file to be.
-    system, settings, poses, loads, extremes, separated
+    system, settings, selection, extremes, separated
         See `lay_out`.
     force : bool
         Replace an existing file.
@@ -81,8 +82,7 @@ class OutputFile:
         path: Path,
         system: System,
         settings: dict[str, Any],
-        poses: bool,
-        loads: bool,
+        selection: Selection,
         extremes: bool,
         force: bool,
         separated: SeparatedLoads | None = None,
@@ -100,7 +100,7 @@ class OutputFile:
             raise InputError(
                 f"{path}: cannot be written ({reason_of(error)}); choose another place with `output`"
             ) from None
-        lay_out(self._file, system, settings, poses, loads, extremes, separated)
+        lay_out(self._file, system, settings, selection, extremes, separated)
         self._file.attrs["run"] = self.run
         self._place: h5py.Group = self._file  # of the samples that come next
         self._file.swmr_mode = True

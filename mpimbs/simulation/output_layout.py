@@ -12,6 +12,7 @@ import numpy as np
 from mpimbs.model import JOINT_TYPES, System, system_text
 from mpimbs.model.connections import Connections
 from mpimbs.simulation.constraint_record import SeparatedLoads
+from mpimbs.simulation.selection import Selection
 from mpimbs.sizes import tuned
 
 LOADS = (
@@ -31,6 +32,13 @@ PER_ITEM = {
     "loop_violation": 2,
     "loop_loads": 6,
 }  # numbers of a body or loop, where there are such datasets
+SELECTED = {  # units and meanings
+    "q": ("rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
+    "u": ("rad/s or m/s", "generalized speeds, in the model's order"),
+    "poses": ("m, quaternion w x y z", "position and orientation of each body"),
+    "loads": (NEWTONS, LOADS),
+}
+SAMPLED = "model/sampled"  # group of the bodies of what samples have of some alone
 # Of each number of a quantity, over all steps; the magnitudes are those of the joint loads, for each body.
 EXTREMES = ("smallest", "time of the smallest", "largest", "time of the largest")
 KINETIC, MAGNITUDES = "kinetic_energy", ("tension", "moment")
@@ -49,8 +57,7 @@ def lay_out(
     file: h5py.File,
     system: System,
     settings: dict[str, Any],
-    poses: bool,
-    loads: bool,
+    selection: Selection,
     extremes: bool,
     separated: SeparatedLoads | None,
 ) -> None:
@@ -63,8 +70,8 @@ def lay_out(
     system : System
     settings : dict
         Everything that the run was asked for; kept as an attribute in JSON.
-    poses, loads : bool
-        Whether samples have poses and joint loads.
+    selection : Selection
+        What samples have.
     extremes : bool
         Whether there are extremes of all steps.
     separated : SeparatedLoads or None
@@ -73,7 +80,10 @@ def lay_out(
     file.attrs.update(name=system.name, format="mpimbs 1", status="running")
     file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), sizes=tuned().told())
     _write_model(file, system)
-    _lay_out_samples(file, system, poses, loads, extremes, separated, ROWS)
+    for name, bodies in selection.partial.items():
+        data = file.create_dataset(f"{SAMPLED}/{name}", data=bodies)
+        data.attrs["description"] = f"numbers of the bodies of which samples have {name}"
+    _lay_out_samples(file, system, selection, extremes, separated, ROWS)
 
 
 def lay_out_segment(
@@ -81,11 +91,10 @@ def lay_out_segment(
     system: System,
     now: Connections,
     time: float,
-    poses: bool,
-    loads: bool,
+    selection: Selection,
     extremes: bool,
     separated: SeparatedLoads | None,
-    samples: int,
+    samples: float,
 ) -> None:
     """Write what a segment begins with, as `lay_out` does of the first.
 
@@ -95,7 +104,7 @@ def lay_out_segment(
         As it holds together now.
     time : float
         From when on (s).
-    samples : int
+    samples : float
         How many there may be, at the most.
     """
     group.attrs["begin"] = time
@@ -104,14 +113,13 @@ def lay_out_segment(
     for name, held in (("cut", cut), ("loop", list(now.loops))):
         model.create_dataset(name, data=held, shape=(len(held),), dtype=h5py.string_dtype())
     _write_joints(model, system)
-    _lay_out_samples(group, system, poses, loads, extremes, separated, max(1, min(samples, ROWS)))
+    _lay_out_samples(group, system, selection, extremes, separated, int(max(1, min(samples, ROWS))))
 
 
 def _lay_out_samples(
     file: h5py.Group,
     system: System,
-    poses: bool,
-    loads: bool,
+    selection: Selection,
     extremes: bool,
     separated: SeparatedLoads | None,
     most: int,
@@ -119,18 +127,15 @@ def _lay_out_samples(
     """Write datasets without rows."""
     empty = {
         "time": ((), "s", "time of the sample"),
-        "q": ((system.nq,), "rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
-        "u": ((system.nu,), "rad/s or m/s", "generalized speeds, in the model's order"),
         "energy": ((2,), "J", "kinetic, potential (weight from the inertial origin, springs)"),
         "work": ((), "J", "done so far by dampers, joint torques, wrenches and functions: energy changes by it"),
         "step_size": ((), "s", "of the step that follows, if the next sample does not shorten it"),
         "constraint_violation": ((), "1", "largest | |quaternion| - 1 | left by a step, before it was removed"),
     }
-    if poses:
-        each = (system.n_bodies, PER_ITEM["poses"])
-        empty["poses"] = (each, "m, quaternion w x y z", "position and orientation of each body")
-    if loads:
-        empty["loads"] = ((system.n_bodies, PER_ITEM["loads"]), NEWTONS, LOADS)
+    for name in selection.bodies:
+        shape = (selection.number(name, system), *((PER_ITEM[name],) if name in PER_ITEM else ()))
+        empty[name] = (shape, *SELECTED[name])
+    loads = "loads" in selection.bodies
     if system.loops:
         each = (len(system.loops), PER_ITEM["loop_violation"])
         empty["loop_violation"] = (each, "m and rad together, m/s and rad/s together", LOOP_VIOLATION)

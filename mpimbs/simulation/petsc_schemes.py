@@ -1,4 +1,4 @@
-"""The explicit integrators of PETSc: how they are chosen, by options of the user's too, and what their steps do."""
+"""The integrators of PETSc: how they are chosen, by options of the user's too, and what their steps do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 MOST_STAGES = 20
 # Types of rk whose first stage is the last one of the step before.
 FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
-WITHOUT_HISTORY = (("rk", "ssp", "euler"), ("none", "basic"))  # types and step controls that keep nothing else
+WITHOUT_HISTORY = (("rk", "ssp", "euler", "rosw"), ("none", "basic"))  # types and step controls that keep nothing else
 
 
 def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reversible: bool = False) -> None:
@@ -23,7 +23,8 @@ def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reve
 
     `gently`: a step that was rejected is tried again at no less than half its size. Where a stage comes upon a singular
     position of a loop by chance, rounding counts as error, and the smaller the steps there, the more it does.
-    `reversible`: steps can be taken back, as events need it; of PETSc's explicit types only rk does that.
+    `reversible`: steps can be taken back, as events need it; of PETSc's explicit types only rk does that,
+    of the implicit ones rosw.
     """
     options = PETSc.Options(PREFIX)
     ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if fixed else "basic"}
@@ -41,7 +42,7 @@ def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reve
     finally:
         for name in ours:
             options.delValue(name)
-    if reversible and ts.getType() != "rk":
+    if reversible and ts.getType() not in ("rk", "rosw"):
         ts.setType("rk")
         ts.setRKType("5dp")
 
@@ -78,6 +79,9 @@ def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | No
                 raise InputError(f"PETSC_OPTIONS: -{name} has no effect on this run; is it misspelt?")
             if name.startswith(("ts_", "ksp_", "pc_")):
                 raise InputError(f"PETSC_OPTIONS: -{name} has no effect; write -{PREFIX}{name}")
+    if scheme.implicit != (kind not in EXPLICIT):
+        other = "an explicit" if scheme.implicit else "an implicit"
+        raise InputError(f"PETSC_OPTIONS: -{PREFIX}ts_type {kind} is {other} one; choose it by `integrator`")
     expected = scheme.value if scheme.type == "rk" else scheme.type
     return None if found == expected else f"{kind} {found}" if kind == "rk" else kind
 

@@ -20,13 +20,16 @@ from mpimbs.simulation.output_layout import PER_ITEM
 from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
+from mpimbs.simulation.selection import Selection
 from mpimbs.simulation.work import Balance
 
 if TYPE_CHECKING:
     from mpimbs.simulation.integrator import Integrator  # needs petsc4py
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 Store = Samples | SampleWriter
+_LIKE = {"q": "q", "u": "u", "poses": "body", "loads": "body"}  # in whose order quantities are
 
 
 class _Loads(NamedTuple):
@@ -42,8 +45,8 @@ class Recorder:
     Parameters
     ----------
     dynamics : Dynamics
-    poses, loads : bool
-        Whether samples have poses and joint loads.
+    selection : Selection
+        What samples have.
     extremes : bool
         Whether to keep extremes of all steps.
     constraints : ConstraintRecord or None
@@ -69,8 +72,7 @@ class Recorder:
     def __init__(
         self,
         dynamics: Dynamics,
-        poses: bool,
-        loads: bool,
+        selection: Selection,
         extremes: bool,
         constraints: ConstraintRecord | None,
         projection: Projection | None,
@@ -78,11 +80,12 @@ class Recorder:
     ) -> None:
         self._dynamics = dynamics
         self._constraints, self._projection = constraints, projection
-        self._poses, self._loads = poses, loads
-        counts = {name: order.count for name, order in dynamics.model_order.items()}
-        widths = {"q": counts["q"], "u": counts["u"]}
-        wanted = {"poses": poses, "loads": loads}
-        widths |= {name: PER_ITEM[name] * counts["body"] for name in wanted if wanted[name]}
+        self._loads = loads = "loads" in selection.bodies
+        self._chosen = {name: self._stretch(name, selection.rows(name, dynamics.system)) for name in selection.bodies}
+        widths = {}
+        for name, chosen in self._chosen.items():
+            count = dynamics.model_order[_LIKE[name]].count if chosen is None else len(chosen)
+            widths[name] = PER_ITEM.get(name, 1) * count
         if projection is not None:  # of loops rank 0 has all
             count = len(dynamics.system.loops) if dynamics.comm.rank == 0 else 0
             names = ("loop_violation", "loop_loads")[: 1 + loads]
@@ -96,6 +99,19 @@ class Recorder:
         self.count = 0
         self.seconds = 0.0
         self._work = 0.0  # J: that of the segments before, without what events took
+
+    def _stretch(self, name: str, rows: Integers | None) -> Integers | None:
+        """Which rows of this rank's stretch are kept, of those of the whole."""
+        if rows is None:
+            return None
+        comm, order = self._dynamics.comm, self._dynamics.model_order[_LIKE[name]]
+        begin = sum(order.counts[: comm.rank])
+        return rows[(begin <= rows) & (rows < begin + order.count)] - begin
+
+    def _kept(self, name: str, part: Floats) -> Floats:
+        """What samples keep of this rank's part of a quantity."""
+        chosen, stretch = self._chosen[name], self._dynamics.model_order[_LIKE[name]](part)
+        return stretch if chosen is None else stretch[chosen]
 
     def follow(self, before: Recorder, work: float) -> None:
         """Go on with what another one has begun, behind so much work (J), what changes of structure took away off."""
@@ -134,16 +150,16 @@ class Recorder:
             return
         with self._timed():
             t, q, u = stepper.time, stepper.q, stepper.u
-            loads = self._joint_loads(t, q, u) if self._loads else None
+            loads = self._joint_loads(t, q, u, stepper.held) if self._loads else None
             self.extremes.take(t, q, u, float(self._dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
             self._watched = t, loads
 
-    def _joint_loads(self, t: float, q: Floats, u: Floats) -> _Loads:
+    def _joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> _Loads:
         watched, found = self._watched
         if found is not None and watched == t:
             return found
         dynamics = self._dynamics
-        joints = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, t=t))
+        joints = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, held, t))
         return _Loads(joints, None if dynamics.loops is None else dynamics.loops.loads)
 
     @contextlib.contextmanager
@@ -175,17 +191,16 @@ class Recorder:
         self.balance.take(energy, work)
         agreed = np.array([stepper.norm_error, self.store.due()], np.float64)
         dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
-        order = dynamics.model_order
-        own: dict[str, Floats] = {"q": order["q"](q), "u": order["u"](u)}
+        own = {name: self._kept(name, part) for name, part in (("q", q), ("u", u)) if name in self._chosen}
         common: dict[str, Any] = {
             "time": t, "energy": energy, "work": work, "step_size": stepper.step_size,
             "constraint_violation": float(agreed[0]),
         }  # fmt: skip
-        if self._poses:
-            own["poses"] = order["body"](pose_numbers(*dynamics.poses(q, u)))
+        if "poses" in self._chosen:
+            own["poses"] = self._kept("poses", pose_numbers(*dynamics.poses(q, u)))
         if self._loads:
-            found = self._joint_loads(t, q, u)
-            own["loads"] = order["body"](found.joints)
+            found = self._joint_loads(t, q, u, stepper.held)
+            own["loads"] = self._kept("loads", found.joints)
             if found.loops is not None:
                 own["loop_loads"] = self._of_rank_0(found.loops)
         if self._projection is not None:
@@ -194,7 +209,7 @@ class Recorder:
             own["loop_violation"] = self._of_rank_0(violations)
         if self._constraints is not None:
             if not self._loads:  # which evaluate the sample themselves
-                together(dynamics.comm, lambda: dynamics.accelerations(q, u, t=t))
+                together(dynamics.comm, lambda: dynamics.accelerations(q, u, stepper.held, t))
             common |= self._constraints.take()._asdict()
             own["constraint_loads"] = common.pop("constraint_loads")
         self.store.add(own, common, bool(agreed[1]))

@@ -19,9 +19,8 @@ from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.result import Result
-from mpimbs.simulation.run_course import Run
-from mpimbs.simulation.settings import Checkpoints, SimulationSettings
-from mpimbs.simulation.signals import Signals
+from mpimbs.simulation.settings import Checkpoints
+from mpimbs.simulation.simulation import Simulation
 
 
 def read_checkpoint(file: str | Path, comm: MPI.Comm) -> Kept:
@@ -88,10 +87,8 @@ def restart(
     whole = together(world, lambda: _system(kept, system, forces))
     wanted = together(world, lambda: (checkpoints or Checkpoints.of(header["checkpoints"])).checked())
     wanted = dataclasses.replace(wanted, path=wanted.path or kept.place)
-    settings = SimulationSettings.of(header["settings"])
-    with Signals(signals) as taken, compilation_told(progress and world.rank == 0):
-        run = Run(whole, settings, world, kept.output, wanted, taken, kept)
-        return run.finish(progress)
+    with compilation_told(progress and world.rank == 0):
+        return Simulation.going_on(kept, whole, world, wanted, signals).finish(progress)
 
 
 def finished(kept: Kept, comm: MPI.Comm) -> Result | None:

@@ -11,6 +11,7 @@ from mpimbs.errors import InputError
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, SegmentedMotion, motion_in_file, open_run
 from mpimbs.simulation.output_layout import SEGMENTS
 from mpimbs.simulation.projection import loops_told
+from mpimbs.simulation.rods import RodHistory
 from mpimbs.simulation.step_sizes import told
 from mpimbs.sizes import VARIABLE
 
@@ -29,9 +30,9 @@ class Result:
     """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
 
     The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
-    `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, and `body(name)`, the motion of one body; None on other
-    ranks. Where events change the structure, `q`, `u` and what loops have are tuples of arrays, one for each structure;
-    all else has one row for each sample throughout.
+    `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, `body(name)`, the motion of one body, and `rod(name)`,
+    what a rod carries; None on other ranks. Where events change the structure, `q`, `u` and what loops have are tuples
+    of arrays, one for each structure; all else has one row for each sample throughout.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ class Result:
     energy_change : float
         The same over the largest kinetic energy (or change of potential energy, or work, if that is more).
     solutions : dict of str to float
-        Of the constraint-load equations, where the coupling has them: unknowns, solutions, total_iterations,
+        Of the constraint loads, where the coupling iterates to find them: unknowns, solutions, total_iterations,
         most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
     loops : dict
         Where there are any: `projection` and `stabilisation` as they were; `moved`, what closing them at the begin has
@@ -95,6 +96,10 @@ class Result:
     events: list[dict[str, Any]] = field(default_factory=list)
     sizes: str = "package"
     motion: KeptMotion | SegmentedMotion | None = field(default=None, compare=False)
+
+    def __getitem__(self, name: str) -> BodyHistory:
+        """The motion of the body of that name, as `body`."""
+        return self.body(name)
 
     def __repr__(self) -> str:
         kept = "" if self.motion is None else f", motion {self.motion.where}"
@@ -146,8 +151,41 @@ class Result:
             raise InputError(f"body {name!r}: the motion is on rank 0 only")
         return self.motion.body(name)
 
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries along it, on rank 0, where loads were kept; InputError if there is no such rod."""
+        if self.motion is None:
+            raise InputError(f"rod {name!r}: the motion is on rank 0 only")
+        return self.motion.rod(name)
+
     def _of_motion(self, name: str) -> Floats | None:
         return None if self.motion is None else getattr(self.motion, name)
+
+    def to_xarray(self) -> Any:
+        """Give the samples as an `xarray.Dataset`, with names and units; on rank 0.
+
+        Dimensions: time, coordinate and speed (the body's name, numbered where its joint has several), and, where poses
+        or loads were kept, body. Where events change the structure, q and u are left out.
+
+        Raises
+        ------
+        InputError
+            xarray is not installed, or there is no motion here.
+        """
+        from mpimbs.simulation.labelled import dataset
+
+        if self.motion is None:
+            raise InputError("the motion is on rank 0 only: call `to_xarray` there")
+        return dataset(self.motion, {"status": self.status, "steps": self.steps, "rejected": self.rejected})
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from html import escape
+
+        lines = self.summary().split("\n")
+        where = [] if self.motion is None else [f"{len(self.motion.t)} samples {self.motion.where}"]
+        return f"<b>{escape(self.motion.system.name if self.motion else 'Result')}</b><br>" + "<br>".join(
+            escape(line) for line in [*where, *lines]
+        )
 
     def statistics(self) -> dict[str, Any]:
         """What the output file keeps of the run."""
@@ -177,9 +215,12 @@ class Result:
             s = self.solutions
             text += (
                 f"\nconstraint loads: {s['unknowns']} unknowns, {s['total_iterations'] / max(s['solutions'], 1):.2f} "
-                f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations; "
-                f"residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
+                f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations"
             )
+            if s.get("unfinished"):
+                text += f"; {s['unfinished']} of {s['solutions']} solutions ended short of the tolerance"
+            if "largest_residual" in s:
+                text += f"; residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
         return text
 
 

@@ -1,25 +1,21 @@
-"""A simulation, as users ask for one."""
+"""A simulation from its begin to its end in one call."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.arguments import check_kinds
 from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.parallel.agreement import communicator, same_system, warn_unguarded
+from mpimbs.parallel.agreement import communicator, together, warn_unguarded
 from mpimbs.settings import takes
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.result import Result
-from mpimbs.simulation.run_course import Run
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
-from mpimbs.simulation.signals import Signals
-from mpimbs.simulation.state import State, checked_state
+from mpimbs.simulation.simulation import Simulation
 
 
 @takes(SimulationSettings)
@@ -78,29 +74,23 @@ def simulate(
         On all ranks: a signal has ended the run, and its checkpoint is written.
     """
     world = communicator(comm)
-    others = {"output": output, "checkpoints": checkpoints, "signals": signals}
+    asked = given if t_end is None else {"t_end": t_end, **given}
 
-    def asked(whole: System) -> tuple[tuple[SimulationSettings, State | None], dict[str, str | bytes]]:
-        check_kinds(simulate, others)
-        found = SimulationSettings.asked(given if t_end is None else {"t_end": t_end, **given}, settings).suited(whole)
-        if checkpoints is not None:
-            checkpoints.checked()
-        begin = _checked(whole, state)
-        told = "none" if begin is None else hashlib.sha256(begin.q.tobytes() + begin.u.tobytes()).hexdigest()
-        return (found, begin), {**found.described(), **{n: str(v) for n, v in others.items()}, "state": told}
+    def check() -> None:
+        if asked.get("t_end", getattr(settings, "t_end", None)) is None:
+            raise InputError("`t_end` is missing: simulated time")
 
-    whole, (found, begin) = same_system(world, system, asked)
+    together(world, check)
     warn_unguarded(world)
-    path = None if output is None else Path(output)
-    with Signals(signals) as taken, compilation_told(progress and world.rank == 0):
-        return Run(whole, found, world, path, checkpoints, taken, state=begin).finish(progress)
-
-
-def _checked(system: System, state: tuple[npt.ArrayLike | None, ...] | None) -> State | None:
-    """A state that a caller gives, checked."""
-    if state is None:
-        return None
-    q, u, *others = state
-    if any(other is not None for other in others):  # of a `State`
-        raise InputError("state: a simulation begins with q and u; forces are those of the system")
-    return checked_state("state", system, {"q": q, "u": u})
+    with compilation_told(progress and world.rank == 0):
+        simulation = Simulation(
+            system,
+            world,
+            output=output,
+            checkpoints=checkpoints,
+            signals=signals,
+            state=state,
+            settings=settings,
+            **asked,
+        )
+        return simulation.finish(progress)

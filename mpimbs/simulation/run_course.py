@@ -13,7 +13,9 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import solver_for
+from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InterruptionError, SimulationError
+from mpimbs.forces.motions import check_covered
 from mpimbs.model import Event, System
 from mpimbs.model.connections import connected
 from mpimbs.parallel.agreement import together
@@ -25,10 +27,9 @@ from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
 from mpimbs.simulation.output import OutputError, OutputFile
 from mpimbs.simulation.output_layout import lay_out_segment
 from mpimbs.simulation.petsc_schemes import check_options
-from mpimbs.simulation.progress import Progress
 from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
-from mpimbs.simulation.run_events import RunEvents
+from mpimbs.simulation.run_events import TOGETHER, RunEvents
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.run_memory import RunMemory
 from mpimbs.simulation.run_segment import RunSegment
@@ -38,7 +39,7 @@ from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_speeds, check_system
 from mpimbs.simulation.step_memory import StepMemory
-from mpimbs.simulation.structure_change import go_over
+from mpimbs.simulation.structure_change import go_over, held_over
 from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
@@ -61,6 +62,12 @@ class Run:
         Go on from this.
     state : State, optional
         Begin with this.
+
+    Attributes
+    ----------
+    outcome : Result or None
+        Of a run that has ended.
+    files : RunFiles
     """
 
     def __init__(
@@ -78,9 +85,10 @@ class Run:
         self._comm, self._kept, self._state = comm, kept, state
         here = ranks_on_node(comm)
         together(comm, lambda: check_system(system, comm.size, here))
-        self._times = settings.sample_times()
+        self._times, self._selection = settings.sample_times(), settings.selection(system)
+        together(comm, lambda: check_covered(system, self._times.t_end if np.isfinite(self._times.t_end) else 0.0))
         self._solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
-        self._events = together(comm, lambda: RunEvents(system, settings.t_end))
+        self._events = together(comm, lambda: RunEvents(system, self._times.t_end))
         together(comm, lambda: self._events.check_coupling(settings.coupling, self._solver))
         self._totals = RunTotals({} if kept is None else kept.header["seconds"])
         header = None if kept is None else kept.header.get("events")
@@ -93,21 +101,21 @@ class Run:
         self._segment = segment = RunSegment(first, comm, settings, self._solver)
         self._check_integrator()
         self._first = self._initial() if kept is None else None
-        self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
-        self._memory = RunMemory(system, segment.dynamics, segment.settings, self._files)
+        self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
+        self._memory = RunMemory(system, segment.dynamics, segment.settings, self.files)
         with contextlib.ExitStack() as after_error:
-            after_error.callback(self._files.release)
+            after_error.callback(self.files.release)
             self._recorder = self._make_recorder(self._open)
             segment.compile()
             after_error.pop_all()
-        self.result = Result()
         self._made = time.perf_counter()
         self._seconds = {"set-up": self._made - began - segment.compiling, "compile": segment.compiling}
-        files = self._files
-        self._keeper = Keeper(
-            comm, files.checkpoints, files.place, signals, self._write_checkpoint, lambda: self._memory.going_on()
-        )
+        files = self.files
+        self._keeper = Keeper(comm, files.checkpoints, files.place, signals, self.save, lambda: self._memory.going_on())
+        self._held: Floats | None = None  # [nu] of the whole system
+        self._next = 0.0  # s: time of the next sample
         self._stepper: Integrator | None = None
+        self.outcome: Result | None = None
 
     def _check_integrator(self) -> None:
         """Refuse what PETSc's options and the speeds make impossible; say where options replace the integrator."""
@@ -120,7 +128,7 @@ class Run:
 
     def _make_recorder(self, keep: Callable[[dict[str, int]], Store]) -> Recorder:
         segment, settings = self._segment, self._asked
-        kinds = settings.poses, settings.loads, settings.extremes
+        kinds = self._selection, settings.extremes
         return Recorder(segment.dynamics, *kinds, segment.constraints, segment.projection, keep)
 
     def _open(self, widths: dict[str, int]) -> Store:
@@ -128,34 +136,116 @@ class Run:
         segment, settings = self._segment, self._segment.settings
         separated = segment.separated_loads()
         told = settings.data() | {
-            "every": float(self._times[1] - self._times[0]), "ranks": self._comm.size, **segment.told(),
+            "every": self._times.at(1), "ranks": self._comm.size, **segment.told(),
             "solver": None if self._solver is None else self._solver.data(),
         }  # fmt: skip
-        kinds = settings.poses, settings.loads, settings.extremes
+        kinds = self._selection, settings.extremes
         count = 0 if self._kept is None else self._kept.header["recorder"]["count"]
         system = self._events.system
-        return self._files.open(
+        return self.files.open(
             lambda path: OutputFile(path, system, told, *kinds, settings.force, separated),
             widths,
             self._totals.rows(count),
         )
 
-    def finish(self, progress: bool = False) -> Result:
-        """Simulate to the end; errors are those of `simulate`."""
-        result, settings = self.result, self._asked
-        error: SimulationError | None = None
+    def begin(self) -> None:
+        """Take the first sample, or go on where the checkpoint has it; all ranks call."""
         try:
-            stepper = self._begin()
-            self._keeper.begin(stepper.steps)
-            shown = Progress(settings.t_end, progress and self._comm.rank == 0, t_begin=stepper.time)
-            with shown:
-                for target in self._times[self._recorder.count :]:
-                    self._step_to(target, shown)
-            self._recorder.finish()
+            self._begin()
+        except SimulationError as stopped:
+            self.end(stopped)
+        self._keeper.begin(self.stepper.steps)
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """Of the system as it holds together now."""
+        return self._segment.dynamics
+
+    @property
+    def stepper(self) -> Integrator:
+        """What integrates now."""
+        assert self._stepper is not None  # `begin` has made it
+        return self._stepper
+
+    @property
+    def held(self) -> Floats | None:
+        """Forces (N m, N) on the joints on top of the model's, in its order [nu]."""
+        return self._held
+
+    def hold(self, forces: Floats) -> None:
+        """Let other forces [nu] of the whole system act on its joints from here on."""
+        self._held, stepper = forces, self.stepper
+        if stepper.held is None:
+            self._renew()
+        else:
+            stepper.held[:] = forces[self.dynamics.gather_u.part]
+            stepper.restart()
+
+    def _renew(self) -> None:
+        """Go on with another integrator, whose first step takes nothing from the last one of this."""
+        before = self.stepper
+        q, u, memory = before.q, before.u, before.memory()._replace(probe={}, vectors={})
+        before.close()
+        self._stepper = self._integrator(q, u, memory)
+        self._stepper.requests = before.requests
+
+    def advance(self, t: float) -> None:
+        """Simulate to a time (s), at the most to the end; all ranks call. Errors, as those of `simulate`, end it."""
+        goal = (1.0 - TOGETHER) * t
+        try:
+            while self.stepper.time < goal and not self.ended:
+                self._step_towards(t)
+        except SimulationError as stopped:
+            self.end(stopped)
+
+    def step(self) -> None:
+        """Take one step, not beyond a sample, an event or the end; all ranks call."""
+        try:
+            self._step_towards(np.inf)
+        except SimulationError as stopped:
+            self.end(stopped)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end is reached: the last sample is taken."""
+        return self._recorder.count >= self._times.count
+
+    def result(self, status: str) -> Result:
+        """What is known of the run so far; all ranks call."""
+        result, segment, stepper = Result(status=status), self._segment, self._stepper
+        result.evaluations = segment.dynamics.evaluations
+        balance = self._recorder.balance
+        result.energy_error, result.energy_change = balance.change, balance.relative
+        store = self._recorder.store
+        result.samples = store.samples if isinstance(store, Samples) else []
+        result.loops = self._totals.told_loops(segment)
+        result.peaks = self._totals.peaks(self._recorder)
+        result.events = self._events.happened
+        result.restarts = self._memory.restarts()
+        result.sizes = tuned().told()
+        result.solutions = self._totals.solutions(segment)
+        if self._comm.rank == 0:
+            path, rows = self.files.output, self._totals.rows(self._recorder.count)
+            if path is None:
+                result.motion = motion_in_memory(result.samples, self._events.structures(), rows, self._selection)
+            else:
+                result.motion = motion_in_file(path.absolute(), len(rows))
+        if stepper is not None:
+            result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
+            result.step_sizes = stepper.step_statistics()
+        result.seconds = self._spent()
+        return result
+
+    def end(self, error: SimulationError | None = None, status: str = "complete") -> Result:
+        """End the run, with what it writes; all ranks call. Raises what broke it, or what breaks now."""
+        try:
+            if error is None:
+                self._recorder.finish()
         except SimulationError as stopped:
             error = stopped
-            result.status = f"stopped: {stopped}"
-        self._summarise()
+        self.outcome = result = self.result(status if error is None else f"stopped: {error}")
+        if self._stepper is not None:
+            self._stepper.close()
         try:
             if not isinstance(error, OutputError):  # which has ended it
                 result.extremes = self._recorder.keep_extremes()
@@ -164,32 +254,38 @@ class Run:
         except OutputError as broken:
             error = error or broken
         self._segment.dynamics.close()
-        self._files.release()
+        self.files.release()
         if isinstance(error, OutputError):
             error = OutputError(f"{error}{self._keeper.hint()}")
         if error is not None:
             raise error
         return result
 
-    def _begin(self) -> Integrator:
-        """Make the integrator, at the first sample or where the checkpoint has it."""
-        dynamics = self._segment.dynamics
+    def _begin(self) -> None:
+        """Make the integrator, and take the first sample; or go on where the checkpoint has it."""
         if self._kept is None:
             assert self._first is not None
             self._stepper = self._integrator(*self._first)
-            self._events.watch(dynamics, self._stepper)
+            self._events.watch(self.dynamics, self._stepper)
             self._recorder.watch(self._stepper)
-            self._recorder.record(0.0, self._stepper)
-            return self._stepper
+            self._record(0.0)
+            return
         header, vectors = self._kept.header, self._memory.recall()
         q, u = vectors.pop("q"), vectors.pop("u")
+        if "u_held" in vectors:
+            self._held = self.dynamics.gather_u.everywhere(vectors.pop("u_held"))
         memory = StepMemory(**header["steps"], vectors=vectors)
         self._recorder.recall(header["recorder"], vectors)
+        self._next = self._times.at(self._recorder.count)
         self._stepper = self._integrator(q, u, memory)
         if header.get("events") is not None:
-            self._events.watch(dynamics, self._stepper, signs=header["events"]["events"]["signs"])
-        dynamics.evaluations = header["evaluations"]
-        return self._stepper
+            self._events.watch(self.dynamics, self._stepper, signs=header["events"]["events"]["signs"])
+        self.dynamics.evaluations = header["evaluations"]
+
+    def _record(self, t: float) -> None:
+        """Take the sample of a time (s), which is reached."""
+        self._recorder.record(t, self.stepper)
+        self._next = self._times.at(self._recorder.count)
 
     def _initial(self) -> tuple[Floats, Floats]:
         """This rank's part of the state to begin with, its loops closed."""
@@ -198,6 +294,7 @@ class Run:
             q, u = dynamics.subchain.q, dynamics.subchain.u
         else:
             q, u = state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
+        q, u = dynamics.followed(0.0, q, u)
         return (q, u) if projection is None else projection.begin(q, u)
 
     def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:
@@ -213,31 +310,27 @@ class Run:
             asked=asked,
             probed=probed,
             projection=segment.projection,
+            held=None if self._held is None else self._held[segment.dynamics.gather_u.part].copy(),
         )
 
-    def _step_to(self, target: float, shown: Progress) -> None:
-        """Take the steps to a sample, and the sample, with the events and checkpoints between them."""
-        reached = False
-        while not reached:
-            stepper = self._stepper
-            assert stepper is not None
-            goal = self._events.next_goal(target)
-            there = stepper.step_towards(goal)
-            happening, passed = self._events.happening(stepper)
-            reached = there and goal == target == stepper.time
-            self._recorder.watch(stepper)
-            shown.show(stepper)
-            if reached:
-                self._recorder.record(target, stepper)
-            if happening and self._recorder.count < len(self._times):
+    def _step_towards(self, t: float) -> None:
+        """Take one step, not beyond a time (s) or a sample; and the sample, events and checkpoints after it."""
+        stepper, sample = self.stepper, self._next
+        target = sample if sample <= (1.0 + TOGETHER) * t else t
+        goal = self._events.next_goal(target)
+        there = stepper.step_towards(goal)
+        happening, passed = self._events.happening(stepper)
+        self._recorder.watch(stepper)
+        if there and goal == sample == stepper.time:
+            self._record(sample)
+        if not self.ended:
+            if happening:
                 stepper = self._change(happening, passed)
-            if self._recorder.count < len(self._times):
-                self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
+            self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
 
     def _change(self, happening: list[Event], passed: list[int]) -> Integrator:
         """Go on with another structure."""
-        before, stepper, events, recorder = self._segment, self._stepper, self._events, self._recorder
-        assert stepper is not None
+        before, stepper, events, recorder = self._segment, self.stepper, self._events, self._recorder
         spent, began, now = self._spent(), time.perf_counter(), stepper.time
         energy = before.dynamics.energy_and_momentum(stepper.q, stepper.u)[:2].sum()
         after = RunSegment(connected(events.system, events.now), self._comm, self._asked, self._solver)
@@ -254,10 +347,12 @@ class Run:
         memory, requests, evaluations = stepper.memory(), stepper.requests, before.dynamics.evaluations
         work = stepper.total_work() - lost
         self._segment = after
+        if self._held is not None:
+            self._held = held_over(before.dynamics.system, after.dynamics.system, self._held, happening)
         stepper.close()
         before.dynamics.close()
         after.dynamics.evaluations = evaluations
-        self._memory = RunMemory(events.system, after.dynamics, after.settings, self._files)
+        self._memory = RunMemory(events.system, after.dynamics, after.settings, self.files)
         self._recorder = self._make_recorder(self._open_segment)
         self._recorder.follow(recorder, work)
         after.compile()
@@ -276,8 +371,8 @@ class Run:
         segment, settings = self._segment, self._asked
         separated = segment.separated_loads()
         given = segment.dynamics.system, self._events.now, self._events.happened[-1]["time"]
-        kinds = settings.poses, settings.loads, settings.extremes
-        left = len(self._times) - self._totals.begins[-1]
+        kinds = self._selection, settings.extremes
+        left = self._times.count - self._totals.begins[-1]
 
         def begin(file: OutputFile) -> None:
             number = len(self._totals.begins) - 1
@@ -285,14 +380,13 @@ class Run:
 
         return self._recorder.store.next(widths, begin)
 
-    def _write_checkpoint(self) -> str | None:
-        """Write a checkpoint of the state after the last step; gives the reason why not."""
-        assert self._stepper is not None
+    def save(self) -> str | None:
+        """Write a checkpoint of the state after the last step; gives the reason why not. All ranks call."""
         events = None
         if self._events.any:
             totals, asked = self._totals.memory(), self._asked.data()
             events = {"events": self._events.memory(), "totals": totals, "asked": asked}
-        return self._memory.write(self._stepper, self._recorder, self._spent(), events)
+        return self._memory.write(self.stepper, self._recorder, self._spent(), events)
 
     def _spent(self) -> dict[str, float]:
         """Wall time by phase of this rank so far, of the segments and the parts of the run before too (s)."""
@@ -304,29 +398,3 @@ class Run:
             own["checkpoints"] = self._keeper.seconds
         before = self._totals.seconds
         return {name: own.get(name, 0.0) + before.get(name, 0.0) for name in {**own, **before}}
-
-    def _summarise(self) -> None:
-        """Bring what is known of the run into the result, and end PETSc's part."""
-        result, segment, stepper = self.result, self._segment, self._stepper
-        result.evaluations = segment.dynamics.evaluations
-        balance = self._recorder.balance
-        result.energy_error, result.energy_change = balance.change, balance.relative
-        store = self._recorder.store
-        result.samples = store.samples if isinstance(store, Samples) else []
-        result.loops = self._totals.told_loops(segment)
-        result.peaks = self._totals.peaks(self._recorder)
-        result.events = self._events.happened
-        result.restarts = self._memory.restarts()
-        result.sizes = tuned().told()
-        result.solutions = self._totals.solutions(segment)
-        if self._comm.rank == 0:
-            path, rows = self._files.output, self._totals.rows(self._recorder.count)
-            if path is None:
-                result.motion = motion_in_memory(result.samples, self._events.structures(), rows)
-            else:
-                result.motion = motion_in_file(path.absolute(), len(rows))
-        if stepper is not None:
-            result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
-            result.step_sizes = stepper.step_statistics()
-            stepper.close()
-        result.seconds = self._spent()

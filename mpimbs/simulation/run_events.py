@@ -17,7 +17,7 @@ from mpimbs.model.connections import Connections, check_events, connected
 from mpimbs.simulation.event_watch import EventSearch, EventWatch
 from mpimbs.simulation.integrator import Integrator
 
-ROUNDING = 1e-12  # of times: events and samples that are so near come together
+TOGETHER = 1e-12  # of times: events and samples that are so near come together
 MOST = 100  # events by functions ...
 SHARE = 1e-2  # ... in this share of the simulated time: more of them chatter
 
@@ -30,11 +30,13 @@ class RunEvents:
     system : System
         As it begins, with all of its events.
     t_end : float
-        End of the simulation (s): what comes later, or then, doesn't happen.
+        End of the simulation (s), infinite for none: what comes later, or then, doesn't happen.
 
     Attributes
     ----------
     system : System
+    any : bool
+        Whether there are any.
     now : Connections
     happened : list of dict
         Of each change of structure so far its `time` (s), what was `cut` and `connected`, `energy_lost` (J), and how
@@ -54,16 +56,12 @@ class RunEvents:
         self._in_time = sorted(in_time, key=lambda event: event.time or 0.0)
         self._by_function = [event for event in system.events if event.when is not None]
         self._functions = [_function(event) for event in self._by_function]
+        self.any = bool(self._in_time or self._by_function)
         self._done = 0  # of those in time
         self._moments: list[float] = []  # of those by functions
         self._watch: EventWatch | None = None
         self.happened: list[dict[str, Any]] = []
         self.now = self._structures[0]
-
-    @property
-    def any(self) -> bool:
-        """Whether there are any."""
-        return bool(self._in_time or self._by_function)
 
     def check_coupling(self, name: str, solver: LoadSolver | None) -> None:
         """Refuse a coupling that can't do what events may make of the system."""
@@ -77,7 +75,7 @@ class RunEvents:
 
     def next_goal(self, target: float) -> float:
         """When the next of those in time happens (s), or a `target` that comes before it or, to rounding, with it."""
-        return self._next_time if self._next_time < (1.0 - ROUNDING) * target else target
+        return self._next_time if self._next_time < (1.0 - TOGETHER) * target else target
 
     @property
     def _next_time(self) -> float:
@@ -109,12 +107,14 @@ class RunEvents:
         SimulationError
             On all ranks: one can't happen now, one by a function happens again and again, or a function failed.
         """
+        if not self.any:
+            return [], []
         passed = self._passed(stepper)
         if passed:
             self._count(stepper.time)
             return self._possible([self._by_function[k] for k in passed], lenient=True), passed
         due = []
-        while stepper.time >= (1.0 - ROUNDING) * self._next_time:
+        while stepper.time >= (1.0 - TOGETHER) * self._next_time:
             due.append(self._in_time[self._done])
             self._done += 1
         return self._possible(due), []
@@ -129,7 +129,8 @@ class RunEvents:
     def _count(self, time: float) -> None:
         """Refuse to go on with events that chatter."""
         self._moments = [*self._moments[1 - MOST :], time]
-        if len(self._moments) == MOST and time - self._moments[0] < SHARE * self._t_end:
+        whole = self._t_end if np.isfinite(self._t_end) else time
+        if len(self._moments) == MOST and time - self._moments[0] < SHARE * whole:
             raise SimulationError(
                 f"the last {MOST} events by functions came between t = {self._moments[0]:.9g} s and t = {time:.9g} s: "
                 f"they chatter; the last event is: {self.happened[-1]['told']}; let functions of events that undo one "

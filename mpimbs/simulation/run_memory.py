@@ -65,6 +65,8 @@ class RunMemory:
         memory = stepper.memory()
         samples, extremes = recorder.memory()
         own = {"q": stepper.q, "u": stepper.u, **memory.vectors, **extremes}
+        if stepper.held is not None:
+            own["u_held"] = stepper.held
         vectors = {name: self._order(name)(part) for name, part in own.items()}
         steps = memory._asdict()
         del steps["vectors"]

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.compiling import compile_evaluations
-from mpimbs.coupling import LoadSolver
+from mpimbs.compiling import compile_evaluations, compile_implicit
+from mpimbs.coupling import Lagrangian, LoadSolver
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System
 from mpimbs.simulation.constraint_record import ConstraintRecord, SeparatedLoads
 from mpimbs.simulation.projection import Projection
+from mpimbs.simulation.schemes import INTEGRATORS
 from mpimbs.simulation.settings import POSITIONS, SimulationSettings
 
 Floats = npt.NDArray[np.float64]
@@ -48,6 +49,8 @@ class RunSegment:
 
     def __init__(self, system: System, comm: MPI.Comm, settings: SimulationSettings, solver: LoadSolver | None) -> None:
         chosen = settings.part(EvaluationSettings) | {"solver": solver}
+        if settings.coupling == "augmented":
+            chosen["lagrangian"] = (settings.lagrangian or Lagrangian()).in_a_simulation()
         self.dynamics = dynamics = Dynamics(system, comm, **chosen)
         iterative = dynamics.coupling.iterative
         numbered = dynamics.subchain.system
@@ -66,6 +69,8 @@ class RunSegment:
         """Compile, or load, the kernels of evaluations and samples."""
         began = time.perf_counter()
         compile_evaluations(self.dynamics, self.settings.loads, sampled=True)
+        if INTEGRATORS[self.settings.integrator].implicit:
+            compile_implicit(self.dynamics)
         self.compiling += time.perf_counter() - began
 
     def told(self) -> dict[str, object]:
@@ -89,7 +94,6 @@ class RunSegment:
         return phases
 
     def solutions(self) -> dict[str, float]:
-        """What there is to tell of the solutions of constraint loads, where there are any."""
-        if self.constraints is None:
-            return {}
-        return {**self.dynamics.coupling.statistics(), **self.constraints.largest()}
+        """What there is to tell of the solutions of constraint loads, where the coupling iterates to find them."""
+        found: dict[str, float] = {**self.dynamics.coupling.statistics()}
+        return found if self.constraints is None else found | self.constraints.largest()

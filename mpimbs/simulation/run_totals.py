@@ -52,7 +52,7 @@ class RunTotals:
         joined = {}
         for name, value in now.items():
             before = self._solutions[name]
-            summed = name in ("solutions", "total_iterations", "factorizations")
+            summed = name in ("solutions", "total_iterations", "factorizations", "unfinished")
             joined[name] = before + value if summed else max(before, value)
         return joined
 

@@ -20,8 +20,8 @@ class Sample(NamedTuple):
     """The whole system at one time, on rank 0; SI units, quaternions w x y z, the model's order."""
 
     time: float
-    q: Floats  # [nq]
-    u: Floats  # [nu]
+    q: Floats | None  # [nq]; here and below None of what was not asked for
+    u: Floats | None  # [nu]
     energy: Floats  # [2]: kinetic, potential (J)
     violation: float  # largest | |quaternion| - 1 | that a step has left, before it was taken away
     poses: Floats | None  # [n, 7]: position (m), quaternion of each body in the inertial frame
@@ -69,7 +69,8 @@ class Samples:
         whole = {name: gather(own[name]) for name, gather in self._gathers.items()}
         if not self._root:
             return
-        kept: dict[str, Any] = {name: values.copy() for name, values in whole.items() if values is not None}
+        there = {name: values.copy() for name, values in whole.items() if values is not None}
+        kept: dict[str, Any] = dict.fromkeys(("q", "u")) | there
         kept |= common
         solution = None
         if "constraint_loads" in kept:

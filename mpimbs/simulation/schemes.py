@@ -1,4 +1,4 @@
-"""The explicit integrators of PETSc: which there are, and the accuracy that steps follow; needs no PETSc."""
+"""The integrators of PETSc: which there are, and the accuracy that steps follow; needs no PETSc."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ Floats = npt.NDArray[np.float64]
 
 
 class Scheme(NamedTuple):
-    """An explicit integrator of PETSc: its type, the type's option and value, and whether it estimates its error."""
+    """An integrator of PETSc: its type, the type's option and value, and whether it estimates its error."""
 
     type: str
     option: str
     value: str
     adaptive: bool
+
+    @property
+    def implicit(self) -> bool:
+        """Whether its steps are solved for, and so are not limited by stiffness."""
+        return self.type not in EXPLICIT
 
 
 EMBEDDED = ("2a", "3bs", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
@@ -33,6 +38,9 @@ INTEGRATORS |= {
 }
 EXPLICIT = ("rk", "ssp", "glee", "euler")
 INTEGRATORS["euler"] = Scheme("euler", "", "", False)
+# Linearly implicit; those alone that keep their order with any approximation of the Jacobian [Rang & Angermann 2005].
+INTEGRATORS |= {name: Scheme("rosw", "ts_rosw_type", name, True) for name in ("ra34pw2", "2p", "2m")}
+STIFF = "ra34pw2"  # what is recommended where stiffness limits explicit steps
 
 
 class Accuracy(NamedTuple):

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
-
-import numpy as np
-import numpy.typing as npt
 
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.model.contents import Contents
 from mpimbs.settings import COUNT, FRACTION, POSITIVE, TIME, OneOf, Setting, Settings, described
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
+from mpimbs.simulation.selection import Selection
 
-Floats = npt.NDArray[np.float64]
 SAMPLES = 200  # by default
 MOST_SAMPLES = 1e8
+NEVER = math.inf  # s
 POSITIONS, VELOCITIES, NONE = PROJECTIONS = ("positions", "velocities", "none")
+
+
+@dataclass(frozen=True)
+class SampleTimes:
+    """When samples are taken: at the begin, then at equal distances, and at the end where there is one."""
+
+    every: float  # s
+    count: float  # of all samples; infinite where there is no end
+    t_end: float  # s
+
+    def at(self, number: int) -> float:
+        """Time (s) of a sample, by its number; never behind the last one."""
+        if number < self.count - 1:
+            return number * self.every if number else 0.0
+        return self.t_end if number == self.count - 1 else NEVER
 
 
 @described
@@ -27,11 +41,16 @@ POSITIONS, VELOCITIES, NONE = PROJECTIONS = ("positions", "velocities", "none")
 class SimulationSettings(EvaluationSettings):
     """What a simulation is asked for; its output and its checkpoints keep it."""
 
-    t_end: Annotated[float, Setting("Simulated time", "s", noun="the end of the simulation", must=TIME)]
+    t_end: Annotated[
+        float | None,
+        Setting(
+            "Simulated time", "s", more="A `Simulation` may do without.", noun="the end of the simulation", must=TIME
+        ),
+    ] = None
     integrator: Annotated[
         str,
         Setting(
-            "Explicit integrator of PETSc TS",
+            "Integrator of PETSc TS, explicit or (ra34pw2, 2p, 2m) linearly implicit",
             noun="integrator",
             must=OneOf(tuple(INTEGRATORS)),
             more="A name in `mpimbs.simulation.schemes.INTEGRATORS`.",
@@ -62,7 +81,7 @@ class SimulationSettings(EvaluationSettings):
         Setting(
             "Time between samples",
             "s",
-            default=f"a {SAMPLES}th of `t_end`",
+            default=f"a {SAMPLES}th of `t_end`; without that no samples behind the first",
             more="With a fixed step a multiple of it.",
             noun="the time between samples",
             must=TIME,
@@ -87,6 +106,15 @@ class SimulationSettings(EvaluationSettings):
             default="they don't",
             noun="the time constant of the stabilisation",
             must=TIME,
+        ),
+    ] = None
+    sample: Annotated[
+        str | None,
+        Setting(
+            "What samples have: q, u, poses, loads, or of one body q:NAME, u:NAME, pose:NAME, load:NAME; with commas",
+            default="q,u",
+            more="With `poses` and `loads` those of all bodies too.",
+            noun="what samples have",
         ),
     ] = None
     poses: Annotated[bool, Setting("Keep the poses of the bodies too")] = False
@@ -120,7 +148,12 @@ class SimulationSettings(EvaluationSettings):
         given = next((name for name in ("projection", "stabilisation") if getattr(self, name) is not None), None)
         if given is not None and not system.loop_names:
             raise InputError(f"`{given}` is for closed loops, and '{system.name}' has none: leave it out")
+        self.selection(system)
         return self
+
+    def selection(self, system: Contents) -> Selection:
+        """Which quantities samples have, and of which bodies; InputError if there are none such."""
+        return Selection.of(system, self.sample, self.poses, self.loads)
 
     @property
     def accuracy(self) -> Accuracy:
@@ -130,13 +163,26 @@ class SimulationSettings(EvaluationSettings):
     def checked(self) -> Self:
         """Give the settings if they make sense, each by itself and together."""
         super().checked()
-        t_end, every, dt = self.t_end, self.every, self.dt
+        every, dt = self.every, self.dt
         if dt is None and not INTEGRATORS[self.integrator].adaptive:
             adaptive = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.adaptive)
             raise InputError(
                 f"integrator '{self.integrator}' has no error estimate: give a fixed step with `dt`, "
                 f"or choose one of {adaptive}"
             )
+        if self.t_end is not None:
+            self._check_end(self.t_end)
+        ratio = 1.0 if dt is None or (every is None and self.t_end is None) else self._between_samples() / dt
+        if ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio:
+            raise InputError(
+                f"the time between samples ({self._between_samples():g} s) must be a multiple of the fixed step "
+                f"({dt:g} s); change `every` or `dt`"
+            )
+        return self
+
+    def _check_end(self, t_end: float) -> None:
+        """Refuse an end before the first step or sample, or after too many of them."""
+        every, dt = self.every, self.dt
         if dt is not None and dt > t_end:
             raise InputError(f"the fixed step (`dt={dt:g}`) is beyond the end at {t_end:g} s; give a shorter step")
         if every is not None and every > t_end:
@@ -152,26 +198,20 @@ class SimulationSettings(EvaluationSettings):
                 f"the time between samples ({every:g} s) gives more than {MOST_SAMPLES:g} samples in {t_end:g} s; "
                 "give a longer `every`"
             )
-        ratio = 1.0 if dt is None else every / dt
-        if ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio:
-            raise InputError(
-                f"the time between samples ({every:g} s) must be a multiple of the fixed step ({dt:g} s); "
-                "change `every` or `dt`"
-            )
-        return self
 
     def _between_samples(self) -> float:
         """Time between samples (s)."""
-        if self.every is not None:
-            return self.every
+        if self.every is not None or self.t_end is None:
+            return self.every or NEVER
         every = self.t_end / SAMPLES
         return every if self.dt is None else self.dt * max(1, round(every / self.dt))
 
-    def sample_times(self) -> Floats:
-        """Sample times (s), first 0 and last `t_end`."""
+    def sample_times(self) -> SampleTimes:
+        """Sample times, first 0 and last `t_end`."""
         every = self._between_samples()
-        count = int(np.ceil(self.t_end / every * (1.0 - 1e-9)))
-        return np.append(every * np.arange(count), self.t_end)
+        if self.t_end is None:
+            return SampleTimes(every, NEVER, NEVER)
+        return SampleTimes(every, 1 + math.ceil(self.t_end / every * (1.0 - 1e-9)), self.t_end)
 
 
 @described

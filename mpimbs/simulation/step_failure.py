@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
@@ -10,6 +12,11 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import LoadNotFiniteError, SimulationError
 
 Floats = npt.NDArray[np.float64]
+
+
+def all_finite(values: Floats) -> bool:
+    """Whether all numbers are finite; of few numbers in a quarter of the time that looking at each takes."""
+    return math.isfinite(values.dot(values)) or bool(np.isfinite(values).all())
 
 
 class StepFailure:
@@ -51,7 +58,7 @@ class StepFailure:
     def _any(self, fact: object) -> bool:
         return self._dynamics.comm.allreduce(bool(fact), MPI.LOR)
 
-    def explain(self, t: float, size: float, q: Floats, u: Floats) -> SimulationError:
+    def explain(self, t: float, size: float, q: Floats, u: Floats, held: Floats | None) -> SimulationError:
         """Give the same error on all ranks for a step that broke: a function failed, not finite, or it underflows.
 
         Parameters
@@ -60,6 +67,8 @@ class StepFailure:
             Where the step began, and its size (s).
         q, u : array [nq], [nu]
             This rank's part of the last good state.
+        held : array [nu] or None
+            Forces on its joints (N m, N).
         """
         comm = self._dynamics.comm
         failure = next((text for text in comm.allgather(self.failure or self._doubt) if text), None)
@@ -73,7 +82,7 @@ class StepFailure:
                 f"the accelerations are no longer finite {where}; body '{body}' moves fastest "
                 f"({speed:.3g} rad/s or m/s); {cause}"
             )
-        rate, body = self._largest(self._dynamics.accelerations(q, u, t=t))
+        rate, body = self._largest(self._dynamics.accelerations(q, u, held, t))
         return SimulationError(
             f"the step size underflows {where}; body '{body}' is accelerated most "
             f"({rate:.3g} rad/s^2 or m/s^2); {cause}"

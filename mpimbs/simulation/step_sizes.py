@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mpimbs.simulation.schemes import STIFF
+
 WAITING = 4096  # numbers
 PER_OCTAVE = 64  # classes of sizes: a median is right to half a percent
 SHARE = 0.8  # of the largest stable step: above, stability limits the steps; looser tolerances gain nothing
@@ -117,6 +119,6 @@ def told(found: dict[str, Any]) -> str:
     if limit == "accuracy":
         return text + "a looser tolerance takes fewer"
     return text + (
-        "a looser tolerance takes no fewer, but a softer spring, a weaker damper or more mass "
-        f"at body '{found['body']}' (fastest motion, {found['rate']:.2g} 1/s)"
+        f"a looser tolerance takes no fewer, but implicit steps may (integrator {STIFF}), or a softer spring, a weaker "
+        f"damper or more mass at body '{found['body']}' (fastest motion, {found['rate']:.2g} 1/s)"
     )

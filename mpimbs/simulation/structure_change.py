@@ -11,10 +11,9 @@ import numpy.typing as npt
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import Event
+from mpimbs.model import Event, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parallel.agreement import on_root
-from mpimbs.parallel.gather import Gather
 from mpimbs.simulation.motions_of_bodies import MotionsOfBodies
 from mpimbs.simulation.projection import closed
 from mpimbs.simulation.run_segment import RunSegment
@@ -81,7 +80,7 @@ def carried_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: I
         This rank's part of the state after.
     """
     system = before.system
-    wholes = _whole(before, before.gather_q, q, system.nq), _whole(before, before.gather_u, u, system.nu)
+    wholes = before.gather_q.everywhere(q), before.gather_u.everywhere(u)
     stay = np.setdiff1d(np.arange(system.n_bodies), cut)
     motion = MotionsOfBodies(before, cut)(q, u)
     back = np.swapaxes(motion.rotation, 1, 2)
@@ -97,12 +96,13 @@ def carried_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: I
     return found[0][after.gather_q.part].copy(), found[1][after.gather_u.part].copy()
 
 
-def _whole(dynamics: Dynamics, gather: Gather, part: Floats, size: int) -> Floats:
-    """A vector of the whole system, of that size, on every rank."""
-    found = gather(part)
-    values = np.empty(size) if found is None else found
-    dynamics.comm.Bcast(values)
-    return values
+def held_over(before: System, after: System, held: Floats, events: Sequence[Event]) -> Floats:
+    """Give the forces [nu] that are held on joints after a change of structure: none on those that were cut."""
+    names = {name for event in events for name in event.cut} - before.loop_names
+    stay = np.setdiff1d(np.arange(before.n_bodies), [before.index_of(name) for name in names])
+    whole = np.zeros(after.nu)
+    whole[numbers_of(after.offsets()[1], stay)[0]] = held[numbers_of(before.offsets()[1], stay)[0]]
+    return whole
 
 
 def _quaternions(rotations: Floats) -> Floats:

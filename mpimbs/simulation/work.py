@@ -1,4 +1,4 @@
-"""The power of all that a system's energy does not hold: dampers, torques, wrenches, forces that are functions.
+"""The power of all that a system's energy does not hold: dampers, torques, wrenches, functions, driven joints.
 
 Integrated beside the state, it is their work W, and what a simulation does wrong to the energy is E - E0 - W.
 """
@@ -27,14 +27,18 @@ class Power:
     Parameters
     ----------
     dynamics : Dynamics
+    driven : bool
+        Whether forces are held on the joints.
 
     Attributes
     ----------
     any : bool
         Whether there are any such loads, on any rank.
+    overflows : bool
+        Whether numpy may warn of one that grows without bound: not of those that are held.
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
+    def __init__(self, dynamics: Dynamics, driven: bool = False) -> None:
         self._dynamics = dynamics
         c = dynamics.subchain.columns
         self._damping = c.damping if c.damping.any() else None
@@ -42,14 +46,17 @@ class Power:
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
         functions = system.force_functions or c.torque_functions
-        mine = self._damping is not None or self._torque is not None or bool(functions)
+        motions = dynamics.external.motions
+        self._free = ~c.prescribed if motions else None
+        mine = self._damping is not None or self._torque is not None or bool(functions) or bool(motions)
         dampers = any(spring.dissipates for spring in system.springs.values())
         facts = np.array([mine, dampers or system.has_given_wrenches(subchain.first, subchain.last)])
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
         self._loops = dynamics.loops if dynamics.loops is not None and dynamics.loops.driven else None
         facts[0] |= self._loops is not None
         self._wrenched = bool(facts[1])
-        self.any = bool(facts.any())
+        self.overflows = bool(facts.any())
+        self.any = driven or self.overflows
 
     def recalled(self, ranks: list[tuple[float, float]]) -> Floats:
         """Work on this rank's bodies so far (J) and its rate (W), of what a checkpoint has of each rank; or nothing."""
@@ -62,14 +69,19 @@ class Power:
 
     def __call__(self, q: Floats, u: Floats, acted: Acted) -> float:
         """Power (W) in a state, of what acted in its evaluation."""
+        if not self.overflows:
+            return float(acted.forces.dot(u))
         power = 0.0
         if self._damping is not None:
             np.multiply(self._damping, u, out=self._room)
             power -= float(self._room @ u)
         if self._torque is not None:
             power += float(self._torque @ u)
-        if acted.forces.size:
-            power += float(acted.forces @ u)
+        if self._free is not None:
+            power += float(acted.forces[self._free] @ u[self._free]) if acted.forces.size else np.nan
+            power += float(self._dynamics.driving(q, u, acted) @ u)
+        elif acted.forces.size:
+            power += float(acted.forces.dot(u))
         if self._loops is not None:
             power += self._loops.power()
         if self._wrenched:

@@ -128,6 +128,12 @@ def add6(a, b):
 
 
 @kernel(inline=True)
+def sub6(a, b):
+    """Difference of two 6-vectors."""
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3], a[4] - b[4], a[5] - b[5])
+
+
+@kernel(inline=True)
 def scale6(x, a):
     """Number times spatial vector."""
     return scale3(x, a[0:3]) + scale3(x, a[3:6])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, SCHEDULED, unavailable
+from mpimbs.coupling import COUPLINGS, UNCOMPARED, unavailable
 from mpimbs.errors import InputError
 from mpimbs.instruments.accuracy import ASSEMBLED, LONG
 from mpimbs.model import System
@@ -48,7 +48,7 @@ def choose_coupling(
     left_out: dict[str, str] = {}
     refusal: InputError | None = None
     for name in COUPLINGS:
-        if name in SCHEDULED:
+        if name in UNCOMPARED:
             continue
         if name in ASSEMBLED and system.n_bodies > LONG:
             left_out[name] = f"loses digits beyond {LONG} bodies"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.coupling import COUPLINGS, LOOPED, SCHEDULED, TREES, unavailable
+from mpimbs.coupling import COUPLINGS, LOOPED, TREES, UNCOMPARED, unavailable
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model import System
@@ -116,7 +116,7 @@ def default_couplings(system: System) -> tuple[str, ...]:
         known = tuple(TREES)
     else:
         known = tuple(name for name in COUPLINGS if name != "dca" or system.n_bodies <= _MOST_ASSEMBLED)
-    return tuple(name for name in known if name not in SCHEDULED)
+    return tuple(name for name in known if name not in UNCOMPARED)
 
 
 def default_ranks(size: int) -> tuple[int, ...]:

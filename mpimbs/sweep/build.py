@@ -17,6 +17,7 @@ from mpimbs.sweep.structure import (
     FIRST_Q,
     FIRST_U,
     FIXED,
+    HELD,
     LAST_U,
     SINK,
     SLIDES,
@@ -186,7 +187,7 @@ def build(columns: Columns, boundary_frames: Floats | None = None, inboard: Inte
     junctions = join_steps(steps, made.parent, made.first, made.last, len(inboard))
     different, steps[:, BODY], body_frame = _fixed(columns, made, boundary_frames)
     path = path_to(made.order[-1], made.parent, made.first, made.last)
-    structure = Structure(steps, axes, different.ravel(), pitch, armature_of(columns), path)
+    structure = Structure(steps, axes, different.ravel(), pitch, _pivots_of(columns), path)
     tree = made.first, made.parent, made.order, made.sizes
     return Build(structure, _springs(columns), junctions, made.last, body_frame, *tree)
 
@@ -333,9 +334,16 @@ def with_slots(made: Build, boundaries: int, bodies: Integers) -> Build:
     return made._replace(structure=made.structure._replace(steps=steps), junctions=junctions)
 
 
-def armature_of(columns: Columns) -> Floats:
+def rotors_of(columns: Columns) -> Floats:
     """Inertias of the rotors of all freedoms [nu], or none where there is none."""
     return columns.armature[: None if columns.armature.any() else 0].copy()
+
+
+def _pivots_of(columns: Columns) -> Floats:
+    """What is added to the pivots of all freedoms [nu]: rotors, and what holds axes that follow; or none."""
+    if not columns.prescribed.any():
+        return rotors_of(columns)
+    return np.where(columns.prescribed, HELD, columns.armature)
 
 
 def _springs(columns: Columns) -> Springs:
@@ -346,4 +354,5 @@ def _springs(columns: Columns) -> Springs:
         columns.rest[: None if sprung else 0].copy(),
         columns.damping[: None if damped else 0].copy(),
         columns.torque[: None if damped else 0].copy(),
+        columns.cross_stiffness[: None if columns.cross_stiffness.any() else 0].copy(),
     )

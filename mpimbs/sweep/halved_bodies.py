@@ -16,7 +16,7 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import build, inboard_bodies
 from mpimbs.sweep.halved_passes import Halved
 from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving
-from mpimbs.sweep.part import PartOfOne
+from mpimbs.sweep.part import PartByHandles, PartOfOne
 from mpimbs.sweep.structure import BODY, FIXED, TURNING, Handles, Structure, workspace
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
@@ -88,7 +88,7 @@ def inverse_inertias(system: Contents, first: int, structure: Structure, last_st
     return inverses.ravel()
 
 
-class HalvedBodies(PartOfOne):
+class HalvedBodies(PartOfOne, PartByHandles):
     """Consecutive bodies of a chain, halved down to single ones: the leaves.
 
     Where they end at the tip, the last may be swept instead.

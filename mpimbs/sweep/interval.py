@@ -24,7 +24,7 @@ from mpimbs.sweep.loops import LoopArrays, Loops
 from mpimbs.sweep.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.sweep.part import PartOfOne
 from mpimbs.sweep.strips import StripLanes, StripLoops
-from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, workspace
+from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -129,6 +129,10 @@ class IntervalPart(PartOfOne):
         Accelerations of the inboard bodies, loads on the open ones.
     swept : Swept
         How many bodies are swept in which way.
+    work : Workspace
+        What the sweep in doubles writes.
+    total : array [nu]
+        Forces of its joints, written by the passes.
     """
 
     def __init__(
@@ -158,12 +162,13 @@ class IntervalPart(PartOfOne):
         else:
             self._made = with_slots(whole.made, boundaries, slotted) if len(slotted) else whole.made
         s = self._made.structure
-        self._work = (
+        self.work = (
             workspace(len(s.steps), len(s.axes), self._made.junctions, wrenches=wrenches)
             if self._made is not whole.made
             else whole.work
         )
-        self._wrench = self._work.wrench
+        self._wrench = self.work.wrench
+        self.total = np.zeros(len(s.axes))
         self.loops: Loops | None = None
         self.all_loops: list[Loops] = []
         if table is not None and closings is not None:
@@ -201,13 +206,13 @@ class IntervalPart(PartOfOne):
             Handles(self.turn, self.blocks, self.loads),
             s,
             self._made.springs,
-            self._work,
+            self.work,
             room_inboard=room.inboard,
             room_open=room.open,
             inboard=outside.before,
             path=path,
             reach=reach,
-            total=np.zeros(len(s.axes)),
+            total=self.total,
             columns=aligned_zeros(0 if self.loops else len(reach) * len(s.axes) * ROW),
             block=aligned_zeros(SIZE),
             limbs=self._limbs.plan if self._limbs else NO_BODIES,
@@ -245,6 +250,10 @@ class IntervalPart(PartOfOne):
             self._limbs.set_wrenches(wrenches, self._wrench)
         elif self._wrench is not wrenches:
             self._wrench[:] = wrenches
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps read of all joints, each array once."""
+        return [(self._made.structure, self._made.springs), *(self._limbs.joints() if self._limbs else [])]
 
 
 def _closings(

@@ -141,6 +141,28 @@ def _omega(p, before, slot):
     return (0.0, 0.0, 0.0)
 
 
+@kernel(inline=True)
+def _turn_and_ask(zero, p, u, before):
+    """What the loops ask for, and the velocity terms, given the turns of the open bodies before the interval."""
+    if p.loops.size > 0:
+        move_ends(0.0, p.loops, p.structure, p.work, u)
+        ask_of_strips(zero, p.limbs, p.work.junction, False)
+        ask_of_loops(0.0, p.loops, False)
+    for slot in range(1, p.inboard.size):
+        place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
+    velocity_terms(0.0, p.structure, p.work, u, _omega(p, before, 0))
+
+
+@kernel(merge=True)
+def act_on_interval(zero, part, q, u, tau, before):
+    """Pass 2 of bodies that are not swept: velocity terms, joint forces, and what drives the loop joints."""
+    p = read(part, INTERVAL)
+    _turn_and_ask(zero, p, u, before)
+    joint_forces(0.0, p.structure, p.springs, q, u, tau, p.total)
+    if p.loops.size > 0:
+        drive_loops(p.loops, p.work)
+
+
 @kernel(merge=True)
 def inward_of_interval(zero, part, q, u, tau, before, ahead):
     """Pass 2: the equations of the interval, given the turns of the open bodies before it."""
@@ -150,13 +172,7 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     room = Room(p.room_inboard, p.room_open)
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # GATHERED
-    if p.loops.size > 0:
-        move_ends(0.0, p.loops, p.structure, p.work, u)
-        ask_of_strips(zero, p.limbs, p.work.junction, False)
-        ask_of_loops(0.0, p.loops, False)
-    for slot in range(1, p.inboard.size):
-        place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
-    velocity_terms(0.0, p.structure, p.work, u, _omega(p, before, 0))
+    _turn_and_ask(zero, p, u, before)
     clear_gathered(0.0, p.work.junction, inertia_and_force)
     gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
     joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)

@@ -17,16 +17,16 @@ from mpimbs.sweep.interval_sequence import IntervalsPlan
 from mpimbs.sweep.limbs import Swept
 from mpimbs.sweep.loops import Loops
 from mpimbs.sweep.open_bodies import join_open_motions
-from mpimbs.sweep.part import Ends
+from mpimbs.sweep.part import Ends, PartByHandles
 from mpimbs.sweep.sequence import sequence_rows
-from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles
+from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Intervals:
+class Intervals(PartByHandles):
     """Intervals of a tree's bodies in sequence: a `Part`.
 
     Parameters
@@ -168,6 +168,10 @@ class Intervals:
                 steps, _ = self.whole.carriers(bodies + piece.first - self.whole.first)
                 piece.wrenches.reshape(-1, 6)[piece.carriers(bodies)[0]] = given[steps]
             part.set_wrenches(piece.wrenches)
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps read of all joints, each array once."""
+        return [pair for part in self._parts for pair in part.joints()]
 
 
 def _rows(value: Floats, at: int) -> Floats:

@@ -6,7 +6,16 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.lanes import load, sqrt, store, width
 from mpimbs.spatial.trigonometry import atan2
 from mpimbs.spatial.tuples import load3, store_numbers
-from mpimbs.spatial.vectors import dot3, quaternion_matrix, quaternion_product, rotate_back, scale3, sub3
+from mpimbs.spatial.vectors import (
+    add3,
+    cross,
+    dot3,
+    quaternion_matrix,
+    quaternion_product,
+    rotate_back,
+    scale3,
+    sub3,
+)
 from mpimbs.sweep.motion import load_quaternion
 from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
 
@@ -15,18 +24,40 @@ TINY = 1e-300  # added to a square, against 0 / 0
 
 @kernel(inline=True)
 def rotation_vector(q):
-    """Rotation vector (rad), of length at most pi, of a quaternion of any length.
+    """Rotation vector (rad), of length a at most pi, of a quaternion of any length; and (a / 2) / tan(a / 2).
 
     The angle is that of the squared quaternion, (w^2 - n^2, 2 w n), which is the same for q and -q; no branch.
     """
     v = q[1:4]
     n = sqrt(dot3(v, v) + TINY)
-    return scale3(atan2(2.0 * q[0] * n, q[0] * q[0] - n * n) / n, v)
+    angle = atan2(2.0 * q[0] * n, q[0] * q[0] - n * n)
+    return scale3(angle / n, v), 0.5 * angle * q[0] / n
+
+
+@kernel(inline=True)
+def spring_moment(x, pull, half):
+    """The moment of a spring that turns a body back, J^-T K x: minus the gradient of x . K x / 2 is this, reversed.
+
+    J takes the rate of a rotation vector to the angular velocity in the body's components. Where K is one number times
+    1, K x is along x, and nothing is added to it.
+
+    Parameters
+    ----------
+    x : 3-tuple
+        Rotation vector from rest (rad), of length a.
+    pull : 3-tuple
+        K x (N m).
+    half : number
+        (a / 2) / tan(a / 2).
+    """
+    across = cross(x, pull)
+    bent = scale3((1.0 - half) / (dot3(x, x) + TINY), cross(x, across))
+    return add3(pull, sub3(bent, scale3(0.5, across)))
 
 
 @kernel(inline=True)
 def twisted(zero, q, rest, item):
-    """Rotation vector (rad) from rest of the quaternion that begins at `item`, in body components."""
+    """`rotation_vector` from rest of the quaternion that begins at `item`, in body components."""
     w = width(zero)
     r = load3(zero, rest, item + 1)
     back = (load(zero, rest, item * w), -r[0], -r[1], -r[2])
@@ -47,7 +78,7 @@ def deflection(zero, structure, step, q, rest):
     if structure.steps[step, TURN] == 4:
         if count == 6:
             linear = sub3(load3(zero, q, item + 4), load3(zero, rest, item + 4))
-        return twisted(zero, q, rest, item) + linear
+        return twisted(zero, q, rest, item)[0] + linear
     first = zero
     second = zero
     if count > 0:
@@ -67,6 +98,17 @@ def _sprung(zero, stiffness, first):
 
 
 @kernel(inline=True)
+def _turned_by(zero, springs, first, x):
+    """K x (N m) of a ball's rotation vector from rest, with all of K."""
+    k = load3(zero, springs.stiffness, first)
+    pull = (k[0] * x[0], k[1] * x[1], k[2] * x[2])
+    if springs.cross.size == 0:
+        return pull
+    c = load3(zero, springs.cross, first)
+    return add3(pull, (c[0] * x[1] + c[1] * x[2], c[0] * x[0] + c[2] * x[2], c[1] * x[0] + c[2] * x[1]))
+
+
+@kernel(inline=True)
 def _subtract(zero, total, first, pull):
     """Subtract a spring's pull from three generalized forces."""
     store_numbers(zero, total, first, sub3(load3(zero, total, first), pull))
@@ -76,8 +118,8 @@ def _subtract(zero, total, first, pull):
 def joint_forces(zero, structure, springs, q, u, tau, total):
     """Write the generalized forces: `tau`, constant torque, spring and damper of every degree of freedom.
 
-    Angle or displacement: -k (q - rest). Quaternion: -k times the rotation vector from rest, which for one isotropic
-    k is the gradient of k |rotation vector|^2 / 2. A free joint's position: -R^T K (r - rest).
+    Angle or displacement: -k (q - rest). Quaternion: `spring_moment` of the rotation vector from rest. A free joint's
+    position: -R^T K (r - rest).
 
     Parameters
     ----------
@@ -105,9 +147,8 @@ def joint_forces(zero, structure, springs, q, u, tau, total):
                 store(total, d * w, load(zero, total, d * w) - load(zero, springs.stiffness, d * w) * stretched)
             continue
         if _sprung(zero, springs.stiffness, first):
-            k = load3(zero, springs.stiffness, first)
-            x = twisted(zero, q, springs.rest, item)
-            _subtract(zero, total, first, (k[0] * x[0], k[1] * x[1], k[2] * x[2]))
+            x, half = twisted(zero, q, springs.rest, item)
+            _subtract(zero, total, first, spring_moment(x, _turned_by(zero, springs, first, x), half))
         if last == first + 6 and _sprung(zero, springs.stiffness, first + 3):
             k = load3(zero, springs.stiffness, first + 3)
             x = sub3(load3(zero, q, item + 4), load3(zero, springs.rest, item + 4))
@@ -127,4 +168,7 @@ def spring_energy(zero, structure, springs, q):
         for d in range(first, structure.steps[step, LAST_U]):
             x = stretched[d - first]
             energy = energy + 0.5 * load(zero, springs.stiffness, d * width(zero)) * x * x
+        if structure.steps[step, TURN] == 4 and springs.cross.size > 0:
+            c, x = load3(zero, springs.cross, first), stretched
+            energy = energy + c[0] * x[0] * x[1] + c[1] * x[0] * x[2] + c[2] * x[1] * x[2]
     return energy

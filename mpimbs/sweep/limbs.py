@@ -104,6 +104,9 @@ class Chosen(NamedTuple):
         return Swept(beside, along, len(sizes) - beside - along)
 
 
+NO_LIMBS = Chosen([], [], [])
+
+
 class _Numbers(NamedTuple):
     """Where numbers of some steps stand among those of all."""
 
@@ -414,3 +417,7 @@ class Limbs:
         for sequence in self._sequences:
             sequence.tiles.wrenches[:] = wrenches[sequence.wrenched]
         of_trunk.reshape(-1, 6)[:] = wrenches.reshape(-1, 6)[self._trunk_steps]
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps of the limbs read of their joints, each array once."""
+        return [pair for sequence in self._sequences for pair in sequence.tiles.kinds.joints]

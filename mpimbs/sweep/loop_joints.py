@@ -38,6 +38,7 @@ from mpimbs.spatial.vectors import (
     transpose,
 )
 from mpimbs.spatial.widths import by_number
+from mpimbs.sweep.joint_forces import spring_moment
 from mpimbs.sweep.structure import BIAS, BOUNDARY
 
 # Columns of the rows of loop joints: where the motions of the ends are; how the joint turns (below); its constraints;
@@ -51,8 +52,10 @@ END_SIZE = 12  # numbers of an end: rotation from step components to joint compo
 CLOSURE = 2 * SIX + 6 * ROW
 MINUS_S, POSITION, VELOCITY, DRIVE_A, DRIVE_B, ENERGY = (2 * SIX + k * ROW for k in range(6))
 ROOM_OF_A_LANE = 2 * END_SIZE + SIX + 2 * BOUNDARY + CLOSURE
-DRIVE = 9  # numbers of a freedom that is driven: its axis in T, stiffness, damping, torque, rest 1 or 4, which angle
-AXIS, SPRING, DAMPING, TORQUE, REST, ANGLE = 0, 1, 2, 3, 4, 8
+# Numbers of a freedom that is driven: its axis in T, stiffness, damping, torque, rest 1 or 4, which angle; of the three
+# of a ball xy, xz, yz of the stiffness.
+DRIVE = 10
+AXIS, SPRING, DAMPING, TORQUE, REST, ANGLE, CROSS_SPRING = 0, 1, 2, 3, 4, 8, 9
 _TWO_PI = 2.0 * np.pi
 _TINY = 1e-300  # beside which zero alone counts
 _SMALL = 1e-5  # square of a sine whose sixth power is beyond rounding
@@ -124,14 +127,19 @@ def turned_by(turns, relative):
 
 @kernel(inline=True)
 def rotation_vector(r):
-    """Rotation vector (rad) of a rotation matrix; of half a turn no direction is left."""
+    """Rotation vector (rad) of a rotation matrix, of length a; and (a / 2) / tan(a / 2).
+
+    Of half a turn no direction is left.
+    """
     v = (0.5 * (r[7] - r[5]), 0.5 * (r[2] - r[6]), 0.5 * (r[3] - r[1]))
     square = v[0] * v[0] + v[1] * v[1] + v[2] * v[2]
     cosine = 0.5 * (r[0] + r[4] + r[8] - 1.0)
     if square < _SMALL and cosine > 0.0:  # angle / sine by its series
-        return scale3(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0)), v)
-    sine = sqrt(square)
-    return scale3(atan2(sine, cosine) / sine if sine > 0.0 else 1.0, v)
+        ratio = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0))
+    else:
+        sine = sqrt(square)
+        ratio = atan2(sine, cosine) / sine if sine > 0.0 else 1.0
+    return scale3(ratio, v), 0.5 * ratio * (1.0 + cosine)
 
 
 @kernel(inline=True)
@@ -143,6 +151,7 @@ def _within_half_a_turn(angle):
 def _driven(count, drives, pitched, relative, angles, slid, speed, out):
     """Load of what drives a joint's freedoms, in T: springs, dampers, torques; and their energy and power."""
     moment, force = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+    turned, pull, half = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1.0  # of a ball
     energy, power = 0.0, 0.0
     for number in range(count):
         at = number * DRIVE
@@ -154,22 +163,30 @@ def _driven(count, drives, pitched, relative, angles, slid, speed, out):
         elif drives[at + ANGLE] >= 2.0:
             w, v = drives[at + REST], load3(0.0, drives, at + REST + 1)
             rest = quaternion_matrix((w, v[0], v[1], v[2]))
-            away = dot3(unit, rotation_vector(multiply(transpose(rest), relative)))
+            turned, half = rotation_vector(multiply(transpose(rest), relative))
+            away = dot3(unit, turned)
+            pull = add3(pull, scale3(drives[at + SPRING] * away, unit))
         else:
             angle = angles[0] if drives[at + ANGLE] == 0.0 else angles[1]
             away = angle - drives[at + REST]
             if not pitched:  # whose displacement tells how often it has turned
                 away = _within_half_a_turn(away)
         given = drives[at + TORQUE] - drives[at + DAMPING] * rate
-        load = given - drives[at + SPRING] * away
-        energy += 0.5 * drives[at + SPRING] * away * away
+        spring = drives[at + SPRING] * away
+        load = given if axis < 3 and drives[at + ANGLE] >= 2.0 else given - spring
+        energy += 0.5 * spring * away
         power += given * rate
         if axis >= 3:
             force = add3(force, scale3(load, unit))
         else:
             moment = add3(moment, scale3(load, unit))
     out[ENERGY], out[ENERGY + 1] = energy, power
-    return moment + force
+    if count == 3:
+        xy, xz, yz = drives[CROSS_SPRING], drives[DRIVE + CROSS_SPRING], drives[2 * DRIVE + CROSS_SPRING]
+        x, y, z = turned
+        pull = add3(pull, (xy * y + xz * z, xy * x + yz * z, xz * x + yz * y))
+        out[ENERGY] += xy * x * y + xz * x * z + yz * y * z
+    return sub3(moment, spring_moment(turned, pull, half)) + force
 
 
 @kernel(inline=True)
@@ -290,7 +307,7 @@ def _measure_joint(row, ends, subspace, pitch, drives, a, b, out):
     angle = 0.0
     if row[PITCHED] or row[DRIVEN]:
         angle = atan2(first[0], first[1])
-    error = rotation_vector(multiply(relative, transpose(turned)))
+    error, _ = rotation_vector(multiply(relative, transpose(turned)))
     if row[PITCHED]:
         angle += _TWO_PI * round((apart[2] / pitch - angle) / _TWO_PI)
         shift = (0.0, 0.0, pitch * angle)

@@ -17,6 +17,7 @@ from mpimbs.sweep.loop_joints import (
     ANGLE,
     AXIS,
     BALL,
+    CROSS_SPRING,
     DAMPING,
     DRIVE,
     END_SIZE,
@@ -69,6 +70,8 @@ def _drives(loop: Loop) -> Floats:
         return np.zeros((0, DRIVE))
     kind, rows = loop.kind, np.zeros((loop.kind.nu, DRIVE))
     rows[:, SPRING], rows[:, DAMPING] = loop.stiffness, loop.damping
+    if loop.cross_stiffness:
+        rows[:, CROSS_SPRING] = loop.cross_stiffness
     rows[:, TORQUE] = 0.0 if callable(loop.torque) else loop.torque
     rows[:, AXIS] = np.abs(motion_subspace(kind, 0.0)).argmax(axis=0)
     at_q = at_u = turned = 0
@@ -193,13 +196,15 @@ def loops_of(system: Contents) -> LoopTable:
     lengths = np.ones(len(bodies))
     for number, pair in enumerate(bodies.tolist()):
         radii = [_radius(system, body) for body in pair if body >= 0]
-        lengths[number] = max(radii)
+        lengths[number] = max(radii) or 1.0
     return LoopTable(system.loops, bodies, lengths)
 
 
 def _radius(system: Contents, body: int) -> float:
-    """Radius of gyration of a body about its origin (m)."""
+    """Radius of gyration of a body about its origin (m), 0 of one without mass."""
     made = system.segments.template(body)
+    if made.massless:
+        return 0.0
     center = np.array(made.center_of_mass)
     xx, yy, zz = made.inertia[:3]
     return float(np.sqrt(0.5 * (xx + yy + zz) / made.mass + center @ center))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,32 @@ from mpimbs.sweep.structure import BOUNDARY
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+
+class LoopJointArrays(NamedTuple):
+    """The joints of some loops as evaluations leave them.
+
+    Attributes
+    ----------
+    closures : array [n, CLOSURE]
+        What each asks, see `sweep.loop_joints`; of ends elsewhere in the frame of the body.
+    loads : array [n, ROW]
+        Written by whoever finds them: what each carries, in terms of C.
+    bodies : array [n, 2]
+        By their numbers here; AT_WORLD, or ELSEWHERE.
+    constraints : array [n]
+    scales : array [n, ROW]
+        How much larger than of length 1 the columns of C are.
+    moments : bool array [n, ROW]
+        Which of them are moments alone.
+    """
+
+    closures: Floats
+    loads: Floats
+    bodies: Integers
+    constraints: Integers
+    scales: Floats
+    moments: npt.NDArray[np.bool_]
 
 
 class LoopArrays:
@@ -231,6 +257,13 @@ class Loops:
         here = ends_here(table.bodies, steps)
         self._here = here >= 0
         self._worldly = here == AT_WORLD
+
+    @property
+    def joints(self) -> LoopJointArrays:
+        """Their joints."""
+        table = self._loop_table
+        moments = np.logical_not(table.subspaces[:, 3:].any(axis=1))
+        return LoopJointArrays(self._measured, self._loads, table.bodies, table.constraints, table.scales, moments)
 
     @property
     def far(self) -> Integers:

@@ -12,12 +12,15 @@ from mpimbs.spatial.vectors import (
     add3,
     add6,
     cross,
+    dot3,
     motion_outward,
     multiply,
     normalised,
     quaternion_matrix,
+    quaternion_product,
     rotate,
     rotate_back,
+    scale3,
     scale6,
     transpose,
     turn_z,
@@ -240,3 +243,25 @@ def coordinate_rates(zero, structure, q, u, rates):
         else:
             for d in range(first, last):
                 store(rates, (item + d - first) * w, load(zero, u, d * w))
+
+
+@kernel
+def speeds_of_rates(zero, structure, q, rates, u):
+    """Write the speeds whose coordinates change at given rates, but for what changes the length of a quaternion."""
+    w = width(zero)
+    for step in range(structure.steps.shape[0]):
+        item = structure.steps[step, FIRST_Q]
+        first = structure.steps[step, FIRST_U]
+        last = structure.steps[step, LAST_U]
+        if structure.steps[step, TURN] == 4:
+            r = load(zero, q, item * w)
+            v = load3(zero, q, item + 1)
+            change = (load(zero, rates, item * w),) + load3(zero, rates, item + 1)
+            turned = quaternion_product((r, -v[0], -v[1], -v[2]), change)
+            store_numbers(zero, u, first, scale3(2.0 / (r * r + dot3(v, v)), turned[1:4]))
+            if last == first + 6:
+                rotation = quaternion_matrix(load_quaternion(zero, q, item))
+                store_numbers(zero, u, first + 3, rotate_back(rotation, load3(zero, rates, item + 4)))
+        else:
+            for d in range(first, last):
+                store(u, d * w, load(zero, rates, (item + d - first) * w))

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.sweep.structure import Springs, Structure
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -89,6 +90,11 @@ class Part(Protocol):
         `loads` as they stand: as `Subchain.inboard` and `Subchain.outer` name them."""
         ...
 
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None) -> Floats:
+        """Loads that the bodies receive through their inboard joints [n, 6], of what an evaluation has found: as of
+        `Subchain.joint_loads`."""
+        ...
+
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches` of `whole`."""
         ...
@@ -105,6 +111,20 @@ class SeparablePart(Part, Protocol):
     def ends(self) -> list[Ends]:
         """Where the equations of each piece stand."""
         ...
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps read of all joints, each array once; numbers written there are those of the next sweep."""
+        ...
+
+
+class PartByHandles:
+    """What parts have in common whose handles tell all that goes on within."""
+
+    def joint_loads(
+        self: Part, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> Floats:
+        """Loads that the bodies receive through their inboard joints [n, 6], as of `Part`."""
+        return self.whole.joint_loads(q, u, tau, turns, *self.handle_loads(), wrenches)
 
 
 class PartOfOne:

@@ -29,6 +29,7 @@ BOUNDARY = 18  # boundary motion, for output: rotation 9, position 3, twist 6
 
 # Columns of `Structure.steps`.
 TURN, SLIDES, FIRST_Q, FIRST_U, LAST_U, SOURCE, SINK, BODY = range(8)
+HELD = 2.0**100  # kg m^2 or kg: armature of an axis that follows a given motion; others vanish beside it
 CARRIED = -1  # SOURCE: the parent is the step before
 
 
@@ -39,7 +40,7 @@ class Structure(NamedTuple):
     axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
     fixed: Floats  # [different bodies * FIXED]
     pitch: Floats  # [nu]: m/rad
-    armature: Floats  # [nu]: kg m^2 or kg; empty where there is none at all
+    armature: Floats  # [nu]: kg m^2 or kg, HELD of an axis that follows; empty where there is none at all
     path: Integers  # the steps from handle 1 to handle 2, of a chain all
 
 
@@ -50,6 +51,7 @@ class Springs(NamedTuple):
     rest: Floats  # [nq]: the coordinates at which the springs are at ease; empty with `stiffness`
     damping: Floats  # [nu]: N m s/rad or N s/m
     torque: Floats  # [nu]: N m or N; empty with `damping`
+    cross: Floats  # [nu]: xy, xz, yz of the stiffness about a ball (N m/rad); empty where it is diagonal everywhere
 
 
 class Workspace(NamedTuple):

@@ -13,7 +13,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
 from mpimbs.spatial.handles import SIZE
-from mpimbs.sweep.build import Build, build, inboard_bodies
+from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
 from mpimbs.sweep.entries import displace, joint_loads, move, prescribe, required_forces
 from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.quaternions import broken_quaternion
@@ -153,6 +153,11 @@ class Subchain:
         """The joints and bodies as one piece."""
         return self._whole.made.structure
 
+    @functools.cached_property
+    def with_rotors(self) -> Structure:
+        """The same with no more than rotors on axes that follow a given motion."""
+        return self.structure._replace(armature=rotors_of(self.columns))
+
     @property
     def springs(self) -> Springs:
         """The joint forces of the model as one piece."""
@@ -271,7 +276,7 @@ class Subchain:
         q, u = self.state(q, u)
         motion = self.motions(q, u, boundary)
         kinetic, potential, linear, angular = totals(0.0, self.structure, tuple(gravity), motion)
-        kinetic += rotor_energy(0.0, self.structure, u)
+        kinetic += rotor_energy(0.0, self.with_rotors, u)
         potential += spring_energy(0.0, self.structure, self.springs, q)
         return np.array([kinetic, potential, *linear, *angular])
 
@@ -304,6 +309,34 @@ class Subchain:
         array [n, 6]
             Moment (N m) about the origin of the body's frame, force (N); body frame components.
         """
+        loads, _ = self._loads(q, u, tau, turns, accelerations, outer_loads, wrenches)
+        made = self._whole.made
+        return (loads[made.body_step] @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
+
+    def forces_through_joints(
+        self,
+        q: Floats,
+        u: Floats,
+        tau: Floats,
+        turns: Floats,
+        accelerations: Floats,
+        outer_loads: Floats,
+        wrenches: Floats | None = None,
+    ) -> Floats:
+        """Give the parts of the loads of `joint_loads` along the free axes of the joints [nu] (N m, N)."""
+        return self._loads(q, u, tau, turns, accelerations, outer_loads, wrenches)[1]
+
+    def _loads(
+        self,
+        q: Floats,
+        u: Floats,
+        tau: Floats,
+        turns: Floats,
+        accelerations: Floats,
+        outer_loads: Floats,
+        wrenches: Floats | None,
+    ) -> tuple[Floats, Floats]:
+        """Loads that the steps receive [m, 2, 3], in their frames, and their parts along the free axes [nu]."""
         made, work = self._whole
         if wrenches is not None:
             work = self._wrenched
@@ -314,7 +347,7 @@ class Subchain:
         given = turns.reshape(-1), accelerations.reshape(-1), self.outer_steps, outer_loads.reshape(-1)
         arrays = (loads.ravel(), room[0], room[1], np.empty(SIZE))
         joint_loads(made.structure, made.springs, work, q, u, tau, *given, *arrays)
-        return (loads[made.body_step] @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
+        return loads, room[0]
 
     def prescribe(
         self, q: Floats, u: Floats, udot: Floats, turns: Floats, accelerations: Floats, at_rest: bool = False
@@ -364,7 +397,7 @@ class Subchain:
         given = self.outer_steps, outer_loads.reshape(-1)
         loads = accelerations.reshape(-1)
         springs = NO_SPRINGS if at_rest else made.springs
-        required_forces(made.structure, springs, work, q, u, udot, forces, *given, loads, room, tau)
+        required_forces(self.with_rotors, springs, work, q, u, udot, forces, *given, loads, room, tau)
         return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
 
 

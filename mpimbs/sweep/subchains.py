@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.part import Ends
+from mpimbs.sweep.part import Ends, PartByHandles
 from mpimbs.sweep.sequence import SequencePlan, sequence_rows
-from mpimbs.sweep.structure import TURNING, Handles
+from mpimbs.sweep.structure import TURNING, Handles, Springs, Structure
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 
 
-class Subchains:
+class Subchains(PartByHandles):
     """Subchains in sequence, each hanging on the one before.
 
     Their evaluation is that of `mpimbs.pipeline`.
@@ -89,3 +89,7 @@ class Subchains:
             if room.size:
                 room[:] = wrenches[at : at + room.size]
             at += 6 * subchain.tiles.steps
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps read of all joints, each array once."""
+        return [pair for subchain in self._subchains for pair in subchain.tiles.kinds.joints]

@@ -122,10 +122,17 @@ class Placed(NamedTuple):
 
 
 class Kinds:
-    """The different kinds of tiles: what is made ready for the sweeps, in so many lanes."""
+    """The different kinds of tiles: what is made ready for the sweeps, in so many lanes.
+
+    Attributes
+    ----------
+    joints : list of (Structure, Springs)
+        What the sweeps read of each kind.
+    """
 
     def __init__(self) -> None:
         self._tables: list[Table] = []
+        self.joints: list[tuple[Structure, Springs]] = []
         self._sizes: list[LaneSize] = []
         self.junctions = 0  # times lanes
 
@@ -133,6 +140,7 @@ class Kinds:
         """Add a kind of `width` lanes with so many coordinates each; returns its number."""
         s = made.structure
         structure, springs = Structure(*map(aligned, s)), Springs(*map(aligned, made.springs))
+        self.joints.append((structure, springs))
         plain = not (s.steps[:, TURN] == 4).any()
         self._tables.append(Table(TileKind(structure, springs, coordinates, int(plain))))
         self._sizes.append(LaneSize(len(s.steps), coordinates, len(s.axes)))
@@ -210,7 +218,7 @@ class Tiles:
         interleaved: bool = False,
         keep_all: bool = False,
     ) -> None:
-        self._kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
+        self.kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
         self.width = max(tile.width for tile in chosen)
         alone = lanes_are == ALONE
         rows, self.steps = _in_sequence(kinds, chosen, alone)

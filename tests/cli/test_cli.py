@@ -503,6 +503,21 @@ def test_inertia(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, mode
     refuses(comm, call, folder, "inertia @/model.toml --state @/nowhere.npz -o @/x.npz", "there is no such file")
 
 
+def test_modes(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    rod = (
+        'name = "beam"\ncount = 8\nlength = 0.5\nEI = 2300.0\nmass_per_length = 2.7\nclamped = true\njoint = "revolute"'
+    )
+    put(comm, folder / "rod.toml", f"gravity = [0, 0, 0]\n[[rod]]\n{rod}\n")
+    found = call("modes @/rod.toml -k 2 -o @/m.npz --picture @/m.png")
+    assert (found.code, found.err) == (0, "")
+    told = f"mode 1: 64.8635618 Hz\nmode 2: 399.452652 Hz\nwrote {folder}/m.npz\ndrew {folder}/m.png\n"
+    assert found.out == ("" if comm.rank else told)
+    with np.load(folder / "m.npz") as file:
+        assert (file["shapes"].shape, file["q"].shape) == ((2, 8), (8,))
+        assert_close("frequencies", 4 * np.pi**2 * file["frequencies"] ** 2, file["squares"], "rounding")
+    refuses(comm, call, folder, "modes @/rod.toml -o @/m.npz", "m.npz: exists", "--force")
+
+
 def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     for command in ("bench chain:4 --seconds 0", "bench chain:4 --batch 4 --seconds 0", "acceleration chain:4 -o @/x"):
         found = call(f"{command} --lanes 8")
@@ -991,8 +1006,8 @@ def test_run_with_constraint_loads(comm: MPI.Comm, call: Callable[[str], Call], 
 def test_run_with_pictures(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     found = call("run rope:8 -o @/rope.h5 --t-end 0.05 --every 0.01 --pictures")
     assert (found.code, found.err) == (0, "")
-    pictures = [folder / f"rope_{kind}.png" for kind in ("coordinates", "motion", "energy")]
-    assert comm.rank > 0 or found.out.splitlines()[-3:] == [f"drew {picture}" for picture in pictures]
+    pictures = [folder / f"rope_{kind}.png" for kind in ("coordinates", "motion", "energy", "overview")]
+    assert comm.rank > 0 or found.out.splitlines()[-4:] == [f"drew {picture}" for picture in pictures]
     for picture in pictures:
         assert image.imread(picture)[..., :3].std() > 0.02, f"{picture.name} is blank"
 
@@ -1136,3 +1151,12 @@ def test_generators_are_models(comm: MPI.Comm, call: Callable[[str], Call]) -> N
         found = call(f"check {spec}")
         assert found.code == 0
         assert comm.rank > 0 or found.out.startswith(system_from(spec).name)
+
+
+def test_settle(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    found = call("settle rope:4 -o @/state.npz")
+    if comm.rank == 0:
+        assert found.code == 0 and "stability: stable" in found.out, found
+        with np.load(folder / "state.npz") as state:
+            assert state["q"].shape == (16,) and not state["u"].any()
+    refuses(comm, call, folder, "settle rope:4 -o @/state.npz", "state.npz: exists", "--force")

@@ -102,8 +102,11 @@ REFUSED_JOINTS = [
     ({"type": "revolute", "u": [1, 2]}, "u needs 1 numbers (revolute joint: speeds in rad/s), got 2: [1, 2]"),
     ({"type": "revolute", "stiffness": -1}, "stiffness must not be negative, got [-1.0]; give 0 for none"),
     ({"type": "revolute", "damping": -1}, "damping must not be negative"),
-    ({"type": "spherical", "stiffness": [1, 1, 2]}, "stiffness of a spherical joint is isotropic only"),
-    ({"type": "free", "stiffness": [1, 2, 1, 0, 0, 0]}, "stiffness of a free joint is isotropic only"),
+    ({"type": "revolute", "cross_stiffness": [0, 0, 0]}, "cross_stiffness has no meaning for a revolute joint"),
+    (
+        {"type": "spherical", "stiffness": [1, 2, 3], "cross_stiffness": [2, 0, 0]},
+        "cross_stiffness makes the stiffness indefinite, with a principal value of -0.561553; give smaller ones",
+    ),
     (
         {"type": "revolute", "rotation": [1, 1, 0, 0]},
         "norm 1.414214; write [0.707106781, 0.707106781, 0.0, 0.0]",
@@ -211,7 +214,7 @@ REFUSED_LOOPS = [
     ({"damping": [1, 2]}, "damping needs 1 numbers (revolute joint: speeds in rad/s), got 2"),
     ({"rest": "now"}, "rest must be a finite number, got 'now'"),
     ({"type": "cylindrical", "torque": 1}, "torque needs a list of 2 numbers (cylindrical joint: speeds in rad/s m/s)"),
-    ({"type": "spherical", "stiffness": [1, 2, 1]}, "stiffness of a spherical joint is isotropic only"),
+    ({"type": "spherical", "cross_stiffness": [1, 0, 0]}, "cross_stiffness makes the stiffness indefinite"),
     ({"type": "fixed", "torque": abs}, "torque has nothing to act on in a fixed joint"),
 ]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpimbs.errors import InputError
-from mpimbs.model import Body, Joint, System, Wrench, read_system, system_from, system_text, write_system
+from mpimbs.model import Body, Joint, Shape, System, Wrench, read_system, system_from, system_text, write_system
 
 DOCUMENTED = """
 name = "sixteen-body chain"
@@ -107,6 +107,13 @@ REFUSED = [  # text, what the message says after "model.toml: "
     (BODY.replace("mass", "mas"), "[[body]] 1 'base': unknown key 'mas'; did you mean 'mass'?"),
     (BODY.replace("revolute", "hinge"), "[[body]] 1 'base': joint: type: unknown joint type 'hinge'; choose"),
     (BODY.replace('"revolute"', '"revolute", axis = [0, 0, 0]'), "[[body]] 1 'base': joint: axis must not"),
+    (BODY + "geometry = {kind = 'cone'}", "[[body]] 1 'base': geometry 1: kind should be 'box', 'sphere', 'capsule', "),
+    (BODY + "geometry = {kind = 'box', size = [1, 2]}", "[[body]] 1 'base': geometry 1: size needs 3 numbers (the"),
+    (BODY + "geometry = {kind = 'box', size = [1, 2, -1]}", "[[body]] 1 'base': geometry 1: size must not be negative"),
+    (BODY + "geometry = {kind = 'mesh'}", "[[body]] 1 'base': geometry 1: file is missing; give the file of the mesh"),
+    (BODY + "geometry = {kind = 'sphere', size = 1, file = 'a'}", "[[body]] 1 'base': geometry 1: file has no meaning"),
+    (BODY + "geometry = {kind = 'sphere', size = 1, color = [1, 2, 0, 0]}", 
+     "[[body]] 1 'base': geometry 1: color must have four parts"),
     (BODY + "wrench = 1", "[[body]] 1 'base': wrench should be a valid tuple, got 1"),
     (BODY + 'parent = "arm"' + SECOND, "[[body]] 1 'base': parent 'arm' comes below; move [[body]] 2 up"),
     (BODY + SECOND + 'parent = "bse"', "[[body]] 2 'arm': parent 'bse' is neither 'world' nor a body above"),
@@ -196,7 +203,13 @@ def rich_system(functions=False):
     wrenches = [Wrench(force=random.normal(size=3), frame="world"), Wrench(moment=(0, 0, 1), point=(1, 2, 3))]
     system.add(Body(name="float", parent="world", mass=1e22, inertia=inertia, joint=free, wrench=wrenches))
     spring = Joint(type="spherical", stiffness=0.1, torque=(1, 2, 3))
-    system.repeat(4, Body(name="ball", parent="screw", mass=1, inertia=inertia, joint=spring))
+    shapes = [
+        Shape(kind="box", size=random.random(3), position=random.random(3), rotation=turn, color=random.random(4)),
+        Shape(kind="sphere", size=1 / 3),
+        Shape(kind="mesh", file='a "quoted" name.stl'),
+    ]
+    system.add(Body(name="drawn", parent="screw", mass=1, inertia=inertia, joint=spring, geometry=shapes))
+    system.repeat(4, Body(name="ball", parent="screw", mass=1, inertia=inertia, joint=spring, geometry=shapes[1]))
     slide = Joint(type="cylindrical", u=(1, 2), torque=math.sin if functions else (0, 1))
     system.repeat(
         2,

@@ -11,7 +11,7 @@ rounding of a double, also for light and slender bodies, where one solution in d
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -142,19 +142,28 @@ FORMULAS: dict[str, JointFormula] = {
 }
 
 
-def spring(name: str, q: Array, rest: Array, stiffness: Array) -> tuple[float, Array]:
+def spring(name: str, q: Array, rest: Array, stiffness: Array, cross: Sequence[float] = ()) -> tuple[float, Array]:
     """Potential (J) and generalized force [nu] of the springs of one joint.
 
-    Angles and displacements: k (q - rest)^2 / 2. Quaternions: k angle^2 / 2 of rest^-1 q, whose force in body
-    components is -k times the rotation vector. Position of a free joint: along the joint frame's axes.
+    Angles and displacements: k (q - rest)^2 / 2. Quaternions: x . K x / 2 of the rotation vector x of rest^-1 q, whose
+    force in body components is minus its gradient. Position of a free joint: along the joint frame's axes.
     """
     if name not in ("spherical", "free"):
         return 0.5 * float(stiffness @ (q - rest) ** 2), -stiffness * (q - rest)
     vector = rotation_vector(quaternion_product(rest[:4] * [1, -1, -1, -1], q[:4]))
     stretch, k_turn, k_slide = q[4:] - rest[4:], stiffness[:3], stiffness[3:]
     force = (-k_slide * stretch) @ rotation_of(q[:4]) if name == "free" else O3[:0]
-    potential = 0.5 * (k_turn @ vector**2 + k_slide @ stretch**2)
-    return float(potential), np.concatenate((-k_turn * vector, force))
+    k = np.diag(k_turn)
+    if len(cross):
+        k[[0, 0, 1], [1, 2, 2]] = k[[1, 2, 2], [0, 0, 1]] = cross
+    pull = k @ vector
+    potential = 0.5 * (vector @ pull + k_slide @ stretch**2)
+    back, square = pull - np.cross(vector, pull) / 2, float(vector @ vector)
+    if square > 0:
+        angle = np.sqrt(square)
+        term = np.cross(vector, np.cross(vector, pull))
+        back = back + term * (2 - angle * np.cos(angle / 2) / np.sin(angle / 2)) / (2 * square)
+    return float(potential), np.concatenate((-back, force))
 
 
 def spring_energy(c: Columns, q: Array) -> float:
@@ -172,11 +181,11 @@ def generalized_forces(c: Columns, q: Array, u: Array, tau: Array | None = None,
     return total
 
 
-def springs_of(c: Columns, q: Array) -> Iterator[tuple[tuple[str, Array, Array, Array], slice]]:
+def springs_of(c: Columns, q: Array) -> Iterator[tuple[tuple[str, Array, Array, Array, Array], slice]]:
     """Per joint, the arguments of `spring` and where its speeds are."""
     for k, joint_type in enumerate(c.joint_type):
         i, s = slice(*c.q_offset[k : k + 2]), slice(*c.u_offset[k : k + 2])
-        yield (JOINT_TYPES[joint_type].name, q[i], c.rest[i], c.stiffness[s]), s
+        yield (JOINT_TYPES[joint_type].name, q[i], c.rest[i], c.stiffness[s], c.cross_stiffness[s][:3]), s
 
 
 @dataclass

@@ -153,7 +153,7 @@ class Closure:
         if not loop.kind.nu:
             return np.zeros(6)
         stiffness, rest = np.array(loop.stiffness), np.array(loop.rest)
-        _, forces = spring(loop.type, self.coordinates, rest, stiffness)
+        _, forces = spring(loop.type, self.coordinates, rest, stiffness, loop.cross_stiffness)
         forces = forces + at_time(loop.torque, t) - np.array(loop.damping) * self.speeds
         return self.freed @ refined_solution(self.freed.T @ self.freed, forces)
 

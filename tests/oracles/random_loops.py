@@ -85,7 +85,9 @@ def random_mechanism(
         loop = closing_loop(system, pair, poses, choice(source, loop_types), source, f"loop{k}")
         if driven:
             acting = joint(source, loop.type, True)
-            given = {name: getattr(acting, name) for name in ("stiffness", "damping", "rest", "torque")}
+            given = {
+                name: getattr(acting, name) for name in ("stiffness", "cross_stiffness", "damping", "rest", "torque")
+            }
             loop = loop.model_copy(update=given)
         system.add_loop(loop)
     for k in range(doubled):

@@ -125,9 +125,9 @@ def joint(source: Source, type_name: str, springs: bool) -> Joint:
         fields["pitch"] = source.uniform(-0.5, 0.5)
     if springs:
         stiffness = [source.uniform(0, 10) for _ in range(kind.nu)]
-        if kind.quaternion:
-            stiffness[:3] = stiffness[:1] * 3
         fields["stiffness"] = stiffness
+        if kind.quaternion:
+            fields["cross_stiffness"] = [0.4 * min(stiffness[:3]) * share for share in (1, -1, 0.5)]
         fields["damping"] = [source.uniform(0, 2) for _ in range(kind.nu)]
         fields["rest"] = coordinates(source, type_name, 0.05)
         fields["torque"] = vector(source, 5, kind.nu)

@@ -121,7 +121,7 @@ def test_what_acts_along_loops_does_so_as_along_joints(kind: str) -> None:
     for k in range(2):
         freed.add(system.body(k))
     freed.add(last, parent="world", joint=Joint(type="free"))
-    names = ("stiffness", "damping", "rest", "torque", "axis", "pitch")
+    names = ("stiffness", "cross_stiffness", "damping", "rest", "torque", "axis", "pitch")
     given = {name: getattr(last.joint, name) for name in names if name in last.joint.model_fields_set}
     position, rotation = last.joint.position, last.joint.rotation
     ends = {"positions": (position, (0, 0, 0)), "rotations": (rotation, (1, 0, 0, 0))}

@@ -65,6 +65,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "scrambled",
         ADAPTIVE | {"poses": True, "loads": True, "extremes": True},
     ),
+    "implicit, adaptive": ("rope:9", ADAPTIVE | {"integrator": "ra34pw2", "rtol": 1e-3, "atol": 1e-3}),
+    "implicit, fixed": ("rope:9", FIXED | {"integrator": "2m"}),
     "fixed": (CHAIN, FIXED | {"integrator": "rks3", "extremes": True}),
     "from a given state": (CHAIN, FIXED | {"state": (np.linspace(-1, 1, 9), np.linspace(2, -2, 9))}),
     "lagged, adaptive": (CHAIN, LOOSE | PCG),
@@ -376,7 +378,7 @@ def test_a_run_that_is_complete_has_nothing_left_to_do(
         assert (stop.value.code, said.err) == (0, "")
         assert comm.rank or said.out.startswith(f"{output}: is complete: nothing is left to do\n")
     assert output.read_bytes() == before
-    drawn = {f"out_{name}.png" for name in ("coordinates", "energy")}  # it has no poses
+    drawn = {f"out_{name}.png" for name in ("coordinates", "energy", "overview")}  # it has no poses
     assert {file.name for file in folder.glob("*.png")} == drawn
 
 

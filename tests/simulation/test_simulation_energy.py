@@ -121,7 +121,7 @@ def test_the_work_has_no_part_in_the_steps(comm: MPI.Comm, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         made = work_module.Power.__init__
 
-        def without(self: work_module.Power, dynamics: Dynamics) -> None:
+        def without(self: work_module.Power, dynamics: Dynamics, driven: bool = False) -> None:
             made(self, dynamics)
             self.any = False
 

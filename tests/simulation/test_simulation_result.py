@@ -149,7 +149,7 @@ def test_the_package_shows_what_it_imports_later() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"t_end": "1"}, "`t_end` must be a number, got '1'"),
+        ({"t_end": "1"}, "`t_end` must be a number or None, got '1'"),
         ({"t_end": None}, "`t_end` is missing: simulated time"),
         ({"comm": "world"}, "comm must be a communicator"),
         ({"system": 3}, "system must be a System or name a model"),

@@ -70,7 +70,8 @@ def test_poses_are_found_from_coordinates(comm: MPI.Comm, folder: Path) -> None:
 def test_pictures_show_the_whole_motion(tmp_path: Path) -> None:
     simulate(varied(), 0.5, output=tmp_path / "out.h5", **VARIED)
     drawn = draw_run(tmp_path / "out.h5")
-    assert {path.stem for path in drawn} == {f"out_{name}" for name in ("coordinates", "motion", "energy", "loads")}
+    kinds = ("coordinates", "motion", "energy", "loads", "violation", "overview")
+    assert {path.stem for path in drawn} == {f"out_{name}" for name in kinds}
     with h5py.File(tmp_path / "out.h5") as file:
         whole = Throughout(file)
         assert whole["time"].shape == (11,) and whole["poses"].shape == (11, 6, 7)

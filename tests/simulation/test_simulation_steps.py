@@ -20,7 +20,7 @@ from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.step_sizes import StepSizes, told
 from oracles.dense import coordinate_rates, dense_accelerations
 
-ADAPTIVE = [name for name, scheme in INTEGRATORS.items() if scheme.adaptive]
+ADAPTIVE = [name for name, scheme in INTEGRATORS.items() if scheme.adaptive and scheme.type == "rk"]
 ORDERS = {"2a": 2, "3bs": 3, "5f": 5, "5dp": 5, "5bs": 5, "6vr": 6, "7vr": 7, "8vr": 8}
 
 

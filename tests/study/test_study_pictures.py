@@ -11,12 +11,15 @@ import pytest
 from matplotlib import image
 from mpi4py import MPI
 
+from mpimbs.errors import InputError
 from mpimbs.model import Joint, System, system_from
 from mpimbs.simulation.run import simulate
 from mpimbs.study.axes import new_figure, number_ticks
+from mpimbs.study.curves import COLOURED, NAMED
 from mpimbs.study.load_pictures import draw_loads, tension
 from mpimbs.study.motion_pictures import Skeleton, View, draw_motion, views
-from mpimbs.study.pictures import MOST_LINES, MOST_NAMES, coordinates, draw_coordinates, draw_run
+from mpimbs.study.pictures import draw_coordinates, draw_quantities, draw_run, motion_of
+from mpimbs.study.quantities import Motion, quantities
 
 INERTIA = (0.1, 0.1, 0.1, 0, 0, 0)
 
@@ -36,7 +39,7 @@ def test_pictures_of_a_run(tmp_path: Path, spec: str, kept: str) -> None:
     settings: dict[str, Any] = dict.fromkeys(kept.split(), True)
     simulate(system_from(spec), 0.05, MPI.COMM_SELF, output=path, every=0.01, **settings)
     drawn = draw_run(path)
-    kinds = ["coordinates", *["motion"] * ("poses" in kept), "energy", *["loads"] * ("loads" in kept)]
+    kinds = ["coordinates", *["motion"] * ("poses" in kept), "energy", *["loads"] * ("loads" in kept), "overview"]
     assert drawn == [path.with_name(f"run_{kind}.png") for kind in kinds]
     for picture in drawn:
         assert ink(picture) > 0.01, f"{picture.name} is blank"
@@ -56,47 +59,88 @@ def mixed() -> System:
 
 
 @pytest.fixture
-def mixed_run(tmp_path: Path) -> Iterator[h5py.File]:
+def mixed_file(tmp_path: Path) -> Path:
     simulate(mixed(), 0.1, MPI.COMM_SELF, output=tmp_path / "run.h5", every=0.01, poses=True, loads=True)
-    with h5py.File(tmp_path / "run.h5") as run:
+    return tmp_path / "run.h5"
+
+
+@pytest.fixture
+def mixed_run(mixed_file: Path) -> Iterator[h5py.File]:
+    with h5py.File(mixed_file) as run:
         yield run
 
 
 # --- coordinates -----------------------------------------------------------------------------------------------------
 
 
-def test_coordinates_have_names_and_units(mixed_run: h5py.File) -> None:
-    found = {c.name: (c.place, c.unit) for c in coordinates(mixed_run)}
-    expected = ["cart", "mast x", "mast y", "screw", "screw", *(f"ball {k}" for k in "wxyz")]
-    expected += [f"drifter {k}" for k in "wxyzxyz"]
-    assert [c.name for c in coordinates(mixed_run)] == expected
-    assert [c.place for c in coordinates(mixed_run)] == list(range(mixed_run["q"].shape[1]))
-    assert [c.unit for c in coordinates(mixed_run)] == ["m", "rad", "rad", "rad", "m", *"1111", *"1111", *["m"] * 3]
-    assert found["mast y"] == (2, "rad")
+@pytest.fixture
+def mixed_motion(mixed_file: Path) -> Motion:
+    return motion_of(mixed_file)
 
 
-def test_each_unit_has_its_axes_and_each_curve_its_name(mixed_run: h5py.File) -> None:
-    angles, displacements, turns = draw_coordinates(mixed_run).axes
+def test_coordinates_have_names_and_units(mixed_motion: Motion) -> None:
+    q = np.asarray(mixed_motion.q)
+    angles, displacements, turns = quantities(mixed_motion, "q")
+    assert list(angles.labels) == ["mast x", "mast y", "screw"] and angles.unit == "rad"
+    assert list(displacements.labels) == ["cart", "screw", *(f"drifter {k}" for k in "xyz")]
+    assert list(turns.labels) == [f"{name} {k}" for name in ("ball", "drifter") for k in "wxyz"]
+    np.testing.assert_array_equal(angles.values, q[:, 1:4])
+    np.testing.assert_array_equal(displacements.values, q[:, [0, 4, 13, 14, 15]])
+    np.testing.assert_array_equal(turns.values, q[:, 5:13])
+
+
+def test_quantities_are_of_the_bodies_that_are_named(mixed_motion: Motion) -> None:
+    turning, sliding = quantities(mixed_motion, "u:drifter,cart")
+    assert list(sliding.labels) == ["drifter x", "drifter y", "drifter z", "cart"] and sliding.unit == "m/s"
+    assert turning.labels[2] == "drifter z" and turning.unit == "rad/s"
+    force, moment = quantities(mixed_motion, "load:ball")
+    np.testing.assert_array_equal(np.hstack([moment.values, force.values]), mixed_motion.body("ball").load)
+    place, _ = quantities(mixed_motion, "pose:mast")
+    np.testing.assert_array_equal(place.values, mixed_motion.body("mast").position)
+    (energy,) = quantities(mixed_motion, "energy")
+    np.testing.assert_allclose(energy.values[:, 2], energy.values[:, :2].sum(axis=1))
+    axes = draw_quantities(mixed_motion, ["q:mast", "energy"]).axes
+    assert [part.get_ylabel() for part in axes] == ["angles (rad)", "energy (J)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("torque", "quantity 'torque': unknown"),
+        ("q:mats", "unknown body 'mats'; did you mean 'mast'"),
+        ("energy:mast", "quantity 'energy': is of the whole system; leave mast out"),
+        ("violation", "closes no loop"),
+    ],
+)
+def test_quantities_that_are_not_there(mixed_motion: Motion, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        quantities(mixed_motion, text)
+
+
+def test_each_unit_has_its_axes_and_each_curve_its_name(mixed_motion: Motion) -> None:
+    angles, displacements, turns = draw_coordinates(mixed_motion).axes
     assert [axes.get_ylabel() for axes in (angles, displacements, turns)] == [
-        "angles (rad)", "displacements (m)", "quaternions w x y z",
+        "angles (rad)", "displacements (m)", "quaternions w x y z (1)",
     ]  # fmt: skip
     assert [line.get_label() for line in angles.lines] == ["mast x", "mast y", "screw"]
-    q = mixed_run["q"][:]
-    np.testing.assert_array_equal(displacements.lines[2].get_ydata(), q[:, 13])
     assert displacements.lines[2].get_label() == "drifter x"
     assert len(turns.lines) == 8
 
 
-@pytest.mark.parametrize("n", [MOST_NAMES // 4 + 1, 2 * MOST_LINES])
+@pytest.mark.parametrize("n", [NAMED // 4 + 1, COLOURED, 500])
 def test_many_quaternions_are_drawn_as_angles(tmp_path: Path, n: int) -> None:
-    """One curve for each joint, from the model's zero: together the rope's begin at 1 rad."""
+    """One curve for each joint, from the model's zero: together the rope's begin at 1 rad; 500 are a map."""
     simulate(system_from(f"rope:{n}"), 1e-3, MPI.COMM_SELF, output=tmp_path / "run.h5", every=1e-3)
-    with h5py.File(tmp_path / "run.h5") as run:
-        axes, bar = draw_coordinates(run).axes
-    assert len(axes.lines) == min(n, MOST_LINES) and axes.get_ylabel() == "angles of quaternions (rad)"
-    assert axes.lines[0].get_ydata()[0] == pytest.approx(1 / n)
-    names = [label.get_text() for label in bar.get_yticklabels()]
-    assert (names[0], names[-1]) == ("link1", f"link{n}")
+    axes, *others = draw_coordinates(motion_of(tmp_path / "run.h5")).axes
+    if n > COLOURED:
+        np.testing.assert_allclose(axes.collections[0].get_array().reshape(400, -1)[:, 0], 1 / n)
+        assert others[0].get_xlabel() == "angles of quaternions (rad)"
+    else:
+        assert len(axes.lines) == n and axes.get_ylabel() == "angles of quaternions (rad)"
+        assert axes.lines[0].get_ydata()[0] == pytest.approx(1 / n)
+    if n > NAMED:
+        names = [label.get_text() for label in (axes if n > COLOURED else others[0]).get_yticklabels()]
+        assert (names[0], names[-1]) == ("link1", f"link{n}")
 
 
 # --- motion ----------------------------------------------------------------------------------------------------------
@@ -214,7 +258,7 @@ def test_loads_of_a_hanging_chain(tmp_path: Path, n: int) -> None:
             np.testing.assert_allclose([line.get_ydata()[-1] for line in pull.lines], weights)
             assert pull.get_ylabel() == "tension (N)" and moment.get_ylim() == (-1.0, 1.0), "no noise"
         else:
-            pull, beside, moment = figure.axes[:3]
+            pull, beside, _bar, moment = figure.axes[:4]
             shown = pull.collections[0].get_array().reshape(n, -1)
             np.testing.assert_allclose(shown, np.broadcast_to(weights[:, None], shown.shape))
             np.testing.assert_allclose(beside.lines[0].get_xdata(), weights)

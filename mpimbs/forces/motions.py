@@ -1,0 +1,178 @@
+"""Joints that follow given motions: where they are at a time, and what makes the sweeps have them there.
+
+An axis that follows is, to the sweeps, one with a rotor of an inertia beside which all others vanish, driven by that
+inertia times the acceleration that is wanted: the pivot is then as good as infinite, what hangs on the joint passes it
+whole, and the acceleration is the wanted one to rounding. So couplings, lanes and ranks know nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.forces.calls import called, shaped
+from mpimbs.forces.modules import function_of
+from mpimbs.model import System
+from mpimbs.model.motion import Motion, TableMotion
+from mpimbs.sweep.structure import HELD
+from mpimbs.sweep.subchain import Subchain
+
+Floats = npt.NDArray[np.float64]
+
+SMALLEST = 1e-12  # rad/s or m/s, of a jump: other loads move an axis that is held by less
+
+
+class GivenMotions:
+    """The motions that joints of a subchain follow.
+
+    Parameters
+    ----------
+    subchain : Subchain
+
+    Raises
+    ------
+    InputError
+        There is no such function; names the body.
+    """
+
+    def __init__(self, subchain: Subchain) -> None:
+        c = subchain.columns
+        self._subchain = subchain
+        self._joints = [
+            (
+                body,
+                _function(motion, f"body '{subchain.name_of(body)}': motion {motion!r}"),
+                slice(*c.q_offset[body : body + 2]),
+                slice(*c.u_offset[body : body + 2]),
+            )
+            for body, motion in c.motions
+        ]
+        self._rests = False
+        self._found: tuple[float, list[Floats]] = (np.nan, [])  # at the last time
+
+    def __bool__(self) -> bool:
+        """Whether there are any here."""
+        return bool(self._joints)
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """Let them stay where they are at the time, without speed or acceleration, for statics."""
+        before, self._rests, self._found = self._rests, True, (np.nan, [])
+        try:
+            yield
+        finally:
+            self._rests, self._found = before, (np.nan, [])
+
+    def follow(self, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give coordinates and speeds of these bodies with those of the joints that follow as they are at time `t` (s).
+
+        Raises
+        ------
+        SimulationError
+            A function failed, gave no finite numbers, or its table says nothing of that time.
+        """
+        if not self._joints:
+            return q, u
+        q, u = q.copy(), u.copy()
+        for (_, _, places, speeds), (value, velocity, _) in zip(self._joints, self._at(t), strict=True):
+            q[places], u[speeds] = value, velocity
+        return q, u
+
+    def drive(self, t: float, tau: Floats) -> None:
+        """Set what makes them follow among the generalized forces [nu] of an evaluation; raises as `follow`."""
+        for (_, _, _, speeds), (_, _, acceleration) in zip(self._joints, self._at(t), strict=True):
+            tau[speeds] = HELD * acceleration
+
+    def forces(self, q: Floats, u: Floats, through: Floats) -> Floats:
+        """Give the generalized forces [nu] that drive the joints which follow, at the time asked for last.
+
+        `through` [nu] is what passes the joints: that, and what turns the rotors, less what springs, dampers and
+        torques of the model do.
+        """
+        c, (_, found) = self._subchain.columns, self._found
+        forces = np.zeros(len(u))
+        for (_, _, places, speeds), (_, _, acceleration) in zip(self._joints, found, strict=True):
+            other = (
+                c.torque[speeds] - c.damping[speeds] * u[speeds] - c.stiffness[speeds] * (q[places] - c.rest[places])
+            )
+            forces[speeds] = through[speeds] + c.armature[speeds] * acceleration - other
+        return forces
+
+    def jump(self, begin: float, end: float, u: Floats) -> str | None:
+        """Name a joint whose speed changes between two times (s) by what its accelerations don't account for.
+
+        `u` [nu]: the speeds that integration found at the end.
+        """
+        if not self._joints:
+            return None
+        before, after = (list(self._at(t)) for t in (begin, end))
+        for (body, _, _, speeds), (_, slow, pull), (_, fast, push) in zip(self._joints, before, after, strict=True):
+            change = np.maximum(np.abs(fast - slow), (end - begin) * np.maximum(np.abs(pull), np.abs(push)))
+            if np.any(
+                np.abs(u[speeds] - fast) > 0.5 * change + 1e-9 * np.maximum(np.abs(slow), np.abs(fast)) + SMALLEST
+            ):
+                return self._subchain.name_of(body)
+        return None
+
+    def _at(self, t: float) -> list[Floats]:
+        """Coordinates, speeds and accelerations of each joint [3, nu]."""
+        if self._found[0] != t:
+            self._found = t, [self._value(t, *joint) for joint in self._joints]
+        return self._found[1]
+
+    def _value(self, t: float, body: int, function: Callable[..., Any], places: slice, speeds: slice) -> Floats:
+        def what() -> str:
+            return f"the motion of body '{self._subchain.name_of(body)}'"
+
+        given = called(what, t, function)
+        if not isinstance(given, tuple | list | np.ndarray) or len(given) != 3:
+            raise SimulationError(f"{what()} gave {given!r} at t = {t:g} s, needs value, velocity and acceleration")
+        count = (speeds.stop - speeds.start,)
+        parts = zip(given, (" as value", " as velocity", " as acceleration"), strict=True)
+        found = np.array([shaped(what, t, value, count, part) for value, part in parts])
+        if not np.isfinite(found).all():
+            raise SimulationError(f"{what()} is not finite at t = {t:g} s: {found.tolist()}")
+        if self._rests:
+            found[1:] = 0.0
+        return found
+
+
+def _function(motion: Motion, where: str) -> Callable[..., Any]:
+    if isinstance(motion, str):
+        return function_of(motion, where)
+    return motion if callable(motion) else TableMotion(motion)
+
+
+def initial_state(system: System) -> tuple[Floats, Floats]:
+    """Give the coordinates and speeds with which a system begins, of joints that follow those of their motion.
+
+    Raises
+    ------
+    InputError, SimulationError
+        A motion can't be found.
+    """
+    begin = system.initial_state(0, system.n_bodies)
+    return GivenMotions(Subchain(system)).follow(0.0, *begin) if system.has_motions else begin
+
+
+def check_covered(system: System, t_end: float) -> None:
+    """Refuse tables of motions that say nothing of a part of a run from 0 to `t_end` (s).
+
+    Raises
+    ------
+    InputError
+    """
+    for segment in system.segments:
+        for place, body in enumerate(segment.bodies):
+            motion = body.joint.motion
+            if not isinstance(motion, tuple) or (motion[0][0] <= 0.0 and t_end <= motion[-1][0]):
+                continue
+            raise InputError(
+                f"body '{system.name_of(segment.first + place)}': motion goes from {motion[0][0]:g} to "
+                f"{motion[-1][0]:g} s, and the run from 0 to {t_end:g} s; give rows for all of it"
+            )

@@ -1,0 +1,208 @@
+"""From a `Robot` to a `System`: fixed links without mass are merged, joints of one link gathered or put apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from mpimbs.errors import InputError
+from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.geometry import Shape
+from mpimbs.model.names import WORLD
+from mpimbs.model.robots.joint_groups import JointGroup, grouped
+from mpimbs.model.robots.robot import HERE, Floats, Pose, Robot, RobotLink, RobotLoop, matrix_of, quaternion_of
+from mpimbs.model.robots.shared_inertia import is_thin, merge, share, thicken
+from mpimbs.model.system import System
+
+_LEAST = 1e-15  # kg, and kg m^2: below it a link counts as without mass
+# Of the next link's inertia, for one without: next to nothing where it has mass or armature; elsewhere as much as
+# rounding would cost where the system is cut there.
+_NOTHING, _ALONE = 1e-13, 1e-8
+
+
+def assembled(robot: Robot) -> System:
+    """Make the system of a robot; what it can't take over is noted in `robot.left_out`, where joints are in `order`.
+
+    Raises
+    ------
+    InputError
+        A link is of no rigid body.
+    """
+    links, groups, last = _single_jointed(_gathered(robot), robot)
+    _merge(links, groups)
+    moving = _moving(links, groups, robot)
+    _share_inertia(links, groups, moving, robot)
+    system = System(robot.name, robot.gravity)
+    carriers = [(WORLD, HERE)] * len(links)  # of each link: a body, and the link's frame in the body's
+    shapes: dict[str, list[Shape]] = {WORLD: []}
+    made: list[tuple[str, dict[str, object]]] = []
+    for number, link in enumerate(links):
+        on, place = carriers[link.parent] if link.parent >= 0 else (WORLD, HERE)
+        here, group = place @ link.pose, groups[number]
+        if number not in moving or (group is None and (on == WORLD or _massless(link))):
+            carriers[number] = on, here
+            shapes[on] += [_placed(shape, here) for shape in link.shapes]
+            continue
+        base, body = (here @ group.base, group.body) if group else (here, HERE)
+        own = body.inverse
+        carriers[number] = link.name, own
+        shapes[link.name] = [_placed(shape, own) for shape in link.shapes]
+        joint = {"type": "fixed"} if group is None else group.fields()
+        robot.order += group.joints if group else ()
+        joint |= {"position": base.position, "rotation": quaternion_of(base)}
+        fields = {"mass": link.mass, "center_of_mass": (own @ Pose(np.eye(3), link.center)).position}
+        fields |= {"inertia": _six(own.rotation @ link.inertia @ own.rotation.T), "parent": on}
+        made.append((link.name, fields | {"joint": joint}))
+    for name, given in made:
+        joint = Joint(**given.pop("joint"))  # type: ignore[arg-type]
+        system.add(Body(name=name, geometry=tuple(shapes[name]), joint=joint, **given))
+    for loop in robot.loops:
+        _close(system, loop, robot, [carriers[k] for k in last])
+    return system
+
+
+def _gathered(robot: Robot) -> list[RobotLink]:
+    """The links with the joints of those before them that are there for nothing else: such are left without joints."""
+    links = [replace(link, joints=list(link.joints)) for link in robot.links]
+    ends = {number for loop in robot.loops for number in loop.links}
+    children = Counter(link.parent for link in links)
+    for number, link in enumerate(links):
+        before = links[link.parent] if link.parent >= 0 else link
+        plain = before.joints and all(joint.kind in ("hinge", "slide") for joint in before.joints)
+        if not plain or before.shapes or link.parent in ends or children[link.parent] > 1 or not _massless(before):
+            continue
+        own = link.pose.inverse
+        moved = [
+            replace(joint, axis=own.rotation @ joint.axis, anchor=(own @ Pose(np.eye(3), joint.anchor)).position)
+            for joint in before.joints
+        ]
+        links[number] = replace(link, pose=before.pose @ link.pose, parent=before.parent, joints=moved + link.joints)
+        links[link.parent] = replace(before, joints=[])
+    return links
+
+
+def _single_jointed(given: list[RobotLink], robot: Robot) -> tuple[list[RobotLink], list[JointGroup | None], list[int]]:
+    """Put a link for each joint between; give all of them, their joints, and where each link of the robot is."""
+    taken = {WORLD} | {link.name for link in given}
+    links: list[RobotLink] = []
+    groups: list[JointGroup | None] = []
+    last: list[int] = []
+    for link in given:
+        found: list[JointGroup | None] = [*grouped(link.joints)]
+        *before, own = found or [None]
+        parent, pose = last[link.parent] if link.parent >= 0 else -1, link.pose
+        for group in before:
+            name = _free_name(group.name if group else "", taken)
+            links.append(RobotLink(name, parent, pose))
+            groups.append(group)
+            parent, pose = len(links) - 1, HERE
+        name = _free_name(robot.name, taken) if link.name == WORLD else link.name
+        links.append(replace(link, name=name, parent=parent, pose=pose))
+        groups.append(own)
+        last.append(len(links) - 1)
+    return links, groups, last
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """A name that no link has."""
+    candidates = iter([name, *(f"{name}_{k}" for k in range(2, len(taken) + 3))])
+    found = next(candidate for candidate in candidates if candidate and candidate not in taken)
+    taken.add(found)
+    return found
+
+
+def _massless(link: RobotLink) -> bool:
+    return link.mass < _LEAST and not (np.abs(link.inertia) > _LEAST).any()
+
+
+def _moving(links: list[RobotLink], groups: list[JointGroup | None], robot: Robot) -> set[int]:
+    """The links that are not left out: those that carry mass."""
+    heavy = [not _massless(link) for link in links]
+    for number in range(len(links) - 1, -1, -1):
+        if heavy[number] and links[number].parent >= 0:
+            heavy[links[number].parent] = True
+    for number, group in enumerate(groups):
+        if group is not None and not heavy[number]:
+            robot.leave_out("joint that carries no mass", group.name)
+    return {number for number in range(len(links)) if heavy[number]}
+
+
+def _merge(links: list[RobotLink], groups: list[JointGroup | None]) -> None:
+    """Add fixed links that are no rigid bodies by themselves to those that they lie on; these carry what is on them."""
+    for number in range(len(links) - 1, -1, -1):
+        link = links[number]
+        if groups[number] is None and link.parent >= 0 and not _massless(link) and not _is_body(link):
+            merge(links[link.parent], link)
+            link.mass, link.inertia = 0.0, np.zeros((3, 3))
+    for link in links:  # on what is left of them nothing lies
+        while link.parent >= 0 and groups[link.parent] is None and _massless(above := links[link.parent]):
+            link.parent, link.pose = above.parent, above.pose @ link.pose
+
+
+def _is_body(link: RobotLink) -> bool:
+    try:
+        Body(name=link.name, mass=link.mass, inertia=_six(link.inertia), joint=Joint(type="fixed"))
+    except InputError:
+        return False
+    return True
+
+
+def _share_inertia(links: list[RobotLink], groups: list[JointGroup | None], moving: set[int], robot: Robot) -> None:
+    """Give links that move without inertia a share of what lies on them, or else a little inertia."""
+    for number in sorted(moving, reverse=True):
+        link, group = links[number], groups[number]
+        if group is None or not is_thin(link):
+            continue
+        on_it = [k for k in sorted(moving) if links[k].parent == number]
+        unmoved = {k: np.eye(4) if (joint := groups[k]) is None else joint.unmoved() for k in on_it}
+        if any(share(link, links[k], unmoved[k]) for k in on_it if not _massless(links[k])):
+            continue
+        driven = not _massless(link) or all(any(joint.armature) for joint in group.joints)
+        thicken(link, links[on_it[0]] if on_it else link, _NOTHING if driven else _ALONE)
+        if not driven:
+            robot.leave_out(f"exactness (inertia of {_ALONE:g} of the next link's was added) at joint", group.name)
+    for number in moving:  # thin again by rounding, after they have shared
+        if groups[number] is not None and is_thin(links[number]):
+            thicken(links[number], links[number], _NOTHING)
+
+
+def _close(system: System, loop: RobotLoop, robot: Robot, carriers: list[tuple[str, Pose]]) -> None:
+    """Add a loop to the system."""
+    ends = [carriers[k] if k >= 0 else (WORLD, HERE) for k in loop.links]
+    frames = [frame @ pose for (_, frame), pose in zip(ends, loop.poses, strict=True)]
+    bodies = ends[0][0], ends[1][0]
+    if bodies[0] == bodies[1]:
+        robot.leave_out("loop between links that are one body", loop.name)
+        return
+    system.add_loop(
+        Loop(
+            name=loop.name,
+            type=loop.type,
+            bodies=bodies,
+            positions=[frame.position for frame in frames],
+            rotations=[quaternion_of(frame) for frame in frames],
+            active=loop.active,
+        )
+    )
+
+
+def _placed(shape: Shape, frame: Pose) -> Shape:
+    """A shape of a link, in the frame of the body that carries it."""
+    pose = frame @ Pose(matrix_of(shape.rotation), np.array(shape.position))
+    return shape.model_copy(
+        update={"position": tuple(pose.position.tolist()), "rotation": tuple(quaternion_of(pose).tolist())}
+    )
+
+
+def _six(inertia: Floats) -> tuple[float, ...]:
+    """A matrix [3, 3] as xx yy zz xy xz yz."""
+    return tuple(float(inertia[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
+
+
+def told(robot: Robot) -> Iterator[str]:
+    """Say what was left out of a robot: a line for each kind."""
+    for kind, names in robot.left_out.items():
+        yield f"left out: {kind}: {', '.join(names)}"

@@ -1,0 +1,204 @@
+"""MJCF, the models of MuJoCo: compiled by MuJoCo itself, of whose arrays a `Robot` is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpimbs.errors import InputError
+from mpimbs.model.geometry import Shape
+from mpimbs.model.robots.robot import (
+    Floats,
+    JointKind,
+    Pose,
+    Robot,
+    RobotJoint,
+    RobotLink,
+    RobotLoop,
+    matrix_of,
+    quaternion_of,
+)
+
+_KINDS: tuple[JointKind, ...] = ("free", "ball", "slide", "hinge")  # in the order of MuJoCo's mjtJoint
+_HIDDEN = 3  # group of geoms from which on MuJoCo's viewer shows none
+_EQUALITIES = ("connect", "weld", "joint", "tendon", "flex", "flexvert", "flexstrain")  # of mjtEq
+
+
+def read_mjcf(path: Path) -> Robot:
+    """Read a robot from an MJCF file.
+
+    Raises
+    ------
+    InputError
+        MuJoCo is not installed, or refuses the file.
+    """
+    try:
+        import mujoco
+    except ImportError:
+        raise InputError("is MJCF, which MuJoCo compiles: install it with pip install 'mpimbs[mjcf]'") from None
+    try:
+        model = mujoco.MjModel.from_xml_path(str(path))
+    except ValueError as error:
+        raise InputError(f"is refused by MuJoCo: {' '.join(str(error).split())}") from None
+    return _Compiled(mujoco, model, path).robot()
+
+
+class _Compiled:
+    """A compiled model of MuJoCo."""
+
+    def __init__(self, mujoco: Any, model: Any, path: Path) -> None:
+        self._mujoco, self._model, self._path = mujoco, model, path
+        self._objects = mujoco.mjtObj
+
+    def robot(self) -> Robot:
+        """What is in it."""
+        m = self._model
+        title = m.names[: m.names.index(b"\0")].decode() or self._path.stem
+        weightless = self._disabled("GRAVITY")
+        robot = Robot(title, (0.0, 0.0, 0.0) if weightless else tuple(m.opt.gravity.tolist()))
+        robot.links = [self._link(k) for k in range(1, m.nbody)]
+        for number in range(m.neq):
+            self._equality(number, robot)
+        self._leave_out(robot)
+        return robot
+
+    def _disabled(self, what: str) -> bool:
+        return bool(self._model.opt.disableflags & getattr(self._mujoco.mjtDisableBit, f"mjDSBL_{what}"))
+
+    def _name(self, kind: str, number: int) -> str:
+        found = self._mujoco.mj_id2name(self._model, getattr(self._objects, f"mjOBJ_{kind.upper()}"), number)
+        return found or f"{kind}{number}"
+
+    def _link(self, k: int) -> RobotLink:
+        m = self._model
+        axes = matrix_of(m.body_iquat[k])
+        joints = range(m.body_jntadr[k], m.body_jntadr[k] + m.body_jntnum[k])
+        geoms = range(m.body_geomadr[k], m.body_geomadr[k] + m.body_geomnum[k])
+        free = any(m.jnt_type[j] == 0 for j in joints)  # whose coordinates say where the body is
+        return RobotLink(
+            self._name("body", k),
+            int(m.body_parentid[k]) - 1,
+            Pose(np.eye(3), np.zeros(3)) if free else _pose(m.body_pos[k], m.body_quat[k]),
+            [self._joint(j) for j in joints],
+            float(m.body_mass[k]),
+            m.body_ipos[k].copy(),
+            axes @ np.diag(m.body_inertia[k]) @ axes.T,
+            [shape for geom in geoms if (shape := self._shape(geom)) is not None],
+        )
+
+    def _joint(self, j: int) -> RobotJoint:
+        m, kind = self._model, _KINDS[self._model.jnt_type[j]]
+        q0, u0 = m.jnt_qposadr[j], m.jnt_dofadr[j]
+        nq, nu = {"free": (7, 6), "ball": (4, 3)}.get(kind, (1, 1))
+        order = [3, 4, 5, 6, 0, 1, 2] if kind == "free" else range(nq)  # ours begins with the quaternion
+        speeds = [3, 4, 5, 0, 1, 2] if kind == "free" else range(nu)
+        stiffness = 0.0 if kind == "free" or self._disabled("SPRING") else float(m.jnt_stiffness[j])
+        damping = np.zeros(nu) if self._disabled("DAMPER") else m.dof_damping[u0 : u0 + nu]
+        single = kind in ("hinge", "slide")
+        return RobotJoint(
+            self._name("joint", j),
+            kind,
+            m.jnt_axis[j].copy(),
+            np.zeros(3) if kind == "free" else m.jnt_pos[j].copy(),
+            float(m.qpos0[q0]) if single else 0.0,
+            tuple(float(m.qpos0[q0 + i]) for i in order),
+            tuple(float(m.qpos_spring[q0 + i]) for i in order) if stiffness else None,
+            (stiffness,) * nu,
+            tuple(float(damping[i]) for i in speeds),
+            tuple(float(m.dof_armature[u0 + i]) for i in speeds),
+        )
+
+    def _shape(self, geom: int) -> Shape | None:
+        m, kind = self._model, int(self._model.geom_type[geom])
+        types = self._mujoco.mjtGeom
+        if m.geom_group[geom] >= _HIDDEN:
+            return None
+        material = m.geom_matid[geom]
+        color = m.geom_rgba[geom] if material < 0 else m.mat_rgba[material]
+        pose, size, file = _pose(m.geom_pos[geom], m.geom_quat[geom]), m.geom_size[geom].astype(float), ""
+        known = {
+            types.mjGEOM_SPHERE: ("sphere", size[:1]),
+            types.mjGEOM_ELLIPSOID: ("sphere", np.cbrt(size.prod(keepdims=True))),
+            types.mjGEOM_CAPSULE: ("capsule", size[:2] * (1, 2)),
+            types.mjGEOM_CYLINDER: ("cylinder", size[:2] * (1, 2)),
+            types.mjGEOM_BOX: ("box", 2 * size),
+        }
+        if kind == types.mjGEOM_MESH:
+            mesh = m.geom_dataid[geom]
+            found = _text(m.paths, m.mesh_pathadr[mesh])
+            if not found:
+                return None
+            # MuJoCo has moved the mesh to its center of mass and principal axes.
+            pose = pose @ _pose(m.mesh_pos[mesh], m.mesh_quat[mesh]).inverse
+            what, extent, file = "mesh", m.mesh_scale[mesh], str((self._path.parent / found).absolute())
+        elif kind in known:
+            what, extent = known[kind]
+        else:
+            return None
+        rotation = quaternion_of(pose)
+        rgba = np.clip(color.astype(float), 0, 1).tolist()
+        return Shape(kind=what, size=extent.tolist(), position=pose.position, rotation=rotation, color=rgba, file=file)
+
+    def _equality(self, number: int, robot: Robot) -> None:
+        m, kind = self._model, _EQUALITIES[self._model.eq_type[number]]
+        name = self._name("equality", number)
+        if kind not in ("connect", "weld"):
+            robot.leave_out(f"equality of kind {kind}", name)
+            return
+        sites = m.eq_objtype[number] == self._objects.mjOBJ_SITE
+        ends = int(m.eq_obj1id[number]), int(m.eq_obj2id[number])
+        data = m.eq_data[number]
+        if sites:
+            poses = tuple(_pose(m.site_pos[k], m.site_quat[k]) for k in ends)
+            ends = int(m.site_bodyid[ends[0]]), int(m.site_bodyid[ends[1]])
+        elif kind == "connect":
+            poses = tuple(Pose(np.eye(3), data[k : k + 3].copy()) for k in (0, 3))
+        else:  # an anchor in the second body, and its pose in the first
+            anchor = Pose(np.eye(3), data[:3].copy())
+            poses = _pose(data[3:6], data[6:10]) @ anchor, anchor
+        links = ends[0] - 1, ends[1] - 1
+        kinds = {"connect": "spherical", "weld": "fixed"}
+        active = bool(m.eq_active0[number])
+        robot.loops.append(RobotLoop(name, kinds[kind], links, (poses[0], poses[1]), active))  # type: ignore[arg-type]
+
+    def _leave_out(self, robot: Robot) -> None:
+        """Note what MuJoCo computes and a `System` doesn't have."""
+        m = self._model
+        for number in range(m.njnt):
+            dofs = slice(m.jnt_dofadr[number], m.jnt_dofadr[number] + (6, 3, 1, 1)[m.jnt_type[number]])
+            found = {
+                "limit of joint": m.jnt_limited[number],
+                "friction loss of joint": m.dof_frictionloss[dofs].any(),
+                "spring of free joint": m.jnt_type[number] == 0 and m.jnt_stiffness[number],
+                "spring or damper of joint that is not linear": any(
+                    np.any(getattr(m, name, np.zeros((m.nv, 1)))[where])
+                    for name, where in (("jnt_stiffnesspoly", number), ("dof_dampingpoly", dofs))
+                ),
+                "plasticity of joint": getattr(m, "nplastic", 0) and m.jnt_plasticadr[number] >= 0,
+            }
+            for kind in (kind for kind, there in found.items() if there):
+                robot.leave_out(kind, self._name("joint", number))
+        for kind, there in (("compensation of gravity", m.body_gravcomp != 0), ("plugin", m.body_plugin >= 0)):
+            for number in np.flatnonzero(there).tolist():
+                robot.leave_out(f"{kind} of body", self._name("body", number))
+        for kind, count in (("actuator", m.nactuator if hasattr(m, "nactuator") else m.nu), ("tendon", m.ntendon)):
+            for number in range(count):
+                robot.leave_out(kind, self._name(kind, number))
+        for number in range(m.nflex):
+            robot.leave_out("flexible body", self._name("flex", number))
+        touching = np.flatnonzero((m.geom_contype | m.geom_conaffinity) != 0)
+        if len(touching) and not self._disabled("CONTACT"):
+            robot.leave_out("contacts", f"of {len(touching)} geoms")
+        if m.opt.density or m.opt.viscosity:
+            robot.leave_out("forces", "of the fluid around it")
+
+
+def _pose(position: Floats, quaternion: Floats) -> Pose:
+    return Pose(matrix_of(tuple(quaternion)), np.array(position, float))
+
+
+def _text(characters: bytes, begin: int) -> str:
+    """A text that ends with a zero."""
+    return characters[begin : characters.index(b"\0", begin)].decode() if begin >= 0 else ""

@@ -1,0 +1,70 @@
+"""Robots from files: which format it is, by the file's root element, and the system that it becomes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from xml.etree import ElementTree
+
+from mpimbs.errors import InputError
+from mpimbs.filesystem.places import note_input
+from mpimbs.model.files import at
+from mpimbs.model.robots.assembling import assembled, told
+from mpimbs.model.robots.mjcf import read_mjcf
+from mpimbs.model.robots.robot import Robot, RobotJoint
+from mpimbs.model.robots.urdf import read_urdf
+from mpimbs.model.system import System
+
+ROBOTS = (".urdf", ".xml", ".mjcf")
+
+
+def is_robot(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a robot's, by its name."""
+    return Path(path).suffix.lower() in ROBOTS
+
+
+def read_robot(path: str | os.PathLike[str], free: bool = False) -> System:
+    """Read a robot from a URDF or MJCF file; `left_out` of the system says what was left out.
+
+    Parameters
+    ----------
+    path : path
+    free : bool
+        The first link of a URDF file floats; else it is fixed to the world. MJCF files say so themselves.
+
+    Raises
+    ------
+    InputError
+        The file can't be read, or describes no valid system; the message names file, item and remedy.
+    """
+    with at(f"{os.fspath(path)}: "):
+        robot = robot_in(Path(path), free)
+        system = assembled(robot)
+        if not system.n_bodies:
+            raise InputError("nothing in it moves and has mass: its first link is fixed to the world; let it float")
+        system.validate()
+    system.left_out = tuple(told(robot))
+    return system
+
+
+def robot_in(path: Path, free: bool = False) -> Robot:
+    """Read what a URDF or MJCF file describes; the arguments are those of `read_robot`, errors don't name the file."""
+    note_input(path)
+    try:
+        root = ElementTree.fromstring(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError("there is no such file; check its name") from None
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror}") from None
+    except ElementTree.ParseError as error:
+        raise InputError(f"is not valid XML: {error}; correct or complete the file there") from None
+    if root.tag == "robot":
+        robot = read_urdf(path, root)
+        if free:
+            robot.links[0].joints = [RobotJoint("root", "free")]
+        return robot
+    if root.tag != "mujoco":
+        raise InputError(f"is neither URDF nor MJCF: its root is <{root.tag}>, not <robot> or <mujoco>")
+    if free:
+        raise InputError("is MJCF, which says itself what is free: give a body a <freejoint/>")
+    return read_mjcf(path)

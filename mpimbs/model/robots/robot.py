@@ -1,0 +1,155 @@
+"""A robot as files of others describe it: links, several joints each, loops, and what can't be taken over.
+
+Every link has a frame of its own. A pose is that of the link's frame at the reference position, in which each joint's
+coordinate has its reference value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpimbs.model.geometry import Shape
+
+Floats = NDArray[np.float64]
+JointKind = Literal["hinge", "slide", "ball", "free", "planar"]
+
+
+class Pose(NamedTuple):
+    """A frame in another: its axes as columns [3, 3], its origin [3] (m)."""
+
+    rotation: Floats
+    position: Floats
+
+    def __matmul__(self, inner: Pose) -> Pose:
+        """The pose of a frame that lies in this one."""
+        return Pose(self.rotation @ inner.rotation, self.rotation @ inner.position + self.position)
+
+    @property
+    def inverse(self) -> Pose:
+        """The outer frame in the inner one."""
+        return Pose(self.rotation.T, -self.rotation.T @ self.position)
+
+
+HERE = Pose(np.eye(3), np.zeros(3))
+
+
+def matrix_of(quaternion: tuple[float, ...] | Floats) -> Floats:
+    """The rotation [3, 3] of a quaternion w x y z."""
+    from scipy.spatial.transform import Rotation
+
+    w, x, y, z = quaternion
+    if (x, y, z) == (0.0, 0.0, 0.0):
+        return np.eye(3)
+    return np.asarray(Rotation.from_quat([x, y, z, w]).as_matrix())
+
+
+def quaternion_of(pose: Pose) -> Floats:
+    """The rotation of a pose as a quaternion w x y z."""
+    from scipy.spatial.transform import Rotation
+
+    found = Rotation.from_matrix(pose.rotation).as_quat()[[3, 0, 1, 2]]
+    return np.asarray(found if found[0] >= 0 else -found)
+
+
+@dataclass
+class RobotJoint:
+    """A joint of a link, in the link's frame at the reference position.
+
+    Attributes
+    ----------
+    name, kind : str
+    axis, anchor : array [3]
+        Unit vector of a hinge or slide, normal of a planar joint; a point of the axis, or the center (m).
+    reference : float
+        Coordinate of a hinge or slide in the reference position (rad, m).
+    q, rest : tuple of floats
+        Initial coordinates, and those at which springs carry no load.
+    stiffness, damping, armature : tuple of floats
+        Of each free axis.
+    """
+
+    name: str
+    kind: JointKind
+    axis: Floats = field(default_factory=lambda: np.array([0.0, 0.0, 1.0]))
+    anchor: Floats = field(default_factory=lambda: np.zeros(3))
+    reference: float = 0.0
+    q: tuple[float, ...] | None = None
+    rest: tuple[float, ...] | None = None
+    stiffness: tuple[float, ...] = (0.0,)
+    damping: tuple[float, ...] = (0.0,)
+    armature: tuple[float, ...] = (0.0,)
+
+
+@dataclass
+class RobotLink:
+    """A rigid body of a robot.
+
+    Attributes
+    ----------
+    name : str
+    parent : int
+        Number of the link that it lies on, one before it; -1 the world.
+    pose : Pose
+        Its frame in that of the parent.
+    joints : list of RobotJoint
+        From the parent to it, one after the other; none where it is fixed.
+    mass : float
+        kg.
+    center : array [3]
+        Center of mass (m).
+    inertia : array [3, 3]
+        About the center of mass, in the axes of the link (kg m^2).
+    shapes : list of Shape
+        In the frame of the link.
+    """
+
+    name: str
+    parent: int
+    pose: Pose = HERE
+    joints: list[RobotJoint] = field(default_factory=list)
+    mass: float = 0.0
+    center: Floats = field(default_factory=lambda: np.zeros(3))
+    inertia: Floats = field(default_factory=lambda: np.zeros((3, 3)))
+    shapes: list[Shape] = field(default_factory=list)
+
+
+class RobotLoop(NamedTuple):
+    """What holds two links together: a ball joint ("spherical") or all of them ("fixed"); -1 is the world."""
+
+    name: str
+    type: Literal["spherical", "fixed"]
+    links: tuple[int, int]
+    poses: tuple[Pose, Pose]  # of the joint in the frames of the links
+    active: bool = True
+
+
+@dataclass
+class Robot:
+    """What a file of another program describes.
+
+    Attributes
+    ----------
+    name : str
+    gravity : tuple of 3 floats
+        m/s^2.
+    links, loops : list
+    left_out : dict of str to list of str
+        What can't be taken over: by kind, the names.
+    order : list of RobotJoint
+        The joints in the order in which the system made of it has their coordinates.
+    """
+
+    name: str
+    gravity: tuple[float, ...] = (0.0, 0.0, -9.81)
+    links: list[RobotLink] = field(default_factory=list)
+    loops: list[RobotLoop] = field(default_factory=list)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+    order: list[RobotJoint] = field(default_factory=list)
+
+    def leave_out(self, kind: str, name: str) -> None:
+        """Note what can't be taken over."""
+        self.left_out.setdefault(kind, []).append(name)

@@ -1,0 +1,140 @@
+"""Runs for other programs: tables, arrays, and files for ParaView, by the suffix of the file's name."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpimbs.errors import InputError
+from mpimbs.model.table import suggest
+from mpimbs.study.curves import Histories
+from mpimbs.study.quantities import NAMED_QUANTITIES, Motion, quantities, segments_of
+from mpimbs.study.vtkhdf import write_vtkhdf
+
+COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
+_ARRAYS = ("q", "u", "poses", "loads", "loop_violation", "loop_loads")
+
+
+class Format(NamedTuple):
+    """A format: how it is written, and whether it takes some quantities only."""
+
+    write: Callable[[Motion, Path, Sequence[str]], None]
+    takes_quantities: bool
+    about: str
+
+
+def export(motion: Motion, path: Path, part: Path, texts: Sequence[str] = ()) -> None:
+    """Write a run in another format, that of a file's suffix.
+
+    Parameters
+    ----------
+    motion : KeptMotion or SegmentedMotion
+    path, part : Path
+        What the file is called, and where it is written.
+    texts : sequence of str
+        Of tables: the quantities, such as "q:hip,knee"; all that was kept by default.
+
+    Raises
+    ------
+    InputError
+        There is no such format, it takes no quantities, or a library is missing.
+    """
+    format_of(path, texts).write(motion, part, texts)
+
+
+def format_of(path: Path, texts: Sequence[str] = ()) -> Format:
+    """The format of a file's suffix; see `export`."""
+    found = FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise InputError(f"{path}: no format has the suffix {path.suffix!r}{suggest(path.suffix, FORMATS)}")
+    if texts and not found.takes_quantities:
+        raise InputError(f"{path}: a {path.suffix} file takes the whole run; leave {', '.join(texts)} out")
+    return found
+
+
+def _chosen(motion: Motion, texts: Sequence[str]) -> Iterator[tuple[str, Histories]]:
+    """Quantities with what each is of: those that texts name, or all that was kept."""
+    if not texts:
+        loaded = [motion.system.name_of(k) for k in motion.kept("loads").tolist()]
+        loops = any(part.system.loops for part in segments_of(motion))
+        names = {"q": "q", "u": "u", "pose": "poses", "load": "loads"}
+        kept: dict[str, bool] = {what: len(motion.kept(name)) > 0 for what, name in names.items()}
+        kept["violation"] = loops
+        for what, found in NAMED_QUANTITIES.items():
+            if kept.get(what, True):  # of loads all components, which are those of named bodies
+                yield from ((what, history) for history in found(motion, loaded if what == "load" else []))
+    for text in texts:
+        yield from ((text.partition(":")[0], history) for history in quantities(motion, text))
+
+
+def _columns(motion: Motion, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The columns of long tables, a block for each kind of numbers: value by value, time by time."""
+    t = np.asarray(motion.t)
+    for what, history in _chosen(motion, texts):
+        count = len(history.labels)
+        yield {
+            "time": np.repeat(t, count),
+            "quantity": what,
+            "kind": history.name,
+            "name": np.tile(np.array(history.labels, dtype=object), len(t)),
+            "unit": history.unit,
+            "value": history.values.ravel(),
+        }
+
+
+def _write_csv(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for block in _columns(motion, texts):
+            what, kind, unit = (block[name] for name in ("quantity", "kind", "unit"))
+            rows = zip(block["time"].tolist(), block["name"], block["value"].tolist(), strict=True)
+            writer.writerows((time, what, kind, name, unit, value) for time, name, value in rows)
+
+
+def _write_parquet(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError("a .parquet file needs pyarrow: pip install 'mpimbs[parquet]', or write .csv") from None
+    word = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    types = {name: pyarrow.float64() if name in ("time", "value") else word for name in COLUMNS}
+    schema = pyarrow.schema(list(types.items()))
+    with parquet.ParquetWriter(path, schema) as writer:
+        for block in _columns(motion, texts):
+            size = len(block["time"])
+            arrays = [
+                pyarrow.array([value] * size if isinstance(value, str) else value, types[name])
+                for name, value in block.items()
+            ]
+            writer.write_table(pyarrow.table(arrays, schema=schema))
+
+
+def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+    system, parts = motion.system, segments_of(motion)
+    names = [system.name_of(k) for k in range(system.n_bodies)]
+    arrays: dict[str, Any] = {"time": motion.t, "energy": motion.energy, "body": names}
+    for number, part in enumerate(parts):
+        behind = f"_{number}" if len(parts) > 1 else ""  # the structure changes, and with it what they have
+        q_offset, u_offset = part.system.offsets()
+        arrays |= {f"q_offset{behind}": q_offset, f"u_offset{behind}": u_offset}
+        arrays[f"loop{behind}"] = [loop.name for loop in part.system.loops]
+        arrays |= {f"kept_{name}{behind}": part.kept(name) for name in _ARRAYS[:4]}  # numbers of bodies
+        arrays |= {
+            f"{name}{behind}": values for name in _ARRAYS if (values := getattr(part, name)) is not None and len(values)
+        }
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+FORMATS = {
+    ".vtkhdf": Format(lambda motion, path, texts: write_vtkhdf(motion, path), False, "poly data for ParaView"),
+    ".csv": Format(_write_csv, True, "a long table"),
+    ".parquet": Format(_write_parquet, True, "the same table, compressed"),
+    ".npz": Format(_write_npz, False, "arrays of numpy"),
+}

@@ -1,0 +1,1 @@
+"""Motions shown: in a browser, and as films."""

@@ -1,0 +1,184 @@
+"""What is drawn of a system: surfaces, each of which stands in many places at once, moved by the poses of bodies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.model import System
+from mpimbs.view.meshes import Surface, box, capsule, cylinder
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+THICK, THIN = 0.06, 0.0015  # radius of a link, over the median of their lengths; at the least over all that is seen
+PALETTE = np.array([(78, 121, 167), (242, 142, 43), (89, 161, 79), (225, 87, 89), (118, 183, 178), (176, 122, 161)])
+FINE, COARSE, MANY = 20, 4, 2000  # corners of a circle, of few and of many instances
+_STEP = 0.15  # of the logarithm of a capsule's slenderness: all within share a surface, stretched a little
+
+
+class Instances(NamedTuple):
+    """Instances of one surface."""
+
+    surface: Surface
+    bodies: Integers  # [n]: on which each stands
+    position: Floats  # [n, 3]: m, in the body's frame
+    quaternion: Floats  # [n, 4]: w x y z, in the body's frame
+    scale: Floats  # [n, 3]
+    color: Floats  # [n, 3]: 0 to 255
+
+    def placed(self, poses: Floats) -> tuple[Floats, Floats]:
+        """Positions [n, 3] and quaternions [n, 4] in the world, of the poses of all bodies [bodies, 7]."""
+        own = poses[self.bodies]
+        turn = own[:, 3:]
+        return own[:, :3] + rotated(turn, self.position), product(turn, self.quaternion)
+
+
+class _Piece(NamedTuple):
+    key: Any
+    body: int
+    position: Any
+    quaternion: Any
+    scale: Any
+    color: Any
+
+
+class Scene:
+    """What is drawn of a system.
+
+    Parameters
+    ----------
+    system : System
+        Bodies with a geometry are drawn as that; others as capsules from their joints to the next ones.
+    folder : Path
+        Where files of meshes are named from.
+    bodies : array [n], optional
+        Those that are drawn.
+    size : float
+        Of all that is seen (m): links are so thick that they are.
+
+    Attributes
+    ----------
+    batches : list of Instances
+    missing : list of str
+        Files of meshes that can't be read; capsules stand for these bodies.
+    thickness : float
+        Radius of links (m).
+    """
+
+    def __init__(
+        self, system: System, folder: Path = Path(), bodies: Integers | None = None, size: float = 0.0
+    ) -> None:
+        self.missing: list[str] = []
+        self._links = _links(system)
+        lengths = [float(np.linalg.norm(end)) for ends in self._links for end in ends]
+        typical = float(np.median([length for length in lengths if length > 0.0] or [1.0]))
+        self.thickness = max(THICK * typical, THIN * size)
+        self._files: dict[str, Surface | None] = {}
+        self._folder = folder
+        drawn = range(system.n_bodies) if bodies is None else bodies.tolist()
+        pieces = [piece for k in drawn for piece in self._pieces(system, k)]
+        sides = FINE if len(pieces) <= MANY else COARSE
+        groups: dict[Any, list[_Piece]] = {}
+        for piece in pieces:
+            groups.setdefault(piece.key, []).append(piece)
+        self.batches = [self._instances(key, group, sides) for key, group in groups.items()]
+
+    def _pieces(self, system: System, k: int) -> list[_Piece]:
+        found = []
+        for shape in system.body(k).geometry:
+            color = PALETTE[k % len(PALETTE)] if shape.color is None else 255.0 * np.array(shape.color[:3])
+            place = k, shape.position, shape.rotation
+            size = np.array(shape.size, float)
+            if shape.kind == "box":
+                found.append(_Piece("box", *place, size, color))
+            elif shape.kind == "sphere":
+                found.append(_Piece(("capsule", None), *place, np.full(3, size[0]), color))
+            elif shape.kind == "cylinder":
+                found.append(_Piece("cylinder", *place, size[[0, 0, 1]], color))
+            elif shape.kind == "capsule":
+                found.append(_capsule(*place, size[0], size[1], color))
+            elif self._read(shape.file) is not None:
+                found.append(_Piece(("mesh", shape.file), *place, size, color))
+        return found or [self._link(k, end) for end in self._links[k]]
+
+    def _link(self, k: int, end: Floats) -> _Piece:
+        """A capsule from the origin of a body to a place in its frame."""
+        length = float(np.linalg.norm(end))
+        x, y, z = end / length if length else (0.0, 0.0, 1.0)
+        # Turns z to the direction, about an axis across both.
+        quaternion = np.array([1.0 + z, -y, x, 0.0]) if z > -1.0 + 1e-12 else np.array([0.0, 1.0, 0.0, 0.0])
+        quaternion = quaternion / np.linalg.norm(quaternion)
+        return _capsule(k, 0.5 * end, quaternion, self.thickness, length, PALETTE[k % len(PALETTE)])
+
+    def _read(self, name: str) -> Surface | None:
+        """The surface in a file, once."""
+        if name not in self._files:
+            self._files[name] = _read_mesh(self._folder / name)
+            if self._files[name] is None:
+                self.missing.append(name)
+        return self._files[name]
+
+    def _instances(self, key: Any, pieces: list[_Piece], sides: int) -> Instances:
+        _, bodies, position, quaternion, scale, color = zip(*pieces, strict=True)
+        surface = self._surface(key, sides)
+        numbers = (np.array(values, float) for values in (position, quaternion, scale, color))
+        return Instances(surface, np.array(bodies, np.int64), *numbers)
+
+    def _surface(self, key: Any, sides: int) -> Surface:
+        if key == "box":
+            return box()
+        if key == "cylinder":
+            return cylinder(sides)
+        kind, which = key
+        if kind == "mesh":
+            found = self._files[which]
+            assert found is not None
+            return found
+        return capsule(0.0 if which is None else float(np.exp(_STEP * which)), sides)
+
+
+def _capsule(body: int, position: Any, quaternion: Any, radius: float, straight: float, color: Any) -> _Piece:
+    """A capsule, by the surface of those nearly as slender, stretched along z."""
+    if straight <= 1e-3 * radius:
+        return _Piece(("capsule", None), body, position, quaternion, np.full(3, radius), color)
+    number = round(float(np.log(straight / radius)) / _STEP)
+    stretch = (straight + 2.0 * radius) / (float(np.exp(_STEP * number)) + 2.0)
+    return _Piece(("capsule", number), body, position, quaternion, np.array([radius, radius, stretch]), color)
+
+
+def _links(system: System) -> list[list[Floats]]:
+    """Of each body the places in its frame, from its origin to which it is drawn: joints of others, or beyond its
+    center of mass as far as before it."""
+    columns = system.columns()
+    links: list[list[Floats]] = [[] for _ in range(system.n_bodies)]
+    for parent, position in zip(columns.parent.tolist(), columns.position, strict=True):
+        if parent >= 0 and not any(np.allclose(position, end) for end in links[parent]) and np.any(position):
+            links[parent].append(position)
+    return [ends or [2.0 * center] for ends, center in zip(links, columns.center_of_mass, strict=True)]
+
+
+def _read_mesh(path: Path) -> Surface | None:
+    try:
+        import trimesh
+
+        mesh: Any = trimesh.load(path, force="mesh")
+        return Surface(np.asarray(mesh.vertices, np.float64), np.asarray(mesh.faces, np.int64))
+    except Exception:  # of a file that is not there, or broken, in any of many formats
+        return None
+
+
+def rotated(quaternion: Floats, vector: Floats) -> Floats:
+    """Turn vectors [n, 3] by quaternions w x y z [n, 4]."""
+    w, v = quaternion[:, :1], quaternion[:, 1:]
+    across = 2.0 * np.cross(v, vector)
+    return vector + w * across + np.cross(v, across)
+
+
+def product(a: Floats, b: Floats) -> Floats:
+    """Give products of quaternions w x y z [n, 4]: first b, then a."""
+    w = a[:, :1] * b[:, :1] - np.sum(a[:, 1:] * b[:, 1:], axis=1, keepdims=True)
+    v = a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:] + np.cross(a[:, 1:], b[:, 1:])
+    return np.hstack([w, v])

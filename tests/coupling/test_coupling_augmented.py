@@ -1,0 +1,160 @@
+"""The coupling `augmented`: its iterates are the paper's, and what they end in is what all couplings find."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import mixed_chain, moving_state, parts, random_tree, with_rotors
+from mpi_helpers import parallel_assert
+from mpimbs.coupling import Lagrangian
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import Joint, System, system_from
+from mpimbs.partition.condensation import Condensation
+from mpimbs.simulation.result import load
+from mpimbs.simulation.run import simulate
+from oracles.dense import Array, dense_accelerations
+from oracles.euler_parameters import iterate
+from oracles.trees import SHAPES
+from tolerances import assert_close
+
+pytestmark = pytest.mark.time_limit(300)  # compiles
+
+
+def accelerations(comm: MPI.Comm, system: Any, *given: Array, **settings: Any) -> tuple[Array, Array, int]:
+    """This rank's part, which it is, and how many iterations it took."""
+    with closing(Dynamics(system, comm, "augmented", **settings)) as dynamics:
+        found = dynamics.accelerations(*parts(dynamics, *given))
+        return found, dynamics.gather_u.part, dynamics.coupling.statistics()["most_iterations"]
+
+
+@pytest.mark.parametrize("spec", ["five_bar", "coupled_loops", "spatial_chain:5"])
+@pytest.mark.parametrize("penalty", [3.0, 1e3])
+def test_iterates_are_those_with_euler_parameters(comm: MPI.Comm, spec: str, penalty: float) -> None:
+    """After two iterations, far from what they end in; Euler parameters keep their norm from the first one on."""
+    system = system_from(spec)
+    if comm.size > system.n_bodies:
+        pytest.skip("more ranks than bodies")
+    q, u, tau = moving_state(system)
+    with closing(Dynamics(system)) as alone:
+        if alone.loops is not None:
+            q = alone.loops.close_places(q)
+            u = alone.loops.close_speeds(q, u)
+    state = q, u, tau
+    expected, norms = iterate(system, *state, penalty=penalty, count=2)
+    found, own, count = accelerations(comm, system, *state, lagrangian=Lagrangian(penalty, tolerance=0.9))
+    parallel_assert(count == 2, f"{count} iterations", comm)
+    assert_close("iterates", found, expected[own], "dense", scale=float(np.abs(expected).max()), comm=comm)
+    assert_close("norms", norms, np.zeros_like(norms), "dense", scale=float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_trees(comm: MPI.Comm, shape: str) -> None:
+    """Of all joint types, sprung, with wrenches; by the dense oracle."""
+    system, *state = random_tree(shape)
+    found, own, _ = accelerations(comm, system, *state)
+    assert_close("accelerations", found, dense_accelerations(system, *state)[own], "iterated", comm=comm)
+
+
+def test_chains_with_rotors(comm: MPI.Comm) -> None:
+    system, *state = mixed_chain(12)
+    driven = with_rotors(system)
+    found, own, _ = accelerations(comm, driven, *state)
+    assert_close("accelerations", found, dense_accelerations(driven, *state)[own], "iterated", comm=comm)
+
+
+def test_joint_loads_are_the_multipliers(comm: MPI.Comm) -> None:
+    """Of trees, where they are unique."""
+    for system, *state in (random_tree("binary"), mixed_chain(12)):
+        with closing(Dynamics(system)) as alone:
+            expected = alone.joint_loads(*state)
+        with closing(Dynamics(system, comm, "augmented")) as dynamics:
+            found = dynamics.joint_loads(*parts(dynamics, *state))
+            scale = float(np.abs(expected).max())
+            assert_close("loads", found, expected[dynamics.bodies], "multipliers", scale=scale, comm=comm)
+
+
+def test_one_factor_serves_a_position(comm: MPI.Comm) -> None:
+    """Speeds that loops allow, and accelerations, with the same coefficients; other positions need others."""
+    system = system_from("four_bar:4")
+    with closing(Dynamics(system, comm, "augmented")) as dynamics:
+        q, u, loops = dynamics.subchain.q, dynamics.subchain.u, dynamics.loops
+        assert loops is not None
+        u = loops.close_speeds(q, u + 1.0)
+        dynamics.accelerations(q, u)
+        once = dynamics.coupling.statistics()
+        dynamics.accelerations(q + 1e-9, u)
+        twice = dynamics.coupling.statistics()
+    assert (once["solutions"], once["factorizations"], twice["factorizations"]) == (2, 1, 2)
+
+
+def test_runs_are_those_of_dcae(comm: MPI.Comm, tmp_path: Path) -> None:
+    """Projected after every step; what iterations there were is told, and kept with the settings."""
+    output = comm.bcast(tmp_path) / "out.h5"
+    given: dict[str, Any] = {"t_end": 0.2, "dt": 0.01, "every": 0.05}
+    reference = simulate("five_bar", comm=comm, **given)
+    result = simulate(
+        "five_bar", comm=comm, coupling="augmented", output=output, lagrangian=Lagrangian(penalty=1e7), **given
+    )
+    assert result.solutions["solutions"] >= result.evaluations and result.solutions["most_iterations"] < 10
+    assert "iterations per evaluation" in result.summary()
+    comm.Barrier()
+    if comm.rank == 0:
+        found = load(output)
+        assert found.loop_violation.max() < 1e-11
+        for part in ("q", "u"):
+            assert_close(part, getattr(found, part), getattr(reference, part), "runs on ranks")
+
+
+def test_what_does_not_converge(comm: MPI.Comm) -> None:
+    """All ranks say what, where, how far, and what to choose; afterwards another state is solved as ever."""
+    system = system_from("spatial_chain:30")
+    state = moving_state(system)
+    with closing(Dynamics(system, comm, "augmented", lagrangian=Lagrangian(1.0, 2))) as dynamics:
+        with pytest.raises(
+            SimulationError, match=r"do not converge at t = 0 s: iteration 2 .* body '.*'.*dcae"
+        ) as told:
+            dynamics.accelerations(*parts(dynamics, *state))
+        assert len(set(comm.allgather(str(told.value)))) == 1
+        mine = parts(dynamics, *state)
+        found = dynamics.accelerations(mine[0], np.full_like(mine[1], np.nan))
+        parallel_assert(bool(np.isnan(found).all()), "a state that is none has accelerations", comm)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"lagrangian": Lagrangian(penalty=-1.0)}, "penalty of constraints must be positive"),
+        ({"lagrangian": Lagrangian(iterations=0)}, "iterations allowed must be 1 or more"),
+        ({"lagrangian": Lagrangian(tolerance=2.0)}, "must be between 0 and 1"),
+        ({"lanes": 4}, "sweeps no bodies in lanes; leave `lanes=4` out"),
+        ({"cuts": 7}, "leave `cuts=7` out"),
+        ({"coupling": "dcae", "lagrangian": Lagrangian()}, "for the coupling augmented"),
+        ({"coupling": "assembly", "lagrangian": Lagrangian()}, "for the coupling augmented"),
+    ],
+    ids=str,
+)
+def test_bad_settings(comm: MPI.Comm, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as told:
+        Dynamics("chain:12", comm, **{"coupling": "augmented"} | settings)
+    assert len(set(comm.allgather(str(told.value)))) == 1
+
+
+def test_joints_that_follow_are_refused(comm: MPI.Comm) -> None:
+    system = System("driven")
+    joint = Joint(type="revolute", motion=lambda t: (t, 1.0, 0.0))
+    system.add(name="crank", mass=1.0, inertia=(1.0, 1.0, 1.0, 0, 0, 0), joint=joint)
+    with pytest.raises(InputError, match=r"no joints that follow a given motion.*dcae"):
+        Dynamics(system, comm, "augmented")
+
+
+def test_what_is_left_of_a_tree() -> None:
+    """Of the middle of a chain, the bodies at its two ends; of a star, its middle: whatever their number."""
+    chain = Condensation([(k, k - 1) for k in range(1, 100)], shared=(0, 99))
+    assert sorted(chain.kept) == [0, 99] and chain.most == 3
+    star = Condensation([(0, -1)] + [(k, 0) for k in range(1, 100)], shared=())
+    assert star.kept == () and star.most == 3

@@ -1,0 +1,259 @@
+"""Robots from URDF and MJCF files: accelerations of MuJoCo and Pinocchio, what is drawn and left out, bad files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from driver_modules import driver
+from mpimbs.closure.report import loop_report
+from mpimbs.errors import InputError
+from mpimbs.model import read_robot, read_system, system_from, write_system
+from mpimbs.model.robots.reading import robot_in
+from mpimbs.parallel.agreement import read_once
+from tolerances import TOLERANCE
+
+alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="rank 0 reads robots, and it alone")
+
+MJCF = """
+<mujoco model="zoo">
+  <compiler angle="degree"/>
+  <option gravity="0 1 -9"/>
+  <default><geom density="700"/><joint armature="0.01"/><default class="soft"><joint damping="0.3"/></default></default>
+  <asset><material name="red" rgba="1 0 0 1"/></asset>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body name="cart" pos="0 0 2">
+      <joint name="x" type="slide" axis="1 0 0"/> <joint name="z" type="slide" axis="0 0 1" ref="0.5"/>
+      <joint name="pitch" axis="0 1 0" ref="20" pos="0.1 0 0" stiffness="3" springref="7"/>
+      <geom type="box" size="0.2 0.1 0.05" material="red"/>
+      <body name="hip" pos="0 0.1 -0.1" quat="0.9 0.1 0.2 0.3" childclass="soft">
+        <joint name="hip_x" axis="1 0 0" armature="0"/> <joint name="hip_z" axis="0 0 1" ref="-15" armature="0"/>
+        <joint name="hip_y" axis="0 1 0" armature="0"/>
+        <geom type="capsule" size="0.04" fromto="0 0 0 0.1 0 -0.4"/>
+        <body name="skew" pos="0.1 0 -0.4">
+          <joint name="skew_1" axis="1 2 0" pos="0 0 0.05" armature="0"/>
+          <joint name="skew_2" axis="0 1 1" armature="0"/>
+          <geom type="cylinder" size="0.03 0.2" pos="0 0.2 -0.2"/>
+        </body>
+      </body>
+      <body name="telescope" pos="0 -0.2 0">
+        <joint name="turn" axis="0 0 1" armature="0"/> <joint name="reach" type="slide" axis="1 0 0" armature="0"/>
+        <geom type="sphere" size="0.1" pos="0.2 0 0"/>
+        <body name="plate" pos="0.1 0.1 0"><geom type="ellipsoid" size="0.1 0.1 0.02"/>
+          <body name="ball" pos="0 0.1 0"><joint name="ball" type="ball" stiffness="2" damping="0.1"/>
+            <geom type="capsule" size="0.02 0.1" pos="0 0 0.2"/></body>
+          <body name="screw" pos="0 -0.1 0"><joint name="slip" type="slide"/> <joint name="spin"/>
+            <inertial pos="0.1 0 0" quat="0.5 0.5 0.5 0.5" mass="2" diaginertia="0.1 0.2 0.25"/></body>
+        </body>
+      </body>
+    </body>
+    <body name="drone" pos="1 2 3" quat="0.5 0.5 0.5 0.5"><freejoint name="fly"/>
+      <geom type="box" size="0.1 0.2 0.3" pos="0.1 0 0"/>
+      <replicate count="2" offset="0.2 0 0"><body name="rotor"><joint damping="0.1" range="0 10" limited="true"/>
+        <geom size="0.05" pos="0.1 0 0.1"/></body></replicate>
+    </body>
+  </worldbody>
+  <equality>
+    <connect name="pin" body1="skew" body2="ball" anchor="0.1 0.2 0.3"/>
+    <weld name="bolt" body1="cart" body2="plate"/>
+    <weld name="glue" body1="drone" active="false" relpose="1 2 3 0.5 0.5 0.5 0.5"/>
+    <joint name="gear" joint1="turn" joint2="reach"/>
+  </equality>
+  <actuator><motor name="push" joint="x"/></actuator>
+</mujoco>
+"""
+
+URDF = """
+<robot name="arm">
+  <material name="blue"><color rgba="0 0 1 1"/></material>
+  <link name="base"><inertial><mass value="5"/>
+    <inertia ixx="0.2" iyy="0.2" izz="0.2" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="column"><inertial><origin xyz="0 0.1 0.2" rpy="0.1 0.2 0.3"/><mass value="3"/>
+    <inertia ixx="0.1" iyy="0.2" izz="0.15" ixy="0.01" ixz="0.02" iyz="-0.01"/></inertial>
+    <visual><origin xyz="0 0 0.2" rpy="0 1.5707963267948966 0"/><material name="blue"/>
+      <geometry><cylinder radius="0.1" length="0.4"/></geometry></visual>
+    <visual><geometry><mesh filename="package://parts/none.stl" scale="1 2 3"/></geometry></visual>
+    <collision><geometry><sphere radius="1"/></geometry></collision></link>
+  <link name="wrist_roll"/> <link name="wrist_pitch"/>
+  <link name="hand"><inertial><origin xyz="0 0 0.1"/><mass value="1"/>
+    <inertia ixx="0.01" iyy="0.01" izz="0.002" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="tool"><inertial><origin xyz="0.3 0 0"/><mass value="0.2"/>
+    <inertia ixx="0" iyy="0" izz="0" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="finger"><inertial><origin xyz="0 0.02 0"/><mass value="0.1"/>
+    <inertia ixx="1e-5" iyy="1e-5" izz="1e-5" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="antenna"/>
+  <joint name="slew" type="continuous"><origin xyz="0 0 0.1" rpy="0.3 0 0"/><parent link="base"/><child link="column"/>
+    <axis xyz="0 0 2"/><dynamics damping="0.5" friction="0.1"/></joint>
+  <joint name="roll" type="revolute"><origin xyz="0.1 0 0.5" rpy="0 0.4 0"/><parent link="column"/>
+    <child link="wrist_roll"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="pitch" type="continuous"><parent link="wrist_roll"/><child link="wrist_pitch"/>
+    <axis xyz="0 1 0"/></joint>
+  <joint name="yaw" type="continuous"><origin xyz="0 0 0.05" rpy="0 0 0.7"/><parent link="wrist_pitch"/>
+    <child link="hand"/><axis xyz="0 0 1"/></joint>
+  <joint name="flange" type="fixed"><origin xyz="0 0 0.2" rpy="1 2 3"/><parent link="hand"/><child link="tool"/></joint>
+  <joint name="grip" type="prismatic"><parent link="tool"/><child link="finger"/><axis xyz="0 1 0"/>
+    <mimic joint="yaw"/><limit lower="0" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="wave" type="continuous"><parent link="hand"/><child link="antenna"/></joint>
+</robot>
+"""
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Path:
+    pytest.importorskip("mujoco")
+    (tmp_path / "zoo.xml").write_text(MJCF)
+    return tmp_path / "zoo.xml"
+
+
+@pytest.fixture
+def arm(tmp_path: Path) -> Path:
+    (tmp_path / "arm.urdf").write_text(URDF)
+    return tmp_path / "arm.urdf"
+
+
+@alone
+def test_mjcf_accelerates_as_in_mujoco(zoo: Path) -> None:
+    for seed in range(4):
+        assert driver("imported_robots").mujoco_difference(zoo, seed) < TOLERANCE["imported"][0]
+
+
+@alone
+@pytest.mark.parametrize("free", [False, True])
+def test_urdf_accelerates_as_in_pinocchio(arm: Path, free: bool) -> None:
+    arm.write_text(URDF.replace('name="wave" type="continuous"', 'name="wave" type="fixed"'))  # it has no mass
+    for seed in range(4):
+        assert driver("imported_robots").pinocchio_difference(arm, free, seed) < TOLERANCE["imported"][0]
+
+
+@alone
+def test_the_package_of_gymnasium_if_it_is_there() -> None:
+    """Not installed for the tests: the driver takes it, and others."""
+    assets = pytest.importorskip("gymnasium.envs.mujoco").__path__[0]
+    for name in ("ant", "half_cheetah", "humanoid"):
+        assert (
+            driver("imported_robots").mujoco_difference(Path(assets) / f"assets/{name}.xml") < TOLERANCE["imported"][0]
+        )
+
+
+@alone
+def test_joints_of_one_link_are_few_types(zoo: Path) -> None:
+    system = read_robot(zoo)
+    kinds = {body.name: body.joint.type for body in system.bodies()}
+    assert kinds == {
+        "cart": "planar", "hip_x+hip_z": "universal", "hip": "revolute", "skew_1": "revolute", "skew": "revolute",
+        "turn": "revolute", "telescope": "prismatic", "plate": "fixed", "ball": "spherical", "screw": "cylindrical",
+        "drone": "free", "rotor0": "revolute", "rotor1": "revolute",
+    }  # fmt: skip
+    assert system.gravity == (0, 1, -9)
+    cart = system.body(system.index_of("cart"))
+    assert cart.joint.q == pytest.approx((0.5, 0, np.radians(20)))  # z, x, pitch: right-handed
+    assert cart.joint.stiffness == (0, 0, 3) and cart.joint.rest[2] == pytest.approx(np.radians(7))
+    assert cart.joint.armature == (0.01,) * 3
+
+
+@alone
+def test_loops_hold_where_mujoco_has_them(zoo: Path) -> None:
+    system = read_robot(zoo)
+    found = [(loop.name, loop.type, loop.bodies) for loop in (*system.loops, *system.idle_loops)]
+    assert found == [
+        ("pin", "spherical", ("skew", "ball")), ("bolt", "fixed", ("cart", "plate")),
+        ("glue", "fixed", ("drone", "world")),
+    ]  # fmt: skip
+    # MuJoCo has closed them in the initial position.
+    assert loop_report(system).position_violation.size < TOLERANCE["closed"][0]
+
+
+@alone
+def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
+    assert set(read_robot(zoo).left_out) == {
+        "left out: equality of kind joint: gear",
+        "left out: limit of joint: joint14, joint15",
+        "left out: actuator: push",
+        "left out: contacts: of 10 geoms",
+    }
+    assert set(read_robot(arm).left_out) == {
+        "left out: friction of joint: slew",
+        "left out: limit of joint: roll, grip",
+        "left out: mimic (it moves by itself) of joint: grip after yaw",
+        "left out: contacts: of 1 collision shapes",
+        "left out: joint that carries no mass: wave",
+    }
+
+
+@alone
+def test_what_is_drawn_is_kept(zoo: Path, arm: Path, tmp_path: Path) -> None:
+    system = read_robot(zoo)
+    (box,) = system.body(system.index_of("cart")).geometry
+    assert (box.kind, box.size, box.color) == ("box", (0.4, 0.2, 0.1), (1, 0, 0, 1))
+    capsule = system.body(system.index_of("hip")).geometry[0]
+    assert capsule.kind == "capsule" and capsule.size == pytest.approx((0.04, np.hypot(0.1, 0.4)))
+    cylinder, mesh = read_robot(arm).body(0).geometry
+    assert (cylinder.size, cylinder.color, cylinder.position) == ((0.1, 0.4), (0, 0, 1, 1), (0, 0, 0.2))
+    assert cylinder.rotation == pytest.approx((0.5**0.5, 0, 0.5**0.5, 0))
+    assert mesh.size == (1, 2, 3) and mesh.file.endswith("/parts/none.stl")
+    write_system(system, tmp_path / "zoo.toml")
+    again = read_system(tmp_path / "zoo.toml")
+    assert list(again.bodies()) == list(system.bodies()) and again.loops == system.loops
+
+
+@alone
+def test_a_mesh_is_found_in_a_package(tmp_path: Path) -> None:
+    folder = tmp_path / "parts" / "meshes"
+    folder.mkdir(parents=True)
+    (folder / "a.stl").write_text("solid")
+    text = URDF.replace("package://parts/none.stl", "package://parts/meshes/a.stl")
+    (tmp_path / "parts" / "arm.urdf").write_text(text)
+    mesh = read_robot(tmp_path / "parts" / "arm.urdf").body(0).geometry[1]
+    assert mesh.file == str(folder / "a.stl")
+
+
+def test_rank_0_reads_for_all(comm: MPI.Comm, arm: Path) -> None:
+    path = comm.bcast(str(arm))
+    system = read_once(comm, path)
+    if comm.size > 1:
+        assert list(system.bodies()) == list(system_from(path).bodies())
+        assert system.left_out == system_from(path).left_out
+    else:
+        assert system == path
+
+
+REFUSED = [
+    (URDF.replace("</robot>", ""), "is not valid XML"),
+    ("<sdf/>", "is neither URDF nor MJCF: its root is <sdf>"),
+    ("<robot/>", "has no links"),
+    (URDF.replace('child link="hand"', 'child link="hnd"'),
+     "joint 'yaw': child 'hnd' is no link; did you mean 'hand'?"),
+    (URDF.replace('parent link="base"', 'parent link="hand"'), "lies on itself"),
+    (URDF.replace('parent link="tool"', 'parent link="hand"').replace('child link="tool"', 'child link="finger"'),
+     "link 'finger': is the child of two joints"),
+    (URDF.replace('<link name="antenna"/>', '<link name="antenna"/><link name="other"/>'),
+     "has 2 roots, 'base', 'other'"),
+    (URDF.replace('type="continuous"', 'type="hinge"'), "joint 'slew': unknown type 'hinge'"),
+    (URDF.replace('xyz="0 0 2"', 'xyz="0 0 0"'), "joint 'slew' axis must not be zero"),
+    (URDF.replace('<mass value="3"/>', '<mass value="heavy"/>'),
+     "link 'column': inertial value must be 1 finite number"),
+    (URDF.replace('ixx="0.1"', 'ixx="9"'), "body 'column': inertia is of no rigid body"),
+    (URDF.replace('<link name="antenna"/>', '<link name="hand"/>'), "two links or two joints have one name"),
+]  # fmt: skip
+
+
+@alone
+@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
+def test_bad_robots_are_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.urdf"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_robot(path)
+    assert str(error.value).startswith(f"{path}: ") and message in str(error.value)
+
+
+@alone
+def test_mujoco_says_what_is_bad(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    (tmp_path / "bad.xml").write_text("<mujoco><worldbody><body><joint/></body></worldbody></mujoco>")
+    with pytest.raises(InputError, match=r"bad.xml: is refused by MuJoCo: .*mass"):
+        read_robot(tmp_path / "bad.xml")
+    with pytest.raises(InputError, match="there is no such file"):
+        robot_in(tmp_path / "none.xml")

@@ -1,0 +1,183 @@
+"""Linearly implicit steps: their matrix against the dense oracle, their order where it is stiff, and what they bear."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import moving_state, parts
+from mpi_helpers import parallel_assert
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import Body, Joint, System, system_from
+from mpimbs.simulation.run import simulate
+from mpimbs.tension import levers, tension_stiffness
+from oracles import dense
+from oracles.dense import Array
+from oracles.loops import closed, opened
+from oracles.random_systems import random_system
+from tolerances import assert_close
+
+H = 0.3  # s
+SPECS = ("mixed", "mixed tree", "rope:35", "free_chain:6", "figure", "crowd:2", "random_tree:40:3")
+
+
+def system_of(spec: str) -> System:
+    """A system, of all joint types if it is a mixed one, with springs and dampers."""
+    if spec.startswith("mixed"):
+        return random_system(4, 11, spec == "mixed", wrenches=True)[0]
+    return system_from(spec)
+
+
+def solved(comm: MPI.Comm, system: System, q: Array, r: Array, **settings: object) -> Array:
+    """x of (1 - h J) x = r by the ranks, in the model's order, on all of them."""
+    with closing(Dynamics(system, comm, **settings)) as dynamics:
+        mine_q, _ = parts(dynamics, q, np.zeros(system.nu))
+        own = np.concatenate(parts(dynamics, r[: system.nq], r[system.nq :]))
+        x = np.empty_like(own)
+        for step in (1.0, H):  # the second one is to leave nothing of the first
+            dynamics.implicit_matrix.at(mine_q, step)
+            dynamics.implicit_matrix.solve(own, x)
+        nq = dynamics.subchain.nq
+        found = dynamics.gather_q(x[:nq]), dynamics.gather_u(x[nq:])
+    return np.concatenate(comm.bcast(found))
+
+
+def as_it_turns(system: System, q: Array) -> Array:
+    """G [nq, nu], the rates of the coordinates by the speeds."""
+    return np.array([dense.coordinate_rates(system, q, unit) for unit in np.eye(system.nu)], float).T
+
+
+@pytest.mark.parametrize("coupling", ["dcae", "pcg", "dca"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_stages_are_solved(comm: MPI.Comm, spec: str, coupling: str) -> None:
+    """x_q = r_q + h G x_u and M x_u + h (D x_u + K G^+ x_q) = M r_u, by the dense oracle."""
+    system = system_of(spec)
+    if coupling == "dca" and not system.is_chain:
+        return
+    q, _, _ = moving_state(system, 2)
+    r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
+    x = solved(comm, system, q, r, coupling=coupling)
+    (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
+    turning, inertia, c = as_it_turns(system, q), dense.mass_matrix(system, q).astype(float), system.columns()
+    assert_close("coordinates", x_q, r_q + H * turning @ x_u, "dense", comm=comm)
+    along = np.linalg.lstsq(turning, x_q)[0]
+    forces = H * (c.damping * x_u + c.stiffness * along)
+    left = np.linalg.solve(inertia + np.diag(H * c.damping + H**2 * c.stiffness), inertia @ (x_u - r_u) + forces)
+    assert_close("speeds", x_u, x_u - left, "dense", comm=comm)
+
+
+def at_rest(body: Body) -> Body:
+    """A body on which nothing acts, of whose joint only rotors are left: those that an implicit step adds, too."""
+    joint = body.joint
+    rotors = np.array(joint.armature) + H * np.array(joint.damping) + H**2 * np.array(joint.stiffness)
+    none = (0.0,) * joint.kind.nu
+    still = joint.model_copy(update={"armature": tuple(rotors), "stiffness": none, "damping": none, "torque": none})
+    return body.model_copy(update={"joint": still, "wrench": ()})
+
+
+@pytest.mark.parametrize("spec", ["four_bar:12", "five_bar", "boom:2", "track:9"])
+def test_stages_are_solved_with_loops_closed(comm: MPI.Comm, spec: str) -> None:
+    """The heavier system's accelerations by the dense oracle, which go along with the loops."""
+    system = system_from(spec)
+    system.segments = system.segments.replaced(
+        lambda body: body.model_copy(
+            update={"joint": body.joint.model_copy(update={"stiffness": (2.0,) * body.joint.kind.nu})}
+        )
+    )
+    c = system.columns()
+    r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
+    x = solved(comm, system, c.q, r)
+    r_q, r_u = np.split(r, [system.nq])
+    heavier = system_from(spec)
+    heavier.segments, heavier.gravity = system.segments.replaced(at_rest), (0.0, 0.0, 0.0)
+    along = np.linalg.lstsq(as_it_turns(opened(system), c.q), r_q)[0]
+    tau = -H * ((c.damping + H * c.stiffness) * r_u + c.stiffness * along)
+    z = closed(heavier, c.q, np.zeros(system.nu), tau).udot.astype(float)
+    assert_close("speeds", x[system.nq :], r_u + z, "dense", comm=comm)
+
+
+@pytest.mark.parametrize("spec", ["chain:9", "rope:35", "random_tree:40:3"])
+def test_tension_is_a_stiffness_of_bodies(comm: MPI.Comm, spec: str) -> None:
+    """M + h D + h^2 (K + sum over bodies of W^T S W), W how they turn and S as loads say, by the dense oracle."""
+    system = system_from(spec)
+    q, _, _ = moving_state(system, 2)
+    source = np.random.default_rng(1)
+    loads, tau = source.standard_normal((system.n_bodies, 6)), source.standard_normal(system.nu)
+    c, upper = system.columns(), np.triu_indices(3)
+    inertia = dense.mass_matrix(system, q).astype(float) + np.diag(H * c.damping + H**2 * c.stiffness)
+    whole = np.zeros((system.n_bodies, 6))
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine, _ = parts(dynamics, q, np.zeros(system.nu))
+        dynamics.tense_implicit_matrix.at(mine, H, loads[dynamics.bodies])
+        z = np.empty(dynamics.subchain.nu)
+        dynamics.tense_implicit_matrix.heavier(tau[dynamics.gather_u.part], z)
+        found = comm.bcast(dynamics.gather_u(z))
+        whole[dynamics.bodies] = tension_stiffness(levers(dynamics.subchain), loads[dynamics.bodies, 3:])
+    comm.Allreduce(MPI.IN_PLACE, whole)
+    moved = [dense.Snapshot(system, q, unit).kinematics for unit in np.eye(system.nu)]
+    turned = np.array([np.einsum("nji,nj->ni", m.rotation, m.omega) for m in moved], float)
+    for k in range(system.n_bodies):
+        stiffness = np.zeros((3, 3))
+        stiffness[upper] = stiffness[upper[::-1]] = whole[k]
+        inertia += H**2 * turned[:, k] @ stiffness @ turned[:, k].T
+    assert_close("solution", found, np.linalg.solve(inertia, tau), "iterated", comm=comm)
+
+
+@pytest.mark.parametrize("force", [1.0, -1.0])
+def test_a_pulled_bar_resists_turning(force: float) -> None:
+    """T l (1 - t t^T), of eigenvalues 0, T l, T l; a pushed one does not."""
+    lever = np.array([[1.0, 2.0, 2.0]])
+    stiffness = np.zeros((3, 3))
+    upper = np.triu_indices(3)
+    stiffness[upper] = stiffness[upper[::-1]] = tension_stiffness(lever, -force * 4.0 / 3.0 * lever)[0]
+    expected = [0.0, 12.0, 12.0] if force > 0 else [0.0, 0.0, 0.0]
+    assert_close("eigenvalues", np.linalg.eigvalsh(stiffness), expected, "rounding", scale=12.0)
+
+
+def rod(n: int, bending: float) -> System:
+    """A horizontal rod of 1 m and 50 g that is clamped at one end, of a bending stiffness (N m^2)."""
+    system, length = System("rod"), 1.0 / n
+    turn = 0.05 / n * length**2 / 12
+    for k in range(n):
+        joint = Joint(
+            type="revolute", axis=(0, 0, 1), position=(length if k else 0, 0, 0),
+            stiffness=bending / length * (1 if k else 2),
+        )  # fmt: skip
+        system.add(
+            name=f"link{k}", mass=0.05 / n, center_of_mass=(length / 2, 0, 0), inertia=(turn,) * 3 + (0,) * 3,
+            joint=joint,
+        )  # fmt: skip
+    return system
+
+
+def tip(q: Array) -> Array:
+    """Where the rod ends (m)."""
+    angles = np.cumsum(q)
+    return np.array([np.cos(angles).sum(), np.sin(angles).sum()]) / len(q)
+
+
+def test_steps_are_limited_by_accuracy_alone() -> None:
+    """A rod of steel wire's stiffness falls for 0.1 s: steps 700 times the longest stable explicit one follow it, to
+    what the rod, hardly bent, can do at all; and a softer one by its order."""
+    stiff = rod(16, 200.0)  # fastest motion 1.1e5 rad/s
+    result = simulate(stiff, 0.1, integrator="ra34pw2", dt=0.02)
+    bent = 0.05 * 9.81 / 8 / 200.0  # m, in equilibrium at last: w L^4 / (8 EI)
+    assert np.all(np.abs([tip(q)[1] for q in result.q]) < 2.1 * bent)
+    soft, end = rod(8, 0.2), 0.2
+    reference = tip(simulate(soft, end, every=end, rtol=1e-10, atol=1e-12).q[-1])
+    errors = [
+        np.linalg.norm(tip(simulate(soft, end, every=end, integrator="ra34pw2", dt=dt).q[-1]) - reference)
+        for dt in (0.01, 0.005)
+    ]
+    assert errors[1] < errors[0] / 3 and errors[1] < 1e-4
+
+
+def test_ranks_take_the_same_steps(comm: MPI.Comm) -> None:
+    settings = {"every": 0.05, "integrator": "ra34pw2", "rtol": 1e-4, "atol": 1e-4}
+    for spec in ("rope:9", "random_tree:9:3", "four_bar:4"):
+        system = system_from(spec)
+        alone, together = simulate(system, 0.1, **settings), simulate(system, 0.1, comm, **settings)
+        if comm.rank == 0:
+            assert_close(spec, together.q, alone.q, "ranks")
+        parallel_assert(together.steps == alone.steps, f"{spec}: steps", comm)

@@ -204,7 +204,8 @@ def inverse_of_chain(structure, work, where, y, diagonal, g, ends, through, a, r
     where : array [n]
         The step of each degree of freedom.
     y, diagonal, g, ends, through, a, room : array
-        Room: [n * ROW], [n], for each block that is begun BLOCK_SIDE, BLOCK_SIDE and 6 ROW, [12 ROW], [BLOCK_ROWS * BLOCK_ROWS].
+        Room: [n * ROW], [n], for each block that is begun twice
+        BLOCK_SIDE and 6 ROW, [12 ROW], [BLOCK_ROWS * BLOCK_ROWS].
     """
     n = structure.axes.size
     _responses(structure, work, y, diagonal)

@@ -27,7 +27,7 @@ from mpimbs.sweep.composite import (
     take_up,
 )
 from mpimbs.sweep.inertia_alone import AlonePlan, alone
-from mpimbs.sweep.inertia_rows import ROOM, SIDE, SQUARE, inertia_entries, inertia_rows
+from mpimbs.sweep.inertia_rows import BLOCK_ROWS, BLOCK_SIDE, ROOM, inertia_entries, inertia_rows
 from mpimbs.sweep.inverse_of_chains import inverse_of_chain
 from mpimbs.sweep.loads import factor, inverse_rows
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U
@@ -208,8 +208,16 @@ class Composites:
     @functools.cached_property
     def _chain_room(self) -> list[Floats]:
         """Room of `inverse_of_chain`."""
-        n, blocks = self._n, -(-self._n // SQUARE)
-        sizes = n * ROW, n, blocks * SIDE, blocks * SIDE, blocks * 6 * ROW, 12 * ROW, SQUARE * SQUARE
+        n, blocks = self._n, -(-self._n // BLOCK_ROWS)
+        sizes = (
+            n * ROW,
+            n,
+            blocks * BLOCK_SIDE,
+            blocks * BLOCK_SIDE,
+            blocks * 6 * ROW,
+            12 * ROW,
+            BLOCK_ROWS * BLOCK_ROWS,
+        )
         return [aligned_zeros(size) for size in sizes]
 
     @functools.cached_property

@@ -1,9 +1,9 @@
 """The inertia matrix from the lines of its degrees of freedom (`sweep.composite`): M_ij = S_i^T I_j S_j.
 
 Numbers about points far away lose digits. Twists and loads are taken about a point nearby first, one for each block of
-`SQUARE` degrees of freedom, which all products with the loads of the block share. What is left is a product of two
+`BLOCK_ROWS` degrees of freedom, which all products with the loads of the block share. What is left is a product of two
 matrices with six in common, written by registers: eight rows of eight columns, and the same mirrored, a block of
-`SQUARE` rows and columns at a time where it is full. The two halves are the same bits.
+`BLOCK_ROWS` rows and columns at a time where it is full. The two halves are the same bits.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, transposed_ro
 from mpimbs.spatial.six import six_rows
 from mpimbs.sweep.composite import FORCE_OF, MOMENT_OF, POINT, SHIFT_OF, TURN_OF
 
-SQUARE = 64  # degrees of freedom whose loads are taken about one point; a multiple of ROW
-SIDE = 6 * SQUARE  # numbers that a block has of either factor: those of each of the six side by side
-ROOM = 2 * SIDE + SQUARE * SQUARE  # numbers that `inertia_rows` needs beside
+BLOCK_ROWS = 64  # degrees of freedom whose loads are taken about one point; a multiple of ROW
+BLOCK_SIDE = 6 * BLOCK_ROWS  # numbers that a block has of either factor: those of each of the six side by side
+ROOM = 2 * BLOCK_SIDE + BLOCK_ROWS * BLOCK_ROWS  # numbers that `inertia_rows` needs beside
 
 
 @kernel(inline=True)
@@ -63,7 +63,7 @@ def _products(factors, at, spacing, rows):
 @kernel(inline=True)
 def tile_of(twists, twist_at, spacing, loads, load_at):
     """Products of eight twists, `spacing` numbers from one of their six to the next, and of eight loads: eight rows."""
-    six = six_rows(loads, load_at, SQUARE)
+    six = six_rows(loads, load_at, BLOCK_ROWS)
     return (
         _products(twists, twist_at, spacing, six),
         _products(twists, twist_at + 1, spacing, six),
@@ -91,24 +91,24 @@ def write_tile(array, at, spacing, tile):
 
 @kernel
 def write_block(twists, loads, buffer, first, last, n, i, j, out):
-    """Write the products of SQUARE twists and loads, in rows from i and columns from j on, and the same mirrored.
+    """Write the products of BLOCK_ROWS twists and loads, in rows from i and columns from j on, and the same mirrored.
 
     Either of the two only where `first` to `last` has all its rows. What is near in memory is written together, so that
-    cache lines are filled before they go. `buffer` has SQUARE * SQUARE numbers.
+    cache lines are filled before they go. `buffer` has BLOCK_ROWS * BLOCK_ROWS numbers.
     """
-    along = first <= i and i + SQUARE <= last
-    across = first <= j and j + SQUARE <= last
-    for c in range(0, SQUARE, ROW):
-        for r in range(0, SQUARE, ROW):
-            tile = tile_of(twists, r, SQUARE, loads, c)
+    along = first <= i and i + BLOCK_ROWS <= last
+    across = first <= j and j + BLOCK_ROWS <= last
+    for c in range(0, BLOCK_ROWS, ROW):
+        for r in range(0, BLOCK_ROWS, ROW):
+            tile = tile_of(twists, r, BLOCK_ROWS, loads, c)
             if along:
-                write_tile(buffer, r * SQUARE + c, SQUARE, tile)
+                write_tile(buffer, r * BLOCK_ROWS + c, BLOCK_ROWS, tile)
             if across:
                 write_tile(out, (j + c - first) * n + i + r, n, transposed_rows(tile))
     if along:
-        for r in range(SQUARE):
-            for c in range(0, SQUARE, ROW):
-                write_row(out, (i + r - first) * n + j + c, load_row(buffer, r * SQUARE + c))
+        for r in range(BLOCK_ROWS):
+            for c in range(0, BLOCK_ROWS, ROW):
+                write_row(out, (i + r - first) * n + j + c, load_row(buffer, r * BLOCK_ROWS + c))
 
 
 @kernel(inline=True)
@@ -156,14 +156,19 @@ def _write_corner(twists, loads, at, room, ends, first, last, n, i, j, out):
 @kernel(inline=True)
 def _is_full(ends, first, last, n, i, j):
     """Whether the blocks of rows from i and from j on are apart, each all ours or not, and all of one branch."""
-    if i + SQUARE > j or j + SQUARE > n:
+    if i + BLOCK_ROWS > j or j + BLOCK_ROWS > n:
         return False
-    if (i < first < i + SQUARE) or (i < last < i + SQUARE) or (j < first < j + SQUARE) or (j < last < j + SQUARE):
+    if (
+        (i < first < i + BLOCK_ROWS)
+        or (i < last < i + BLOCK_ROWS)
+        or (j < first < j + BLOCK_ROWS)
+        or (j < last < j + BLOCK_ROWS)
+    ):
         return False
-    least = j + SQUARE
-    for r in range(SQUARE):
+    least = j + BLOCK_ROWS
+    for r in range(BLOCK_ROWS):
         least = min(least, ends[i + r])
-    return least == j + SQUARE
+    return least == j + BLOCK_ROWS
 
 
 @kernel
@@ -186,22 +191,22 @@ def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
         Written.
     room : array [ROOM]
     """
-    loads, twists, buffer = room[0:SIDE], room[SIDE : 2 * SIDE], room[2 * SIDE :]
-    for begin in range(0, n, SQUARE):
-        end = min(begin + SQUARE, n)
+    loads, twists, buffer = room[0:BLOCK_SIDE], room[BLOCK_SIDE : 2 * BLOCK_SIDE], room[2 * BLOCK_SIDE :]
+    for begin in range(0, n, BLOCK_ROWS):
+        end = min(begin + BLOCK_ROWS, n)
         if end <= first:
             continue  # columns before all rows: written with those of the rows, mirrored
         ours = begin < last  # also as rows
         point = _three(lines, pitch, POINT, begin)
-        for j in range(begin, min(begin + SQUARE, pitch)):
-            _load_about(lines, pitch, j, point, loads, j - begin, SQUARE)
+        for j in range(begin, min(begin + BLOCK_ROWS, pitch)):
+            _load_about(lines, pitch, j, point, loads, j - begin, BLOCK_ROWS)
         i, high = (0, end) if ours else (first // ROW * ROW, last)
         while i < high:
-            if i % SQUARE == 0 and _is_full(ends, first, last, n, i, begin):
-                for r in range(SQUARE):
-                    _twist_about(lines, pitch, i + r, point, twists, r, SQUARE)
+            if i % BLOCK_ROWS == 0 and _is_full(ends, first, last, n, i, begin):
+                for r in range(BLOCK_ROWS):
+                    _twist_about(lines, pitch, i + r, point, twists, r, BLOCK_ROWS)
                 write_block(twists, loads, buffer, first, last, n, i, begin, out)
-                i += SQUARE
+                i += BLOCK_ROWS
                 continue
             least, most = n, 0
             for r in range(ROW):

@@ -23,7 +23,7 @@ from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, transposed_ro
 from mpimbs.spatial.six import six_rows, weighted, write_six
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import dot6, rotate, scale3, scale6, transpose
-from mpimbs.sweep.inertia_rows import SIDE, SQUARE, tile_of, write_block, write_tile
+from mpimbs.sweep.inertia_rows import BLOCK_ROWS, BLOCK_SIDE, tile_of, write_block, write_tile
 from mpimbs.sweep.inward import mix, rows_inward
 from mpimbs.sweep.structure import FIRST_U, LAST_U, PIVOT, PLACE
 
@@ -100,16 +100,16 @@ def _factors(structure, work, y, g, taken, through, a):
     for step in range(steps.shape[0]):
         first, last = steps[step, FIRST_U], steps[step, LAST_U]
         for d in range(first, last):
-            if d % SQUARE == 0 and d > 0:
+            if d % BLOCK_ROWS == 0 and d > 0:
                 for i in range(_MATRIX):
-                    through[(d // SQUARE - 1) * _MATRIX + i] = a[i]
+                    through[(d // BLOCK_ROWS - 1) * _MATRIX + i] = a[i]
                 write_six(a, 0, unit_rows(0.0, 0))
             if d == first:
                 _moved_on(work, step, a)
             write_row(taken, 0, _let_through(structure, work, d, a))
-            at = d // SQUARE * SIDE + d % SQUARE
+            at = d // BLOCK_ROWS * BLOCK_SIDE + d % BLOCK_ROWS
             for k in range(6):
-                g[at + k * SQUARE] = taken[k]
+                g[at + k * BLOCK_ROWS] = taken[k]
         if first == last:
             _moved_on(work, step, a)
     e = unit_rows(0.0, 0)
@@ -117,14 +117,14 @@ def _factors(structure, work, y, g, taken, through, a):
         r, p = load9(0.0, work.place, step * PLACE), load3(0.0, work.place, step * PLACE + 9)
         first, last = steps[step, FIRST_U], steps[step, LAST_U]
         for d in range(last - 1, first - 1, -1):
-            if d % SQUARE == SQUARE - 1:
+            if d % BLOCK_ROWS == BLOCK_ROWS - 1:
                 e = unit_rows(0.0, 0)
             write_six(a, 0, e)
             base = d * PIVOT
             write_row(a, _MATRIX, weighted(y, d * ROW, e))
-            at = d // SQUARE * SIDE + d % SQUARE
+            at = d // BLOCK_ROWS * BLOCK_SIDE + d % BLOCK_ROWS
             for k in range(6):
-                taken[at + k * SQUARE] = a[_MATRIX + k]
+                taken[at + k * BLOCK_ROWS] = a[_MATRIX + k]
             axis = structure.axes[d]
             s = load_row(a, axis * ROW)
             if axis < 3:
@@ -187,8 +187,8 @@ def _within(structure, work, where, y, diagonal, begin, end, n, a, room, out):
 def _write_last(z, g, room, n, i, j, out):
     """Write the products of a block and the last one, which is not full."""
     for c in range(0, n - j, ROW):
-        for r in range(0, SQUARE, ROW):
-            write_tile(room, 0, ROW, tile_of(z, r, SQUARE, g, c))
+        for r in range(0, BLOCK_ROWS, ROW):
+            write_tile(room, 0, ROW, tile_of(z, r, BLOCK_ROWS, g, c))
             for k in range(ROW):
                 for m in range(min(ROW, n - j - c)):
                     out[(i + r + k) * n + j + c + m] = room[k * ROW + m]
@@ -204,23 +204,24 @@ def inverse_of_chain(structure, work, where, y, diagonal, g, ends, through, a, r
     where : array [n]
         The step of each degree of freedom.
     y, diagonal, g, ends, through, a, room : array
-        Room: [n * ROW], [n], for each block that is begun SIDE, SIDE and 6 ROW, [12 ROW], [SQUARE * SQUARE].
+        Room: [n * ROW], [n], for each block that is begun twice
+        BLOCK_SIDE and 6 ROW, [12 ROW], [BLOCK_ROWS * BLOCK_ROWS].
     """
     n = structure.axes.size
     _responses(structure, work, y, diagonal)
     _factors(structure, work, y, g, ends, through, a)
-    for begin in range(0, n, SQUARE):
-        end = min(begin + SQUARE, n)
+    for begin in range(0, n, BLOCK_ROWS):
+        end = min(begin + BLOCK_ROWS, n)
         _within(structure, work, where, y, diagonal, begin, end, n, a, room, out)
-        z = ends[begin // SQUARE * SIDE : (begin // SQUARE + 1) * SIDE]
-        for j in range(end, n, SQUARE):
-            block = j // SQUARE
-            load = g[block * SIDE : (block + 1) * SIDE]
-            if j + SQUARE <= n:
+        z = ends[begin // BLOCK_ROWS * BLOCK_SIDE : (begin // BLOCK_ROWS + 1) * BLOCK_SIDE]
+        for j in range(end, n, BLOCK_ROWS):
+            block = j // BLOCK_ROWS
+            load = g[block * BLOCK_SIDE : (block + 1) * BLOCK_SIDE]
+            if j + BLOCK_ROWS <= n:
                 write_block(z, load, room, 0, n, n, begin, j, out)
-                for c in range(0, SQUARE, ROW):
-                    six = six_rows(z, c, SQUARE)
+                for c in range(0, BLOCK_ROWS, ROW):
+                    six = six_rows(z, c, BLOCK_ROWS)
                     for k in range(6):
-                        write_row(z, k * SQUARE + c, weighted(through, block * _MATRIX + k * ROW, six))
+                        write_row(z, k * BLOCK_ROWS + c, weighted(through, block * _MATRIX + k * ROW, six))
             else:
                 _write_last(z, load, room, n, begin, j, out)

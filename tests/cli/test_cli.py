@@ -233,7 +233,7 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "run chain:4 -o @/out.h5": ("Missing option '--t-end'",),
     "run chain:4 --t-end 1": ("Missing option '-o'",),
     "run chain:4 -o @/out.h5 --t-end soon": ("'--t-end': 'soon' is not a valid float",),
-    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae, pcg, dca, dca-terminal, assembly, auto",),
+    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae, pcg, dca, dca-terminal, assembly, augmented, auto",),
     f"{RUN} --integrator rk45": ("unknown integrator 'rk45'; choose one of: 1fe",),
     f"{RUN} --integrator euler": ("'euler' has no error estimate: give a fixed step with --dt, or choose one of 2a",),
     f"{RUN} --integrator glee-35": ("no error estimate",),
@@ -585,7 +585,7 @@ def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
     assert found.code == 0 and found.err == ""
     assert comm.rank > 0 or (
         "chain with loops of 4 bodies, 12 degrees of freedom with its loops opened\n" in found.out
-        and "note: closed loops: --coupling dcae, pcg and assembly close them" in found.out
+        and "note: closed loops: --coupling dcae, pcg, assembly and augmented close them" in found.out
     )
     found = call("check @/model.toml --ranks 2")
     assert comm.rank > 0 or "loops: how many lead to bodies of other ranks; 0 of 1 in all\n" in found.out
@@ -631,7 +631,7 @@ def test_an_error_that_one_rank_alone_sees(
     if comm.rank == 0:
         savez(folder / "state.npz", **state_of())
     comm.Barrier()
-    for place, name in ((mpimbs.simulation.state, "read_state"), (mpimbs.cli.options, "system_from")):
+    for place, name in ((mpimbs.simulation.state, "read_state"), (mpimbs.cli.options, "system_of")):
         with monkeypatch.context() as patch:
             if comm.rank == comm.size - 1:
                 patch.setattr(place, name, fails)

@@ -157,7 +157,7 @@ def test_a_share_alone() -> None:
 
 
 def test_predictions_of_all_couplings() -> None:
-    """One calibration for all; what does not depend on the cluster is as before."""
+    """One calibration for all that are predicted; what does not depend on the cluster is as before."""
     system = system_from("chain:96")
     calibration = Calibration(system, 0.01)
     near, far = cluster_named("infiniband"), cluster_named("ethernet")
@@ -186,7 +186,8 @@ def test_predictions_of_all_couplings() -> None:
     half = predict(system, (1,), quick, calibration=calibration)[0].seconds
     assert half == pytest.approx(0.5 * predict(system, (1,), near, calibration=calibration)[0].seconds)
     quickest = best(system, near, ranks=(1, 2, 48), calibration=calibration)
-    every = [r.seconds for c in COUPLINGS for r in predict(system, (1, 2, 48), near, c, calibration=calibration)]
+    known = [name for name in COUPLINGS if name != "augmented"]
+    every = [r.seconds for c in known for r in predict(system, (1, 2, 48), near, c, calibration=calibration)]
     assert quickest.seconds == min(every)
 
 

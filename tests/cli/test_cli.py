@@ -233,7 +233,7 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "run chain:4 -o @/out.h5": ("Missing option '--t-end'",),
     "run chain:4 --t-end 1": ("Missing option '-o'",),
     "run chain:4 -o @/out.h5 --t-end soon": ("'--t-end': 'soon' is not a valid float",),
-    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae, pcg, dca, dca-terminal, assembly, augmented, auto",),
+    f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae, pcg, dca, dca-terminal, assembly, aug",),
     f"{RUN} --integrator rk45": ("unknown integrator 'rk45'; choose one of: 1fe",),
     f"{RUN} --integrator euler": ("'euler' has no error estimate: give a fixed step with --dt, or choose one of 2a",),
     f"{RUN} --integrator glee-35": ("no error estimate",),

@@ -113,10 +113,6 @@ class Dynamics(JointSpace):
 
         def prepare() -> tuple[Strategy, Division, Part]:
             strategy = self.strategy(whole, given.size, chosen)
-            if coupling == "augmented" and whole.has_motions:
-                raise InputError(
-                    "coupling 'augmented' has no joints that follow given motions; choose `coupling='dcae'`"
-                )
             check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
             division, number = self.divide(strategy, whole, given, chosen)
             return strategy, division, strategy.own(arranged(whole, division.order), division, number)

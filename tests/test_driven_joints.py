@@ -310,7 +310,7 @@ def test_a_joint_refuses(fields: dict[str, Any], message: str) -> None:
 def test_functions_that_are_not_there(comm: MPI.Comm) -> None:
     with pytest.raises(InputError, match=r"body 'cart': motion 'force_functions:nothing'.*no function 'nothing'"):
         Dynamics(cart("force_functions:nothing"), comm)
-    with pytest.raises(InputError, match="coupling 'augmented' has no joints that follow given motions"):
+    with pytest.raises(InputError, match="coupling 'augmented' has no joints that follow a given motion"):
         Dynamics(cart(wave), comm, coupling="augmented")
     system = cart(lambda t: (0.0, 1.0))
     with pytest.raises(SimulationError, match=r"the motion of body 'cart' gave \(0.0, 1.0\) at t = 0 s, needs value"):

@@ -116,12 +116,12 @@ with abort_on_error(MPI.COMM_WORLD):
     "in the command line": """
 import mpimbs.cli
 import mpimbs.cli.options
-read = mpimbs.cli.options.system_from
+read = mpimbs.cli.options.system_of
 def with_bug(spec):
     if MPI.COMM_WORLD.rank == 1:
         raise KeyError("a bug")
     return read(spec)
-mpimbs.cli.options.system_from = with_bug
+mpimbs.cli.options.system_of = with_bug
 mpimbs.cli.main(["check", "chain:6"])
 """,
     "in an evaluation": """

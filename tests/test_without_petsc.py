@@ -37,6 +37,7 @@ COMMANDS = {  # exit code, what is said
 NEEDING = [  # modules
     "mpimbs.coupling.pcg",
     "mpimbs.coupling.petsc_matrix",
+    "mpimbs.equilibrium",
     "mpimbs.petsc",
     "mpimbs.simulation.event_watch",
     "mpimbs.simulation.integrator",
@@ -47,6 +48,7 @@ NEEDING = [  # modules
     "mpimbs.simulation.run_events",
     "mpimbs.simulation.run_memory",
     "mpimbs.simulation.simulation",
+    "mpimbs.simulation.stages",
 ]
 SCRIPT = """
 import importlib

@@ -96,4 +96,6 @@ class RunSegment:
     def solutions(self) -> dict[str, float]:
         """What there is to tell of the solutions of constraint loads, where the coupling iterates to find them."""
         found: dict[str, float] = {**self.dynamics.coupling.statistics()}
-        return found if self.constraints is None else found | self.constraints.largest()
+        if self.constraints is not None:
+            return found | self.constraints.largest()
+        return found if found.get("solutions") else {}

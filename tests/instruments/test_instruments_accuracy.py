@@ -44,7 +44,7 @@ def test_notes() -> None:
     (long,) = notes(system_from(f"chain:{LONG + 1}"))
     assert "dca" in long and str(LONG + 1) in long
     (tree,) = notes(system_from("figure"))
-    assert "dcae, pcg and assembly solve it" in tree
+    assert "dcae, pcg, assembly and augmented solve it" in tree
     (closed,) = notes(system_from("ring:4"))
     assert "--coupling dcae, pcg and assembly close them" in closed
 

@@ -46,7 +46,7 @@ def test_notes() -> None:
     (tree,) = notes(system_from("figure"))
     assert "dcae, pcg, assembly and augmented solve it" in tree
     (closed,) = notes(system_from("ring:4"))
-    assert "--coupling dcae, pcg and assembly close them" in closed
+    assert "--coupling dcae, pcg, assembly and augmented close them" in closed
 
 
 def test_couplings_that_solve_trees_are_fit_for_them() -> None:

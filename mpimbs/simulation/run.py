@@ -8,14 +8,19 @@ from typing import Any
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.parallel.agreement import communicator, together, warn_unguarded
+from mpimbs.parallel.agreement import communicator
 from mpimbs.settings import takes
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.simulation import Simulation
+
+
+class _ToItsEnd(Simulation):
+    """A simulation that has an end."""
+
+    ends = True
 
 
 @takes(SimulationSettings)
@@ -75,15 +80,8 @@ def simulate(
     """
     world = communicator(comm)
     asked = given if t_end is None else {"t_end": t_end, **given}
-
-    def check() -> None:
-        if asked.get("t_end", getattr(settings, "t_end", None)) is None:
-            raise InputError("`t_end` is missing: simulated time")
-
-    together(world, check)
-    warn_unguarded(world)
     with compilation_told(progress and world.rank == 0):
-        simulation = Simulation(
+        simulation = _ToItsEnd(
             system,
             world,
             output=output,

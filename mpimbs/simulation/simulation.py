@@ -59,6 +59,8 @@ class Simulation:
     ...         simulation.advance(k * 1e-3)
     """
 
+    ends = False  # whether it needs a `t_end`
+
     @takes(SimulationSettings)
     def __init__(
         self,
@@ -78,6 +80,8 @@ class Simulation:
         def asked(whole: System) -> tuple[tuple[SimulationSettings, State | None], dict[str, str | bytes]]:
             check_kinds(Simulation.__init__, others)
             found = SimulationSettings.asked(given, settings).suited(whole)
+            if self.ends and found.t_end is None:
+                raise InputError("`t_end` is missing: simulated time")
             if output is not None and found.t_end is None and found.every is None:
                 raise InputError("an output without an end has no samples: give the time between them with `every`")
             if checkpoints is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class InputError(ValueError):
     """Bad input: one line that names the place (file, table), what is wrong, and the remedy."""
@@ -17,3 +20,11 @@ class LoadNotFiniteError(SimulationError):
 
 class InterruptionError(SimulationError):
     """A simulation that a signal has ended, after it wrote a checkpoint: names the time, and how to go on."""
+
+
+def warn_caller(text: str) -> None:
+    """Warn of something, at the line of the user's that called us, however deep we are."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mpimbs":
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(text, stacklevel=depth)

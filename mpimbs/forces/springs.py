@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.core.dispatcher import Dispatcher
 
-from mpimbs.errors import LoadNotFiniteError
+from mpimbs.errors import LoadNotFiniteError, warn_caller
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import Spring, System
 from mpimbs.model.spring import SpringFunction
@@ -197,10 +197,9 @@ class ActingSprings:
         """Warn once of each spring that has no direction, where it should push or pull."""
         for k in np.flatnonzero(self._told & (self.lengths == 0.0)).tolist():
             self._told[k] = False
-            warnings.warn(
+            warn_caller(
                 f"{self._title(k)}: its points coincide at t = {t:g} s, where it has no direction, so that no force "
-                "acts; begin with them apart, or give rest = 0",
-                stacklevel=2,
+                "acts; begin with them apart, or give rest = 0"
             )
 
 

@@ -7,7 +7,6 @@ import marshal
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.errors import InputError, SimulationError, warn_caller
 from mpimbs.model import System, facts, is_robot, system_from_text, system_of, system_text
 from mpimbs.model.facts import digest
 from mpimbs.sizes import PACKAGE, VARIABLE, tuned
@@ -227,10 +226,9 @@ def warn_unguarded(comm: MPI.Comm) -> None:
     global _warned
     if comm.rank == 0 and comm.size > 1 and not (_warned or guarded()):
         _warned = True  # filters of warnings change, and it would come again
-        warnings.warn(
+        warn_caller(
             f"{comm.size} ranks, and where one of them raises outside of mpimbs the others wait for ever: start "
-            f"the script with mpiexec -n {comm.size} python -m mpi4py SCRIPT.py",
-            stacklevel=3,
+            f"the script with mpiexec -n {comm.size} python -m mpi4py SCRIPT.py"
         )
 
 

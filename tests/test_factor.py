@@ -85,7 +85,9 @@ def test_what_acts_along_joints_is_left_out(comm: MPI.Comm, chain: bool) -> None
     system = random_system(4, 12, chain=chain)[0]
     ball = {"type": "spherical", "stiffness": (3.0, 4.0, 5.0), "cross_stiffness": (1.0, -0.5, 0.3), "damping": 0.1}
     for k in range(2):
-        system.add(name=f"ball{k}", mass=1.0, inertia=(0.2, 0.2, 0.3, 0, 0, 0), joint=ball, parent=system.name_of(11 + k))
+        system.add(
+            name=f"ball{k}", mass=1.0, inertia=(0.2, 0.2, 0.3, 0, 0, 0), joint=ball, parent=system.name_of(11 + k)
+        )
     with closing(Dynamics(system, comm)) as dynamics:
         check(dynamics)
 

@@ -33,7 +33,7 @@ def resting(system: System, apart: bool = False) -> System:
 
 
 def with_armature(system: System, armature: NDArray[np.float64]) -> System:
-    """Give the bodies without loops or anything that acts, and with so much more inertia of rotors [nu] (kg m^2, kg)."""
+    """Give the bodies without loops or what acts, and with so much more inertia of rotors [nu] (kg m^2, kg)."""
     bare = System(system.name, (0.0, 0.0, 0.0))
     bodies = list(system.bodies())
     ends = offsets(np.array([body.joint.kind.nu for body in bodies]))

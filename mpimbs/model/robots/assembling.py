@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.body import Body, Loop
 from mpimbs.model.geometry import Shape
+from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
 from mpimbs.model.robots.joint_groups import JointGroup, grouped
 from mpimbs.model.robots.resistance import check_resistance

@@ -1,4 +1,4 @@
-"""Runs for other programs: tables, arrays, and files for ParaView, by the suffix of the file's name."""
+"""Runs for other programs: tables, arrays, scenes, and files for ParaView, by the suffix of the file's name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mpimbs.model.table import suggest
 from mpimbs.study.curves import Histories
 from mpimbs.study.quantities import NAMED_QUANTITIES, Motion, quantities, segments_of
 from mpimbs.study.vtkhdf import write_vtkhdf
+from mpimbs.view.usd import write_usd
 
 COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
 _ARRAYS = ("q", "u", "poses", "loads", "loop_violation", "loop_loads")
@@ -134,6 +135,7 @@ def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
 
 FORMATS = {
     ".vtkhdf": Format(lambda motion, path, texts: write_vtkhdf(motion, path), False, "poly data for ParaView"),
+    ".usd": Format(lambda motion, path, texts: write_usd(motion, path), False, "a scene of what the viewer shows"),
     ".csv": Format(_write_csv, True, "a long table"),
     ".parquet": Format(_write_parquet, True, "the same table, compressed"),
     ".npz": Format(_write_npz, False, "arrays of numpy"),

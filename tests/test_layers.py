@@ -45,9 +45,9 @@ LAYERS = [
         "modes",
         "compiling",
         "equilibrium",
-        "batch",
+        "side_by_side",
     ),
-    *("simulation", "instruments", "study", "view", "cli"),
+    *("simulation", "batch", "instruments", "study", "view", "cli"),
 ]
 
 

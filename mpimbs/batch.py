@@ -32,7 +32,8 @@ class Batch:
     ----------
     systems : System or sequence of System
         Or names of models, as for `system_from`. One for all copies, or one for each: with the same bodies, parents and
-        joint types, but any parameters and forces. Functions of time or state are called for one copy after another.
+        joint types, but any parameters and forces. Functions of time or state are called for one copy after another;
+        lanes are copies in sequence of the same gravity.
     copies : int, optional
         How many, of one system.
     comm : MPI.Comm, optional
@@ -53,7 +54,7 @@ class Batch:
     Raises
     ------
     InputError
-        On all ranks: systems that differ in joints or gravity, close loops or follow given motions, fewer copies than
+        On all ranks: systems that differ in joints, close loops or follow given motions, fewer copies than
         ranks, no such number of lanes.
     """
 
@@ -88,7 +89,7 @@ class Batch:
 
     def compile(self, comm: MPI.Comm) -> None:
         """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call."""
-        first_on_node(comm, lambda: self.derivative(self.q, self.u, np.empty_like(self.u), np.empty_like(self.q)))
+        first_on_node(comm, self._own.compile)
 
     def derivative(
         self,
@@ -175,7 +176,4 @@ def _prepared(given: Any, ranks: int, settings: dict[str, Any]) -> tuple[list[Sy
             "give one system and a number of copies, or one system for each; every rank needs one at least"
         )
     check_alike(systems)
-    for k, system in enumerate(systems):
-        if system.gravity != systems[0].gravity:
-            raise InputError(f"system {k} of the batch has another gravity than the first: make a batch of each")
     return systems, number, native_width() if settings["lanes"] is None else width_of(settings["lanes"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import SYSTEMS_ALONE
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.side_by_side import side_by_side
+from mpimbs.sweep.structure import Structure
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.tiles import ALONE, Kinds, Placed, Tiles
 
@@ -29,8 +31,8 @@ class SideBySide:
     Parameters
     ----------
     systems : sequence of System
-        One for all copies, or one for each: with the same bodies, parents, joint types and gravity. See
-        `check_alike`.
+        One for all copies, or one for each: with the same bodies, parents and joint types, see `check_alike`. Lanes
+        are copies in sequence that have the same gravity.
     count : int
         Number of copies.
     lanes : int
@@ -53,30 +55,52 @@ class SideBySide:
         self._made = [build(system.columns()) for system in systems]
         self._subchains = [Subchain(system) for system in systems]
         self.forces = ForcesOfCopies(self._subchains, functools.partial(Exchange, MPI.COMM_SELF))
-        self._tiles = self._make_tiles(lanes if count >= lanes else 1, wrenches or self.forces.wrenches)
-        self._tiles.loads.reshape(-1, 12)[:, 3:6] = -np.asarray(systems[0].gravity)
-        self._given = np.zeros_like(self._tiles.wrenches if wrenches else np.zeros(0))
+        self._wrenched = wrenches or self.forces.wrenches
+        self._tiles = [self._make_tiles(lanes, *run) for run in self._runs()]
+        steps = max(tiles.wrenches.size for tiles in self._tiles)
+        self._wrenches, self._given = np.zeros(steps), np.zeros(steps * wrenches)
         self._forced = bool(self.forces)
         self._none, self._tau = np.zeros(0), np.zeros((count, self.nu))
-        self._evaluate = SYSTEMS_ALONE[self._tiles.width]
 
-    def _make_tiles(self, width: int, wrenches: bool) -> Tiles:
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        """First copy of each run of the same gravity, and that behind its last."""
+        gravities = [system.gravity for system in self.systems]
+        begins = [k for k in range(len(gravities)) if k == 0 or gravities[k] != gravities[k - 1]]
+        return itertools.pairwise([*begins, self.count])
+
+    def _make_tiles(self, lanes: int, first: int, last: int) -> Tiles:
+        """What sweeps copies of the same gravity."""
+        width = lanes if last - first >= lanes else 1
         kinds = Kinds()
         found: dict[int, int] = {}
         chosen = []
-        for start in range(0, self.count, width):
-            lane = min(start, self.count - width)  # the last tile may take copies a second time
+        for start in range(first, last, width):
+            lane = min(start, last - width)  # the last tile may take copies a second time
             key = 0 if len(self._made) == 1 else lane
             if key not in found:
                 pieces: list[Build] = self._made * width if len(self._made) == 1 else self._made[lane : lane + width]
                 found[key] = kinds.add(side_by_side(pieces) if width > 1 else pieces[0], self.nq, width)
             chosen.append(Placed(found[key], width, lane))
-        return Tiles(kinds, chosen, tip=True, wrenches=wrenches, lanes_are=ALONE)
+        tiles = Tiles(kinds, chosen, tip=True, wrenches=self._wrenched, lanes_are=ALONE)
+        tiles.loads.reshape(-1, 12)[:, 3:6] = -np.asarray(self.systems[first % len(self.systems)].gravity)
+        return tiles
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, what evaluations and samples call; no function is called."""
+        self.forces.compile()
+        q, u = self.initial_state()
+        self._sweep(q.ravel(), u.ravel(), self._none, np.empty(u.size), np.empty(q.size))
+        self.energies(q[:1], u[:1])
 
     @property
     def lanes(self) -> int:
         """Number of copies that are evaluated side by side."""
-        return self._tiles.width
+        return max(tiles.width for tiles in self._tiles)
+
+    @property
+    def structure(self) -> Structure:
+        """The joints and bodies of the first copy."""
+        return self._made[0].structure
 
     def initial_state(self) -> tuple[Floats, Floats]:
         """Give the models' initial states: q [copies, nq], u [copies, nu] (rad, m, quaternions; rad/s, m/s)."""
@@ -103,12 +127,21 @@ class SideBySide:
         given = self._none if tau is None else tau
         if self._forced:
             self._tau[:] = 0.0 if tau is None else tau.reshape(self._tau.shape)
-            wrenches = self._tiles.wrenches
-            wrenches[:] = self._given if self._given.size else 0.0
-            steps = wrenches.reshape(self.count, -1)
+            self._wrenches[:] = self._given if self._given.size else 0.0
+            steps = self._wrenches.reshape(self.count, -1)
             self.forces.add(t, q.reshape(self.count, -1), u.reshape(self.count, -1), self._tau, steps)
+            self._act()
             given = self._tau.reshape(-1)
-        self._evaluate(self._tiles.plan, q, u, given, udot, rates)
+        self._sweep(q, u, given, udot, rates)
+
+    def _sweep(self, q: Floats, u: Floats, tau: Floats, udot: Floats, rates: Floats) -> None:
+        for tiles in self._tiles:
+            SYSTEMS_ALONE[tiles.width](tiles.plan, q, u, tau, udot, rates)
+
+    def _act(self) -> None:
+        """Let the wrenches act."""
+        for tiles in self._tiles:
+            tiles.wrenches[:] = self._wrenches[: tiles.wrenches.size]
 
     def set_wrenches(self, wrench: Floats) -> None:
         """Set external wrenches [copies, n_bodies, 6] at the bodies' origins, in their components, moment first."""
@@ -118,17 +151,18 @@ class SideBySide:
         for k in range(self.count):
             made = self._made[k % len(self._made)]
             steps[k, made.body_step] = wrench[k].reshape(-1, 2, 3) @ made.body_frame
-        self._tiles.wrenches[:] = self._given
+        self._wrenches[:] = self._given
+        self._act()
 
     def make_quaternions_unit(self, q: Floats) -> None:
         """Scale every quaternion in `q` [copies, nq] to unit length, as is due after a step of an integrator."""
         for own in q:
-            make_quaternions_unit(0.0, self._made[0].structure, own)
+            make_quaternions_unit(0.0, self.structure, own)
 
     def energies(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J) of every copy [copies, 2]; see `Dynamics.energy_and_momentum`."""
-        found = np.empty((self.count, 2))
-        for k in range(self.count):
+        found = np.empty((len(q), 2))
+        for k in range(len(q)):
             part = self._subchains[k % len(self._subchains)]
             found[k] = part.energy_and_momentum(q[k], u[k], np.asarray(part.system.gravity))[:2]
             found[k, 1] += self.forces.spring_energy(k)

@@ -78,6 +78,17 @@ def test_systems_of_other_numbers(copies: int) -> None:
     assert_as_alone("different systems", batch, systems)
 
 
+def test_gravities() -> None:
+    """Some in lanes, some alone; with wrenches, which stand behind those of other copies."""
+    systems = [loaded(k) for k in range(2 * NATIVE + 2)]
+    for system in systems[NATIVE + 1 : -1]:
+        system.gravity = (1.0, 2.0, 3.0)
+    batch = Batch(systems)
+    q, u, tau = states(systems)
+    assert batch.lanes == NATIVE
+    assert_close("accelerations", batch.accelerations(q, u, tau), one_by_one(systems, q, u, tau), "lanes")
+
+
 def test_a_pitch_may_vanish_in_some_copies() -> None:
     systems = []
     for k in range(NATIVE):
@@ -155,7 +166,7 @@ def test_a_force_that_fails() -> None:
     systems = [loaded(k) for k in range(3)]
     systems[1].add_joint_force("link1", lambda t, q, u: 1 / 0)
     batch = Batch(systems)
-    with pytest.raises(SimulationError, match="copy 1: .* failed at t = 0.5 s: ZeroDivisionError"):
+    with pytest.raises(SimulationError, match=r"copy 1: .* failed at t = 0.5 s: ZeroDivisionError"):
         batch.accelerations(batch.q, batch.u, t=0.5)
 
 
@@ -190,12 +201,6 @@ def loop() -> System:
     return system
 
 
-def floating() -> System:
-    system = system_from("chain:4")
-    system.gravity = (0.0, 0.0, 0.0)
-    return system
-
-
 def following() -> System:
     system = system_from("chain:3")
     joint = Joint(type="revolute", motion=lambda t: (t, 1.0, 0.0))
@@ -214,7 +219,6 @@ REFUSED = {
     "other sizes": (lambda: system_from("rope:4"), "system 7 of the batch has other joints"),
     "other parents": (lambda: ending("revolute", "link2"), "system 7 of the batch has other joints or parents"),
     "more bodies": (lambda: system_from("chain:5"), "system 7 of the batch has other joints"),
-    "gravity": (floating, "system 7 of the batch has another gravity"),
     "loop": (loop, "system 7 of the batch .* closes a loop"),
     "motion": (following, "system 7 of the batch .* follow given motions"),
     "empty": (System, "bod"),

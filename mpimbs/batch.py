@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,16 @@ from mpi4py import MPI
 
 from mpimbs.arguments import check_array, check_kinds
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import System, facts, system_of
-from mpimbs.model.facts import digest
+from mpimbs.members import Members, Parameters, members_of_table
+from mpimbs.model import System, system_of
 from mpimbs.parallel.agreement import alike, communicator, first_on_node, together
 from mpimbs.partition.lanes import width_of
-from mpimbs.side_by_side import SideBySide, check_alike
+from mpimbs.side_by_side import SideBySide, check_alike, facts_of
 from mpimbs.spatial.lanes import native_width
+
+if TYPE_CHECKING:
+    from mpimbs.simulation.ensembles.result import EnsembleResult
+    from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,12 +75,48 @@ class Batch:
         settings = {"copies": copies, "lanes": lanes, "wrenches": wrenches}
         all_systems, number, width = together(given, lambda: _prepared(systems, given.size, settings))
         shared = len(all_systems) == 1
-        alike(given, lambda: _facts(all_systems) | {name: str(value) for name, value in settings.items()})
+        alike(given, lambda: facts_of(all_systems) | {name: str(value) for name, value in settings.items()})
+        self._members = Members(all_systems, tuple(map(str, range(number))))
+        self._comm, self._lanes = given, lanes
         self.first, self.last = (number * rank // given.size for rank in (given.rank, given.rank + 1))
         mine = all_systems if shared else all_systems[self.first : self.last]
         self._own = SideBySide(mine, self.last - self.first, width, wrenches)
         self.n_bodies, self.nq, self.nu = self._own.n_bodies, self._own.nq, self._own.nu
         self.q, self.u = self._own.initial_state()
+
+    @classmethod
+    def of_parameters(
+        cls,
+        system: System | str | Path,
+        parameters: Parameters,
+        comm: MPI.Comm | None = None,
+        lanes: int | None = None,
+        wrenches: bool = False,
+        forces: Sequence[str] = (),
+    ) -> Self:
+        """Make a batch of copies of a system that differ as a table says.
+
+        Parameters
+        ----------
+        system : System, str or Path
+            Without functions: these act by `forces`.
+        parameters : path or dict of arrays [copies]
+            A file (.csv, .npz) or arrays by column; see `mpimbs.model.variants`.
+        comm, lanes, wrenches
+            See `Batch`.
+        forces : sequence of str
+            Functions of modules (module:function) that add forces to the system of each copy.
+
+        Raises
+        ------
+        InputError
+            On all ranks; names line and column of the table.
+        """
+        given = communicator(comm)
+        members = together(given, lambda: members_of_table(system_of(system), parameters, forces))
+        batch = cls(members.systems, None, given, lanes, wrenches)
+        batch._members = members
+        return batch
 
     @property
     def copies(self) -> int:
@@ -154,13 +195,59 @@ class Batch:
         check_array("q", q, (self.copies, self.nq))
         self._own.make_quaternions_unit(q)
 
+    def simulate(
+        self,
+        t_end: float | None = None,
+        *,
+        output: str | Path | None = None,
+        progress: bool = False,
+        checkpoints: Checkpoints | None = None,
+        signals: bool = False,
+        state: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        settings: SimulationSettings | None = None,
+        **given: Any,
+    ) -> EnsembleResult:
+        """Simulate all copies side by side; all ranks call together.
 
-def _facts(systems: list[System]) -> dict[str, Any]:
-    """What the ranks of a batch have to have in common."""
-    if len(systems) == 1:
-        return facts(systems[0])
-    digests: dict[str, Any] = {f"system {k}": digest(tuple(facts(system).items())) for k, system in enumerate(systems)}
-    return {"the number of systems": len(systems)} | digests
+        Each rank takes one step for all of its copies, which the most demanding one sets: each has the tolerance that
+        it would have alone. A copy that fails is left behind, with NaN from then on, and the others go on.
+
+        Parameters
+        ----------
+        t_end : float
+            Simulated time (s); may stand in `settings` instead.
+        output, progress, checkpoints, signals
+            See `mpimbs.simulate`; signals are answered, and checkpoints written, at samples.
+        state : (q, u), optional
+            Coordinates and speeds to begin with, of the copies of all ranks: [copies, nq] and [copies, nu], or one row
+            for all of them; those of the models by default.
+        settings : SimulationSettings, optional
+        **given
+            Of `SimulationSettings` t_end, integrator (an explicit one), rtol, atol, dt, every, sample, poses, force.
+
+        Returns
+        -------
+        EnsembleResult
+
+        Raises
+        ------
+        InputError, SimulationError, InterruptionError
+            As `mpimbs.simulate`.
+        """
+        from mpimbs.simulation.ensembles.ensemble import simulate_copies, states_of
+
+        asked = given if t_end is None else {"t_end": t_end, **given}
+        members = self._members
+
+        def found() -> Members:
+            if state is None:
+                return members
+            return replace(members, state=states_of(members.systems[0], *state, members.count))
+
+        return simulate_copies(
+            found, self._comm, output=output, progress=progress, checkpoints=checkpoints, signals=signals,
+            settings=settings, given=asked if self._lanes is None else {"lanes": self._lanes, **asked},
+        )  # fmt: skip
 
 
 def _prepared(given: Any, ranks: int, settings: dict[str, Any]) -> tuple[list[System], int, int]:

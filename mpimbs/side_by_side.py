@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,8 @@ from mpi4py import MPI
 
 from mpimbs.errors import InputError
 from mpimbs.forces.of_copies import ForcesOfCopies
-from mpimbs.model import System
+from mpimbs.model import System, facts
+from mpimbs.model.facts import digest
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.sweep.build import Build, build
 from mpimbs.sweep.entries import SYSTEMS_ALONE
@@ -196,3 +198,11 @@ def check_alike(systems: Sequence[System]) -> None:
                 f"system {k} of the batch ('{system.name}') has joints that follow given motions, which batches don't "
                 "take: drive them by functions of time and state"
             )
+
+
+def facts_of(systems: Sequence[System]) -> dict[str, Any]:
+    """What the ranks that evaluate copies have to have in common; see `model.facts`."""
+    if len(systems) == 1:
+        return facts(systems[0])
+    digests: dict[str, Any] = {f"system {k}": digest(tuple(facts(system).items())) for k, system in enumerate(systems)}
+    return {"the number of systems": len(systems)} | digests

@@ -46,6 +46,7 @@ LAYERS = [
         "compiling",
         "equilibrium",
         "side_by_side",
+        "members",
     ),
     *("simulation", "batch", "instruments", "study", "view", "cli"),
 ]

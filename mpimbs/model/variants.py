@@ -29,7 +29,7 @@ _JOINT = (
     *("stiffness", "damping", "rest", "torque", "armature"),
 )
 _SPRING = ("stiffness", "damping", "rest")
-_FORCE = "force:"
+FORCE_COLUMN = "force:"
 GRAVITY = "gravity"
 FORMS = "BODY.KEY, q:BODY, u:BODY, SPRING.KEY, gravity[1] or force:NAME"
 
@@ -65,8 +65,8 @@ def variants(system: System, table: ParameterTable) -> list[System]:
 
 def _column(system: System, name: str) -> _Column:
     """Find what a column is."""
-    if name.startswith(_FORCE):
-        return _Column(name, "force", (name.removeprefix(_FORCE),), "", None)
+    if name.startswith(FORCE_COLUMN):
+        return _Column(name, "force", (name.removeprefix(FORCE_COLUMN),), "", None)
     text, part = name, None
     if name.endswith("]"):
         text, _, number = name[:-1].rpartition("[")

@@ -15,7 +15,7 @@ from mpimbs.errors import InputError
 from mpimbs.filesystem.disk import reason_of
 from mpimbs.model import System, system_from_text
 from mpimbs.model.connections import Connections, connected
-from mpimbs.simulation.output_layout import SAMPLED, SEGMENTS
+from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, FORMAT, SAMPLED, SEGMENTS
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.rods import RodHistory, rod_history
 from mpimbs.simulation.selection import OF_JOINTS, Selection
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-FORMAT = "mpimbs 1"
 
 
 class BodyHistory(NamedTuple):
@@ -280,8 +279,10 @@ def _read_segment(path: Path, place: str) -> System:
     return connected(system, Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops))))
 
 
-def open_run(path: Path) -> h5py.File:
+def open_run(path: Path, ensembles: bool = False) -> h5py.File:
     """Open an output file for reading: complete, left by a run that was killed, or being written.
+
+    `ensembles`: that of an ensemble will do.
 
     Raises
     ------
@@ -293,7 +294,11 @@ def open_run(path: Path) -> h5py.File:
     except OSError as error:
         gone = f"is no readable HDF5 file ({reason_of(error)})" if path.exists() else "there is no such file"
         raise InputError(f"{path}: {gone}; give an output of mpimbs run") from None
-    if file.attrs.get("format") != FORMAT or "time" not in file:
+    kind = file.attrs.get("format")
+    if kind == ENSEMBLE_FORMAT and not ensembles:
+        file.close()
+        raise InputError(f"{path}: is the output of an ensemble; choose one of its copies")
+    if kind not in (FORMAT, ENSEMBLE_FORMAT) or "time" not in file:
         file.close()
         raise InputError(f"{path}: is no output file of mpimbs; give what `run` or `simulate` has written")
     return file

@@ -15,6 +15,7 @@ from mpimbs.simulation.constraint_record import SeparatedLoads
 from mpimbs.simulation.selection import Selection
 from mpimbs.sizes import tuned
 
+FORMAT, ENSEMBLE_FORMAT = "mpimbs 1", "mpimbs ensemble 1"
 LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
     "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
@@ -77,7 +78,7 @@ def lay_out(
     separated : SeparatedLoads or None
         Samples have the solution of the equations of these.
     """
-    file.attrs.update(name=system.name, format="mpimbs 1", status="running")
+    file.attrs.update(name=system.name, format=FORMAT, status="running")
     file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), sizes=tuned().told())
     write_model(file, system)
     write_selection(file, selection)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from mpi4py import MPI
 
+from mpimbs.cli.ensemble import ensemble
 from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
 from mpimbs.cli.modes import modes_command
 from mpimbs.cli.options import (
@@ -78,6 +79,7 @@ def cli() -> None:
 
 cli.command_class = Command
 for _command in (
+    ensemble,
     acceleration,
     inverse,
     inertia,

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 from mpi4py import MPI
 
+from mpimbs.cli.words import Command
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import check_new
 from mpimbs.parallel.agreement import on_root
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("output", type=Path)
 @click.option("--live", is_flag=True, help="Show the newest sample of a run that goes on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8080, help="Where the browser finds it; else the next.")

@@ -32,6 +32,8 @@ class ForcesOfCopies:
     ----------
     wrenches : bool
         Whether any copy has wrenches, body forces or springs.
+    idle : set of int
+        Copies whose functions are not called.
     failures : dict of int to str
         Copies whose functions failed in the last call, and how.
     """
@@ -40,6 +42,7 @@ class ForcesOfCopies:
         self._subchains = subchains
         self._external = [ExternalLoads(part, np.array([0, part.n_bodies]), make_exchange) for part in subchains]
         self.wrenches = any(external.wrenches for external in self._external)
+        self.idle: set[int] = set()
         self.failures: dict[int, str] = {}
 
     def __bool__(self) -> bool:
@@ -65,7 +68,7 @@ class ForcesOfCopies:
         for k in range(len(q)):
             which = k % len(self._external)
             external, part = self._external[which], self._subchains[which]
-            if not external.any:
+            if not external.any or k in self.idle:
                 continue
             try:
                 external.apply(t, q[k], u[k], AT_REST[None], tau[k])

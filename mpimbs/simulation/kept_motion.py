@@ -105,12 +105,19 @@ class KeptMotion:
 
     @cached_property
     def poses(self) -> Floats | None:
-        """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept."""
+        """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept.
+
+        NaN where a copy of an ensemble has failed.
+        """
         kept = self._read("poses")
         if kept is not None or self.q is None or "q" in self._partial:
             return kept
         part = Subchain(self.system)
-        return np.array([pose_numbers(*part.body_poses(q)) for q in self.q]).reshape(-1, part.n_bodies, 7)
+        found = np.full((len(self.q), part.n_bodies, 7), np.nan)
+        for poses, q in zip(found, self.q, strict=True):
+            if np.isfinite(q).all():
+                poses[:] = pose_numbers(*part.body_poses(q))
+        return found
 
     @cached_property
     def loads(self) -> Floats | None:

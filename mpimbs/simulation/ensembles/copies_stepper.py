@@ -60,6 +60,8 @@ class CopiesStepper:
     steps, rejected, evaluations : int
     sizes : StepSizes
         Of adaptive steps.
+    keeps_stage : bool
+        Whether a step begins with the last stage of the one before.
     """
 
     def __init__(
@@ -78,8 +80,8 @@ class CopiesStepper:
         self._views = self._state[: self._end], self._state[self._end :]
         structure = copies.structure
         self._has_quaternions = bool(np.any(structure.steps[:, TURN] == 4))
-        self.left = np.zeros(copies.count, bool) if left is None else left.copy()
-        self._any_left = bool(self.left.any())
+        self.left = np.zeros(copies.count, bool)
+        self._any_left = False
         self.failed: dict[int, tuple[float, str]] = {}
         self._trouble: dict[int, str] = {}  # of functions, in the step
         self.steps = self.rejected = self.evaluations = 0
@@ -87,6 +89,8 @@ class CopiesStepper:
         self._vector, self._embedded, self._room = (self._vector_like() for _ in range(3))
         self._vector.setArray(self._state)
         self._arrays = Arrays(self._end, len(self._state))
+        if left is not None:
+            self._give_up(left)
         self._last_stage: Any = None  # where the last evaluation of a step stands
         self._begin_rates: Floats | None = None  # where the next step begins, as the last stage of that before had them
         self._given_rates: Floats | None = None  # what the next evaluation gives
@@ -95,8 +99,8 @@ class CopiesStepper:
         self._order = int(self._scheme.value[0]) if self._scheme.adaptive else 0
         self._ts = self._make(0.0 if memory is None else memory.time)
         self._step = accuracy.dt or (self._first_step() if memory is None else memory.step)
-        self._keeps_stage = first_same_as_last(self._ts)
-        if memory is not None and memory.rates is not None and self._keeps_stage:
+        self.keeps_stage = first_same_as_last(self._ts)
+        if memory is not None and memory.rates is not None and self.keeps_stage:
             nq = copies.nq
             rates = np.concatenate([memory.rates[:, :nq].ravel(), memory.rates[:, nq:].ravel()])
             self._begin_rates, self._given_rates = rates, rates
@@ -203,7 +207,7 @@ class CopiesStepper:
             self._state[:] = self._vector.array_r
             self.copies.make_quaternions_unit(self._views[0].reshape(self.copies.count, -1))
             self._vector.setArray(self._state)
-        if self._keeps_stage:
+        if self.keeps_stage:
             self._begin_rates = self._last_stage.array_r.copy()
         if not self._fixed:
             cut = size < self._step
@@ -257,10 +261,14 @@ class CopiesStepper:
             return
         for k in np.flatnonzero(chosen).tolist():
             self.failed[k] = t, self._trouble.get(k) or self._reason(k, size)
-        self.left |= chosen
-        self._any_left = True
+        self._give_up(chosen)
         if self._begin_rates is not None:
             self._rows(self._begin_rates, chosen, 0.0)
+
+    def _give_up(self, chosen: npt.NDArray[np.bool_]) -> None:
+        self.left |= chosen
+        self._any_left = bool(self.left.any())
+        self.copies.forces.idle = set(np.flatnonzero(self.left).tolist())
 
     def _reason(self, copy: int, size: float) -> str:
         """Why no step suits a copy."""

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from mpimbs.errors import InterruptionError, SimulationError
 from mpimbs.members import Members
 from mpimbs.model.files import holds_functions
 from mpimbs.parallel.agreement import first_on_node
+from mpimbs.parallel.rounds import Rounds
 from mpimbs.partition.lanes import width_of
 from mpimbs.side_by_side import SideBySide
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
@@ -31,11 +32,37 @@ from mpimbs.simulation.progress import Progress
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
-from mpimbs.simulation.signals import Signals
+from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
 from mpimbs.spatial.lanes import native_width
 
 Floats = npt.NDArray[np.float64]
+UNDER_WAY = 8  # of a rank, beside the bits of `Keeper.asked`
 ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
+
+
+class _Sample(NamedTuple):
+    """What a checkpoint has of a sample.
+
+    Attributes
+    ----------
+    time : float
+        s.
+    totals : dict
+        What the ensemble had taken.
+    failed : dict of int to (float, str)
+    vectors : dict of arrays
+        Of this rank's copies.
+    """
+
+    time: float
+    totals: dict[str, Any]
+    failed: dict[int, tuple[float, str]]
+    vectors: dict[str, Floats]
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return int(self.totals["steps"])
 
 
 class EnsembleRun:
@@ -97,6 +124,8 @@ class EnsembleRun:
         now = time.perf_counter()
         self._seconds = {"set-up": now - began - (compiled - compiling), "compile": compiled - compiling}
         self._seconds |= dict.fromkeys(("integration", "waiting", "output"), 0.0)
+        self._rounds, self._due = Rounds(comm), 0
+        self._remembered = self._remember()
 
     def _begin_file(self, path: Path) -> OutputFile:
         told = self._settings.data() | {
@@ -128,7 +157,10 @@ class EnsembleRun:
         self._failed = {int(k): (t, reason) for k, (t, reason) in header["failed"].items()}
         left = np.isfinite(vectors["failed"][:, 0])
         step = float(np.min(vectors["step"][:, 0], initial=np.inf, where=~left))
-        memory = CopiesMemory(header["time"], settings.dt or step, vectors.get("rates"))
+        rates = vectors.get("rates")
+        if rates is not None and not np.isfinite(rates).all():  # before the first step
+            rates = None
+        memory = CopiesMemory(header["time"], settings.dt or step, rates)
         return CopiesStepper(copies, vectors["q"], vectors["u"], *given, memory, left)
 
     def __call__(self, progress: bool) -> EnsembleResult:
@@ -137,13 +169,14 @@ class EnsembleRun:
         try:
             if self._kept is None:
                 self._record(0.0)
-            self._keeper.begin(stepper.steps)
+            self._keeper.begin(self._remembered.steps)
             with Progress(self._times.t_end, progress and comm.rank == 0, t_begin=stepper.time) as shown:
                 while self._count < self._times.count:
                     self._advance(self._times.at(self._count), shown)
                     self._record(self._times.at(self._count))
                     if self._count < self._times.count:
-                        self._keep()
+                        due, self._due = self._due, 0
+                        self._keeper.after_step(due, self._remembered.time, self._remembered.steps)
             with self._timed("output"):
                 self._store.sync()
         except SimulationError as stopped:
@@ -151,17 +184,20 @@ class EnsembleRun:
         return self._end()
 
     def _advance(self, t: float, shown: Progress) -> None:
-        """Step this rank's copies to a time (s)."""
-        with self._timed("integration"):
-            while not self._stepper.step_towards(t):
-                shown.show(self._stepper)
-
-    def _keep(self) -> None:
-        """Write a checkpoint, or end, where that is due."""
-        facts = np.array([self._keeper.asked()], np.int64)
-        self._comm.Allreduce(MPI.IN_PLACE, facts, MPI.BOR)
-        steps = self._comm.allreduce(self._stepper.steps, MPI.MAX)
-        self._keeper.after_step(int(facts[0]), self._stepper.time, steps)
+        """Step this rank's copies to a time (s), until all ranks are there; what signals ask for is done meanwhile."""
+        there = False
+        while True:
+            with self._timed("waiting" if there else "integration"):
+                there = there or self._stepper.step_towards(t)
+                heard = self._rounds(self._keeper.asked() | (0 if there else UNDER_WAY), wait=there)
+            shown.show(self._stepper)
+            if heard is None:
+                continue
+            if asked := heard & (CHECKPOINT | STOP):
+                self._keeper.after_step(asked, self._remembered.time, self._remembered.steps)
+            self._due |= heard & ~(CHECKPOINT | STOP | UNDER_WAY)
+            if not heard & UNDER_WAY:
+                return
 
     @contextlib.contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -188,6 +224,7 @@ class EnsembleRun:
                 values[mine] = np.nan
             self._store.add(own, {"time": t, "step_size": -float(agreed[1])}, bool(agreed[0]))
             self._count += 1
+            self._remembered = self._remember()
 
     def _chosen(self, name: str, values: Floats) -> Floats:
         """What samples keep of the copies' numbers [copies, ...]."""
@@ -202,24 +239,28 @@ class EnsembleRun:
             for part in self._comm.allgather(new):
                 self._failed |= part
 
-    def _save(self) -> str | None:
-        """Write a checkpoint of the last sample; gives the reason why not. All ranks call."""
-        files, stepper = self._files, self._stepper
-        assert files.place is not None
-        self._store.sync()  # its samples come first
-        memory, (q, u), count = stepper.memory(), stepper.state, self._copies.count
-        when = np.full(count, np.nan)
+    def _remember(self) -> _Sample:
+        """What a checkpoint of the sample that was just taken has; all ranks call."""
+        stepper, count = self._stepper, self._copies.count
+        (q, u), memory, when = stepper.state, stepper.memory(), np.full(count, np.nan)
         for k, (t, _) in self._failed.items():
             if self._first <= k < self._last:
                 when[k - self._first] = t
         vectors = {"q": q.ravel(), "u": u.ravel(), "step": np.full(count, memory.step), "failed": when}
-        if self._comm.allreduce(memory.rates is not None, MPI.LAND):
-            assert memory.rates is not None
-            vectors["rates"] = memory.rates.ravel()
-        totals = self._totals()
-        header = self._unchanging() | {"time": stepper.time, "count": self._count, "totals": totals}
-        header["failed"] = {str(k): found for k, found in self._failed.items()}
-        return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, self._comm)
+        if stepper.keeps_stage:
+            width = self._copies.nq + self._copies.nu
+            rates = np.full((count, width), np.nan) if memory.rates is None else memory.rates
+            vectors["rates"] = rates.ravel()
+        return _Sample(stepper.time, self._totals(), dict(self._failed), vectors)
+
+    def _save(self) -> str | None:
+        """Write a checkpoint of the last sample; gives the reason why not. All ranks call."""
+        files, sample = self._files, self._remembered
+        assert files.place is not None
+        self._store.sync()  # its samples come first
+        header = self._unchanging() | {"time": sample.time, "count": self._count, "totals": sample.totals}
+        header["failed"] = {str(k): found for k, found in sample.failed.items()}
+        return write_checkpoint(files.place, files.checkpoints.keep, header, sample.vectors, self._comm)
 
     def _unchanging(self) -> dict[str, Any]:
         """What all checkpoints of the ensemble say alike."""

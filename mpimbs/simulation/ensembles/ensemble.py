@@ -27,12 +27,11 @@ from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.petsc_schemes import check_options
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.schemes import INTEGRATORS
-from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+from mpimbs.simulation.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import LARGEST, check_system, checked_state
 
 Floats = npt.NDArray[np.float64]
-TAKEN = ("t_end", "integrator", "rtol", "atol", "dt", "every", "sample", "poses", "force", "lanes")
 WITHOUT_MEMORY = ("rk", "ssp", "euler")  # types of integrators whose steps leave no more than a state and a stage
 
 
@@ -112,7 +111,7 @@ def _asked(given: Mapping[str, Any], base: SimulationSettings | None, system: Sy
     """The settings that a user asks for, of which ensembles take some."""
     found = SimulationSettings.asked(given, base).suited(system)
     for field in SimulationSettings.fields():
-        if field.name not in TAKEN and getattr(found, field.name) != field.default:
+        if field.name not in OF_ENSEMBLES and getattr(found, field.name) != field.default:
             raise InputError(f"`{field.name}` is not for ensembles: leave it out, or simulate the copies by themselves")
     if found.t_end is None:
         raise InputError("`t_end` is missing: simulated time")

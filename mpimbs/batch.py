@@ -53,6 +53,8 @@ class Batch:
     ----------
     first, last : int
         This rank's copies.
+    members : Members
+        The copies of all ranks: their systems and names.
     q, u : array [copies, nq], array [copies, nu]
         The models' initial states (rad, m, unit quaternions; rad/s, m/s) of this rank's copies.
 
@@ -76,7 +78,7 @@ class Batch:
         all_systems, number, width = together(given, lambda: _prepared(systems, given.size, settings))
         shared = len(all_systems) == 1
         alike(given, lambda: facts_of(all_systems) | {name: str(value) for name, value in settings.items()})
-        self._members = Members(all_systems, tuple(map(str, range(number))))
+        self.members = Members(all_systems, tuple(map(str, range(number))))
         self._comm, self._lanes = given, lanes
         self.first, self.last = (number * rank // given.size for rank in (given.rank, given.rank + 1))
         mine = all_systems if shared else all_systems[self.first : self.last]
@@ -115,7 +117,7 @@ class Batch:
         given = communicator(comm)
         members = together(given, lambda: members_of_table(system_of(system), parameters, forces))
         batch = cls(members.systems, None, given, lanes, wrenches)
-        batch._members = members
+        batch.members = members
         return batch
 
     @property
@@ -237,7 +239,7 @@ class Batch:
         from mpimbs.simulation.ensembles.ensemble import simulate_copies, states_of
 
         asked = given if t_end is None else {"t_end": t_end, **given}
-        members = self._members
+        members = self.members
 
         def found() -> Members:
             if state is None:

@@ -17,13 +17,13 @@ from mpimbs.errors import InterruptionError, SimulationError
 from mpimbs.members import Members
 from mpimbs.model.files import holds_functions
 from mpimbs.parallel.agreement import first_on_node
-from mpimbs.parallel.rounds import Rounds
 from mpimbs.partition.lanes import width_of
 from mpimbs.side_by_side import SideBySide
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.ensembles.copies_stepper import CopiesMemory, CopiesStepper
 from mpimbs.simulation.ensembles.layout import lay_out_ensemble, units_of
 from mpimbs.simulation.ensembles.result import EnsembleResult, EnsembleSamples, KeptCopies, copies_in_file
+from mpimbs.simulation.ensembles.rounds import Rounds
 from mpimbs.simulation.keeper import Keeper
 from mpimbs.simulation.kept_motion import pose_numbers
 from mpimbs.simulation.output import OutputError, OutputFile
@@ -33,6 +33,7 @@ from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
+from mpimbs.simulation.step_sizes import StepSizes
 from mpimbs.spatial.lanes import native_width
 
 Floats = npt.NDArray[np.float64]
@@ -50,6 +51,8 @@ class _Sample(NamedTuple):
     totals : dict
         What the ensemble had taken.
     failed : dict of int to (float, str)
+    sizes : list
+        Of `StepSizes`.
     vectors : dict of arrays
         Of this rank's copies.
     """
@@ -57,6 +60,7 @@ class _Sample(NamedTuple):
     time: float
     totals: dict[str, Any]
     failed: dict[int, tuple[float, str]]
+    sizes: list[Any]
     vectors: dict[str, Floats]
 
     @property
@@ -161,7 +165,9 @@ class EnsembleRun:
         if rates is not None and not np.isfinite(rates).all():  # before the first step
             rates = None
         memory = CopiesMemory(header["time"], settings.dt or step, rates)
-        return CopiesStepper(copies, vectors["q"], vectors["u"], *given, memory, left)
+        stepper = CopiesStepper(copies, vectors["q"], vectors["u"], *given, memory, left)
+        stepper.sizes = StepSizes(header["sizes"])  # of rank 0, which tells of them
+        return stepper
 
     def __call__(self, progress: bool) -> EnsembleResult:
         """Simulate to the end. Raises what broke it: SimulationError, InterruptionError."""
@@ -251,7 +257,7 @@ class EnsembleRun:
             width = self._copies.nq + self._copies.nu
             rates = np.full((count, width), np.nan) if memory.rates is None else memory.rates
             vectors["rates"] = rates.ravel()
-        return _Sample(stepper.time, self._totals(), dict(self._failed), vectors)
+        return _Sample(stepper.time, self._totals(), dict(self._failed), stepper.sizes.memory(), vectors)
 
     def _save(self) -> str | None:
         """Write a checkpoint of the last sample; gives the reason why not. All ranks call."""
@@ -259,6 +265,7 @@ class EnsembleRun:
         assert files.place is not None
         self._store.sync()  # its samples come first
         header = self._unchanging() | {"time": sample.time, "count": self._count, "totals": sample.totals}
+        header["sizes"] = sample.sizes
         header["failed"] = {str(k): found for k, found in sample.failed.items()}
         return write_checkpoint(files.place, files.checkpoints.keep, header, sample.vectors, self._comm)
 

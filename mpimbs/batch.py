@@ -15,7 +15,7 @@ from mpimbs.arguments import check_array, check_kinds
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.members import Members, Parameters, members_of_table
 from mpimbs.model import System, system_of
-from mpimbs.parallel.agreement import alike, communicator, first_on_node, together
+from mpimbs.parallel.agreement import alike, communicator, first_on_node, read_once, together
 from mpimbs.partition.lanes import width_of
 from mpimbs.side_by_side import SideBySide, check_alike, facts_of
 from mpimbs.spatial.lanes import native_width
@@ -101,7 +101,7 @@ class Batch:
         Parameters
         ----------
         system : System, str or Path
-            Without functions: these act by `forces`.
+            Or what names it; of a file, the parameters of its text may be columns.
         parameters : path or dict of arrays [copies]
             A file (.csv, .npz) or arrays by column; see `mpimbs.model.variants`.
         comm, lanes, wrenches
@@ -115,7 +115,8 @@ class Batch:
             On all ranks; names line and column of the table.
         """
         given = communicator(comm)
-        members = together(given, lambda: members_of_table(system_of(system), parameters, forces))
+        read: Any = read_once(given, system)
+        members = together(given, lambda: members_of_table(read, parameters, forces))
         batch = cls(members.systems, None, given, lanes, wrenches)
         batch.members = members
         return batch

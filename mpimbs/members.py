@@ -47,7 +47,7 @@ class Members:
         return len(self.names)
 
 
-def members_of_table(model: System, parameters: Parameters, forces: Sequence[str] = ()) -> Members:
+def members_of_table(model: System | str | Path, parameters: Parameters, forces: Sequence[str] = ()) -> Members:
     """Give the copies of a model that a table makes; functions of modules (module:function) act on each of them.
 
     Raises

@@ -23,6 +23,7 @@ from mpi4py import MPI
 
 from mpimbs.cli.ensemble import ensemble
 from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
+from mpimbs.cli.models import new, schema
 from mpimbs.cli.modes import modes_command
 from mpimbs.cli.options import (
     SAMPLES,
@@ -92,6 +93,8 @@ for _command in (
     schedule,
     tune,
     convert,
+    new,
+    schema,
     export,
     plot,
     view,

@@ -10,6 +10,7 @@ import click
 from mpi4py import MPI
 
 from mpimbs.cli.options import SAMPLES, forces_option, given_settings, output_option, read, setting_options
+from mpimbs.model.library import parameters_in
 from mpimbs.parallel.agreement import together
 from mpimbs.simulation.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
 
@@ -43,8 +44,9 @@ def ensemble(
 
     checkpoints = Checkpoints(**given_settings(Checkpoints, options))
     system = read(comm, model)
+    found: Any = model if parameters_in(model) else system
     result = simulate_copies(
-        lambda: members_of_table(system, parameters, forces),
+        lambda: members_of_table(found, parameters, forces),
         comm,
         output=output,
         progress=True,

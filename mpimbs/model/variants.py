@@ -17,6 +17,7 @@ import numpy as np
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint
+from mpimbs.model.library import parameters_in, system_from, system_of
 from mpimbs.model.parameter_table import ParameterTable
 from mpimbs.model.segments import Segments
 from mpimbs.model.spring import Spring
@@ -38,29 +39,46 @@ class _Column(NamedTuple):
     """What a column's numbers are."""
 
     name: str
-    what: str  # "body", "joint", "spring", "gravity" or "force"
+    what: str  # "body", "joint", "spring", "gravity", "force", or of the "text"
     whose: tuple[Any, ...]  # numbers of bodies, or the name of a spring or force
     key: str
     part: int | None
 
 
-def variants(system: System, table: ParameterTable) -> list[System]:
-    """Give a system for each row of a table; what no column says is that of `system`.
+def variants(model: object, table: ParameterTable) -> list[System]:
+    """Give a system for each row of a table; what no column says is that of the model.
 
-    Functions that act on it are not taken along: let them act on each variant.
+    Parameters
+    ----------
+    model : System, str or Path
+        Or what names it, as for `system_from`: only of a file, the parameters of its text may be columns. Functions
+        that act on a system are not taken along where its parameters change.
+    table : ParameterTable
 
     Raises
     ------
     InputError
         A column is none, or a number makes no sense in its place; names line, column and remedy.
     """
+    named = parameters_in(model)
+    system = system_of(model)
+    of_text = [k for k, name in enumerate(table.columns) if name in named]
     columns: list[_Column] = []
-    for name in table.columns:
+    for k, name in enumerate(table.columns):
         try:
-            columns.append(_column(system, name))
+            columns.append(_Column(name, "text", (), name, None) if k in of_text else _column(system, name))
         except InputError as error:
-            raise InputError(f"{table.where}, line {table.head}, column '{name}': {error}") from None
-    return [_variant(system, table, columns, row) for row in range(len(table.lines))]
+            hint = f", or one of the parameters {', '.join(named)}" if named else ""
+            raise InputError(f"{table.where}, line {table.head}, column '{name}': {error}{hint}") from None
+    systems = []
+    for row in range(len(table.lines)):
+        if of_text:
+            values = {table.columns[k]: float(table.values[row, k]) for k in of_text}
+            own = _at(table, row, [columns[k] for k in of_text], lambda v=values: system_from(str(model), v))  # type: ignore[misc]
+        else:
+            own = copy.deepcopy(system)
+        systems.append(_variant(own, table, columns, row))
+    return systems
 
 
 def _column(system: System, name: str) -> _Column:
@@ -122,9 +140,8 @@ def _value(body: Body, what: str, key: str) -> Any:
     return getattr(body if what == "body" else body.joint, key)
 
 
-def _variant(system: System, table: ParameterTable, columns: Sequence[_Column], row: int) -> System:
-    """Make the system of a row."""
-    made = copy.deepcopy(system)
+def _variant(made: System, table: ParameterTable, columns: Sequence[_Column], row: int) -> System:
+    """Give a system the numbers of a row, but for those that its text has taken."""
     changes: dict[int, list[tuple[_Column, float]]] = {}
     for column, value in zip(columns, table.values[row].tolist(), strict=True):
         if column.what == "force":
@@ -133,7 +150,7 @@ def _variant(system: System, table: ParameterTable, columns: Sequence[_Column], 
             made.gravity = _with(made.gravity, column.part, value)
         elif column.what == "spring":
             _at(table, row, [column], lambda c=column, v=value: _change_spring(made, c, v))  # type: ignore[misc]
-        else:
+        elif column.what in ("body", "joint"):
             for k in column.whose:
                 changes.setdefault(k, []).append((column, value))
     if changes:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_text
-from mpimbs.model.files import holds_functions
+from mpimbs.model.writing import holds_functions
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.simulation.checkpoint import read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.integrator import Integrator

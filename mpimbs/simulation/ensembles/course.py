@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from mpimbs.errors import InterruptionError, SimulationError
 from mpimbs.members import Members
-from mpimbs.model.files import holds_functions
+from mpimbs.model.writing import holds_functions
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.partition.lanes import width_of
 from mpimbs.side_by_side import SideBySide

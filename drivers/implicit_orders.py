@@ -101,7 +101,7 @@ def stability(integrators: Sequence[str] = (*IMPLICIT, "4"), most: float = 2000.
         })  # fmt: skip
         axes.loglog(reached, factors, ".-", label=integrator)
     axes.axhline(1.0, color="0.5", lw=0.8)
-    axes.set_ylim(1e-7, 10)
+    axes.set_ylim(1e-4, 10)
     axes.legend()
     return rows, figure
 

@@ -1,4 +1,4 @@
-"""What PETSc solves the stages of a linearly implicit step with: the implicit matrix of the system."""
+"""What PETSc solves the stages of an implicit step with: the implicit matrix of the system."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import numpy as np
 from mpimbs.dynamics import Dynamics
 from mpimbs.petsc import PETSc
 
+LEFT = 1e-9  # of the residual of a stage, or of its change, by Newton's method
+MOST = 20  # of its steps
+DIFFERENCE = 1.5e-8  # relative, of the state
+
 Derivative = Callable[[object, float, PETSc.Vec, PETSc.Vec], None]
 
 
 class Stages:
-    """Solves (a - J) x = b for the stages of PETSc's Rosenbrock-W methods; all ranks make it together.
+    """Solves (a - J) x = b for the stages of PETSc's implicit methods; all ranks make it together.
 
     As PETSc sees it: the equation F(t, x, xdot) = xdot - f(t, x) = 0; a Jacobian that is never formed, whose only
-    number is the shift a = 1 / (h g); one Newton step by one application of a preconditioner, this object, which is the
-    exact inverse.
+    number is the shift a = 1 / (h g). Of Rosenbrock-W methods a stage is one Newton step by one application of a
+    preconditioner, this object, which is the exact inverse. Of the others it is solved by Newton's method to the end:
+    each of its steps by GMRES, with differences of f in place of J, and the same preconditioner.
 
     Parameters
     ----------
@@ -26,14 +31,18 @@ class Stages:
         f, as PETSc calls it.
     size : int
         Numbers of this rank in the state; what stands behind coordinates and speeds has no part in J.
+    newton : bool
+        Whether stages are solved to the end.
     """
 
-    def __init__(self, dynamics: Dynamics, derivative: Derivative, size: int) -> None:
+    def __init__(self, dynamics: Dynamics, derivative: Derivative, size: int, newton: bool = False) -> None:
         self._matrix, self._derivative = dynamics.implicit_matrix, derivative
         self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
         self._end = self._nq + dynamics.subchain.nu
         self._shift = 1.0
         self._r = np.empty(size)
+        self._newton, self._here = newton, np.empty(size)
+        self._where: tuple[float, PETSc.Vec] | None = None  # of the Jacobian
 
     def serve(self, ts: PETSc.TS) -> None:
         """Make PETSc's integrator take its stages from here."""
@@ -42,14 +51,23 @@ class Stages:
         empty.setUp()
         ts.setIFunction(self._residual)
         ts.setIJacobian(self._take_state, empty, empty)
-        ts.getSNES().setType(PETSc.SNES.Type.KSPONLY)
-        solver = ts.getSNES().getKSP()
-        solver.setType(PETSc.KSP.Type.PREONLY)
+        newton = ts.getSNES()
+        solver = newton.getKSP()
+        if self._newton:
+            newton.setTolerances(rtol=LEFT, stol=LEFT, max_it=MOST)
+            solver.setType(PETSc.KSP.Type.GMRES)
+            solver.setPCSide(PETSc.PC.Side.RIGHT)
+            solver.setTolerances(rtol=1e-2)
+        else:
+            newton.setType(PETSc.SNES.Type.KSPONLY)
+            solver.setType(PETSc.KSP.Type.PREONLY)
         solver.getPC().setType(PETSc.PC.Type.PYTHON)
         solver.getPC().setPythonContext(self)
 
     def _residual(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, f: PETSc.Vec) -> None:
         self._derivative(ts, t, x, f)
+        if self._newton:
+            self._here[:] = f.array_r
         np.subtract(xdot.array_r, f.array_r, out=f.array)
 
     def _take_state(
@@ -57,6 +75,21 @@ class Stages:
     ) -> None:
         self._shift = shift
         self._matrix.at(x.array_r[: self._nq], 1.0 / shift)
+        if self._newton:
+            self._where = t, x.copy(self._where[1] if self._where else None)
+
+    def mult(self, jacobian: PETSc.Mat, v: PETSc.Vec, y: PETSc.Vec) -> None:
+        """Write (a - J) v, by the difference of f from where the residual was found last: PETSc calls it."""
+        assert self._where is not None
+        (t, x), length = self._where, v.norm()
+        if length == 0.0:
+            y.set(0.0)
+            return
+        step = DIFFERENCE * np.sqrt(1.0 + x.norm()) / length
+        x.axpy(step, v)
+        self._derivative(None, t, x, y)
+        x.axpy(-step, v)
+        y.array[:] = self._shift * v.array_r - (y.array_r - self._here) / step
 
     def apply(self, preconditioner: object, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Write x of (a - J) x = b: PETSc calls it."""

@@ -20,7 +20,7 @@ from mpimbs.study.curves import NAMED, Histories, draw_histories
 from mpimbs.study.load_pictures import draw_loads
 from mpimbs.study.motion_pictures import draw_motion
 from mpimbs.study.quantities import Motion, quantities
-from mpimbs.study.rod_pictures import draw_rods, has_rods
+from mpimbs.study.rod_pictures import draw_rods
 
 Floats = npt.NDArray[np.float64]
 PAGE = "overview"
@@ -53,8 +53,8 @@ def draw_run(path: str | Path) -> list[Path]:
         for name, place in places:
             needed, draw = PICTURES[name]
             there = needed in run or any(needed in later for later in run.get(SEGMENTS, {}).values())
-            if there and f"{SAMPLED}/{needed}" not in run and (name != "rods" or has_rods(run)):
-                drawn.append(save(draw(whole, motion), place))
+            if there and f"{SAMPLED}/{needed}" not in run and (figure := draw(whole, motion)) is not None:
+                drawn.append(save(figure, place))
     title = f"{motion.system.name}: {motion.t[0]:g} to {motion.t[-1]:g} s, {len(motion.t)} samples"
     return [*drawn, save(draw_page(title, drawn), page)]
 
@@ -137,12 +137,12 @@ def draw_violation(motion: Motion) -> Figure:
     return draw_histories(f"{motion.system.name}: loops", np.asarray(motion.t), quantities(motion, "violation"))
 
 
-# By name: what the file must have, and how it is drawn, of the file and of the motion in it.
-PICTURES: dict[str, tuple[str, Callable[[Any, Motion], Figure]]] = {
+# By name: what the file must have, and how it is drawn, of the file and of the motion in it; None for nothing to draw.
+PICTURES: dict[str, tuple[str, Callable[[Any, Motion], Figure | None]]] = {
     "coordinates": ("q", lambda run, motion: draw_coordinates(motion)),
     "motion": ("poses", lambda run, motion: draw_motion(run)),
     "energy": ("energy", lambda run, motion: draw_energy(motion)),
     "loads": ("loads", lambda run, motion: draw_loads(run)),
-    "rods": ("loads", lambda run, motion: draw_rods(run)),
+    "rods": ("loads", lambda run, motion: draw_rods(motion)),
     "violation": ("loop_violation", lambda run, motion: draw_violation(motion)),
 }

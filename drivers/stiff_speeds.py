@@ -146,7 +146,7 @@ def rope(links: int = 1024, t_end: float = 0.05, wanted: float = 1e-4) -> Rows:
     tried += [{"integrator": name, "dt": t_end / n} for name in ("ra34pw2", "2m") for n in (4, 8, 16)]
     rows, right = Rows(), None
     for way in tried:
-        result = simulate(system, t_end, every=t_end, state=(None, turning), **way)
+        result = simulate(system, t_end, every=t_end, state=(np.zeros(links), turning), **way)
         seconds = sum(result.seconds[part] for part in ("sweep", "coupling", "integration"))
         found = tip(result.q[-1:], 10.0)
         right = found if right is None else right

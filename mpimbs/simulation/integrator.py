@@ -135,7 +135,7 @@ class Integrator:
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
         scheme = INTEGRATORS[STIFF] if steady and self._scheme.newton else self._scheme  # can be taken back
         if scheme.implicit:
-            Stages(self._dynamics, self._derivative, len(self._state), scheme.newton).serve(ts)
+            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts, scheme.newton)
         else:
             ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)

@@ -8,7 +8,7 @@ Examples
 >>> result = simulate(system, t_end=10)
 """
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from mpimbs.batch import Batch
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.settings import Checkpoints, SimulationSettings
     from mpimbs.simulation.simulation import Simulation
 
-__version__ = "0.1.0"
+    __version__: str
 
 __all__ = [
     "Batch",
@@ -86,6 +86,8 @@ _INTEGRATING = {
 
 def __getattr__(name: str) -> Any:
     """Import what integrates when it is asked for: only that needs PETSc and HDF5."""
+    if name == "__version__":
+        return metadata.version("mpimbs")
     if name in _INTEGRATING:
         return getattr(import_module(f"mpimbs.simulation.{_INTEGRATING[name]}"), name)
     raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")
@@ -93,4 +95,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Show what is imported only when it is asked for too."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -22,6 +22,7 @@ import click
 from mpi4py import MPI
 
 from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
+from mpimbs.cli.models import new, schema
 from mpimbs.cli.modes import modes_command
 from mpimbs.cli.options import (
     SAMPLES,
@@ -89,6 +90,8 @@ for _command in (
     schedule,
     tune,
     convert,
+    new,
+    schema,
     export,
     plot,
     view,

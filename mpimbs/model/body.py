@@ -6,6 +6,7 @@ frames are right-handed, quaternions are w x y z. The body frame has its origin 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -13,9 +14,9 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, fie
 
 from mpimbs.model import table
 from mpimbs.model.geometry import Shape
-from mpimbs.model.joints import JointType, joint_type
+from mpimbs.model.joints import JOINT_NAMES, JointType, joint_type
 from mpimbs.model.motion import Motion, checked_motion
-from mpimbs.model.table import CheckedTable, Number, Quaternion, TimeFunction, Vector, VectorOrFunction
+from mpimbs.model.table import CheckedTable, Number, Quaternion, TimeFunction, Unit, Units, Vector, VectorOrFunction
 
 Floats = tuple[float, ...]
 
@@ -41,17 +42,17 @@ def _name(value: Any) -> str:
 
 Name = Annotated[str, PlainValidator(_name)]
 BodyPair = Annotated[tuple[str, str], PlainValidator(table.pair(_text))]
-PointPair = Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vector))]
+PointPair = Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vector)), Unit("m")]
 
 
 class _Jointed(CheckedTable):
     """What `Joint` and `Loop` share: type, axis and pitch, which only some types take, and what acts along it."""
 
     type: str = Field(description="the type of joint, such as 'revolute'")
-    axis: Floats = _BY_TYPE
-    pitch: float = _BY_TYPE
+    axis: Annotated[Floats, Unit("1", 3)] = _BY_TYPE
+    pitch: Annotated[float, Unit("m/rad")] = _BY_TYPE
     stiffness: Floats = _BY_TYPE
-    cross_stiffness: Floats = _BY_TYPE
+    cross_stiffness: Annotated[Floats, Unit("N m/rad", 3)] = _BY_TYPE
     damping: Floats = _BY_TYPE
     rest: Floats = _BY_TYPE
     torque: Floats | TimeFunction = _BY_TYPE
@@ -70,6 +71,28 @@ class _Jointed(CheckedTable):
     @property
     def needed(self) -> set[str]:
         return super().needed | ({"pitch"} if self.kind.takes_pitch else set())
+
+    @classmethod
+    def units_of(cls, fields: Mapping[str, Any]) -> dict[str, Units]:
+        kind = fields.get("type")
+        found = super().units_of(fields)
+        if kind not in JOINT_NAMES:
+            return found
+        kind = joint_type(kind)
+
+        def each(turning: str, sliding: str) -> tuple[str, ...]:
+            return tuple(turning if unit == "rad/s" else sliding for unit in kind.u_units)
+
+        return found | {
+            "q": kind.q_units,
+            "rest": kind.q_units,
+            "u": kind.u_units,
+            "stiffness": each("N m/rad", "N/m"),
+            "damping": each("N m s/rad", "N s/m"),
+            "torque": each("N m", "N"),
+            "armature": each("kg m^2", "kg"),
+            "motion": ("s", *kind.q_units),
+        }
 
     @field_validator("type")
     @classmethod
@@ -221,8 +244,8 @@ class Joint(_Jointed):
 
     __init__ = CheckedTable.__init__
 
-    position: Vector = (0.0, 0.0, 0.0)
-    rotation: Quaternion = _IDENTITY
+    position: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
+    rotation: Annotated[Quaternion, Unit("1", 4)] = _IDENTITY
     q: Floats = _BY_TYPE
     u: Floats = _BY_TYPE
     armature: Floats = _BY_TYPE
@@ -259,9 +282,9 @@ class Wrench(CheckedTable):
 
     __init__ = CheckedTable.__init__
 
-    moment: VectorOrFunction = (0.0, 0.0, 0.0)
-    force: VectorOrFunction = (0.0, 0.0, 0.0)
-    point: Vector = (0.0, 0.0, 0.0)
+    moment: Annotated[VectorOrFunction, Unit("N m", 3)] = (0.0, 0.0, 0.0)
+    force: Annotated[VectorOrFunction, Unit("N", 3)] = (0.0, 0.0, 0.0)
+    point: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
     frame: Literal["body", "world"] = "body"
 
 
@@ -281,7 +304,8 @@ class Body(CheckedTable):
     name : str
         Unique in the system; "world" is reserved.
     parent : str or None
-        Name of a body above, or "world"; None: the last body added ("world" for the first).
+        Name of another body (in Python, of one that is there) or "world"; None: the last body added ("world" for the
+        first).
     mass : float
         kg, positive. A body with neither mass nor inertia passes here, but not in `System.validate`.
     center_of_mass : tuple of 3 floats
@@ -307,9 +331,9 @@ class Body(CheckedTable):
 
     name: Name = Field(description="a unique name of the body")
     parent: str | None = None
-    mass: Number = Field(description="the mass in kg")
-    center_of_mass: Vector = (0.0, 0.0, 0.0)
-    inertia: Annotated[Floats, PlainValidator(_inertia)] = Field(
+    mass: Annotated[Number, Unit("kg")] = Field(description="the mass in kg")
+    center_of_mass: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
+    inertia: Annotated[Floats, PlainValidator(_inertia), Unit("kg m^2", 6)] = Field(
         description="xx yy zz xy xz yz about the center of mass in kg m^2"
     )
     joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
@@ -382,7 +406,7 @@ class Loop(_Jointed):
     name: Name = Field(description="a unique name of the loop")
     bodies: BodyPair = Field(description="the names of the two bodies")
     positions: PointPair = Field(description="the position of the joint in the frame of each of the two bodies, in m")
-    rotations: Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.unit_quaternion))] = (
+    rotations: Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.unit_quaternion)), Unit("1")] = (
         _IDENTITY,
         _IDENTITY,
     )

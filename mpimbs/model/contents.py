@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from mpimbs.model.joints import joint_index
 from mpimbs.model.names import WORLD, Names
 from mpimbs.model.segments import Integers, Segments, counts
 from mpimbs.model.spring import Spring
-from mpimbs.model.table import CheckedTable, TimeFunction, Vector
+from mpimbs.model.table import CheckedTable, TimeFunction, Unit, Vector
 
 
 class Heading(CheckedTable):
@@ -29,7 +29,7 @@ class Heading(CheckedTable):
     model_config = ConfigDict(title="system")
 
     name: Name = "system"
-    gravity: Vector = (0.0, -9.81, 0.0)
+    gravity: Annotated[Vector, Unit("m/s^2", 3)] = (0.0, -9.81, 0.0)
 
 
 class Contents:

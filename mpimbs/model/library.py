@@ -290,6 +290,8 @@ def system_of(given: object) -> System:
 def system_from(spec: str) -> System:
     """Return the system that a text names: a generator such as "chain:1024", or a TOML, URDF or MJCF file.
 
+    A TOML file may have parameters behind it, in place of its own: "arm.toml:length=2:mass=0.5".
+
     Raises
     ------
     InputError
@@ -308,9 +310,23 @@ def system_from(spec: str) -> System:
         raise InputError("the model is an empty text; name a file or a generator such as chain:16")
     if is_robot(spec):
         return read_robot(spec)
+    file, toml, settings = spec.partition(".toml:")
+    if toml:
+        return read_system(f"{file}.toml", _parameters(spec, settings))
     if not spec.endswith(".toml") and not os.path.exists(spec):
         raise InputError(f"model {spec!r}: is neither a file nor a generator{suggest(name, GENERATORS)}")
     return read_system(spec)
+
+
+def _parameters(spec: str, settings: str) -> dict[str, float]:
+    """The parameters behind the name of a file."""
+    try:
+        pairs = (setting.split("=") for setting in settings.split(":"))
+        return {name: float(value) for name, value in pairs}
+    except ValueError:
+        raise InputError(
+            f"model {spec!r}: bad parameters; write FILE.toml:NAME=NUMBER, more of them with colons between"
+        ) from None
 
 
 def _is_count(text: str) -> bool:

@@ -239,9 +239,9 @@ class JointSpace(Jacobians):
         return ImplicitMatrix(self)
 
     @functools.cached_property
-    def tense_implicit_matrix(self: Any) -> ImplicitMatrix:
-        """The same, that counts the tension of lines too."""
-        return ImplicitMatrix(self, tense=True)
+    def implicit_matrix_of_bodies(self: Any) -> ImplicitMatrix:
+        """The same, that counts what acts on bodies too: the tension of lines, fluids, the ground."""
+        return ImplicitMatrix(self, of_bodies=True)
 
     # --- how
 

@@ -269,6 +269,28 @@ def _inertia(value: Any) -> Floats:
     return table.numbers(value, 6, "xx yy zz xy xz yz")
 
 
+def _added_mass(value: Any) -> tuple[Floats, ...]:
+    what = "a diagonal, or rows of a 6x6 matrix"
+    rows = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(rows, list | tuple) or len(rows) not in (0, 6):
+        raise ValueError(f"needs six numbers or six rows of six ({what}), got {value!r}")
+    if any(isinstance(row, list | tuple | np.ndarray) for row in rows):
+        matrix = np.array([table.numbers(row, 6, what) for row in rows])
+    else:
+        matrix = np.diag(table.numbers(rows, len(rows), what))
+    if not matrix.any():
+        return ()
+    # Of any units: moments, masses and what couples them are taken by the size of the diagonal.
+    size = np.sqrt(np.abs(np.diag(matrix)))
+    scaled = matrix / np.outer(size, size).clip(np.finfo(float).tiny)
+    if np.abs(scaled - scaled.T).max() > _SLACK:
+        raise ValueError("must be symmetric; give a matrix that equals its transpose, angular part first")
+    least = np.linalg.eigvalsh(scaled)[0]
+    if least < -_SLACK:
+        raise ValueError(f"must not be indefinite, got a principal value of {least:.6g} of the diagonal scaled to 1")
+    return tuple(map(tuple, (0.5 * (matrix + matrix.T)).tolist()))
+
+
 def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, dict | Wrench | Shape) else value
 
@@ -290,6 +312,10 @@ class Body(CheckedTable):
         xx yy zz xy xz yz about the center of mass, body axes, kg m^2: the components of the matrix (xy is the
         entry of the matrix, with its sign). Positive definite, and no principal moment above the sum of the
         others.
+    added_mass : tuple of 6 tuples of 6 floats
+        What a fluid at rest around the body adds to its inertia: a symmetric matrix, not indefinite, about the origin
+        of the body frame, in its components, angular part first (kg m^2, kg m, kg). Six numbers are its diagonal. It
+        has no weight, and a part in loads, energies and momenta by Kirchhoff's equations; default none.
     joint : Joint
         The joint to the parent.
     wrench : tuple of Wrench
@@ -312,6 +338,7 @@ class Body(CheckedTable):
     inertia: Annotated[Floats, PlainValidator(_inertia)] = Field(
         description="xx yy zz xy xz yz about the center of mass in kg m^2"
     )
+    added_mass: Annotated[tuple[Floats, ...], PlainValidator(_added_mass)] = ()
     joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
     wrench: Annotated[tuple[Wrench, ...], BeforeValidator(_as_list)] = ()
     geometry: Annotated[tuple[Shape, ...], BeforeValidator(_as_list)] = ()

@@ -40,6 +40,8 @@ EXPLICIT = ("rk", "ssp", "glee", "euler")
 INTEGRATORS["euler"] = Scheme("euler", "", "", False)
 # Linearly implicit; those alone that keep their order with any approximation of the Jacobian [Rang & Angermann 2005].
 INTEGRATORS |= {name: Scheme("rosw", "ts_rosw_type", name, True) for name in ("ra34pw2", "2p", "2m")}
+IF_IT_MATTERS = "auto"
+COUNTING = (IF_IT_MATTERS, "on", "off")  # whether linearly implicit steps count what tension does
 STIFF = "ra34pw2"  # what is recommended where stiffness limits explicit steps
 
 

@@ -215,7 +215,7 @@ def _checked(systems: list[System], copies: int | None, number: int, ranks: int,
             )
         if system.has_loads_of_time():
             raise InputError(
-                f"system {k} of the batch ('{system.name}') has wrenches or functions of time or state: "
+                f"system {k} of the batch ('{system.name}') has wrenches, added mass or functions of time or state: "
                 "give them to each evaluation, as tau and wrench"
             )
         if system.gravity != systems[0].gravity:

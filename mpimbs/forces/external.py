@@ -132,11 +132,7 @@ class ExternalLoads:
             part.set_torque(loop, self._value(torque, t, f"loop '{name}'", "torque", part.freedoms(loop)))
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
-        if self.fluid.size:
-            self.fluid[:] = 0.0
-            add_fluid_loads(0.0, self._subchain.structure, tuple(system.gravity), motion, self.fluid)
-            self._subchain.wrenches[:] = self.fluid
-        elif self.keeps_motions:
+        if self.keeps_motions:
             self._subchain.wrenches[:] = 0.0
         for body, group in self._wrenches.items():
             total = np.zeros(6)
@@ -148,6 +144,10 @@ class ExternalLoads:
                 total[:3] += moment + np.cross(wrench.point, force)
                 total[3:] += force
             self._subchain.set_wrench(body, total)
+        if self.fluid.size:
+            self.fluid[:] = 0.0
+            add_fluid_loads(0.0, self._subchain.structure, tuple(system.gravity), motion, self.fluid)
+            self._subchain.wrenches[:] += self.fluid
         self.motions.drive(t, tau)
         for body_force in self._body_forces:
             body_force.add(t, motion, self._subchain.wrenches)

@@ -154,6 +154,16 @@ class ExternalLoads:
         if self.springs:
             self.springs.add(t, motion, self._subchain.wrenches)
 
+    def resistance(self) -> list[Floats | None]:
+        """Damping and stiffness [n, ADDED] that body forces gave where `apply` called them last, if any did.
+
+        As `ImplicitMatrix.at` takes them.
+        """
+        found: list[Floats | None] = [None, None]
+        for body_force in self._body_forces:
+            body_force.add_resistance(found, self._subchain.n_bodies)
+        return found
+
     def _title(self, body: int) -> str:
         return f"body '{self._subchain.name_of(body)}'"
 

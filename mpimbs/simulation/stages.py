@@ -12,6 +12,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.petsc import PETSc
 from mpimbs.simulation.schemes import IF_IT_MATTERS
+from mpimbs.sweep.structure import ADDED
 from mpimbs.tension import Tension
 
 Floats = npt.NDArray[np.float64]
@@ -63,6 +64,7 @@ class Stages:
         self._end = self._nq + dynamics.subchain.nu
         self._shift, self._matrix = 1.0, dynamics.implicit_matrix
         self._r = np.empty(size)
+        self._resists = any(force.vectorized for force in dynamics.system.body_forces)
 
     def serve(self, ts: PETSc.TS) -> None:
         """Make PETSc's integrator take its stages from here."""
@@ -86,10 +88,26 @@ class Stages:
     ) -> None:
         """Take J where f was asked for just now, once a step."""
         self._shift, step = shift, 1.0 / shift
-        stiffness = self._stiffness_of_tension(step)
         dynamics = self._dynamics
-        self._matrix = dynamics.implicit_matrix if stiffness is None else dynamics.implicit_matrix_of_bodies
-        self._matrix.at(x.array_r[: self._nq], step, stiffness)
+        stiffness, damping = self._resistance()
+        tension = self._stiffness_of_tension(step)
+        if tension is not None:
+            stiffness = tension if stiffness is None else stiffness + tension
+        alone = stiffness is None and damping is None
+        self._matrix = dynamics.implicit_matrix if alone else dynamics.implicit_matrix_of_bodies
+        self._matrix.at(x.array_r[: self._nq], step, stiffness, damping)
+
+    def _resistance(self) -> list[Floats | None]:
+        """Give the stiffness and the damping of forces on bodies, each there on all ranks or on none."""
+        if not self._resists:
+            return [None, None]
+        found = self._dynamics.external.resistance()[::-1]
+        if self._comm.size > 1:
+            there = np.array([values is not None for values in found])
+            self._comm.Allreduce(MPI.IN_PLACE, there, MPI.LOR)
+            none = np.zeros((self._dynamics.subchain.n_bodies, ADDED))
+            found = [none if any_rank and own is None else own for own, any_rank in zip(found, there, strict=True)]
+        return found
 
     def _stiffness_of_tension(self, step: float) -> Floats | None:
         """Give the stiffness of tension, if it counts."""

@@ -15,7 +15,7 @@ from mpimbs.coupling import COUPLINGS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.model.files import write_system
+from mpimbs.model.writing import write_system
 from mpimbs.simulation.run import simulate
 from oracles import dense
 from oracles.dense import Array
@@ -153,13 +153,26 @@ def test_what_is_no_added_mass(message: str) -> None:
         Body(name="hull", mass=1, inertia=(1, 1, 1, 0, 0, 0), added_mass=WRONG[message], joint=Joint(type="free"))
 
 
-def test_a_batch_refuses_it() -> None:
-    with pytest.raises(InputError, match="added mass"):
-        Batch(immersed(system_from("chain:3")), 2)
+def test_a_batch() -> None:
+    """Copies side by side, some of them in a fluid."""
+    wet = immersed(system_from("spatial_chain:3"))
+    system = wet, system_from("spatial_chain:3"), immersed(system_from("spatial_chain:3"), 2)
+    batch = Batch(system)
+    q, u, tau = (np.stack(rows) for rows in zip(*(moving_state(wet, k) for k in range(3)), strict=True))
+    udot = batch.accelerations(q, u, tau)
+    for k in range(3):
+        assert_close(f"copy {k}", udot[k], dense.dense_accelerations(system[k], q[k], u[k], tau[k]), "dense")
 
 
 def test_a_file_keeps_it(tmp_path: Path) -> None:
     system = immersed(system_from("spatial_chain:3"))
     path = tmp_path / "wet.toml"
     write_system(system, path)
-    assert np.array_equal(system_from(str(path)).columns().added_mass, system.columns().added_mass)
+    kept = system.columns().added_mass
+    assert np.array_equal(system_from(str(path)).columns().added_mass, kept)
+    text = path.read_text(encoding="utf-8")
+    path.write_text('units = {length = "cm", mass = "g"}\n' + text, encoding="utf-8")
+    size = np.repeat((1e-2, 1.0), 3)
+    assert_close(
+        "other units", system_from(str(path)).columns().added_mass, 1e-3 * kept * np.outer(size, size), "rounding"
+    )

@@ -1,6 +1,6 @@
 # make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
 # make test   set up, run all tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
-# make environments  set up, install the package with MPICH and without petsc4py, run its commands there; about 2 minutes
+# make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
 # make lint   ruff and mypy
 # make docs   the documentation in build/site, with what builds it; a link that leads nowhere is an error

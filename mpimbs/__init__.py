@@ -8,7 +8,7 @@ Examples
 >>> result = simulate(system, t_end=10)
 """
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from mpimbs.batch import Batch
@@ -32,6 +32,7 @@ from mpimbs.model import (
 )
 
 if TYPE_CHECKING:
+    from mpimbs.simulation.ensembles.result import EnsembleResult
     from mpimbs.simulation.reading import open_output
     from mpimbs.simulation.restart import restart
     from mpimbs.simulation.result import Result, load
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from mpimbs.simulation.settings import Checkpoints, SimulationSettings
     from mpimbs.simulation.simulation import Simulation
 
-__version__ = "0.1.0"
+    __version__: str
 
 __all__ = [
     "Batch",
@@ -47,6 +48,7 @@ __all__ = [
     "BodyMotion",
     "Checkpoints",
     "Dynamics",
+    "EnsembleResult",
     "Event",
     "InputError",
     "InterruptionError",
@@ -74,6 +76,7 @@ __all__ = [
 
 _INTEGRATING = {
     "Checkpoints": "settings",
+    "EnsembleResult": "ensembles.result",
     "Result": "result",
     "Simulation": "simulation",
     "SimulationSettings": "settings",
@@ -86,6 +89,8 @@ _INTEGRATING = {
 
 def __getattr__(name: str) -> Any:
     """Import what integrates when it is asked for: only that needs PETSc and HDF5."""
+    if name == "__version__":
+        return metadata.version("mpimbs")
     if name in _INTEGRATING:
         return getattr(import_module(f"mpimbs.simulation.{_INTEGRATING[name]}"), name)
     raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")
@@ -93,4 +98,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Show what is imported only when it is asked for too."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

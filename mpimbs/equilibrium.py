@@ -76,7 +76,7 @@ class Equilibrium:
         self._dynamics, self._time = dynamics, time
         self._matrix: ImplicitMatrix = dynamics.tense_implicit_matrix
         nu = dynamics.subchain.nu
-        self._still, self._rates = np.zeros(nu), np.empty(dynamics.subchain.nq)
+        self._still = np.zeros(nu)
         self._vector = PETSc.Vec().createMPI((nu, dynamics.system.nu), comm=dynamics.comm)
         shape = ((nu, dynamics.system.nu),) * 2
         self._jacobian = PETSc.Mat().createPython(shape, self, comm=dynamics.comm)
@@ -139,15 +139,14 @@ class Equilibrium:
                 continue
             step = min(LONGEST, step * (min(max(fallen, 0.5), 1.5) if bent else GROWTH * max(fallen, 1.0)))
             q, r, last = new, r_new, change
-        self._refuse(q, r)
-        raise AssertionError
+        raise self._refusal(r)
 
     def _moved(self, q: Floats, z: Floats) -> Floats:
         """Coordinates after a displacement, with loops closed."""
         loops, moved = self._dynamics.loops, self._dynamics.subchain.displaced(q, z)
         return moved if loops is None else loops.close_places(moved)
 
-    def _refuse(self, q: Floats, r: Floats) -> None:
+    def _refusal(self, r: Floats) -> SimulationError:
         dynamics = self._dynamics
         largest, rank = dynamics.comm.allreduce((self._largest_here(r), dynamics.comm.rank), MPI.MAXLOC)
         name = ""
@@ -156,18 +155,13 @@ class Equilibrium:
             body = int(np.searchsorted(dynamics.subchain.columns.u_offset, k, side="right")) - 1
             name = dynamics.subchain.name_of(body)
         name = dynamics.comm.bcast(name, rank)
-        raise SimulationError(
+        return SimulationError(
             f"no equilibrium was found in {STEPS} steps: the joint of body '{name}' still accelerates by {largest:.3g} "
             "(rad/s^2, m/s^2); is the system free to fall, or pulled with nothing that holds it?"
         )
 
     def _accelerations(self, q: Floats) -> Floats:
-        udot = np.empty_like(self._still)
-        acted = self._dynamics.evaluate(self._time, q, self._still, udot, self._rates)
-        failed = self._dynamics.comm.allreduce(acted.failure is not None, MPI.LOR)
-        if failed:
-            raise acted.failure or SimulationError("a function of the model failed on another rank")
-        return udot
+        return self._dynamics.accelerations(q, self._still, t=self._time)
 
     def _step(self, q: Floats, r: Floats, step: float) -> Floats:
         """z of (1 / T - dr/dq) z = r."""

@@ -5,9 +5,27 @@ from __future__ import annotations
 import sys
 import warnings
 
+Keys = tuple[str | int, ...]
+"""Where something stands in tables: keys, and the numbers of items of lists, from 0 on."""
+
 
 class InputError(ValueError):
-    """Bad input: one line that names the place (file, table), what is wrong, and the remedy."""
+    """Bad input: one line that names the place (file, table), what is wrong, and the remedy.
+
+    Attributes
+    ----------
+    keys : tuple of str and int
+        Of what it is about, in the table that it was found in; none where it is about all of it.
+    """
+
+    keys: Keys = ()
+
+
+def about(keys: Keys, message: str) -> InputError:
+    """Make an InputError on what stands under keys of a table."""
+    error = InputError(message)
+    error.keys = keys
+    return error
 
 
 class SimulationError(RuntimeError):

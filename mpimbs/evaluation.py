@@ -129,7 +129,7 @@ class Evaluation:
         The `failure` of a user function is given, not raised: the other ranks know nothing of it.
         """
         run, rank = self._phases, self.rank
-        if not unforced:
+        if self._external.motions and not unforced:
             with contextlib.suppress(SimulationError):  # which is found again, where the others are not left waiting
                 q, u = self._external.motions.follow(t, q, u)
         acted = NOTHING if tau is None else Acted(tau)

@@ -16,7 +16,7 @@ from numba.core.errors import NumbaError
 from mpimbs.arguments import check_array
 from mpimbs.coupling.factored import FACTOR_IN, SOLVE_IN, FactorPlan
 from mpimbs.errors import InputError
-from mpimbs.model.heavier import with_armature
+from mpimbs.model.resting import with_armature
 from mpimbs.parallel.butterfly import Butterfly
 from mpimbs.partition.lanes import chosen_width, cut_tiles
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
@@ -105,7 +105,8 @@ class LoadSweeps:
         cut = [tile._replace(first=first + tile.first) for tile in cut]
         tiles = subchain_tiles(system, cut, subchain.tip, False, keep_all=True)
         self._tiles = FactoredTiles(tiles, self._nu)
-        self._rotors = subchain.columns.armature if subchain.columns.armature.any() else np.zeros(self._nu)
+        rotors = subchain.structure.armature
+        self._rotors = rotors if rotors.size else np.zeros(self._nu)
         self._butterflies = [Butterfly(comm, SIZE), Butterfly(comm, PAIR)]
         count = max(comm.size.bit_length(), 1)
         blocks, values = self._butterflies

@@ -18,6 +18,8 @@ from oracles.dense import Array
 from oracles.random_systems import random_system
 from tolerances import assert_close
 
+HELD = 3  # the body whose joint follows a motion
+
 
 def expected(system: System, q: Array, f: Array, heavier: Array | None) -> Array:
     """Accelerations of the spanning tree at rest by forces alone, of joints that are heavier by so much."""
@@ -26,7 +28,7 @@ def expected(system: System, q: Array, f: Array, heavier: Array | None) -> Array
         armature = np.array(body.joint.armature)
         if heavier is not None:
             armature = armature + heavier[ends[k] : ends[k + 1]]
-        free = {name: (0.0,) * len(armature) for name in ("stiffness", "damping", "torque")}
+        free = {name: (0.0,) * len(armature) for name in ("stiffness", "damping", "torque")} | {"cross_stiffness": ()}
         joint = body.joint.model_copy(update=free | {"armature": tuple(armature)})
         tree.add(body.model_copy(update={"joint": joint}))
     return dense.dense_accelerations(tree, q, np.zeros(system.nu), f)
@@ -75,6 +77,38 @@ def test_other_systems(comm: MPI.Comm, kind: str) -> None:
         check(dynamics)
         kept = isinstance(dynamics.factor(dynamics.subchain.q), LoadSweeps)
         parallel_assert(kept == (comm.size == 1), "factors are kept", comm)
+
+
+@pytest.mark.parametrize("chain", [True, False])
+def test_what_acts_along_joints_is_left_out(comm: MPI.Comm, chain: bool) -> None:
+    """Springs of balls whose axes are not the body's among it."""
+    system = random_system(4, 12, chain=chain)[0]
+    ball = {"type": "spherical", "stiffness": (3.0, 4.0, 5.0), "cross_stiffness": (1.0, -0.5, 0.3), "damping": 0.1}
+    for k in range(2):
+        system.add(
+            name=f"ball{k}", mass=1.0, inertia=(0.2, 0.2, 0.3, 0, 0, 0), joint=ball, parent=system.name_of(11 + k)
+        )
+    with closing(Dynamics(system, comm)) as dynamics:
+        check(dynamics)
+
+
+@pytest.mark.parametrize("kind", ["chain:7", "tree:2:3"])
+def test_joints_that_follow_motions_do_not_move(comm: MPI.Comm, kind: str) -> None:
+    """Whatever is asked of them and of the others, also where joints are heavier than they are."""
+    system = System()
+    for k, body in enumerate(system_from(kind).bodies()):
+        motion = {"motion": lambda t: (0.2, 0.0, 0.0)} if k == HELD else {}
+        system.add(body.model_copy(update={"joint": body.joint.model_copy(update=motion)}))
+    q, _, f = moving_state(system, 2)
+    heavier = np.linspace(0.1, 1.0, system.nu)
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine, own, added = parts(dynamics, q, f)[0], *(parts(dynamics, q, v)[1] for v in (f, heavier))
+        factor = dynamics.factor(mine)
+        for more in (None, added, None):
+            factor.at(mine, more)
+            answer = abs(factor.solve(own))
+            still = np.arange(system.nu)[dynamics.gather_u.part] == HELD
+            parallel_assert((answer[still] < 1e-25).all() and (answer[~still] > 1e-9).all(), f"{answer}", comm)
 
 
 @pytest.mark.parametrize("kind", ["chain:9", "tree:2:3"])

@@ -11,9 +11,9 @@ from typing import Any
 
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import current_folder
-from mpimbs.model.files import system_text
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
+from mpimbs.model.writing import system_text
 
 
 def add_forces(system: System, given: str) -> None:

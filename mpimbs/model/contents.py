@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from mpimbs.model.joints import joint_index
 from mpimbs.model.names import WORLD, Names
 from mpimbs.model.segments import Integers, Segments, counts
 from mpimbs.model.spring import Spring
-from mpimbs.model.table import CheckedTable, TimeFunction, Vector
+from mpimbs.model.table import CheckedTable, TimeFunction, Unit, Vector
 
 
 class Heading(CheckedTable):
@@ -29,7 +29,7 @@ class Heading(CheckedTable):
     model_config = ConfigDict(title="system")
 
     name: Name = "system"
-    gravity: Vector = (0.0, -9.81, 0.0)
+    gravity: Annotated[Vector, Unit("m/s^2", 3)] = (0.0, -9.81, 0.0)
 
 
 class Contents:
@@ -71,6 +71,8 @@ class Contents:
         Which functions of modules have added forces (module:function), so that a checkpoint can name them.
     before_forces : str or None
         The system as a model file, before they did; None if that was none.
+    given : dict of str to float
+        Numbers for functions that act on it, such as those of a copy's own.
     apart : bool
         Whether sweeps are to have a table row of its own for every body: its mass there is its number, from 1 on, by
         which it is found.
@@ -100,6 +102,7 @@ class Contents:
         self.body_forces: list[BodyForce] = []
         self.force_modules: list[str] = []
         self.before_forces: str | None = None
+        self.given: dict[str, float] = {}
         self.names = Names()
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from pydantic import PlainValidator
 from mpimbs.errors import InputError
 from mpimbs.model import table
 from mpimbs.model.force_functions import name_of_function
-from mpimbs.model.table import CheckedTable
+from mpimbs.model.table import CheckedTable, Unit
 
 WhenFunction = Callable[[float, Any], Any]
 """A function of time (s) and a `BodyMotion` of the event's bodies, that returns a number."""
@@ -62,9 +62,9 @@ class Event(CheckedTable):
     bodies : tuple of str
         Whose motions `when` is told.
     cut : tuple of str
-        NameList of bodies, whose inboard joints are cut, or of loops.
+        Names of bodies, whose inboard joints are cut, or of loops.
     connect : tuple of str
-        NameList of loops.
+        Names of loops.
     gap : {"refuse", "close"}
         What is done where ends of loops to connect are apart: an error; or bodies are moved until they close.
 
@@ -76,7 +76,7 @@ class Event(CheckedTable):
 
     __init__ = CheckedTable.__init__
 
-    time: Annotated[float | None, PlainValidator(_time)] = None
+    time: Annotated[float | None, PlainValidator(_time), Unit("s")] = None
     when: Annotated[str | WhenFunction | None, PlainValidator(_when)] = None
     bodies: NameList = ()
     cut: NameList = ()

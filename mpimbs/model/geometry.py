@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from mpimbs.model import table
-from mpimbs.model.table import CheckedTable, Quaternion, Vector
+from mpimbs.model.table import CheckedTable, Quaternion, Unit, Units, Vector
 
 _SIZES = {
     "box": "the lengths of its edges along x, y, z in m",
@@ -55,16 +56,20 @@ class Shape(CheckedTable):
     __init__ = CheckedTable.__init__
 
     kind: Literal["box", "sphere", "capsule", "cylinder", "mesh"] = Field(description="what it is, such as 'box'")
-    size: tuple[float, ...] = ()
-    position: Vector = (0.0, 0.0, 0.0)
-    rotation: Quaternion = (1.0, 0.0, 0.0, 0.0)
-    color: Annotated[tuple[float, ...] | None, PlainValidator(_color)] = None
+    size: Annotated[tuple[float, ...], Unit("m")] = ()
+    position: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
+    rotation: Annotated[Quaternion, Unit("1", 4)] = (1.0, 0.0, 0.0, 0.0)
+    color: Annotated[tuple[float, ...] | None, PlainValidator(_color), Unit("1", 4)] = None
     file: str = ""
 
     @property
     def pose(self) -> tuple[float, ...]:
         """Position (m), then unit quaternion, in the frame of the body: 7 numbers, as outputs have them."""
         return self.position + self.rotation
+
+    @classmethod
+    def units_of(cls, fields: Mapping[str, Any]) -> dict[str, Units]:
+        return super().units_of(fields) | ({"size": "1"} if fields.get("kind") == "mesh" else {})
 
     @property
     def needed(self) -> set[str]:

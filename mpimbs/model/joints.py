@@ -98,6 +98,7 @@ JOINT_TYPES: tuple[JointType, ...] = (
     JointType("free", (JointStep(4, (0, 1, 2, 3, 4, 5), "z"),)),
 )
 
+JOINT_NAMES = tuple(joint.name for joint in JOINT_TYPES)
 _BY_NAME = {joint.name: joint for joint in JOINT_TYPES}
 _INDEX = {joint.name: index for index, joint in enumerate(JOINT_TYPES)}
 

@@ -39,7 +39,7 @@ class Names:
     def add_single(self, name: str, index: int) -> None:
         """Give the name to one body; the caller has seen that it is free (`find`)."""
         self._singles[name] = index
-        stem, number = _split(name)
+        stem, number = stem_and_number(name)
         if number:
             self._numbered_singles.setdefault(stem, set()).add(number)
 
@@ -62,7 +62,7 @@ class Names:
         """Return the index of the body of that name, None if there is none."""
         if name in self._singles:
             return self._singles[name]
-        stem, number = _split(name)
+        stem, number = stem_and_number(name)
         if not 0 < number <= self.used(stem):
             return None
         runs = self._runs[stem]
@@ -82,14 +82,14 @@ class Names:
 
     def suggest(self, name: str) -> str:
         """Return the end of a message on an unknown name, as `table.suggest`."""
-        number, single = _split(name)[1], [WORLD, *self._singles]
+        number, single = stem_and_number(name)[1], [WORLD, *self._singles]
         used = {stem: self.used(stem) for stem in self._runs}
         near = [f"{stem}{min(max(number, 1), last)}" for stem, last in used.items()]
         ranges = [f"{stem}1" + (f" to {stem}{last}" if last > 1 else "") for stem, last in used.items()]
         return suggest(name, single + near, single + ranges)
 
 
-def _split(name: str) -> tuple[str, int]:
+def stem_and_number(name: str) -> tuple[str, int]:
     """Split a name into stem and number; the number is 0 if the name does not end with one."""
     stem = name.rstrip(DIGITS)
     digits = name[len(stem) :]

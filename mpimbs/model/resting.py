@@ -1,10 +1,15 @@
-"""A system of which only the inertia is left: what implicit steps are solved with."""
+"""Systems of which only the inertia is left: what implicit steps are solved with, and factors without load sweeps."""
 
 from __future__ import annotations
 
 import copy
 
-from mpimbs.model.body import Body
+import numpy as np
+from numpy.typing import NDArray
+
+from mpimbs.model.body import Body, Loop
+from mpimbs.model.columns import offsets
+from mpimbs.model.joint import Joint
 from mpimbs.model.system import System
 
 
@@ -19,21 +24,36 @@ def resting(system: System, apart: bool = False) -> System:
     """
     left = copy.copy(system)
     left.apart = apart
-    left.segments = system.segments.replaced(_resting)
+    left.segments = system.segments.replaced(_with_room)
     left.gravity = (0.0, 0.0, 0.0)
     left.events, left.springs, left.spring_bodies = [], {}, []
     left.torques, left.wrenches = {}, {}
     left.joint_forces, left.body_forces, left.force_modules = [], [], []
-    acting = "stiffness", "damping", "torque"
-    left.hold(
-        [loop.model_copy(update=dict.fromkeys(acting, (0.0,) * loop.kind.nu)) for loop in system.loops],
-        system.loop_bodies,
-    )
+    left.hold([loop.model_copy(update=_nothing(loop)) for loop in system.loops], system.loop_bodies)
     return left
 
 
-def _resting(body: Body) -> Body:
+def with_armature(system: System, armature: NDArray[np.float64]) -> System:
+    """Give the bodies without loops or what acts, and with so much more inertia of rotors [nu] (kg m^2, kg)."""
+    bare = System(system.name, (0.0, 0.0, 0.0))
+    bodies = list(system.bodies())
+    ends = offsets(np.array([body.joint.kind.nu for body in bodies]))
+    for k, body in enumerate(bodies):
+        rotors = np.array(body.joint.armature) + armature[ends[k] : ends[k + 1]]
+        bare.add(_changed(body, {**_nothing(body.joint), "armature": tuple(rotors.tolist())}))
+    return bare
+
+
+def _with_room(body: Body) -> Body:
     joint = body.joint
-    heavier = tuple(map(sum, zip(joint.armature, joint.stiffness, joint.damping, strict=True)))
-    still = joint.model_copy(update={"armature": heavier, "torque": (0.0,) * joint.kind.nu})
-    return body.model_copy(update={"joint": still, "wrench": ()})
+    room = tuple(map(sum, zip(joint.armature, joint.stiffness, joint.damping, strict=True)))
+    return _changed(body, {"armature": room, "torque": (0.0,) * joint.kind.nu})
+
+
+def _nothing(joint: Joint | Loop) -> dict[str, tuple[float, ...]]:
+    """The keys of what acts along a joint, for a joint along which nothing does."""
+    return dict.fromkeys(("stiffness", "damping", "torque"), (0.0,) * joint.kind.nu) | {"cross_stiffness": ()}
+
+
+def _changed(body: Body, joint: dict[str, tuple[float, ...]]) -> Body:
+    return body.model_copy(update={"wrench": (), "joint": body.joint.model_copy(update=joint)})

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from pydantic import Field, PlainValidator, field_validator, model_validator
 
 from mpimbs.model import table
-from mpimbs.model.body import Body, Joint, Name
+from mpimbs.model.body import Body, Name
+from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS
-from mpimbs.model.table import CheckedTable, Vector
+from mpimbs.model.table import CheckedTable, Unit, Vector
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,7 +52,8 @@ def _pair(value: Any) -> tuple[float, ...] | None:
 Positive = Annotated[float | None, PlainValidator(_positive)]
 NotNegative = Annotated[float | None, PlainValidator(_not_negative)]
 Pair = Annotated[tuple[float, ...] | None, PlainValidator(_pair)]
-Count = Annotated[int, Field(strict=True, ge=1, description="how many links it is cut into")]
+Direction = Annotated[tuple[float, ...], PlainValidator(table.direction), Unit("1", 3)]
+Count = Annotated[int, Field(strict=True, ge=1, description="how many links it is cut into"), Unit("1")]
 
 
 class Section(CheckedTable):
@@ -134,25 +136,25 @@ class Rod(CheckedTable):
     name: Name = Field(description="a unique name of the rod")
     parent: str = "world"
     count: Count
-    length: Positive = Field(description="the length of the rod in m")
-    position: Vector = (0.0, 0.0, 0.0)
-    direction: Annotated[tuple[float, ...], PlainValidator(table.direction)] = (1.0, 0.0, 0.0)
-    axis: Annotated[tuple[float, ...], PlainValidator(table.direction)] = (0.0, 0.0, 1.0)
-    diameter: Positive = None
-    width: Positive = None
-    height: Positive = None
-    density: Positive = None
-    mass_per_length: Positive = None
-    youngs_modulus: Positive = None
-    shear_modulus: Positive = None
-    EI: Pair = None
-    GJ: NotNegative = None
-    damping_ratio: NotNegative = None
-    damping: NotNegative = None
+    length: Annotated[Positive, Unit("m")] = Field(description="the length of the rod in m")
+    position: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
+    direction: Direction = (1.0, 0.0, 0.0)
+    axis: Direction = (0.0, 0.0, 1.0)
+    diameter: Annotated[Positive, Unit("m")] = None
+    width: Annotated[Positive, Unit("m")] = None
+    height: Annotated[Positive, Unit("m")] = None
+    density: Annotated[Positive, Unit("kg/m^3")] = None
+    mass_per_length: Annotated[Positive, Unit("kg/m")] = None
+    youngs_modulus: Annotated[Positive, Unit("N/m^2")] = None
+    shear_modulus: Annotated[Positive, Unit("N/m^2")] = None
+    EI: Annotated[Pair, Unit("N m^2")] = None
+    GJ: Annotated[NotNegative, Unit("N m^2")] = None
+    damping_ratio: Annotated[NotNegative, Unit("1")] = None
+    damping: Annotated[NotNegative, Unit("N m s/rad")] = None
     joint: Literal["universal", "spherical", "revolute"] = "universal"
     clamped: bool = Field(default=False, strict=True)
     floating: bool = Field(default=False, strict=True)
-    curvature: Vector = (0.0, 0.0, 0.0)
+    curvature: Annotated[Vector, Unit("1/m", 3)] = (0.0, 0.0, 0.0)
 
     @field_validator("name")
     @classmethod

@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, field_validator, model_validator
 
 from mpimbs.model import table
 from mpimbs.model.body import BodyPair, Name, PointPair
-from mpimbs.model.table import CheckedTable, Number
+from mpimbs.model.table import CheckedTable, Number, Unit
 
 SpringFunction = Callable[[float, float], Any]
 """A function of a length (m) and of its rate (m/s) that returns a force (N), positive in tension."""
@@ -68,9 +68,9 @@ class Spring(CheckedTable):
     name: Name = Field(description="a unique name of the spring")
     bodies: BodyPair = Field(description="the names of the two bodies")
     positions: PointPair = Field(description="the point in the frame of each of the two bodies, in m")
-    stiffness: Number = 0.0
-    damping: Number = 0.0
-    rest: Annotated[float | None, PlainValidator(_length)] = None
+    stiffness: Annotated[Number, Unit("N/m")] = 0.0
+    damping: Annotated[Number, Unit("N s/m")] = 0.0
+    rest: Annotated[float | None, PlainValidator(_length), Unit("m")] = None
     tension_only: bool = Field(default=False, strict=True)
     force: Annotated[SpringFunction | None, PlainValidator(_force)] = None
 

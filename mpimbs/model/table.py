@@ -8,23 +8,38 @@ ValueError with a predicate ("needs 3 numbers, got 2"), to which the table adds 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from numbers import Real
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from mpimbs.errors import InputError
+from mpimbs.errors import InputError, Keys, about
 
 Item = TypeVar("Item")
+Units = str | tuple[str, ...]
+"""A unit of all numbers of a key, or one for each of them in a list."""
 TimeFunction = Callable[[float], Any]
 """A function of time t (s) that returns a number or a sequence of numbers."""
 
 _UNIT_TOLERANCE = 1e-6  # how far a quaternion's norm may be from 1 before it counts as a mistake
 _ROUND_OFF = 1e-15  # what is this close to unit length is left as it is, so that it survives a file bit by bit
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What the numbers of a key are in, and how many there are: `Unit("m", 3)` of a vector, `Unit("kg")` of a number.
+
+    A text is of the symbols m rad kg s N, each with a power or without: "kg m^2", "N m s/rad", "1" for none.
+    """
+
+    text: str
+    count: int | None = None
 
 
 class CheckedTable(BaseModel):
@@ -39,12 +54,26 @@ class CheckedTable(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            title = self.model_config.get("title") or type(self).__name__.lower()
-            if isinstance(fields.get("name"), str):
-                title += f" {fields['name']!r}"
             # An unknown key goes first: as a misspelt one it also explains the key that is missing.
             first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-            raise InputError(f"{title}: {_sentence(first, type(self))}") from None
+            keys = (*first["loc"], *getattr(first.get("ctx", {}).get("error"), "keys", ()))
+            raise about(keys, f"{self.title(fields)}: {_sentence(first, type(self))}") from None
+
+    @classmethod
+    def title(cls, fields: Mapping[str, Any]) -> str:
+        """What messages call a table with these fields."""
+        kind, name = cls.model_config.get("title") or cls.__name__.lower(), fields.get("name")
+        return f"{kind} {name!r}" if isinstance(name, str) else kind
+
+    @classmethod
+    def units_of(cls, fields: Mapping[str, Any]) -> dict[str, Units]:
+        """Return what the numbers of each key are in, of a table with these fields; keys of none are left out."""
+        return _units_of(cls)
+
+    @classmethod
+    def tables_within(cls) -> dict[str, type[CheckedTable]]:
+        """Return what the keys that hold tables or lists of them hold."""
+        return _tables_of(cls)
 
     @property
     def needed(self) -> set[str]:
@@ -52,9 +81,24 @@ class CheckedTable(BaseModel):
         return {key for key, field in type(self).model_fields.items() if field.is_required()}
 
 
+@cache
+def _units_of(table: type[CheckedTable]) -> dict[str, Units]:
+    """The units of the keys of a table that are the same whatever is in it."""
+    found = ((key, note) for key, field in table.model_fields.items() for note in field.metadata)
+    return {key: note.text for key, note in found if isinstance(note, Unit)}
+
+
+@cache
+def _tables_of(table: type[CheckedTable]) -> dict[str, type[CheckedTable]]:
+    """The kinds of tables in the keys of a table."""
+    inner = ((key, (field.annotation, *get_args(field.annotation))) for key, field in table.model_fields.items())
+    found = ((key, kind) for key, kinds in inner for kind in kinds if isinstance(kind, type))
+    return {key: kind for key, kind in found if issubclass(kind, CheckedTable)}
+
+
 def _sentence(error: ErrorDetails, table: type[CheckedTable]) -> str:
     """Say one pydantic error in words: the key, what is wrong with it, the remedy."""
-    where = " ".join(str(part + 1) if isinstance(part, int) else part for part in error["loc"])
+    where = told(error["loc"])
     cause = error.get("ctx", {}).get("error")
     if error["type"] == "extra_forbidden":
         return f"unknown key {where!r}{suggest(where, table.model_fields)}"
@@ -65,6 +109,11 @@ def _sentence(error: ErrorDetails, table: type[CheckedTable]) -> str:
     if cause is not None:
         return f"{where} {cause}".lstrip()
     return f"{where} {error['msg'].removeprefix('Input ')}, got {error['input']!r}"
+
+
+def told(keys: Keys) -> str:
+    """Say keys in words, items of lists by their numbers from 1 on."""
+    return " ".join(str(key + 1) if isinstance(key, int) else key for key in keys)
 
 
 def suggest(word: str, known: Iterable[str], shown: Sequence[str] | None = None) -> str:

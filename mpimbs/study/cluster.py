@@ -15,8 +15,8 @@ from mpi4py import MPI
 from pydantic import ConfigDict, Field
 
 from mpimbs.errors import InputError
-from mpimbs.model.files import at, read_toml
 from mpimbs.model.table import CheckedTable, suggest
+from mpimbs.model.toml import at, read_toml
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.exchange import Exchange, swap
 from mpimbs.parallel.native import channel, send_only, start, wait

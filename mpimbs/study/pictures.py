@@ -14,23 +14,21 @@ from matplotlib.figure import Figure
 
 from mpimbs.simulation.kept_motion import open_run
 from mpimbs.simulation.output_layout import SAMPLED, SEGMENTS
-from mpimbs.simulation.result import load
+from mpimbs.simulation.result import motion_in
 from mpimbs.study.axes import save
 from mpimbs.study.curves import NAMED, Histories, draw_histories
 from mpimbs.study.load_pictures import draw_loads
 from mpimbs.study.motion_pictures import draw_motion
 from mpimbs.study.quantities import Motion, quantities
-from mpimbs.study.rod_pictures import draw_rods, has_rods
+from mpimbs.study.rod_pictures import draw_rods
 
 Floats = npt.NDArray[np.float64]
 PAGE = "overview"
 
 
-def motion_of(path: str | Path) -> Motion:
-    """Give the motion in an output file, by one process."""
-    motion = load(path).motion
-    assert motion is not None  # other ranks of a simulation have none
-    return motion
+def motion_of(path: str | Path, copy: str | None = None) -> Motion:
+    """Give the motion in an output file, of an ensemble that of a copy, by one process."""
+    return motion_in(path, copy)[0]
 
 
 def draw_run(path: str | Path) -> list[Path]:
@@ -53,8 +51,8 @@ def draw_run(path: str | Path) -> list[Path]:
         for name, place in places:
             needed, draw = PICTURES[name]
             there = needed in run or any(needed in later for later in run.get(SEGMENTS, {}).values())
-            if there and f"{SAMPLED}/{needed}" not in run and (name != "rods" or has_rods(run)):
-                drawn.append(save(draw(whole, motion), place))
+            if there and f"{SAMPLED}/{needed}" not in run and (figure := draw(whole, motion)) is not None:
+                drawn.append(save(figure, place))
     title = f"{motion.system.name}: {motion.t[0]:g} to {motion.t[-1]:g} s, {len(motion.t)} samples"
     return [*drawn, save(draw_page(title, drawn), page)]
 
@@ -137,12 +135,12 @@ def draw_violation(motion: Motion) -> Figure:
     return draw_histories(f"{motion.system.name}: loops", np.asarray(motion.t), quantities(motion, "violation"))
 
 
-# By name: what the file must have, and how it is drawn, of the file and of the motion in it.
-PICTURES: dict[str, tuple[str, Callable[[Any, Motion], Figure]]] = {
+# By name: what the file must have, and how it is drawn, of the file and of the motion in it; None for nothing to draw.
+PICTURES: dict[str, tuple[str, Callable[[Any, Motion], Figure | None]]] = {
     "coordinates": ("q", lambda run, motion: draw_coordinates(motion)),
     "motion": ("poses", lambda run, motion: draw_motion(run)),
     "energy": ("energy", lambda run, motion: draw_energy(motion)),
     "loads": ("loads", lambda run, motion: draw_loads(run)),
-    "rods": ("loads", lambda run, motion: draw_rods(run)),
+    "rods": ("loads", lambda run, motion: draw_rods(motion)),
     "violation": ("loop_violation", lambda run, motion: draw_violation(motion)),
 }

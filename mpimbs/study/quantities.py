@@ -100,7 +100,7 @@ def _of_joints(which: str) -> Callable[[Motion, list[str]], list[Histories]]:
 
 def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> Floats:
     """Some coordinates or speeds [samples, places]; NaN while the joint is of another type."""
-    types, kept = motion.system.joint_types(), motion.kept(which)
+    types = motion.system.joint_types()
     bodies, offset = np.array([body for body, *_ in places]), np.array([place for _, place, _ in places])
     rows = []
     for part in segments_of(motion):

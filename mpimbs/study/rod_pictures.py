@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import h5py
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from mpimbs.model import System, system_from_text
 from mpimbs.simulation.rods import carried, rods_of
 from mpimbs.study.axes import show_no_noise
+from mpimbs.study.quantities import Motion
 
 _TIMES = 8  # of which there are curves
 _MOST = 4  # rods that are drawn
 
 
-def has_rods(run: h5py.File) -> bool:
-    """Whether there are rods in a run, and loads of their joints."""
-    return "loads" in run and bool(rods_of(_system(run)))
+def draw_rods(motion: Motion) -> Figure | None:
+    """Tension, bending moment and torsion along the rods: curves at some times, and the range of all samples.
 
-
-def _system(run: h5py.File) -> System:
-    return system_from_text(run["model"].attrs["toml"], run.attrs["name"])
-
-
-def draw_rods(run: h5py.File) -> Figure:
-    """Tension, bending moment and torsion along the rods: curves at some times, and the range of all samples."""
-    system, loads, t = _system(run), run["loads"], run["time"][:]
+    None where there are no rods.
+    """
+    system, loads, t = motion.system, np.asarray(motion.loads), np.asarray(motion.t)
     rods = rods_of(system)
+    if not rods:
+        return None
     shown = list(rods)[:_MOST]
     figure = Figure(figsize=(4.0 + 4.0 * len(shown), 9.0), layout="constrained")
     places = figure.subplots(3, len(shown), sharex="col", squeeze=False)
@@ -49,5 +44,5 @@ def draw_rods(run: h5py.File) -> Figure:
         places[-1, column].set_xlabel("along the rod (m)")
     figure.legend(*places[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
     of = "" if len(shown) == len(rods) else f" ({len(shown)} of {len(rods)})"
-    figure.suptitle(f"{run.attrs['name']}: loads along rods{of}")
+    figure.suptitle(f"{system.name}: loads along rods{of}")
     return figure

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import platform
+import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +22,7 @@ from mpimbs.filesystem.places import note_input
 from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.simulation.output_layout import versions
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import powers_of_two
 from mpimbs.study.scaled import scaled
@@ -255,4 +259,18 @@ def machine() -> dict[str, Any]:
         "node": platform.node(),
         "mpi": MPI.Get_library_version().split("\0")[0].splitlines()[0],
         "load_average": list(np.round(os.getloadavg(), 2)),
+    }
+
+
+def heading(system: System, spec: str, comm: MPI.Comm, cores: int) -> dict[str, Any]:
+    """What every study says first: of which model, how it was asked for, when, and on what."""
+    return {
+        "model": spec,
+        "bodies": system.n_bodies,
+        "command": shlex.join(sys.argv),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "ranks": comm.size,
+        "cores": cores,
+        "versions": versions(),
+        "machine": machine(),
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,11 +16,10 @@ from mpimbs.instruments.laps import disturbance
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.simulation.output_layout import versions
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, cluster_named
 from mpimbs.study.predict import predict
-from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, machine, measure_plan
+from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, heading, measure_plan
 from mpimbs.study.speedup_report import STUDY_FILES, write
 from mpimbs.study.verdict import add_speedups, advice, fits, operations, trusted
 
@@ -97,14 +94,7 @@ def study(
     elif collected is None:
         per_second = evaluations_per_second(system, comm, best["coupling"], best["ranks"])
     table = {
-        "model": spec,
-        "bodies": system.n_bodies,
-        "command": shlex.join(sys.argv),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "ranks": comm.size,
-        "cores": cores,
-        "versions": versions(),
-        "machine": machine(),
+        **heading(system, spec, comm, cores),
         "settings": settings,
         "model_text": system_text(system, functions=True)[:_MOST_TEXT],
         "points": rows,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
-import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,11 +16,10 @@ from mpimbs.filesystem.places import check_folder
 from mpimbs.model import System
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.simulation.output_layout import versions
 from mpimbs.study.bench_inertia import bench_inertia
 from mpimbs.study.cluster import cluster_named
 from mpimbs.study.predict_inertia import InertiaTimes, predict_inertia
-from mpimbs.study.speedup import cores_of, machine
+from mpimbs.study.speedup import cores_of, heading
 from mpimbs.study.speedup_report import STUDY_FILES, write
 from mpimbs.study.verdict import add_speedups
 
@@ -82,15 +78,8 @@ def study_inertia(
     best = min((row for row in rows if not row["predicted"]), key=lambda row: row["us_min"])
     advice = f"the fastest measured: {best['coupling']} on {best['ranks']} ranks, {best['us_min']:.4g} us"
     table = {
-        "model": spec,
-        "bodies": system.n_bodies,
+        **heading(system, spec, comm, cores),
         "what": "the inertia matrix",
-        "command": shlex.join(sys.argv),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "ranks": comm.size,
-        "cores": cores,
-        "versions": versions(),
-        "machine": machine(),
         "points": rows,
         "fits": {},
         "notes": [],

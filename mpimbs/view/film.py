@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
 from mpimbs.errors import InputError
@@ -76,6 +76,8 @@ class Film:
         axes.set_axis_off()
         self._polygons = PolyCollection([], linewidths=0.3)
         axes.add_collection(self._polygons)
+        self._ties = LineCollection([], linewidths=1.0, zorder=2)  # before all bodies
+        axes.add_collection(self._ties)
         self._told = axes.text(0.02, 0.96, "", transform=axes.transAxes, va="top", fontsize=9)
 
     @property
@@ -109,6 +111,10 @@ class Film:
         shades = np.concatenate(colors)[order]
         self._polygons.set_verts(list(seen[order, :, :2] / seen[order, :, 2:]))
         self._polygons.set(facecolor=shades, edgecolor=shades)
+        ends = (self._scene.ties.placed(poses) - camera.position) @ axes.T
+        ahead = ends[..., 2].min(axis=1) > 0.0
+        self._ties.set_segments(list(ends[ahead, :, :2] / ends[ahead, :, 2:]))
+        self._ties.set_color(list(self._scene.ties.color[ahead] / 255.0))
         self._told.set_text(f"{self._recording.system.name}   t = {t:.3f} s")
 
     def write(self, path: Path, rate: float = 25.0, speed: float = 1.0, force: bool = False) -> int:

@@ -19,6 +19,7 @@ from mpimbs.view.scene import Scene
 Floats = npt.NDArray[np.float64]
 RATE = 30.0  # pictures a second
 ARROW = 0.2  # length of the largest load, over the size of the motion
+TIE = 2.0  # thickness of lines, in dots
 NOBODY = "nobody"
 MOST_NAMES = 500  # of bodies that can be followed
 
@@ -101,6 +102,13 @@ class Page:
                     cast_shadow=False,
                     receive_shadow=False,
                 )
+            )
+        ties = self._scene.ties
+        self._ties: Any = None
+        if len(ties.bodies):
+            colors = np.repeat(ties.color[:, None], 2, axis=1).astype(np.uint8)
+            self._ties = scene.add_line_segments(
+                "/ties", ties.placed(poses).astype(np.float32), colors, thickness=TIE, thickness_units="screen"
             )
         seen = self._recording.seen()
         thick = self._scene.thickness
@@ -185,6 +193,8 @@ class Page:
             colors = shades.astype(np.uint8)
             if not np.array_equal(mesh.batched_colors, colors):
                 mesh.batched_colors = colors
+        if self._ties is not None:
+            self._ties.points = self._scene.ties.placed(poses).astype(np.float32)
         seen = self._recording.seen()
         self._frames.visible = self._with_frames.value
         if self._with_frames.value:

@@ -15,6 +15,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 THICK, THIN = 0.06, 0.0015  # radius of a link, over the median of their lengths; at the least over all that is seen
 PALETTE = np.array([(78, 121, 167), (242, 142, 43), (89, 161, 79), (225, 87, 89), (118, 183, 178), (176, 122, 161)])
+TIES = np.array([(60.0, 60.0, 60.0), (200.0, 60.0, 160.0)])  # colors of springs, and of joints that close loops
 FINE, COARSE, MANY = 20, 4, 2000  # corners of a circle, of few and of many instances
 _STEP = 0.15  # of the logarithm of a capsule's slenderness: all within share a surface, stretched a little
 
@@ -34,6 +35,20 @@ class Instances(NamedTuple):
         own = poses[self.bodies]
         turn = own[:, 3:]
         return own[:, :3] + rotated(turn, self.position), product(turn, self.quaternion)
+
+
+class Ties(NamedTuple):
+    """Thin lines between points of bodies: springs, and from bodies to the joints that close loops."""
+
+    bodies: Integers  # [n, 2]: of either end; -1 the world
+    points: Floats  # [n, 2, 3]: m, in the frame of the body
+    color: Floats  # [n, 3]: 0 to 255
+
+    def placed(self, poses: Floats) -> Floats:
+        """Both ends of each [n, 2, 3] in the world (m), of the poses of all bodies [bodies, 7]."""
+        world = np.array([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])
+        own = np.concatenate([poses, world])[self.bodies.ravel()]
+        return (own[:, :3] + rotated(own[:, 3:], self.points.reshape(-1, 3))).reshape(self.points.shape)
 
 
 class _Piece(NamedTuple):
@@ -62,6 +77,8 @@ class Scene:
     Attributes
     ----------
     batches : list of Instances
+    ties : Ties
+        Of bodies that are drawn, and of the world.
     missing : list of str
         Files of meshes that can't be read; capsules stand for these bodies.
     thickness : float
@@ -73,6 +90,7 @@ class Scene:
     ) -> None:
         self.missing: list[str] = []
         self._links = _links(system)
+        self.ties = _ties(system, bodies)
         lengths = [float(np.linalg.norm(end)) for ends in self._links for end in ends]
         typical = float(np.median([length for length in lengths if length > 0.0] or [1.0]))
         self.thickness = max(THICK * typical, THIN * size)
@@ -138,6 +156,22 @@ class Scene:
             assert found is not None
             return found
         return capsule(0.0 if which is None else float(np.exp(_STEP * which)), sides)
+
+
+def _ties(system: System, drawn: Integers | None) -> Ties:
+    """The springs of a system; of the joints that close loops the lines to them from the origins of their bodies."""
+    ends = [*system.spring_bodies]
+    points = [spring.positions for spring in system.springs.values()]
+    for pair, loop in zip(system.loop_bodies, system.loops, strict=True):
+        for body, point in zip(pair, loop.positions, strict=True):
+            if body >= 0 and any(point):
+                ends.append((body, body))
+                points.append(((0.0, 0.0, 0.0), point))
+    springs = len(system.springs)
+    color = np.repeat(TIES, [springs, len(ends) - springs], axis=0)
+    bodies = np.array(ends, np.int64).reshape(-1, 2)
+    kept = np.full(len(bodies), True) if drawn is None else np.isin(bodies, [-1, *drawn.tolist()]).all(axis=1)
+    return Ties(bodies[kept], np.array(points, np.float64).reshape(-1, 2, 3)[kept], color[kept])
 
 
 def _capsule(body: int, position: Any, quaternion: Any, radius: float, straight: float, color: Any) -> _Piece:

@@ -1,4 +1,4 @@
-"""The commands for files of others, `mpimbs convert | plot | export`: on all ranks, by name, nothing overwritten."""
+"""The commands for files, `mpimbs convert | new | schema | plot | export`: on all ranks, nothing overwritten."""
 
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from mpimbs.errors import InputError
 from mpimbs.model import System, system_from, system_from_text
 from mpimbs.simulation.run import simulate
 
-ARM = """<robot name="arm"><link name="base"/><link name="link"><inertial><mass value="1"/>
-<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+INERTIAL = """<inertial><mass value="1"/>
+<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>"""
+ARM = f"""<robot name="arm"><link name="base">{INERTIAL}</link><link name="link">{INERTIAL}</link>
 <joint name="hinge" type="continuous"><parent link="base"/><child link="link"/><axis xyz="0 1 0"/></joint></robot>"""
 
 
@@ -49,6 +50,26 @@ def test_convert(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str
     ):
         with pytest.raises(InputError, match=message):
             call(comm, "convert", *arguments)
+
+
+def test_new_and_schema(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "mine.toml"
+    call(comm, "new", 'a "crane" of mine', "-o", path)
+    system = written(path)
+    assert (system.name, system.n_bodies) == ('a "crane" of mine', 13)
+    with pytest.raises(InputError, match=r"mine\.toml: exists; move it"):
+        call(comm, "new", "-o", path)
+    with pytest.raises(InputError, match=r"what is written is no \.txt file; give a name"):
+        call(comm, "new", "-o", folder / "mine.txt")
+    call(comm, "schema", "-o", folder / "models.json")
+    capsys.readouterr()
+    call(comm, "schema")
+    out = capsys.readouterr().out
+    assert out == ((folder / "models.json").read_text() if comm.rank == 0 else "")
+    call(comm, "check", f"{path}:length=2")
+    assert ('a "crane" of mine: chain of 13 bodies' in capsys.readouterr().out) == (comm.rank == 0)
+    with pytest.raises(InputError, match=r"mine\.toml: has no parameter 'len'; did you mean 'length'"):
+        call(comm, "check", f"{path}:len=2")
 
 
 def test_plot_and_export(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,12 +96,12 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path):
     assert read_system(path).n_bodies == 1
 
 
-REFUSED = [  # text, what the message says after "model.toml: "
+REFUSED = [  # text, what the message says after the file and the line
     (BODY + SECOND + SECOND.replace("arm", "link3").replace("= 1\n", "= -1\n"),
      "[[body]] 3 'link3': mass must be positive, got -1; give the mass in kg"),
     (BODY.replace("mass = 1", "mass = nan"), "[[body]] 1 'base': mass must be a finite number, got nan"),
     (BODY.replace("mass = 1", "mass = inf"), "[[body]] 1 'base': mass must be a finite number, got inf"),
-    (BODY.replace("mass = 1", 'mass = "1"'), "[[body]] 1 'base': mass must be a finite number, got '1'"),
+    (BODY.replace("mass = 1", "mass = true"), "[[body]] 1 'base': mass must be a finite number, got True"),
     (BODY.replace("mass = 1\n", ""), "[[body]] 1 'base': mass is missing; give the mass in kg"),
     (BODY.replace('name = "base"\n', ""), "[[body]] 1: name is missing; give a unique name of the body"),
     (BODY.replace("mass", "mas"), "[[body]] 1 'base': unknown key 'mas'; did you mean 'mass'?"),
@@ -115,13 +115,13 @@ REFUSED = [  # text, what the message says after "model.toml: "
     (BODY + "geometry = {kind = 'sphere', size = 1, color = [1, 2, 0, 0]}", 
      "[[body]] 1 'base': geometry 1: color must have four parts"),
     (BODY + "wrench = 1", "[[body]] 1 'base': wrench should be a valid tuple, got 1"),
-    (BODY + 'parent = "arm"' + SECOND, "[[body]] 1 'base': parent 'arm' comes below; move [[body]] 2 up"),
-    (BODY + SECOND + 'parent = "bse"', "[[body]] 2 'arm': parent 'bse' is neither 'world' nor a body above"),
+    (BODY + 'parent = "arm"' + SECOND, "[[body]] 1 'base': lies on itself, by way of 'arm' ('arm' names no parent, so"),
+    (BODY + SECOND + 'parent = "bse"', "[[body]] 2 'arm': parent 'bse' is neither 'world' nor a body of the model"),
     (BODY + 'parent = "base"', "[[body]] 1 'base': is its own parent"),
     (BODY + 'parent = "arm"' + SECOND + 'parent = "base"',
      "[[body]] 1 'base': lies on itself, by way of 'arm'; put one of them on 'world'"),
     (BODY + 'parent = "arm"' + SECOND + 'parent = "leg"' + SECOND.replace("arm", "leg") + 'parent = "arm"',
-     "[[body]] 1 'base': parent 'arm' comes below; move [[body]] 2 up"),
+     "[[body]] 2 'arm': lies on itself, by way of 'leg'; put one of them on 'world'"),
     (SECOND + BODY + 'parent = "leg"' + SECOND.replace("arm", "leg") + 'parent = "hip"'
      + SECOND.replace("arm", "hip") + 'parent = "base"',
      "[[body]] 2 'base': lies on itself, by way of 'leg' on 'hip'; put one of them on 'world'"),
@@ -131,7 +131,9 @@ REFUSED = [  # text, what the message says after "model.toml: "
     (BODY + REPEAT + LOOP.replace('"arm"', '"lnik2"'),
      "[[loop]] 1 'closure': unknown body 'lnik2'; did you mean 'link2'"),
     (BODY + SECOND + 'parent = "link2"' + REPEAT,
-     "[[body]] 2 'arm': parent 'link2' is of a [[repeat]], which comes after every [[body]]; make"),
+     "[[body]] 2 'arm': lies on itself, by way of 'link' ('link' names no parent, so it lies on the last one)"),
+    (BODY + SECOND + 'parent = "link4"' + REPEAT,
+     "[[body]] 2 'arm': parent 'link4' is neither 'world' nor a body of the model; did you mean 'link3'"),
     (BODY + SECOND + 'parent = "world"' + BODY + 'parent = "arm"',
      "[[body]] 3 'base' is connected twice: to 'world' and to 'arm'; close the second connection with"),
     (BODY + SECOND + BODY, "[[body]] 3 'base': the name is taken by a body above"),
@@ -152,7 +154,7 @@ REFUSED = [  # text, what the message says after "model.toml: "
     (REPEAT.replace("mass = 1", "mass = -1"), "[[repeat]] 1 'link': mass must be positive"),
     (BODY + PAIR.replace("mass = 1", "mass = 0", 1), "[[repeat]] 1 [[repeat.body]] 1 'x_link': mass must be"),
     (PAIR.replace("count = 2", "count = 2\nmass = 1"), "[[repeat]] 1: unknown key 'mass'"),
-    ("[[repeat]]\ncount = 2\nbody = []", "[[repeat]] 1: needs at least one body; give the body to repeat"),
+    ("[[repeat]]\ncount = 2\nbody = []", "[[repeat]] 1: body needs at least one table; give the body to repeat"),
     ("[[repeat]]\ncount = 2\nbody = 3", "[[repeat]] 1: body must be a list of tables"),
     (BODY + SECOND + LOOP.replace('"arm"', '"leg"'), "[[loop]] 1 'closure': unknown body 'leg'"),
     (BODY + SECOND + LOOP.replace("spherical", "free"), "[[loop]] 1 'closure': type free closes no loop"),
@@ -169,7 +171,7 @@ REFUSED = [  # text, what the message says after "model.toml: "
 
 @pytest.mark.parametrize(("text", "message"), REFUSED, ids=[message[:60] for _, message in REFUSED])
 def test_a_message_names_file_table_and_remedy(tmp_path, text, message):
-    with pytest.raises(InputError, match=r"model\.toml: " + re.escape(message)) as error:
+    with pytest.raises(InputError, match=r"model\.toml:(\d+:)? " + re.escape(message)) as error:
         read(tmp_path, text)
     assert "\n" not in str(error.value)
 

@@ -11,9 +11,10 @@ from mpimbs.errors import InputError
 from mpimbs.model import Body, Joint, System
 from mpimbs.model.arranged import arranged
 from mpimbs.model.facts import facts
-from mpimbs.model.files import system_from_text, system_text
+from mpimbs.model.files import system_from_text
 from mpimbs.model.order import Order
 from mpimbs.model.segments import Integers
+from mpimbs.model.writing import system_text
 
 
 def body(name: str, kind: str = "revolute", **fields: object) -> Body:
@@ -149,7 +150,10 @@ BASE = f'[[body]]\nname = "base"\n{LINK}'
     ("text", "message"),
     [
         (GROUP.replace('"b"', '"b"\nparent = "c"'), "[[repeat]] 1 'b': parent 'c' is none of this repeat; name a body"),
-        (GROUP.replace('"a"', '"a"\nparent = "b"'), "[[repeat]] 1 'a': parent 'b' is neither 'world' nor a body above"),
+        (
+            GROUP.replace('"a"', '"a"\nparent = "b"'),
+            "[[repeat]] 1 'a': parent 'b' is neither 'world' nor a body of",
+        ),
         (GROUP.replace('"b"', '"b"\nparent = "b"'), "[[repeat]] 1 'b': is its own parent; name a body before it"),
         (
             GROUP.replace("count = 4", 'count = 4\nparents = "bas"'),
@@ -180,7 +184,7 @@ def test_a_repeat_refuses(text: str, message: str) -> None:
     pattern = re.escape(message).replace(r"\.\*", ".*").replace(r"\\\[\\\]", r"\[\]")
     with pytest.raises(InputError, match=pattern) as error:
         system_from_text(BASE + text, "file.toml")
-    assert str(error.value).startswith("file.toml: [[repeat]] 1")
+    assert re.match(r"file\.toml:\d+: \[\[repeat\]\] 1", str(error.value))
     assert "\n" not in str(error.value)
 
 

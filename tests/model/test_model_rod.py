@@ -196,7 +196,7 @@ def test_a_file_holds_rods() -> None:
     made.add_rod(name="whip", count=7, length=2, EI=(1, 2), mass_per_length=0.1, clamped=True)
     assert system_text(system) == system_text(made) == system_text(system_from_text(system_text(system), "again"))
     assert list(rods_of(system)) == ["whip"]
-    with pytest.raises(InputError, match=r"model.toml: \[\[rod\]\] 1 'whip': EI is missing"):
+    with pytest.raises(InputError, match=r"model.toml:1: \[\[rod\]\] 1 'whip': EI is missing"):
         system_from_text(f'[[rod]]\nname = "whip"\n{keys.replace("EI", "#")}', "model.toml")
 
 

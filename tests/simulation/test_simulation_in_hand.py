@@ -147,7 +147,7 @@ def test_the_state_is_saved_for_another_run(comm: MPI.Comm, folder: Path) -> Non
 
 
 def test_an_error_closes_it(comm: MPI.Comm) -> None:
-    system = system_from("chain:3")
+    system = system_from("chain:4")
 
     def late(t: float) -> float:
         if t > 0.05:

@@ -27,6 +27,7 @@ from tolerances import assert_close
 from view.browser import browser
 
 SIZE = 640, 420
+PICTURE = 1e-9  # m, far below what can be seen
 Floats = npt.NDArray[np.float64]
 
 
@@ -117,6 +118,24 @@ def test_links_reach_from_joint_to_joint() -> None:
             batch.placed(poses)
         times.append(time.perf_counter() - began)
     assert min(times) < 1.0 / 30.0, "all poses of a picture, in time for thirty a second"
+
+
+def test_springs_and_loops_are_lines(tmp_path: Path) -> None:
+    system = system_from("four_bar:1")
+    ends = (1, 2, 3), (0, 0.5, 0)
+    system.add_spring(name="s", bodies=("world", system.name_of(1)), positions=ends, stiffness=1, rest=1)
+    simulate(system, 0.1, output=tmp_path / "out.h5", every=0.1)
+    recording = Recording(tmp_path / "out.h5")
+    poses, film = recording.poses[-1], Film(recording, SIZE)
+    scene = Scene(recording.system)
+    spring, *loop = scene.ties.placed(poses)
+    assert spring[0].tolist() == [1.0, 2.0, 3.0]
+    assert abs(np.linalg.norm(spring[1] - poses[1, :3]) - 0.5) < PICTURE
+    assert len(loop) == sum(map(any, system.loops[0].positions)) == 2
+    assert np.linalg.norm(loop[0][1] - loop[1][1]) < 1e-4  # m: both lines end where the loop is closed
+    film.draw(0.1)
+    assert len(film.figure.axes[0].collections[1].get_segments()) == 3  # type: ignore[attr-defined]
+    assert set(Scene(recording.system, bodies=np.array([1])).ties.bodies.ravel()) == {-1, 1}
 
 
 def test_a_recording_between_its_samples(output: Path) -> None:

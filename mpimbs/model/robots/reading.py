@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
-from mpimbs.model.files import at
 from mpimbs.model.robots.assembling import assembled, told
 from mpimbs.model.robots.mjcf import read_mjcf
 from mpimbs.model.robots.robot import Robot, RobotJoint
 from mpimbs.model.robots.urdf import read_urdf
 from mpimbs.model.system import System
+from mpimbs.model.toml import at
 
 ROBOTS = (".urdf", ".xml", ".mjcf")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint, Loop, Wrench
+from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.connections import check_event
 from mpimbs.model.contents import Contents
 from mpimbs.model.copies import place_within, shifts_of_copies
@@ -16,6 +16,7 @@ from mpimbs.model.driven_loop import opened
 from mpimbs.model.event import Event
 from mpimbs.model.force_checks import body_force, joint_force
 from mpimbs.model.force_functions import Selection
+from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS, WORLD
 from mpimbs.model.rod import Rod
 from mpimbs.model.segments import Integers
@@ -246,8 +247,7 @@ class System(Contents):
         if not joint.kind.nu:
             raise InputError(f"body {body_name!r}: torque has nothing to act on in a fixed joint; drive another joint")
         try:
-            given = {name: getattr(joint, name) for name in joint.model_fields_set}
-            self.torques[index] = Joint(**(given | {"torque": torque})).torque
+            self.torques[index] = Joint(**(joint.given | {"torque": torque})).torque
         except InputError as error:
             what = str(error).removeprefix("joint: ")
             raise InputError(f"body {body_name!r}: {what}; give numbers or a function of time") from None

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
-from mpimbs.simulation.result import load
+from mpimbs.simulation.result import motion_in
 from mpimbs.view.scene import rotated
 
 Floats = npt.NDArray[np.float64]
@@ -41,8 +41,8 @@ class Recording:
         There is no such file, or it holds no poses, nor what gives them.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, copy: str | None = None) -> None:
+        self.path, self._copy = Path(path), copy
         self._looked, self._took = 0.0, 0.0
         self.t: Floats = np.zeros(0)
         self.update()
@@ -52,20 +52,18 @@ class Recording:
         began = time.monotonic()
         if began - self._looked < max(PATIENCE, 5.0 * self._took):
             return False
-        result = load(self.path)
-        motion, self._looked = result.motion, began
-        assert motion is not None  # of a file
-        self.status = result.status
+        motion, self.status = motion_in(self.path, self._copy)
+        self._looked = began
         if len(motion.t) == len(self.t):
             return False
         system, poses, kept = motion.system, motion.poses, motion.kept("poses")
         if poses is None:
             raise InputError(f"{self.path}: holds neither poses nor all of q: let samples have q or poses")
         self.system = system
-        self.poses = _of_all(poses, kept, system.n_bodies)
+        self.poses = of_all(poses, kept, system.n_bodies)
         self.forces = None
         if motion.loads is not None:
-            loads = _of_all(motion.loads, motion.kept("loads"), system.n_bodies)
+            loads = of_all(motion.loads, motion.kept("loads"), system.n_bodies)
             turn = self.poses[..., 3:].reshape(-1, 4)
             self.forces = rotated(turn, loads[..., 3:].reshape(-1, 3)).reshape(*loads.shape[:2], 3)
         self.t = motion.t
@@ -106,7 +104,8 @@ class Recording:
         return places.min(axis=0), places.max(axis=0)
 
 
-def _of_all(values: Floats, kept: npt.NDArray[np.int64], bodies: int) -> Floats:
+def of_all(values: Floats, kept: npt.NDArray[np.int64], bodies: int) -> Floats:
+    """Give values [samples, bodies, ...] of all bodies, of those that were kept: not a number of the others."""
     if len(kept) == bodies:
         return values
     whole = np.full((len(values), bodies, values.shape[2]), np.nan)

@@ -46,6 +46,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "random events": (1e-10, "the dense oracle and the sweeps, amplified by random loops that hold nearly the same"),
     "settled": (1e-10, "Newton's method to rounding, times the condition of the stiffness"),
     "published": (2e-8, "as many digits as the table has"),
+    "five decimals": (1e-5, "as many decimals as were published"),
     "difference": (
         1e-7,
         "central differences with a step of 1e-5: 1e-10 of truncation and 1e-11 of rounding, amplified",

@@ -64,7 +64,11 @@ def plot(
 @click.argument("file", type=Path)
 @click.argument("quantities", nargs=-1)
 @click.option(
-    "-o", "--output", type=Path, required=True, help="File to write: .vtkhdf, .csv, .parquet or .npz by its suffix."
+    "-o",
+    "--output",
+    type=Path,
+    required=True,
+    help="File to write: .vtkhdf, .usd, .csv, .parquet or .npz by its suffix.",
 )
 @click.option("--copy", help="Name of the copy, of an ensemble.  [default: all of them: .csv, .parquet and .npz]")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
@@ -72,16 +76,16 @@ def plot(
 def export(
     comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path, copy: str | None, force: bool
 ) -> None:
-    """Write a run's output FILE for other programs: ParaView, tables, numpy.
+    """Write a run's output FILE for other programs: ParaView, Blender, tables, numpy.
 
     Tables (.csv, .parquet) have all that was kept, or the QUANTITIES, named as for plot.
     """
 
     def work() -> None:
         from mpimbs.study.copies import kept_copies
-        from mpimbs.study.exports import export as written
-        from mpimbs.study.exports import format_of
         from mpimbs.study.pictures import motion_of
+        from mpimbs.view.exports import export as written
+        from mpimbs.view.exports import format_of
 
         format_of(output, quantities)
         motion = (kept_copies(file) if copy is None else None) or motion_of(file, copy)

@@ -3,13 +3,14 @@
 Serial and plain: no MPI and no compiled code here. SI units, right-handed frames, quaternions w x y z.
 """
 
-from mpimbs.model.body import Body, Joint, Loop, Wrench
+from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.columns import Columns
 from mpimbs.model.event import Event
 from mpimbs.model.facts import facts
 from mpimbs.model.files import read_system, system_from_text
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.geometry import Shape
+from mpimbs.model.joint import Joint
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.library import GENERATORS, system_from, system_of
 from mpimbs.model.robots.reading import is_robot, read_robot

@@ -6,25 +6,21 @@ frames are right-handed, quaternions are w x y z. The body frame has its origin 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from mpimbs.model import table
 from mpimbs.model.geometry import Shape
-from mpimbs.model.joints import JOINT_NAMES, JointType, joint_type
-from mpimbs.model.motion import Motion, checked_motion
-from mpimbs.model.table import CheckedTable, Number, Quaternion, TimeFunction, Unit, Units, Vector, VectorOrFunction
+from mpimbs.model.joint import Joint, Jointed
+from mpimbs.model.table import CheckedTable, Number, Unit, Vector, VectorOrFunction
 
 Floats = tuple[float, ...]
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0)
 _SLACK = 1e-9  # relative slack of the triangle inequality of principal moments
 _SINGULAR = 1e-14  # ratio of principal moments below which an inertia counts as singular
-
-_BY_TYPE: Any = None  # a default that depends on the type of the joint; the check of the field fills it in
 
 
 def _text(value: Any) -> str:
@@ -43,233 +39,6 @@ def _name(value: Any) -> str:
 Name = Annotated[str, PlainValidator(_name)]
 BodyPair = Annotated[tuple[str, str], PlainValidator(table.pair(_text))]
 PointPair = Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vector)), Unit("m")]
-
-
-class _Jointed(CheckedTable):
-    """What `Joint` and `Loop` share: type, axis and pitch, which only some types take, and what acts along it."""
-
-    type: str = Field(description="the type of joint, such as 'revolute'")
-    axis: Annotated[Floats, Unit("1", 3)] = _BY_TYPE
-    pitch: Annotated[float, Unit("m/rad")] = _BY_TYPE
-    stiffness: Floats = _BY_TYPE
-    cross_stiffness: Annotated[Floats, Unit("N m/rad", 3)] = _BY_TYPE
-    damping: Floats = _BY_TYPE
-    rest: Floats = _BY_TYPE
-    torque: Floats | TimeFunction = _BY_TYPE
-    motion: Motion | None = _BY_TYPE
-
-    @property
-    def kind(self) -> JointType:
-        """The row of `JOINT_TYPES` of this joint."""
-        return joint_type(self.type)
-
-    @property
-    def driven(self) -> bool:
-        """Whether a torque acts on it."""
-        return callable(self.torque) or any(self.torque)
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """What it was given, by keys: what makes another one like it, with some of them replaced."""
-        return {key: getattr(self, key) for key in self.model_fields_set if key != "axis" or self.kind.takes_axis}
-
-    @property
-    def needed(self) -> set[str]:
-        return super().needed | ({"pitch"} if self.kind.takes_pitch else set())
-
-    @classmethod
-    def units_of(cls, fields: Mapping[str, Any]) -> dict[str, Units]:
-        kind = fields.get("type")
-        found = super().units_of(fields)
-        if kind not in JOINT_NAMES:
-            return found
-        kind = joint_type(kind)
-
-        def each(turning: str, sliding: str) -> tuple[str, ...]:
-            return tuple(turning if unit == "rad/s" else sliding for unit in kind.u_units)
-
-        return found | {
-            "q": kind.q_units,
-            "rest": kind.q_units,
-            "u": kind.u_units,
-            "stiffness": each("N m/rad", "N/m"),
-            "damping": each("N m s/rad", "N s/m"),
-            "torque": each("N m", "N"),
-            "armature": each("kg m^2", "kg"),
-            "motion": ("s", *kind.q_units),
-        }
-
-    @field_validator("type")
-    @classmethod
-    def _check_type(cls, value: str) -> str:
-        return joint_type(value).name
-
-    @field_validator("axis", mode="plain")
-    @classmethod
-    def _check_axis(cls, value: Any, info: ValidationInfo) -> Floats:
-        if value is None:
-            return (0.0, 0.0, 1.0)
-        if not _kind(info).takes_axis:
-            raise ValueError(f"has no meaning for a {_kind(info).name} joint; leave it out, use `rotation`")
-        return table.direction(value)
-
-    @field_validator("pitch", mode="plain")
-    @classmethod
-    def _check_pitch(cls, value: Any, info: ValidationInfo) -> float:
-        takes_pitch = _kind(info).takes_pitch
-        if value is not None and not takes_pitch:
-            raise ValueError(f"has no meaning for a {_kind(info).name} joint; leave it out or make it helical")
-        if value is None and takes_pitch:
-            raise ValueError("is missing; give the pitch of the helical joint in m/rad")
-        return table.number(value) if takes_pitch else 0.0
-
-    @field_validator("q", "rest", mode="plain", check_fields=False)
-    @classmethod
-    def _check_coordinates(cls, value: Any, info: ValidationInfo) -> Floats:
-        kind = _kind(info)
-        if value is None:
-            return kind.zero
-        single = kind.nq == 1 and not isinstance(value, list | tuple | np.ndarray)
-        values = (table.number(value),) if single else table.numbers(value, kind.nq, _meaning(kind, kind.q_units))
-        for x, unit, limit in zip(values, kind.q_units, kind.q_limits, strict=True):
-            if abs(x) > limit:
-                raise ValueError(f"must be at most {limit:g} {unit}, got {x:g}; give it in {unit}")
-        return table.unit_quaternion(values[:4]) + values[4:] if kind.quaternion else values
-
-    @field_validator("u", "stiffness", "damping", mode="plain", check_fields=False)
-    @classmethod
-    def _check_speeds(cls, value: Any, info: ValidationInfo) -> Floats:
-        kind = _kind(info)
-        if isinstance(value, list | tuple | np.ndarray):
-            return table.numbers(value, kind.nu, _meaning(kind, kind.u_units))
-        single = table.number(0 if value is None else value)
-        # One number serves every axis of the same unit; zero serves any.
-        if single and len(set(kind.u_units)) != 1:
-            raise ValueError(f"needs a list of {kind.nu} numbers ({_meaning(kind, kind.u_units)}), got {value!r}")
-        return (single,) * kind.nu
-
-    @field_validator("torque", mode="plain")
-    @classmethod
-    def _check_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
-        if not callable(value):
-            return cls._check_speeds(value, info)
-        if not _kind(info).nu:
-            raise ValueError("has nothing to act on in a fixed joint; leave it out")
-        return value
-
-    @field_validator("motion", mode="plain")
-    @classmethod
-    def _check_motion(cls, value: Any, info: ValidationInfo) -> Motion | None:
-        return checked_motion(value, _kind(info))
-
-    @field_validator("stiffness", "damping", mode="after")
-    @classmethod
-    def _check_sign(cls, value: Floats) -> Floats:
-        return _not_negative(value)
-
-    @field_validator("cross_stiffness", mode="plain")
-    @classmethod
-    def _check_cross_stiffness(cls, value: Any, info: ValidationInfo) -> Floats:
-        if value is None:
-            return ()
-        if not _kind(info).quaternion:
-            raise ValueError(f"has no meaning for a {_kind(info).name} joint; leave it out")
-        xy, xz, yz = given = table.numbers(value, 3, "xy xz yz")
-        xx, yy, zz = info.data.get("stiffness", (0.0, 0.0, 0.0))[:3]
-        least, _, most = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-        if least < -_SLACK * most:
-            raise ValueError(
-                f"makes the stiffness indefinite, with a principal value of {least:.6g}; give smaller ones"
-            )
-        return given
-
-
-def _kind(info: ValidationInfo) -> JointType:
-    """Return the joint type of a table under validation; ValueError if the type itself was refused."""
-    if "type" not in info.data:
-        raise ValueError("needs a valid joint type")
-    return joint_type(info.data["type"])
-
-
-def _not_negative(values: Floats) -> Floats:
-    """Return values as they are; ValueError if one is below zero."""
-    if any(x < 0 for x in values):
-        raise ValueError(f"must not be negative, got {list(values)}; give 0 for none")
-    return values
-
-
-class Joint(_Jointed):
-    """The joint that connects a body to its parent: where it lies, how it moves, what acts along it.
-
-    A single number may stand for a list of one; for `u`, `stiffness`, `damping`, `torque` and `armature` also for
-    several speeds of the same unit (spherical, universal).
-
-    Attributes
-    ----------
-    type : str
-        Name of a row of `JOINT_TYPES`.
-    axis : tuple of 3 floats
-        Unit vector in the joint frame; only for types that take an axis, default z.
-    pitch : float
-        Displacement per angle of a helical joint, m/rad; 0 for every other type.
-    position : tuple of 3 floats
-        Origin of the joint frame in the parent's frame, m.
-    rotation : tuple of 4 floats
-        Unit quaternion: the joint frame in the parent's frame at q = 0.
-    q : tuple of nq floats
-        Initial coordinates, rad or m (quaternion first); default the zero position.
-    u : tuple of nu floats
-        Initial generalized speeds, rad/s or m/s; of spherical and free joints in the body frame.
-    stiffness, damping : tuple of nu floats
-        Of the spring and damper along each free axis, N m/rad or N/m, and N m s/rad or N s/m; not negative.
-        About a ball along the axes of the body: the moment is that of the energy x . K x / 2, x the rotation vector
-        from rest.
-    cross_stiffness : tuple of 3 floats
-        xy, xz, yz of that K, N m/rad: where its principal axes are not the body's. K must not be indefinite.
-    rest : tuple of nq floats
-        Coordinates at which the springs carry no load; default the zero position.
-    torque : tuple of nu floats, or function of time
-        Actuation along each free axis, N m or N. A function of t (s) returns a number or nu numbers.
-    armature : tuple of nu floats
-        Inertia of the rotor that drives each free axis, as the axis feels it: times the square of the gear ratio,
-        kg m^2 for turning, kg for sliding; not negative. It adds armature udot to the torque that the axis needs and
-        armature u^2 / 2 to the kinetic energy, and turns nothing else: no part in weight, momentum or gyroscopic
-        effects. A free joint may have it, as in MuJoCo; a fixed one has no axis for it.
-    motion : function of time, str or rows
-        What the joint follows exactly, whatever that takes: `motion(t)` of the time (s) gives coordinates, speeds and
-        accelerations (three numbers, or three lists of nu), and must have no jumps but of the accelerations; as text
-        module:function; or rows of a time and coordinates, through which goes a cubic spline. Not for joints with a
-        quaternion. What else acts along the joint acts on what drives it; `q` and `u` don't count.
-
-    Raises
-    ------
-    InputError
-        A value is not allowed; the message names the key and the remedy.
-    """
-
-    __init__ = CheckedTable.__init__
-
-    position: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
-    rotation: Annotated[Quaternion, Unit("1", 4)] = _IDENTITY
-    q: Floats = _BY_TYPE
-    u: Floats = _BY_TYPE
-    armature: Floats = _BY_TYPE
-
-    @field_validator("armature", mode="plain")
-    @classmethod
-    def _check_armature(cls, value: Any, info: ValidationInfo) -> Floats:
-        if value is not None and not _kind(info).nu:
-            raise ValueError("has no axis to turn about in a fixed joint; leave it out")
-        return _not_negative(cls._check_speeds(value, info))
-
-
-def _meaning(kind: JointType, units: tuple[str, ...]) -> str:
-    """Say what the numbers of a joint belong to: its coordinates or its speeds, by their units."""
-    if not units:
-        return f"a {kind.name} joint has no coordinates"
-    what = "speeds" if units is kind.u_units else "coordinates"
-    quaternion = "quaternion w x y z first, " if kind.quaternion and units is kind.q_units else ""
-    return f"{kind.name} joint: {quaternion}{what} in {' '.join(units)}"
 
 
 class Wrench(CheckedTable):
@@ -372,7 +141,7 @@ class Body(CheckedTable):
         return self
 
 
-class Loop(_Jointed):
+class Loop(Jointed):
     """A joint that closes a loop between two bodies that are already in the system.
 
     It leads from the first body to the second, as a `Joint` does from the parent to the body, and its coordinates are

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint
+from mpimbs.model.body import Body
 from mpimbs.model.contents import Contents
 from mpimbs.model.event import Event
 from mpimbs.model.force_functions import ForceFunction
+from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
 from mpimbs.model.segments import Branches, Copies, Integers, Segment, Segments
 from mpimbs.model.table import suggest

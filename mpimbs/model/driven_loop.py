@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.body import Body, Loop
+from mpimbs.model.joint import Joint
 
 ORIGIN, STRAIGHT = (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)
 NO_INERTIA = (0.0,) * 6

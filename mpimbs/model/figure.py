@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mpimbs.model.body import Body, Joint
+from mpimbs.model.body import Body
+from mpimbs.model.joint import Joint
 from mpimbs.model.system import System
 
 Place = tuple[float, float, float]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpimbs.model.body import Joint
+from mpimbs.model.joint import Joint
 from mpimbs.model.system import System
 
 Floats = NDArray[np.float64]

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint
+from mpimbs.model.body import Body
 from mpimbs.model.figure import figure
 from mpimbs.model.files import parameters_of, read_system
 from mpimbs.model.human import figure34, figure48
+from mpimbs.model.joint import Joint
 from mpimbs.model.mechanisms import (
     andrews,
     boom,

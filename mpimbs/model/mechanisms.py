@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.body import Body, Loop
+from mpimbs.model.joint import Joint
 from mpimbs.model.joints import joint_type
 from mpimbs.model.system import System
 

@@ -7,8 +7,9 @@ import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.body import Body, Loop
 from mpimbs.model.columns import offsets
+from mpimbs.model.joint import Joint
 from mpimbs.model.system import System
 
 

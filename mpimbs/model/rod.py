@@ -10,7 +10,8 @@ import numpy.typing as npt
 from pydantic import Field, PlainValidator, field_validator, model_validator
 
 from mpimbs.model import table
-from mpimbs.model.body import Body, Joint, Name
+from mpimbs.model.body import Body, Name
+from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS
 from mpimbs.model.table import CheckedTable, Unit, Vector
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.body import Body, Loop
 from mpimbs.model.connections import check_events
 from mpimbs.model.contents import Contents
+from mpimbs.model.joint import Joint
 from mpimbs.model.joints import JOINT_TYPES
 from mpimbs.model.segments import Segment
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint, Loop, Wrench
+from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.connections import check_event
 from mpimbs.model.contents import Contents
 from mpimbs.model.copies import place_within, shifts_of_copies
@@ -16,6 +16,7 @@ from mpimbs.model.driven_loop import opened
 from mpimbs.model.event import Event
 from mpimbs.model.force_checks import body_force, joint_force
 from mpimbs.model.force_functions import Selection
+from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS, WORLD
 from mpimbs.model.rod import Rod
 from mpimbs.model.segments import Integers

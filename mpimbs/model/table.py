@@ -90,6 +90,7 @@ def _units_of(table: type[CheckedTable]) -> dict[str, Units]:
 
 @cache
 def _tables_of(table: type[CheckedTable]) -> dict[str, type[CheckedTable]]:
+    """The kinds of tables in the keys of a table."""
     inner = ((key, (field.annotation, *get_args(field.annotation))) for key, field in table.model_fields.items())
     found = ((key, kind) for key, kinds in inner for kind in kinds if isinstance(kind, type))
     return {key: kind for key, kind in found if issubclass(kind, CheckedTable)}

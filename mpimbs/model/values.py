@@ -92,8 +92,10 @@ class Parameters(Mapping[str, float]):
         self._given, self._found, self._open = given, dict[str, float](), list[str]()
 
     def __getitem__(self, name: str) -> float:
-        if name in self._found or name not in self._given:
-            return self._found[name] if name in self._found else CONSTANTS[name]
+        if name in self._found:
+            return self._found[name]
+        if name not in self._given:
+            return CONSTANTS[name]
         if not name.isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS or name in CONSTANTS:
             raise about((name,), f"parameter {name!r}: give it a name, such as length, that nothing else has")
         if name in self._open:

@@ -25,7 +25,7 @@ from mpimbs.simulation.event_watch import EventSearch
 from mpimbs.simulation.following import follow
 from mpimbs.simulation.petsc_schemes import begin, choose, first_same_as_last, keeps_history, stability_polynomial
 from mpimbs.simulation.projection import Projection
-from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
+from mpimbs.simulation.schemes import INTEGRATORS, STIFF, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.stages import Stages
 from mpimbs.simulation.step_failure import StepFailure, all_finite
@@ -133,13 +133,16 @@ class Integrator:
         ts = PETSc.TS().create(comm=self._dynamics.comm)
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
-        if self._scheme.implicit:
-            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts)
+        scheme = INTEGRATORS[STIFF] if steady and self._scheme.newton else self._scheme  # can be taken back
+        if scheme.implicit:
+            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts, scheme.newton)
         else:
             ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
-        choose(ts, self._scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
+        choose(ts, scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
         self._leave_work_out(ts)
+        if scheme.newton and self._accuracy.dt is None:
+            ts.setMaxSNESFailures(-1)  # a smaller step is tried
         begin(ts, self._vector, time)
         return ts
 
@@ -271,7 +274,7 @@ class Integrator:
             broken = True
         broken |= self.time <= began
         broken |= self._any_not_finite()
-        stuck = None if broken else self._settle()
+        stuck = self._unsolved() if broken else self._settle()
         if over and closing is not None:
             self._ts.setStepLimits(*NO_LIMITS)
             if broken or stuck is not None or closing.left_too_much:
@@ -351,6 +354,17 @@ class Integrator:
             self._state[: self._nq], self._state[self._nq : self._end] = closed
             self._vector.setArray(self._state)
         return None
+
+    def _unsolved(self) -> SimulationError | None:
+        """Give the error of a stage that Newton's method could not solve, if it is that; the same on all ranks."""
+        unsolved = self._ts.getConvergedReason() == PETSc.TS.ConvergedReason.DIVERGED_NONLINEAR_SOLVE
+        if not unsolved or self._broke.anywhere():
+            return None
+        return SimulationError(
+            "Newton's method does not converge; give a smaller step, or adaptive ones"
+            if self._fixed
+            else "Newton's method does not converge; likely cause: a force that jumps"
+        )
 
     def step_statistics(self) -> dict[str, Any]:
         """Sizes of the steps and what limits them; all ranks call. See `Result.step_sizes`."""

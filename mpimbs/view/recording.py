@@ -60,10 +60,10 @@ class Recording:
         if poses is None:
             raise InputError(f"{self.path}: holds neither poses nor all of q: let samples have q or poses")
         self.system = system
-        self.poses = _of_all(poses, kept, system.n_bodies)
+        self.poses = of_all(poses, kept, system.n_bodies)
         self.forces = None
         if motion.loads is not None:
-            loads = _of_all(motion.loads, motion.kept("loads"), system.n_bodies)
+            loads = of_all(motion.loads, motion.kept("loads"), system.n_bodies)
             turn = self.poses[..., 3:].reshape(-1, 4)
             self.forces = rotated(turn, loads[..., 3:].reshape(-1, 3)).reshape(*loads.shape[:2], 3)
         self.t = motion.t
@@ -104,7 +104,8 @@ class Recording:
         return places.min(axis=0), places.max(axis=0)
 
 
-def _of_all(values: Floats, kept: npt.NDArray[np.int64], bodies: int) -> Floats:
+def of_all(values: Floats, kept: npt.NDArray[np.int64], bodies: int) -> Floats:
+    """Give values [samples, bodies, ...] of all bodies, of those that were kept: not a number of the others."""
     if len(kept) == bodies:
         return values
     whole = np.full((len(values), bodies, values.shape[2]), np.nan)

@@ -10,8 +10,9 @@ from mpimbs.errors import InputError
 from mpimbs.model import System, system_from, system_from_text
 from mpimbs.simulation.run import simulate
 
-ARM = """<robot name="arm"><link name="base"/><link name="link"><inertial><mass value="1"/>
-<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+INERTIAL = """<inertial><mass value="1"/>
+<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>"""
+ARM = f"""<robot name="arm"><link name="base">{INERTIAL}</link><link name="link">{INERTIAL}</link>
 <joint name="hinge" type="continuous"><parent link="base"/><child link="link"/><axis xyz="0 1 0"/></joint></robot>"""
 
 

@@ -249,6 +249,46 @@ def test_bad_robots_are_refused_by_name(tmp_path: Path, text: str, message: str)
     assert str(error.value).startswith(f"{path}: ") and message in str(error.value)
 
 
+FLOATING = """<robot name="r"><link name="base"/><link name="middle"/>
+<link name="end"><inertial><origin xyz="0.1 0.2 0.3"/><mass value="1"/>
+<inertia ixx="1" iyy="1.5" izz="2" ixy="0.1" ixz="0" iyz="0"/></inertial></link>
+<joint name="first" type="FIRST"><parent link="base"/><child link="middle"/><axis xyz="1 2 3"/></joint>
+<joint name="second" type="SECOND"><parent link="middle"/><child link="end"/><axis xyz="0 1 0"/>
+<origin xyz="0.3 0 0"/></joint></robot>"""
+
+
+@alone
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("fixed", "continuous"), ("fixed", "prismatic"), ("continuous", "continuous"), ("continuous", "fixed")],
+)
+def test_a_base_without_mass_may_not_float_on_joints(tmp_path: Path, first: str, second: str) -> None:
+    path = tmp_path / "r.urdf"
+    path.write_text(FLOATING.replace("FIRST", first).replace("SECOND", second))
+    assert read_robot(path).n_bodies == (2 if first == second else 1)
+    with pytest.raises(InputError, match=r"r\.urdf: joint 'root': nothing resists it: link 'base' has no inertia"):
+        read_robot(path, free=True)
+    path.write_text(FLOATING.replace("FIRST", "fixed").replace("SECOND", "fixed"))
+    assert read_robot(path, free=True).nu == 6
+
+
+@alone
+def test_parallel_axes_need_something_between(tmp_path: Path) -> None:
+    path = tmp_path / "r.xml"
+
+    def read(one: str = "", two: str = 'axis="0 0 1"') -> int:
+        path.write_text(
+            f"""<mujoco><worldbody><body name="a"><joint name="one" axis="0 0 1" {one}/><joint name="two" {two}/>
+            <geom type="box" size="1 2 3"/></body></worldbody></mujoco>"""
+        )
+        return read_robot(path).nu
+
+    with pytest.raises(InputError, match="nothing resists it"):
+        read()
+    others = {"one": 'armature="0.1"'}, {"two": 'armature="0.1"'}, {"two": 'pos="1 0 0"'}, {"two": 'axis="0 1 1"'}
+    assert [read(**other) for other in others] == [2, 2, 2, 2]
+
+
 @alone
 def test_mujoco_says_what_is_bad(tmp_path: Path) -> None:
     pytest.importorskip("mujoco")

@@ -9,10 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from mpimbs.errors import InputError
-from mpimbs.model.body import Body, Joint, Loop
+from mpimbs.model.body import Body, Loop
 from mpimbs.model.geometry import Shape
+from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
 from mpimbs.model.robots.joint_groups import JointGroup, grouped
+from mpimbs.model.robots.resistance import check_resistance
 from mpimbs.model.robots.robot import HERE, Floats, Pose, Robot, RobotLink, RobotLoop, matrix_of, quaternion_of
 from mpimbs.model.robots.shared_inertia import is_thin, merge, share, thicken
 from mpimbs.model.system import System
@@ -29,11 +31,12 @@ def assembled(robot: Robot) -> System:
     Raises
     ------
     InputError
-        A link is of no rigid body.
+        A link is of no rigid body, or nothing resists a joint.
     """
     links, groups, last = _single_jointed(_gathered(robot), robot)
     _merge(links, groups)
     moving = _moving(links, groups, robot)
+    check_resistance(links, groups, moving)
     _share_inertia(links, groups, moving, robot)
     system = System(robot.name, robot.gravity)
     carriers = [(WORLD, HERE)] * len(links)  # of each link: a body, and the link's frame in the body's

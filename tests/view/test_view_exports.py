@@ -1,4 +1,4 @@
-"""Exports of runs: what is read back by VTK, pyarrow, csv and numpy is what the run has kept; bad requests."""
+"""Exports of runs: what is read back by VTK, USD, pyarrow, csv and numpy is what the run has kept; bad requests."""
 
 import csv
 from pathlib import Path
@@ -11,9 +11,9 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.model import Joint, System, system_from
 from mpimbs.simulation.run import simulate
-from mpimbs.study.exports import COLUMNS, FORMATS, export
 from mpimbs.study.pictures import motion_of
 from mpimbs.study.quantities import Motion, quantities, segments_of
+from mpimbs.view.exports import COLUMNS, FORMATS, export
 from simulation.event_systems import varied
 from tolerances import assert_close
 
@@ -63,6 +63,31 @@ def test_vtk_reads_back_poses_velocities_and_loads(motion: Motion, tmp_path: Pat
         assert drawn.GetNumberOfVerts() == n
         names = drawn.GetFieldData().GetAbstractArray("body_name")
         assert [names.GetValue(b) for b in range(n)] == [part.system.name_of(b) for b in range(n)]
+
+
+def test_usd_reads_back_where_surfaces_are(motion: Motion, tmp_path: Path) -> None:
+    usd = pytest.importorskip("pxr.Usd")
+    from pxr import UsdGeom
+
+    stage = usd.Stage.Open(str(written(motion, tmp_path, ".usd")))
+    assert stage.GetEndTimeCode() == stage.GetTimeCodesPerSecond() * motion.t[-1]
+    assert UsdGeom.GetStageUpAxis(stage) == "Y" and UsdGeom.GetStageMetersPerUnit(stage) == 1.0
+    sample = len(motion.t) // 2
+    code, poses = stage.GetTimeCodesPerSecond() * motion.t[sample], np.asarray(motion.poses)[sample]
+    seen = set()
+    for prim in (prim for prim in stage.Traverse() if prim.IsA(UsdGeom.PointInstancer)):
+        instancer = UsdGeom.PointInstancer(prim)
+        surface = UsdGeom.Mesh(stage.GetPrimAtPath(instancer.GetPrototypesRel().GetTargets()[0]))
+        points = np.pad(np.array(surface.GetPointsAttr().Get()), ((0, 0), (0, 1)), constant_values=1.0)
+        names = UsdGeom.PrimvarsAPI(instancer).GetPrimvar("body").Get()
+        places = np.array(instancer.ComputeInstanceTransformsAtTime(code, code))
+        for name, place, scale in zip(names, places, instancer.GetScalesAttr().Get(), strict=True):
+            body = motion.system.index_of(name)
+            # a link begins with half a ball about the joint
+            nearest = np.linalg.norm((points @ place)[:, :3] - poses[body, :3], axis=1).min()
+            assert abs(nearest - scale[0]) < 0.2 * scale[0], name
+            seen.add(body)
+    assert seen == set(range(len(poses)))
 
 
 def test_velocities_are_those_of_the_positions(tmp_path: Path) -> None:

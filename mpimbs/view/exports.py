@@ -1,4 +1,4 @@
-"""Runs for other programs: tables, arrays, and files for ParaView, by the suffix of the file's name."""
+"""Runs for other programs: tables, arrays, scenes, and files for ParaView, by the suffix of the file's name."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mpimbs.simulation.ensembles.result import KeptCopies
 from mpimbs.study.curves import Histories
 from mpimbs.study.quantities import NAMED_QUANTITIES, Motion, quantities, segments_of
 from mpimbs.study.vtkhdf import write_vtkhdf
+from mpimbs.view.usd import write_usd
 
 COPY = "copy"  # the first column, of an ensemble
 COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
@@ -152,14 +153,22 @@ def _write_npz(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) ->
         np.savez_compressed(file, **arrays)
 
 
-def _write_vtkhdf(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
-    if isinstance(motion, KeptCopies):
-        raise InputError(f"{motion.where} are {len(motion.names)} copies, and the file takes one: choose it by `copy`")
-    write_vtkhdf(motion, path)
+def _of_one(write: Callable[[Motion, Path], None]) -> Callable[[Motion | KeptCopies, Path, Sequence[str]], None]:
+    """What writes one motion, for a file that has no place for several."""
+
+    def written(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
+        if isinstance(motion, KeptCopies):
+            raise InputError(
+                f"{motion.where} are {len(motion.names)} copies, and the file takes one: choose it by `copy`"
+            )
+        write(motion, path)
+
+    return written
 
 
 FORMATS = {
-    ".vtkhdf": Format(_write_vtkhdf, False, "poly data for ParaView"),
+    ".vtkhdf": Format(_of_one(write_vtkhdf), False, "poly data for ParaView"),
+    ".usd": Format(_of_one(write_usd), False, "a scene of what the viewer shows"),
     ".csv": Format(_write_csv, True, "a long table"),
     ".parquet": Format(_write_parquet, True, "the same table, compressed"),
     ".npz": Format(_write_npz, False, "arrays of numpy"),

@@ -99,6 +99,8 @@ class Integrator:
         self._state = np.concatenate([q, u, work[:1]])
         self._views = self._state[: self._nq], self._state[self._nq : self._end]
         self._broke = StepFailure(dynamics)
+        # Of every evaluation, whose calls cost a small system as much as the sweep.
+        self._evaluate, self._follows, self._has_power = dynamics.evaluate, dynamics.follows, self._power.any
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0 if memory is None else memory.norm_error
         self._scheme, self._accuracy = INTEGRATORS[integrator], accuracy
@@ -166,19 +168,18 @@ class Integrator:
         q, u = self._views
         broken, acted = False, NOTHING
         try:
-            if self._dynamics.follows:
+            if self._follows:
                 q, u = self._dynamics.external.motions.follow(t, q, u)
-            acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
+            acted = self._evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
         except SimulationError as error:
             self._broke.take(error)
             broken = True
-        if self._power.any:  # on all ranks, whatever broke: there may be messages
+        if self._has_power:  # on all ranks, whatever broke: there may be messages
             out[self._end] = self._power(q, u, acted)
         if broken:
             out[:] = np.nan
-        self._broke.not_finite |= not all_finite(out)
         f.stateIncrease()
 
     def _first_step(self, accuracy: Accuracy) -> float:
@@ -425,6 +426,7 @@ class Integrator:
     def _examine(self, broken: bool, t: float, size: float) -> None:
         """Raise the same error on all ranks if a step of some size (s) from some time (s) on broke."""
         if broken or self._broke.anywhere():
+            self._broke.not_finite = not all(all_finite(stage) for stage in self._arrays.written())
             raise self._broke.explain(t, size, self.q, self.u, self.held)
 
     def close(self) -> None:

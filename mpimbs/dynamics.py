@@ -145,6 +145,7 @@ class Dynamics(JointSpace):
         )
         self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
         self.evaluations = 0
+        self._acted = NOTHING  # in the last evaluation that was given forces
         self.loops = ClosedLoops(self) if whole.loops else None
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
@@ -237,7 +238,9 @@ class Dynamics(JointSpace):
             evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
             return NOTHING
         evaluation.whole(evaluation.rank, q, u, tau, udot, rates)
-        return Acted(tau)
+        if self._acted.forces is not tau:
+            self._acted = Acted(tau)
+        return self._acted
 
     def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate as `evaluate` does, without calling functions: for what is linear in `tau`, or what loops ask for.

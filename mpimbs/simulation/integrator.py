@@ -102,6 +102,8 @@ class Integrator:
         self._state = np.concatenate([q, u, work[:1]])
         self._views = self._state[: self._nq], self._state[self._nq : self._end]
         self._broke = StepFailure(dynamics)
+        # Of every evaluation, whose calls cost a small system as much as the sweep.
+        self._evaluate, self._follows, self._has_power = dynamics.evaluate, dynamics.follows, self._power.any
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0 if memory is None else memory.norm_error
         self._scheme, self._accuracy = INTEGRATORS[integrator], accuracy
@@ -174,19 +176,18 @@ class Integrator:
         q, u = self._views
         broken, self._acted = False, NOTHING
         try:
-            if self._dynamics.follows:
+            if self._follows:
                 q, u = self._dynamics.external.motions.follow(t, q, u)
-            self._acted = acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
+            self._acted = acted = self._evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
         except SimulationError as error:
             self._broke.take(error)
             broken = True
-        if self._power.any:  # on all ranks, whatever broke: there may be messages
+        if self._has_power:  # on all ranks, whatever broke: there may be messages
             out[self._end] = self._power(q, u, self._acted)
         if broken:
             out[:] = np.nan
-        self._broke.not_finite |= not all_finite(out)
         f.stateIncrease()
 
     def _loads(self) -> Floats:
@@ -262,13 +263,15 @@ class Integrator:
             On all ranks: the step size underflows, the state is no longer finite, or a function of the model failed.
             The state of the last good step is kept.
         """
-        left = target - self.time
-        if left <= ROUNDING * self.time:  # an event came so near
+        began = self.time
+        left = target - began
+        if left <= ROUNDING * began:  # an event came so near
             self._ts.setTime(target)
             return True
         step = self._fixed or self._step
         size, last = towards(left, step, self._fixed is not None)
-        before, began = self._began = self._vector.array_r.copy(), self.time
+        before = self._vector.array_r.copy()
+        self._began = before, began
         self._broke.begin()
         closing = self._projection
         over = 0.0 if closing is None or self._fixed else closing.step_over(step)
@@ -284,7 +287,8 @@ class Integrator:
             if error.ierr != NOT_FINITE:
                 raise
             broken = True
-        broken |= self.time <= began
+        now = self.time
+        broken |= now <= began
         broken |= self._any_not_finite()
         stuck = self._unsolved() if broken else self._settle()
         if over and closing is not None:
@@ -304,15 +308,15 @@ class Integrator:
                 raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
             self._examine(True, began, size)
         if self._fixed is None:
-            taken = self.time - began
+            taken = now - began
             if closing is not None:
                 closing.took(taken)
             cut = size < self._step and taken == size  # by the target, not by the error
             if self._probe is not None and not cut and self._probe.due():
-                self._probe.look(self.time, self.q, self.u)
+                self._probe.look(now, self.q, self.u)
             self.sizes.take(taken, cut, np.inf if self._probe is None else self._probe.largest_step)
             self._step = max(self._step, self._ts.getTimeStep()) if cut else self._ts.getTimeStep()
-        reached = last and abs(target - self.time) <= 1e-6 * step
+        reached = last and abs(target - now) <= 1e-6 * step
         if reached:
             self._ts.setTime(target)
         return reached
@@ -332,6 +336,7 @@ class Integrator:
             search(ts, self._vector, end, (self._nq, self._end))
             self._ts.setTime(float(ts.getTime()))
         finally:
+            self._look_at_stages()
             ts.destroy()
             self._last_stage = None
             self._arrays.forget()
@@ -435,9 +440,14 @@ class Integrator:
         self._ts.restartStep()
         self._last_stage = self._first_stage = None
 
+    def _look_at_stages(self) -> None:
+        """Keep whether an evaluation was not finite, of those that PETSc has at hand."""
+        self._broke.not_finite |= not all(all_finite(stage) for stage in self._arrays.written())
+
     def _examine(self, broken: bool, t: float, size: float) -> None:
         """Raise the same error on all ranks if a step of some size (s) from some time (s) on broke."""
         if broken or self._broke.anywhere():
+            self._look_at_stages()
             raise self._broke.explain(t, size, self.q, self.u, self.held)
 
     def close(self) -> None:

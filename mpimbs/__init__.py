@@ -32,6 +32,7 @@ from mpimbs.model import (
 )
 
 if TYPE_CHECKING:
+    from mpimbs.simulation.ensembles.result import EnsembleResult
     from mpimbs.simulation.reading import open_output
     from mpimbs.simulation.restart import restart
     from mpimbs.simulation.result import Result, load
@@ -47,6 +48,7 @@ __all__ = [
     "BodyMotion",
     "Checkpoints",
     "Dynamics",
+    "EnsembleResult",
     "Event",
     "InputError",
     "InterruptionError",
@@ -74,6 +76,7 @@ __all__ = [
 
 _INTEGRATING = {
     "Checkpoints": "settings",
+    "EnsembleResult": "ensembles.result",
     "Result": "result",
     "Simulation": "simulation",
     "SimulationSettings": "settings",

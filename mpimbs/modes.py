@@ -5,9 +5,9 @@ along its speeds, K x = w^2 M x. Dampers are left out. K is never asked of anybo
 eight of inverse dynamics (of trees) or of accelerations (where loops are closed, on displacements that they allow).
 
 Where K is positive definite the largest 1 / w^2 of M x = (1 / w^2) K x are found: of rods and chains M is far worse
-conditioned than K. By dense matrices; of large trees by Lanczos, with K^-1 by conjugate gradients. Where all joints
-have springs, which make the most of K, these take a few iterations, and 10^5 speeds some seconds; else about as many
-as there are joints one after the other, so that thousands take minutes.
+conditioned than K. By dense matrices; of large trees by Lanczos, with K^-1 by conjugate gradients. Near to K is what
+springs make of it, where all joints have some; else the matrix of implicit steps, which counts the tension of lines
+too, of a very long step. So they take some iterations, a thousand links or a million.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from mpimbs.parallel.gather import Gather
 
 Floats = npt.NDArray[np.float64]
 
-DENSE = 4000  # speeds, beyond which K and M are not formed
-SPRUNG = 1000  # the same where all joints have springs, so that K^-1 is found in a few iterations
+DENSE = 1000  # speeds, beyond which K and M are not formed where Lanczos will do
+MOST = 4000  # speeds, beyond which they never are
 REACH = 0.05  # rad and m, of the differences, summed over the joints
 WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of differences over 1, 2, 3, 4 steps to either side
 STILL = 1e-6  # rad and m, to the equilibrium
+LONG = 1e3  # s, of a step whose matrix is nearly that of the stiffness
 SOLVED = 1e-13  # of K x = b, relative
-ROUNDS = 20  # of conjugate gradients, times the number of speeds
+ROUNDS = 2  # of conjugate gradients, times the number of speeds
 
 
 class Modes(NamedTuple):
@@ -73,11 +74,18 @@ def modes(dynamics: Dynamics, q: Floats, count: int = 10) -> Modes:
     still = np.zeros(dynamics.subchain.nu)
     q, _ = dynamics.followed(0.0, *dynamics.subchain.state(q, still))
     space = _Displacements(dynamics, q)
-    springs = space.springs()[space.moving]
-    sprung = bool((springs > 0).all()) and dynamics.loops is None
+    n, looped = dynamics.system.nu, dynamics.loops is not None
+    if looped and n > MOST:
+        raise InputError(
+            f"system '{dynamics.system.name}' has loops and {n} speeds; modes of such have {MOST} at the most"
+        )
     with dynamics.external.motions.resting():
-        if dynamics.system.nu > (SPRUNG if sprung else DENSE):
-            return _by_lanczos(space, count, springs if sprung else None)
+        if n > DENSE and not looped:
+            try:
+                return _by_lanczos(space, count)
+            except SimulationError:  # not stable, perhaps
+                if n > MOST:
+                    raise
         return _dense(space, count)
 
 
@@ -134,9 +142,18 @@ class _Displacements:
         """M times a whole vector."""
         return self.whole(self.dynamics.multiply(self._q, vector[self._part]))
 
-    def solved(self, vector: Floats) -> Floats:
-        """M^-1 times a whole vector."""
-        return self.whole(self.dynamics.solve(self._q, vector[self._part]))
+    def softened(self) -> Callable[[Floats], Floats]:
+        """Give about K^-1 of whole vectors: what springs and the tension of lines make of K, and nearly no M."""
+        dynamics, still = self.dynamics, np.zeros(self.dynamics.subchain.nu)
+        matrix = dynamics.tense_implicit_matrix
+        matrix.at(self._q, LONG, dynamics.joint_loads(self._q, still))
+
+        def product(vector: Floats) -> Floats:
+            found = np.empty_like(still)
+            matrix.heavier(LONG**2 * vector[self._part], found)
+            return self.whole(found)
+
+        return product
 
     def inertia_matrix(self) -> Floats | None:
         """M of the spanning tree, on rank 0."""
@@ -210,12 +227,8 @@ def _lowest(
     return Modes(squares, (basis @ (vectors / np.sqrt(energies))).T)
 
 
-def _by_lanczos(space: _Displacements, count: int, springs: Floats | None) -> Modes:
-    system, moving, n = space.dynamics.system, space.moving, len(space.moving)
-    if space.dynamics.loops is not None:
-        raise InputError(
-            f"system '{system.name}' has loops and {system.nu} speeds; modes of such have {DENSE} at the most"
-        )
+def _by_lanczos(space: _Displacements, count: int) -> Modes:
+    moving, n = space.moving, len(space.moving)
 
     def embedded(vector: Floats) -> Floats:
         found = np.zeros(space.nu)
@@ -227,14 +240,19 @@ def _by_lanczos(space: _Displacements, count: int, springs: Floats | None) -> Mo
 
     stiffness = operator(lambda x: space.whole(space.change(space.holding, embedded(x)))[moving])
     inertia = operator(lambda x: space.multiplied(embedded(x))[moving])
-    near = operator(lambda x: np.ravel(x) / springs if springs is not None else space.solved(embedded(x))[moving])
+    springs = space.springs()[moving]
+    if (springs > 0).all():
+        near = operator(lambda x: np.ravel(x) / springs)
+    else:
+        softened = space.softened()
+        near = operator(lambda x: softened(embedded(x))[moving])
 
     def solution(b: Floats) -> Floats:
         found, failed = cg(stiffness, np.ravel(b), rtol=SOLVED, atol=0.0, maxiter=ROUNDS * n, M=near)
         if failed or found @ np.ravel(b) < 0.0:
             raise SimulationError(
                 "K x = b does not converge: the equilibrium is not stable, or something moves freely; modes of such "
-                f"systems are found with up to {DENSE} speeds"
+                f"systems are found with up to {MOST} speeds"
             )
         return found
 

@@ -7,7 +7,8 @@ from mpi4py import MPI
 from cases import accelerations, moving_state, typed_chain
 from mpi_helpers import parallel_assert
 from mpimbs.batch import Batch
-from mpimbs.errors import InputError
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import Joint, System, Wrench, system_from
 from mpimbs.spatial.lanes import native_width
 from oracles import dense
@@ -77,6 +78,17 @@ def test_systems_of_other_numbers(copies: int) -> None:
     assert_as_alone("different systems", batch, systems)
 
 
+def test_gravities() -> None:
+    """Some in lanes, some alone; with wrenches, which stand behind those of other copies."""
+    systems = [loaded(k) for k in range(2 * NATIVE + 2)]
+    for system in systems[NATIVE + 1 : -1]:
+        system.gravity = (1.0, 2.0, 3.0)
+    batch = Batch(systems)
+    q, u, tau = states(systems)
+    assert batch.lanes == NATIVE
+    assert_close("accelerations", batch.accelerations(q, u, tau), one_by_one(systems, q, u, tau), "lanes")
+
+
 def test_a_pitch_may_vanish_in_some_copies() -> None:
     systems = []
     for k in range(NATIVE):
@@ -114,6 +126,50 @@ def test_wrenches(copies: int) -> None:
     assert_close("taken off", batch.accelerations(q, u, tau, 0 * wrench), free, "lanes")
 
 
+def loaded(k: int) -> System:
+    """A chain with what a model can let act from outside, of its own strength."""
+    system = system_from("chain:5")
+    system.set_torque("link2", lambda t: 3.0 * k + t)
+    system.add_wrench("link5", force=(1.0, 2.0 * k, 3.0), moment=lambda t: (t, k, 0))
+    system.add_joint_force("link3", lambda t, q, u: -k * u)
+    system.add_body_force("link4", lambda t, motion: (0 * motion.velocity, -k * motion.velocity))
+    system.add_spring(name="s", bodies=("world", "link5"), positions=((1, 0, 0), (0, -1, 0)), stiffness=10 + k, rest=1)
+    return system
+
+
+@pytest.mark.parametrize("copies", [3, 9])
+@pytest.mark.parametrize("different", [False, True])
+def test_forces_of_models(copies: int, different: bool) -> None:
+    """Functions of time and state, wrenches and springs between bodies, and wrenches given on top of them."""
+    systems = [loaded(k if different else 1) for k in range(copies)]
+    batch = Batch(systems, wrenches=True) if different else Batch(systems[0], copies, wrenches=True)
+    q, u, tau = states(systems)
+    dynamics = [Dynamics(system) for system in systems]
+    expected = np.stack([d.accelerations(*state, 0.7) for d, *state in zip(dynamics, q, u, tau, strict=True)])
+    assert_close("with forces", batch.accelerations(q, u, tau, t=0.7), expected, "lanes")
+    given = np.zeros((copies, 5, 6))
+    given[:, 2, 3:] = 1.0, 2.0, 3.0
+    more = batch.accelerations(q, u, tau, given, t=0.7)
+    for system in systems if different else systems[:1]:
+        system.add_wrench("link3", force=(1, 2, 3), frame="body")
+    expected = np.stack([Dynamics(s).accelerations(*x, 0.7) for s, *x in zip(systems, q, u, tau, strict=True)])
+    assert_close("with wrenches", more[:1], expected[:1], "lanes")
+    assert_close(
+        "taken off",
+        batch.accelerations(q, u, tau, 0 * given, t=0.7)[1:],
+        batch.accelerations(q, u, tau, t=0.7)[1:],
+        "exact",
+    )
+
+
+def test_a_force_that_fails() -> None:
+    systems = [loaded(k) for k in range(3)]
+    systems[1].add_joint_force("link1", lambda t, q, u: 1 / 0)
+    batch = Batch(systems)
+    with pytest.raises(SimulationError, match=r"copy 1: .* failed at t = 0.5 s: ZeroDivisionError"):
+        batch.accelerations(batch.q, batch.u, t=0.5)
+
+
 def test_make_unit() -> None:
     batch = Batch(system_from("figure"), 3)
     expected, q = batch.q.copy(), batch.q.copy()
@@ -145,21 +201,10 @@ def loop() -> System:
     return system
 
 
-def pushed(force: object) -> System:
-    system = system_from("chain:4")
-    system.add_wrench("link2", force=force)
-    return system
-
-
-def driven() -> System:
-    system = system_from("chain:4")
-    system.set_torque("link2", lambda t: t)
-    return system
-
-
-def floating() -> System:
-    system = system_from("chain:4")
-    system.gravity = (0.0, 0.0, 0.0)
+def following() -> System:
+    system = system_from("chain:3")
+    joint = Joint(type="revolute", motion=lambda t: (t, 1.0, 0.0))
+    system.add(name="link4", parent="link3", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=joint)
     return system
 
 
@@ -174,11 +219,8 @@ REFUSED = {
     "other sizes": (lambda: system_from("rope:4"), "system 7 of the batch has other joints"),
     "other parents": (lambda: ending("revolute", "link2"), "system 7 of the batch has other joints or parents"),
     "more bodies": (lambda: system_from("chain:5"), "system 7 of the batch has other joints"),
-    "gravity": (floating, "system 7 of the batch has another gravity"),
     "loop": (loop, "system 7 of the batch .* closes a loop"),
-    "wrench": (lambda: pushed((1, 2, 3)), "system 7 of the batch .* has wrenches"),
-    "force of time": (lambda: pushed(lambda t: (t, 0, 0)), "system 7 of the batch .* has wrenches"),
-    "torque of time": (driven, "system 7 of the batch .* functions of time"),
+    "motion": (following, "system 7 of the batch .* follow given motions"),
     "empty": (System, "bod"),
 }
 

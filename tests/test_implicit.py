@@ -9,6 +9,7 @@ from mpi4py import MPI
 from cases import moving_state, parts
 from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
+from mpimbs.errors import SimulationError
 from mpimbs.model import Body, Joint, System, system_from
 from mpimbs.simulation.run import simulate
 from mpimbs.tension import levers, tension_stiffness
@@ -181,3 +182,33 @@ def test_ranks_take_the_same_steps(comm: MPI.Comm) -> None:
         if comm.rank == 0:
             assert_close(spec, together.q, alone.q, "ranks")
         parallel_assert(together.steps == alone.steps, f"{spec}: steps", comm)
+
+
+@pytest.mark.parametrize("integrator", ["bdf", "arkimex3"])
+def test_stages_by_newton(comm: MPI.Comm, integrator: str) -> None:
+    """Chains, trees and loops on any ranks; a stiff rod as ra34pw2 has it, whose matrix leaves out more."""
+    settings = {"every": 0.05, "integrator": integrator, "dt": 0.01}
+    for spec in ("rope:9", "random_tree:9:3", "four_bar:4"):
+        system = system_from(spec)
+        alone, together = simulate(system, 0.1, **settings), simulate(system, 0.1, comm, **settings)
+        if comm.rank == 0:
+            assert_close(spec, together.q, alone.q, "runs")
+    stiff, step = rod(16, 200.0), {"every": 0.1, "dt": 0.01}
+    found = simulate(stiff, 0.1, comm, integrator=integrator, **step)
+    if comm.rank == 0:
+        other = simulate(stiff, 0.1, integrator="ra34pw2", **step)
+        bent = 0.05 * 9.81 / 8 / 200.0  # m, by its weight
+        assert np.linalg.norm(tip(found.q[-1]) - tip(other.q[-1])) < 0.1 * bent
+
+
+def test_stages_that_newton_does_not_solve() -> None:
+    def jumping(t: float, q: Array, u: Array) -> Array:
+        return np.where(u > 0, -1e6, 1e6)
+
+    system = System("jumping")
+    system.add(name="wheel", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=Joint(type="revolute"))
+    system.add_joint_force("wheel", jumping)
+    with pytest.raises(
+        SimulationError, match=r"t = 0 s, step 0\.1 s: Newton's method does not converge; give a smaller"
+    ):
+        simulate(system, 1.0, integrator="bdf", dt=0.1)

@@ -45,9 +45,10 @@ LAYERS = [
         "modes",
         "compiling",
         "equilibrium",
-        "batch",
+        "side_by_side",
+        "members",
     ),
-    *("simulation", "instruments", "study", "view", "cli"),
+    *("simulation", "batch", "instruments", "study", "view", "cli"),
 ]
 
 

@@ -46,6 +46,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "random events": (1e-10, "the dense oracle and the sweeps, amplified by random loops that hold nearly the same"),
     "settled": (1e-10, "Newton's method to rounding, times the condition of the stiffness"),
     "published": (2e-8, "as many digits as the table has"),
+    "five decimals": (1e-5, "as many decimals as were published"),
     "difference": (
         1e-7,
         "central differences with a step of 1e-5: 1e-10 of truncation and 1e-11 of rounding, amplified",
@@ -89,6 +90,7 @@ def _short(values: ArrayLike) -> str:
 TOLERANCE |= {
     "unit": (1e-12, "every step ends with quaternions of unit length, and their length carries no meaning"),
     "run": (1e-7, "runs with tolerances of 1e-8, or fixed steps as fine"),
+    "adaptive steps": (1e-4, "runs with tolerances of 1e-6 and other steps, on numbers of order one to ten"),
     "conserved": (1e-8, "runs with tolerances of 1e-10"),
     "solved on ranks": (1e-9, "constraint loads solved to 1e-12, from other estimates: amplified by the motion"),
     "runs on ranks": (1e-11, "the same steps, but sums in another order: rounding, amplified by the motion"),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from mpi4py import MPI
 
+from mpimbs.cli.ensemble import ensemble
 from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
 from mpimbs.cli.models import new, schema
 from mpimbs.cli.modes import modes_command
@@ -58,6 +59,7 @@ from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 
 if TYPE_CHECKING:
+    from mpimbs.simulation.ensembles.result import EnsembleResult
     from mpimbs.simulation.run import Result
 
 COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose options `coupling_options` adds
@@ -78,6 +80,7 @@ def cli() -> None:
 
 cli.command_class = Command
 for _command in (
+    ensemble,
     acceleration,
     inverse,
     inertia,
@@ -190,7 +193,7 @@ def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> None:
     on_root(comm, check)
 
 
-def _tell(comm: MPI.Comm, result: Result, output: Path, pictures: bool, written: bool = True) -> None:
+def _tell(comm: MPI.Comm, result: Result | EnsembleResult, output: Path, pictures: bool, written: bool = True) -> None:
     """Say how a run went, and draw it; on rank 0."""
     if comm.rank == 0:
         if written:

@@ -17,18 +17,26 @@ from mpimbs.parallel.agreement import on_root
 @click.argument("file", type=Path)
 @click.argument("quantities", nargs=-1)
 @click.option("-o", "--output", type=Path, help="PNG file of the quantities.  [default: beside FILE]")
+@click.option("--copy", help="Name of the copy, of an ensemble.  [default: all of them, each a curve]")
 @click.option("--force", is_flag=True, help="Replace existing pictures.")
 @click.pass_obj
-def plot(comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path | None, force: bool) -> None:
+def plot(
+    comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path | None, copy: str | None, force: bool
+) -> None:
     """Draw QUANTITIES of a run's output FILE over time, or without any the useful pictures and a page with all of them.
 
-    QUANTITIES are q, u, load, pose, energy and violation; q:hip,knee is of two bodies, violation:pin of a loop.
+    QUANTITIES are q, u, load, pose, energy and violation; q:hip,knee is of two bodies, violation:pin of a loop. Of an
+    ensemble they are needed.
     """
 
     def work() -> None:
         from mpimbs.study.axes import save
+        from mpimbs.study.copies import draw_copies, kept_copies
         from mpimbs.study.pictures import draw_quantities, draw_run, motion_of, pictures_of
 
+        copies = kept_copies(file)
+        if copies is not None and not quantities:
+            raise InputError(f"{file}: is the output of an ensemble: say what to draw of it, such as energy or q")
         if not quantities:
             if output is not None:
                 raise InputError("-o: the pictures of a run go beside its file; name quantities, or leave -o out")
@@ -42,9 +50,12 @@ def plot(comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path |
         place = output or file.with_name(f"{file.stem}_{named}.png")
         if place.suffix.lower() != ".png":
             raise InputError(f"-o {place}: what is drawn is a PNG file; give a name that ends with .png")
-        motion = motion_of(file)
         check_new(place, force)
-        click.echo(f"drew {save(draw_quantities(motion, quantities), place)}")
+        if copies is not None and copy is None:
+            drawn = draw_copies(copies, quantities)
+        else:
+            drawn = draw_quantities(motion_of(file, copy), quantities)
+        click.echo(f"drew {save(drawn, place)}")
 
     on_root(comm, work)
 
@@ -59,21 +70,25 @@ def plot(comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path |
     required=True,
     help="File to write: .vtkhdf, .usd, .csv, .parquet or .npz by its suffix.",
 )
+@click.option("--copy", help="Name of the copy, of an ensemble.  [default: all of them: .csv, .parquet and .npz]")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj
-def export(comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path, force: bool) -> None:
+def export(
+    comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path, copy: str | None, force: bool
+) -> None:
     """Write a run's output FILE for other programs: ParaView, Blender, tables, numpy.
 
     Tables (.csv, .parquet) have all that was kept, or the QUANTITIES, named as for plot.
     """
 
     def work() -> None:
+        from mpimbs.study.copies import kept_copies
         from mpimbs.study.pictures import motion_of
         from mpimbs.view.exports import export as written
         from mpimbs.view.exports import format_of
 
         format_of(output, quantities)
-        motion = motion_of(file)
+        motion = (kept_copies(file) if copy is None else None) or motion_of(file, copy)
         check_new(output, force)
         with replacing(output) as part:
             written(motion, output, part, quantities)

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 from mpi4py import MPI
 
+from mpimbs.cli.words import Command
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import check_new
 from mpimbs.parallel.agreement import on_root
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("output", type=Path)
 @click.option("--live", is_flag=True, help="Show the newest sample of a run that goes on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8080, help="Where the browser finds it; else the next.")
@@ -23,6 +24,7 @@ from mpimbs.parallel.agreement import on_root
 @click.option("--size", default="640x480", help="Of the film, in dots.")
 @click.option("--tension", is_flag=True, help="Color the film by joint loads.")
 @click.option("--follow", help="Body that stays in the middle of the film.")
+@click.option("--copy", help="Name of the copy, of an ensemble.")
 @click.option("--force", is_flag=True, help="Replace an existing film.")
 @click.pass_obj
 def view(
@@ -37,6 +39,7 @@ def view(
     size: str,
     tension: bool,
     follow: str | None,
+    copy: str | None,
     force: bool,
 ) -> None:
     """Show the motion in OUTPUT in a browser, or write it as a film."""
@@ -52,7 +55,7 @@ def view(
             check_new(film, force, "film")
             if not (0.0 < speed < 1e6 and 0.0 < rate <= 240.0):
                 raise InputError(f"--speed {speed:g}, --rate {rate:g}: give a positive speed, and a rate up to 240")
-            made = Film(Recording(output), dots, tension, follow)
+            made = Film(Recording(output, copy), dots, tension, follow)
             _tell_missing(made.missing)
             count = made.write(film, rate, speed, force)
             click.echo(f"wrote {film}: {count} pictures")
@@ -60,7 +63,7 @@ def view(
         from mpimbs.view.page import Page, viser_module
 
         viser_module()
-        page = Page(Recording(output), host, port, live)
+        page = Page(Recording(output, copy), host, port, live)
         _tell_missing(page.missing)
         click.echo(f"{output}: look at {page.url}; end with Ctrl-C")
         try:

@@ -71,6 +71,8 @@ class Contents:
         Which functions of modules have added forces (module:function), so that a checkpoint can name them.
     before_forces : str or None
         The system as a model file, before they did; None if that was none.
+    given : dict of str to float
+        Numbers for functions that act on it, such as those of a copy's own.
     apart : bool
         Whether sweeps are to have a table row of its own for every body: its mass there is its number, from 1 on, by
         which it is found.
@@ -100,6 +102,7 @@ class Contents:
         self.body_forces: list[BodyForce] = []
         self.force_modules: list[str] = []
         self.before_forces: str | None = None
+        self.given: dict[str, float] = {}
         self.names = Names()
 
     def __repr__(self) -> str:

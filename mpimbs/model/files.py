@@ -222,6 +222,11 @@ def read_system(path: str | Path, parameters: Mapping[str, float] | None = None)
     return _system_of(Source.of(path), parameters or {})
 
 
+def parameters_of(path: str | Path) -> list[str]:
+    """Give the names of the parameters of a TOML file and of what it includes; InputError as `read_system`."""
+    return [name for _, opening, _ in _opened(Source.of(path), (), set()) for name in opening.parameters]
+
+
 def system_from_text(text: str, where: str | Path) -> System:
     """Read a system from the text of a model file, as `system_text` gives it; errors name `where` it stood."""
     return _system_of(Source(str(where), text), {})

@@ -47,6 +47,11 @@ class Jointed(CheckedTable):
         return callable(self.torque) or any(self.torque)
 
     @property
+    def given(self) -> dict[str, Any]:
+        """What it was given, by keys: what makes another one like it, with some of them replaced."""
+        return {key: getattr(self, key) for key in self.model_fields_set if key != "axis" or self.kind.takes_axis}
+
+    @property
     def needed(self) -> set[str]:
         return super().needed | ({"pitch"} if self.kind.takes_pitch else set())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body
 from mpimbs.model.figure import figure
-from mpimbs.model.files import read_system
+from mpimbs.model.files import parameters_of, read_system
 from mpimbs.model.human import figure34, figure48
 from mpimbs.model.joint import Joint
 from mpimbs.model.mechanisms import (
@@ -288,10 +288,11 @@ def system_of(given: object) -> System:
     return system_from(os.fspath(given))
 
 
-def system_from(spec: str) -> System:
+def system_from(spec: str, parameters: Mapping[str, float] | None = None) -> System:
     """Return the system that a text names: a generator such as "chain:1024", or a TOML, URDF or MJCF file.
 
-    A TOML file may have parameters behind it, in place of its own: "arm.toml:length=2:mass=0.5".
+    A TOML file may have parameters behind it, in place of its own: "arm.toml:length=2:mass=0.5"; and `parameters` in
+    place of these.
 
     Raises
     ------
@@ -313,10 +314,17 @@ def system_from(spec: str) -> System:
         return read_robot(spec)
     file, toml, settings = spec.partition(".toml:")
     if toml:
-        return read_system(f"{file}.toml", _parameters(spec, settings))
+        return read_system(f"{file}.toml", _parameters(spec, settings) | dict(parameters or {}))
     if not spec.endswith(".toml") and not os.path.exists(spec):
         raise InputError(f"model {spec!r}: is neither a file nor a generator{suggest(name, GENERATORS)}")
-    return read_system(spec)
+    return read_system(spec, parameters)
+
+
+def parameters_in(spec: object) -> list[str]:
+    """Return the names of the parameters of the TOML file that a text or a path names; of others there are none."""
+    text = os.fspath(spec) if isinstance(spec, str | os.PathLike) else ""
+    file, toml, _ = f"{text}:".partition(".toml:")
+    return parameters_of(f"{file}.toml") if toml else []
 
 
 def _parameters(spec: str, settings: str) -> dict[str, float]:

@@ -247,8 +247,7 @@ class System(Contents):
         if not joint.kind.nu:
             raise InputError(f"body {body_name!r}: torque has nothing to act on in a fixed joint; drive another joint")
         try:
-            given = {name: getattr(joint, name) for name in joint.model_fields_set}
-            self.torques[index] = Joint(**(given | {"torque": torque})).torque
+            self.torques[index] = Joint(**(joint.given | {"torque": torque})).torque
         except InputError as error:
             what = str(error).removeprefix("joint: ")
             raise InputError(f"body {body_name!r}: {what}; give numbers or a function of time") from None

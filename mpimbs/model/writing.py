@@ -41,6 +41,15 @@ def write_system(system: System, path: str | Path) -> None:
         raise InputError(f"{path}: can't be written: {error.strerror}") from None
 
 
+def holds_functions(system: System) -> bool:
+    """Say whether loads or events of a system are functions, which a model file does not hold."""
+    try:
+        system_text(system)
+    except InputError:
+        return True
+    return False
+
+
 def system_text(system: System, functions: bool = False) -> str:
     """Return a system as the text of a model file.
 

@@ -27,7 +27,8 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.filesystem.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.filesystem.places import note_input, part_of
-from mpimbs.simulation.output_layout import PAGED, make_dataset
+from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, PAGED, make_dataset
+from mpimbs.simulation.output_layout import FORMAT as OUTPUT_FORMAT
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
@@ -37,7 +38,6 @@ Floats = npt.NDArray[np.float64]
 FORMAT = "mpimbs checkpoint 3"
 _KIND = FORMAT.rsplit(" ", 1)[0]
 METADATA = 2**16  # bytes, at the most
-OUTPUT_FORMAT = "mpimbs 1"  # of files that may be taken for a checkpoint
 
 
 class Kept(NamedTuple):
@@ -313,7 +313,7 @@ def _digests(data: h5py.Dataset, counts: list[int]) -> Iterator[bytes]:
 
 
 def _what_else(kind: str) -> str:
-    if kind == OUTPUT_FORMAT:
+    if kind in (OUTPUT_FORMAT, ENSEMBLE_FORMAT):
         return "is the output of a run, not a checkpoint; give the file that the run has named"
     if kind.startswith(_KIND):
         return f"has the format '{kind}', and this version reads '{FORMAT}'; use the version that wrote it"

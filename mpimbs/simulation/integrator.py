@@ -23,14 +23,14 @@ from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, Arrays, PETSc
 from mpimbs.simulation.event_watch import EventSearch
 from mpimbs.simulation.following import follow
-from mpimbs.simulation.petsc_schemes import choose, first_same_as_last, keeps_history, stability_polynomial
+from mpimbs.simulation.petsc_schemes import begin, choose, first_same_as_last, keeps_history, stability_polynomial
 from mpimbs.simulation.projection import Projection
-from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
+from mpimbs.simulation.schemes import INTEGRATORS, STIFF, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.stages import Stages
 from mpimbs.simulation.step_failure import StepFailure, all_finite
 from mpimbs.simulation.step_memory import StepMemory
-from mpimbs.simulation.step_sizes import StepSizes
+from mpimbs.simulation.step_sizes import StepSizes, first_step, towards
 from mpimbs.simulation.work import Power
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
@@ -133,21 +133,17 @@ class Integrator:
         ts = PETSc.TS().create(comm=self._dynamics.comm)
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
-        if self._scheme.implicit:
-            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts)
+        scheme = INTEGRATORS[STIFF] if steady and self._scheme.newton else self._scheme  # can be taken back
+        if scheme.implicit:
+            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts, scheme.newton)
         else:
             ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
-        choose(ts, self._scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
+        choose(ts, scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
         self._leave_work_out(ts)
-        ts.setTime(time)
-        ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
-        ts.setMaxSteps(np.iinfo(np.int32).max)
-        ts.setMaxStepRejections(40)
-        ts.setErrorIfStepFails(False)
-        ts.setExactFinalTime(PETSc.TS.ExactFinalTime.STEPOVER)
-        ts.setSolution(self._vector)
-        ts.setUp()
+        if scheme.newton and self._accuracy.dt is None:
+            ts.setMaxSNESFailures(-1)  # a smaller step is tried
+        begin(ts, self._vector, time)
         return ts
 
     def _leave_work_out(self, ts: PETSc.TS) -> None:
@@ -186,7 +182,7 @@ class Integrator:
         f.stateIncrease()
 
     def _first_step(self, accuracy: Accuracy) -> float:
-        """A first step (s) from the sizes of state and derivative, as in Hairer, Norsett, Wanner, section II.4."""
+        """A first step (s) from the sizes of state and derivative."""
         derivative = self._vector.duplicate()
         self._derivative(None, self.time, self._vector, derivative)
         own = slice(self._end)
@@ -196,8 +192,7 @@ class Integrator:
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, sums)
         self._examine(not np.isfinite(sums[1]), self.time, np.inf)
         derivative.destroy()
-        size, rate = np.sqrt(sums)
-        return 1e-6 if size == 0.0 or rate == 0.0 else float(np.clip(0.01 * size / rate, 1e-9, 1e-1))
+        return float(first_step(*np.sqrt(sums)))
 
     @property
     def time(self) -> float:
@@ -260,8 +255,7 @@ class Integrator:
             self._ts.setTime(target)
             return True
         step = self._fixed or self._step
-        last = left <= step * (1.0 + 1e-6)
-        size = left if last else step if self._fixed or left > 2.0 * step else 0.5 * left
+        size, last = towards(left, step, self._fixed is not None)
         before, began = self._began = self._vector.array_r.copy(), self.time
         self._broke.begin()
         closing = self._projection
@@ -280,7 +274,7 @@ class Integrator:
             broken = True
         broken |= self.time <= began
         broken |= self._any_not_finite()
-        stuck = None if broken else self._settle()
+        stuck = self._unsolved() if broken else self._settle()
         if over and closing is not None:
             self._ts.setStepLimits(*NO_LIMITS)
             if broken or stuck is not None or closing.left_too_much:
@@ -360,6 +354,17 @@ class Integrator:
             self._state[: self._nq], self._state[self._nq : self._end] = closed
             self._vector.setArray(self._state)
         return None
+
+    def _unsolved(self) -> SimulationError | None:
+        """Give the error of a stage that Newton's method could not solve, if it is that; the same on all ranks."""
+        unsolved = self._ts.getConvergedReason() == PETSc.TS.ConvergedReason.DIVERGED_NONLINEAR_SOLVE
+        if not unsolved or self._broke.anywhere():
+            return None
+        return SimulationError(
+            "Newton's method does not converge; give a smaller step, or adaptive ones"
+            if self._fixed
+            else "Newton's method does not converge; likely cause: a force that jumps"
+        )
 
     def step_statistics(self) -> dict[str, Any]:
         """Sizes of the steps and what limits them; all ranks call. See `Result.step_sizes`."""

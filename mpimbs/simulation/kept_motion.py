@@ -15,7 +15,7 @@ from mpimbs.errors import InputError
 from mpimbs.filesystem.disk import reason_of
 from mpimbs.model import System, system_from_text
 from mpimbs.model.connections import Connections, connected
-from mpimbs.simulation.output_layout import SAMPLED, SEGMENTS
+from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, FORMAT, SAMPLED, SEGMENTS
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.rods import RodHistory, rod_history
 from mpimbs.simulation.selection import OF_JOINTS, Selection
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-FORMAT = "mpimbs 1"
 
 
 class BodyHistory(NamedTuple):
@@ -106,12 +105,19 @@ class KeptMotion:
 
     @cached_property
     def poses(self) -> Floats | None:
-        """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept."""
+        """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept.
+
+        NaN where a copy of an ensemble has failed.
+        """
         kept = self._read("poses")
         if kept is not None or self.q is None or "q" in self._partial:
             return kept
         part = Subchain(self.system)
-        return np.array([pose_numbers(*part.body_poses(q)) for q in self.q]).reshape(-1, part.n_bodies, 7)
+        found = np.full((len(self.q), part.n_bodies, 7), np.nan)
+        for poses, q in zip(found, self.q, strict=True):
+            if np.isfinite(q).all():
+                poses[:] = pose_numbers(*part.body_poses(q))
+        return found
 
     @cached_property
     def loads(self) -> Floats | None:
@@ -280,8 +286,10 @@ def _read_segment(path: Path, place: str) -> System:
     return connected(system, Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops))))
 
 
-def open_run(path: Path) -> h5py.File:
+def open_run(path: Path, ensembles: bool = False) -> h5py.File:
     """Open an output file for reading: complete, left by a run that was killed, or being written.
+
+    `ensembles`: that of an ensemble will do.
 
     Raises
     ------
@@ -293,7 +301,11 @@ def open_run(path: Path) -> h5py.File:
     except OSError as error:
         gone = f"is no readable HDF5 file ({reason_of(error)})" if path.exists() else "there is no such file"
         raise InputError(f"{path}: {gone}; give an output of mpimbs run") from None
-    if file.attrs.get("format") != FORMAT or "time" not in file:
+    kind = file.attrs.get("format")
+    if kind == ENSEMBLE_FORMAT and not ensembles:
+        file.close()
+        raise InputError(f"{path}: is the output of an ensemble; choose one of its copies")
+    if kind not in (FORMAT, ENSEMBLE_FORMAT) or "time" not in file:
         file.close()
         raise InputError(f"{path}: is no output file of mpimbs; give what `run` or `simulate` has written")
     return file

@@ -23,11 +23,8 @@ from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.filesystem.lock import Lock
 from mpimbs.filesystem.places import check_new, check_place, part_of
-from mpimbs.model import System
-from mpimbs.simulation.constraint_record import SeparatedLoads
-from mpimbs.simulation.output_layout import PAGED, SEGMENTS, lay_out, make_dataset
+from mpimbs.simulation.output_layout import PAGED, SEGMENTS, make_dataset
 from mpimbs.simulation.reading import open_output
-from mpimbs.simulation.selection import Selection
 
 Floats = npt.NDArray[np.float64]
 METADATA = 2**18  # bytes that a flush adds to the samples, at the most
@@ -61,8 +58,8 @@ class OutputFile:
     ----------
     path : Path
         The file to be.
-    system, settings, selection, extremes, separated
-        See `lay_out`.
+    lay : callable
+        Writes what it begins with, such as `lay_out`.
     force : bool
         Replace an existing file.
 
@@ -77,16 +74,7 @@ class OutputFile:
         The file exists (without `force`), can't be written, or is being written by another process.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        system: System,
-        settings: dict[str, Any],
-        selection: Selection,
-        extremes: bool,
-        force: bool,
-        separated: SeparatedLoads | None = None,
-    ) -> None:
+    def __init__(self, path: Path, lay: Callable[[h5py.File], None], force: bool) -> None:
         self.run = uuid.uuid4().hex
         self._prepare(path)
         check_new(path, force, instead=NOWHERE)
@@ -100,7 +88,7 @@ class OutputFile:
             raise InputError(
                 f"{path}: cannot be written ({reason_of(error)}); choose another place with `output`"
             ) from None
-        lay_out(self._file, system, settings, selection, extremes, separated)
+        lay(self._file)
         self._file.attrs["run"] = self.run
         self._place: h5py.Group = self._file  # of the samples that come next
         self._file.swmr_mode = True

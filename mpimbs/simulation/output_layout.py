@@ -15,6 +15,7 @@ from mpimbs.simulation.constraint_record import SeparatedLoads
 from mpimbs.simulation.selection import Selection
 from mpimbs.sizes import tuned
 
+FORMAT, ENSEMBLE_FORMAT = "mpimbs 1", "mpimbs ensemble 1"
 LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
     "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
@@ -77,12 +78,10 @@ def lay_out(
     separated : SeparatedLoads or None
         Samples have the solution of the equations of these.
     """
-    file.attrs.update(name=system.name, format="mpimbs 1", status="running")
+    file.attrs.update(name=system.name, format=FORMAT, status="running")
     file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), sizes=tuned().told())
-    _write_model(file, system)
-    for name, bodies in selection.partial.items():
-        data = file.create_dataset(f"{SAMPLED}/{name}", data=bodies)
-        data.attrs["description"] = f"numbers of the bodies of which samples have {name}"
+    write_model(file, system)
+    write_selection(file, selection)
     _lay_out_samples(file, system, selection, extremes, separated, ROWS)
 
 
@@ -143,18 +142,30 @@ def _lay_out_samples(
         empty["loop_loads"] = ((len(system.loops), PER_ITEM["loop_loads"]), NEWTONS, LOOP_LOADS)
     if separated is not None:
         empty |= _solution_datasets(file["model"], separated)
-    for name, (shape, units, meaning) in empty.items():
-        rows = max(1, min(most, CHUNK // max(1, int(np.prod(shape)))))
-        limits = tuple(number or None for number in shape)  # no parts without columns: none are of any number
-        chunks = (rows, *(max(1, number) for number in shape))
-        data = make_dataset(file, name, (0, *shape), maxshape=(None, *limits), chunks=chunks)
-        data.attrs.update(units=units, description=meaning)
+    make_rows(file, empty, most)
     if extremes:
         sizes = {"q": system.nq, "u": system.nu, KINETIC: 1}
         sizes |= dict.fromkeys(MAGNITUDES, system.n_bodies) if loads else {}
         for name, size in sizes.items():
             data = file.create_dataset(f"extremes/{name}", (len(EXTREMES), size), "f8", fillvalue=np.nan)
             data.attrs.update(units=f"{UNIT_OF[name]}; of times s", rows=EXTREMES)
+
+
+def make_rows(file: h5py.Group, empty: dict[str, tuple[tuple[int, ...], str, str]], most: int = ROWS) -> None:
+    """Make datasets without rows: of each the shape of a row, the units and the meaning; `most` rows are a chunk."""
+    for name, (shape, units, meaning) in empty.items():
+        rows = max(1, min(most, CHUNK // max(1, int(np.prod(shape)))))
+        limits = tuple(number or None for number in shape)  # no parts without columns: none are of any number
+        chunks = (rows, *(max(1, number) for number in shape))
+        data = make_dataset(file, name, (0, *shape), maxshape=(None, *limits), chunks=chunks)
+        data.attrs.update(units=units, description=meaning)
+
+
+def write_selection(file: h5py.File, selection: Selection) -> None:
+    """Write of which bodies samples have what they have of some alone."""
+    for name, bodies in selection.partial.items():
+        data = file.create_dataset(f"{SAMPLED}/{name}", data=bodies)
+        data.attrs["description"] = f"numbers of the bodies of which samples have {name}"
 
 
 def make_dataset(file: h5py.File, name: str, shape: tuple[int, ...], **options: Any) -> h5py.Dataset:
@@ -196,8 +207,8 @@ def _solution_datasets(model: h5py.Group, separated: SeparatedLoads) -> dict[str
     }
 
 
-def _write_model(file: h5py.File, system: System) -> None:
-    file.attrs.update(name=system.name, format="mpimbs 1")
+def write_model(file: h5py.File, system: System) -> None:
+    """Write what moves: its text, names, and joints."""
     group = file.create_group("model")
     group.attrs["toml"] = system_text(system, functions=True)
     names = [system.name_of(k) for k in range(system.n_bodies)]

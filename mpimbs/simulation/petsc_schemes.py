@@ -12,6 +12,7 @@ from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
 from mpimbs.simulation.schemes import EMBEDDED, EXPLICIT, INTEGRATORS, Accuracy, Scheme
 
 Floats = npt.NDArray[np.float64]
+_LIBRARY = ctypes.CDLL(PETSc.__file__)
 MOST_STAGES = 20
 # Types of rk whose first stage is the last one of the step before.
 FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
@@ -45,6 +46,26 @@ def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reve
     if reversible and ts.getType() not in ("rk", "rosw"):
         ts.setType("rk")
         ts.setRKType("5dp")
+
+
+def begin(ts: PETSc.TS, vector: PETSc.Vec, time: float) -> None:
+    """Have an integrator, of a chosen type, begin with a state at a time (s): step by step, as long as it is told."""
+    ts.setTime(time)
+    ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
+    ts.setMaxSteps(np.iinfo(np.int32).max)
+    ts.setMaxStepRejections(40)
+    ts.setErrorIfStepFails(False)
+    ts.setExactFinalTime(PETSc.TS.ExactFinalTime.STEPOVER)
+    ts.setSolution(vector)
+    ts.setUp()
+
+
+def complete(ts: PETSc.TS, order: int, vector: PETSc.Vec) -> None:
+    """Complete the last step with another order than its own, to estimate its error; petsc4py has no call for it."""
+    number = ctypes.c_int64 if PETSc.IntType == np.int64 else ctypes.c_int32
+    code = _LIBRARY.TSEvaluateStep(ctypes.c_void_p(ts.handle), number(order), ctypes.c_void_p(vector.handle), None)
+    if code:
+        raise PETSc.Error(code)
 
 
 def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | None:
@@ -89,7 +110,7 @@ def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | No
 def _used(name: str) -> bool:
     """Whether an option was asked for; petsc4py has no call for it."""
     used = ctypes.c_int()
-    ctypes.CDLL(PETSc.__file__).PetscOptionsUsed(None, name.encode(), ctypes.byref(used))
+    _LIBRARY.PetscOptionsUsed(None, name.encode(), ctypes.byref(used))
     return bool(used.value)
 
 

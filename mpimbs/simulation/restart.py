@@ -16,6 +16,9 @@ from mpimbs.model import System, system_from_text, system_text
 from mpimbs.parallel.agreement import communicator, on_root, together
 from mpimbs.simulation.checkpoint import Kept, read_header, restart_call
 from mpimbs.simulation.compile_notice import compilation_told
+from mpimbs.simulation.ensembles.course import ENSEMBLE
+from mpimbs.simulation.ensembles.ensemble import go_on
+from mpimbs.simulation.ensembles.result import EnsembleResult
 from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.result import Result
@@ -38,12 +41,12 @@ def restart(
     file: str | Path | Kept,
     comm: MPI.Comm | None = None,
     *,
-    system: System | None = None,
+    system: System | Sequence[System] | None = None,
     forces: Sequence[str] = (),
     checkpoints: Checkpoints | None = None,
     progress: bool = False,
     signals: bool = False,
-) -> Result:
+) -> Result | EnsembleResult:
     """Go on with a simulation from a checkpoint, into the same output; all ranks call together.
 
     On the same number of ranks the trajectory is, bit by bit, that of a run that was never stopped; on another one to
@@ -58,6 +61,7 @@ def restart(
         the most.
     system : System, optional
         The same as before, where forces are functions, which a file does not hold; else it is read from the checkpoint.
+        Of an ensemble, those of all copies.
     forces : sequence of str
         Instead of that: the functions of modules (module:function) that have added them, as with `--forces`.
     checkpoints : Checkpoints, optional
@@ -67,7 +71,7 @@ def restart(
 
     Returns
     -------
-    Result
+    Result or EnsembleResult
         Of the whole run: steps, evaluations and seconds of its parts together; of a run that is complete, what its
         file says.
 
@@ -84,22 +88,29 @@ def restart(
     header = kept.header
     if (result := finished(kept, world)) is not None:
         return result
-    whole = together(world, lambda: _system(kept, system, forces))
     wanted = together(world, lambda: (checkpoints or Checkpoints.of(header["checkpoints"])).checked())
     wanted = dataclasses.replace(wanted, path=wanted.path or kept.place)
+    several = None if system is None or isinstance(system, System) else list(system)
+    if header.get("kind") == ENSEMBLE:
+        return go_on(
+            kept, world, [system] if isinstance(system, System) else several, forces, wanted, signals, progress
+        )
+    one = system if isinstance(system, System) else None
+    whole = together(world, lambda: _system(kept, one, forces))
     with compilation_told(progress and world.rank == 0):
         return Simulation.going_on(kept, whole, world, wanted, signals).finish(progress)
 
 
-def finished(kept: Kept, comm: MPI.Comm) -> Result | None:
+def finished(kept: Kept, comm: MPI.Comm) -> Result | EnsembleResult | None:
     """Give the result of a run that is complete, of which a checkpoint is left; all ranks call."""
+    kind = EnsembleResult if kept.header.get("kind") == ENSEMBLE else Result
 
-    def read() -> Result | None:
+    def read() -> Result | EnsembleResult | None:
         if unfinished(kept.output) != kept.output or not kept.output.is_file():
             return None
         with contextlib.suppress(OSError, RuntimeError, KeyError), open_output(kept.output) as file:
             if (file.attrs["run"], file.attrs["status"]) == (kept.header["run"], "complete"):
-                return Result(**json.loads(file.attrs["statistics"]))
+                return kind(**json.loads(file.attrs["statistics"]))
         return None
 
     return comm.bcast(on_root(comm, read))
@@ -111,7 +122,7 @@ def most_ranks(kept: Kept) -> int | None:
     return None if cuts is None else int(cuts) + 1
 
 
-def _system(kept: Kept, system: System | None, forces: Sequence[str]) -> System:
+def _system(kept: Kept, system: System | Sequence[System] | None, forces: Sequence[str]) -> System:
     """The system that goes on: that of the checkpoint."""
     header = kept.header
     if system is None and not forces:
@@ -125,6 +136,8 @@ def _system(kept: Kept, system: System | None, forces: Sequence[str]) -> System:
         system = system_from_text(header.get("base") or header["model"], kept.file)
         for given in forces:
             add_forces(system, given)
+    if not isinstance(system, System):
+        raise InputError(f"{kept.file}: is of one system; give it, and no list")
     if system_text(system, functions=True) != header["model"]:
         raise InputError(f"{kept.file}: is of another system than '{system.name}', which was given")
     return system

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpimbs.errors import InputError
+from mpimbs.simulation.ensembles.result import EnsembleResult, ensemble_in
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, SegmentedMotion, motion_in_file, open_run
-from mpimbs.simulation.output_layout import SEGMENTS
+from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, SEGMENTS
 from mpimbs.simulation.projection import loops_told
 from mpimbs.simulation.rods import RodHistory
 from mpimbs.simulation.step_sizes import told
@@ -224,7 +225,7 @@ class Result:
         return text
 
 
-def load(path: str | Path) -> Result:
+def load(path: str | Path) -> Result | EnsembleResult:
     """Give the result of a run that has written an output file; by one process.
 
     Parameters
@@ -234,8 +235,9 @@ def load(path: str | Path) -> Result:
 
     Returns
     -------
-    Result
-        As `simulate` gave it, or would give it, on rank 0; its status is "running" where the run did not end.
+    Result or EnsembleResult
+        As `simulate` or `Batch.simulate` gave it, or would give it, on rank 0; its status is "running" where the run
+        did not end.
 
     Raises
     ------
@@ -243,7 +245,9 @@ def load(path: str | Path) -> Result:
         There is no such file, or it is no output file.
     """
     place = Path(path).absolute()
-    with open_run(place) as file:
+    with open_run(place, ensembles=True) as file:
+        if file.attrs["format"] == ENSEMBLE_FORMAT:
+            return ensemble_in(place, file)
         told = json.loads(file.attrs.get("statistics", "{}"))
         if not told and len(file["time"]):
             told = {"time": float(file["time"][-1])}
@@ -251,3 +255,24 @@ def load(path: str | Path) -> Result:
         statistics = {name: value for name, value in told.items() if name in known}
         motion = motion_in_file(place, 1 + len(file.get(SEGMENTS, ())))
         return Result(status=str(file.attrs["status"]), motion=motion, **statistics)
+
+
+def motion_in(path: str | Path, copy: str | None = None) -> tuple[KeptMotion | SegmentedMotion, str]:
+    """Give the motion in an output file, of an ensemble that of a copy, and the status of the run; by one process.
+
+    Raises
+    ------
+    InputError
+        As `load`; or it is of an ensemble without such a copy, or of no ensemble, and a copy was asked for.
+    """
+    result = load(path)
+    if isinstance(result, EnsembleResult):
+        if copy is None:
+            raise InputError(
+                f"{path}: is the output of an ensemble of {result.copies} copies; choose one by its name with `copy`"
+            )
+        return result[copy], result.status
+    if copy is not None:
+        raise InputError(f"{path}: is the output of a run, not of an ensemble; leave `copy` out")
+    assert result.motion is not None  # of a file
+    return result.motion, result.status

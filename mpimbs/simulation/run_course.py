@@ -25,7 +25,7 @@ from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.keeper import Keeper
 from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
 from mpimbs.simulation.output import OutputError, OutputFile
-from mpimbs.simulation.output_layout import lay_out_segment
+from mpimbs.simulation.output_layout import lay_out, lay_out_segment
 from mpimbs.simulation.petsc_schemes import check_options
 from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
@@ -143,7 +143,7 @@ class Run:
         count = 0 if self._kept is None else self._kept.header["recorder"]["count"]
         system = self._events.system
         return self.files.open(
-            lambda path: OutputFile(path, system, told, *kinds, settings.force, separated),
+            lambda path: OutputFile(path, lambda file: lay_out(file, system, told, *kinds, separated), settings.force),
             widths,
             self._totals.rows(count),
         )

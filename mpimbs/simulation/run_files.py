@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mpi4py import MPI
 
@@ -13,7 +14,7 @@ from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import Kept
 from mpimbs.simulation.keeper import check_free, clear, place_of
 from mpimbs.simulation.output import NOWHERE, PATIENCE, OutputFile
-from mpimbs.simulation.recorder import Store
+from mpimbs.simulation.output_layout import PER_ITEM
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import Checkpoints
@@ -67,7 +68,14 @@ class RunFiles:
         self.run: str | None = None
         self._lock: Lock | None = None  # on rank 0, of the checkpoints
 
-    def open(self, begin: Callable[[Path], OutputFile], widths: dict[str, int], rows: list[int]) -> Store:
+    def open(
+        self,
+        begin: Callable[[Path], OutputFile],
+        widths: dict[str, int],
+        rows: list[int],
+        units: dict[str, int] = PER_ITEM,
+        keep: Callable[[MPI.Comm, dict[str, int]], Any] = Samples,
+    ) -> Any:
         """Begin the output, or go on with it.
 
         Parameters
@@ -78,6 +86,10 @@ class RunFiles:
             How many numbers of a sample this rank has, by their names.
         rows : list of int
             How many samples each segment has, of an output to go on with.
+        units : dict
+            See `SampleWriter`.
+        keep : callable
+            Makes what keeps samples where there is no output.
 
         Raises
         ------
@@ -86,10 +98,10 @@ class RunFiles:
         """
         comm, path, kept = self._comm, self.output, self.kept
         if path is None:
-            return Samples(comm, widths)
+            return keep(comm, widths)
         file = on_root(comm, lambda: self._begin(path, begin) if kept is None else self._go_on(path, kept, rows))
         self.run = comm.bcast(None if file is None else file.run)
-        return SampleWriter(comm, file, path, widths)
+        return SampleWriter(comm, file, path, widths, units)
 
     def _begin(self, path: Path, begin: Callable[[Path], OutputFile]) -> OutputFile:
         check_new(path, self._force, instead=NOWHERE)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import System, system_text
+from mpimbs.model.writing import holds_functions
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.simulation.checkpoint import read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.integrator import Integrator
@@ -122,7 +122,7 @@ class RunMemory:
         base, modules = system.before_forces, system.force_modules
         return {
             "name": system.name, "run": files.run, "model": system_text(system, functions=True),
-            "has_functions": self._has_functions(), "base": base, "forces": [] if base is None else list(modules),
+            "has_functions": holds_functions(system), "base": base, "forces": [] if base is None else list(modules),
             "settings": self._settings.data(), "versions": versions(), "sizes": tuned().told(),
             "output": os.path.relpath(files.output, files.place.parent), "place": files.place.name,
             "checkpoints": files.checkpoints.data() | {"path": None}, "partition": self._partition(),
@@ -132,10 +132,3 @@ class RunMemory:
     def _partition(self) -> list[list[int]]:
         """Which bodies every rank has, and in which subchains: with the same, all of a checkpoint can be used."""
         return [self._dynamics.division.bounds.tolist(), self._dynamics.division.owners.tolist()]
-
-    def _has_functions(self) -> bool:
-        try:
-            system_text(self._system)
-        except InputError:
-            return True
-        return False

@@ -15,7 +15,6 @@ from mpi4py import MPI
 from mpimbs.filesystem.disk import reason_of
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.output import OutputError, OutputFile, Rows, part_of
-from mpimbs.simulation.output_layout import PER_ITEM
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
 from mpimbs.sizes import tuned
@@ -41,6 +40,8 @@ class SampleWriter:
         Of the output.
     widths : dict of str to int
         How many numbers of a sample this rank has, by dataset: stretches of the model's order.
+    units : dict of str to int
+        How many of them stay together, where these are several.
 
     Raises
     ------
@@ -48,10 +49,13 @@ class SampleWriter:
         On all ranks, by all methods: the file can't be written any more, or another run has taken its place.
     """
 
-    def __init__(self, comm: MPI.Comm, file: OutputFile | None, path: Path, widths: dict[str, int]) -> None:
+    def __init__(
+        self, comm: MPI.Comm, file: OutputFile | None, path: Path, widths: dict[str, int], units: dict[str, int]
+    ) -> None:
+        self._units = units
         self._comm, self._file, self._path = comm, file, path
         self._part = part_of(path)
-        self._slices = {name: Slices(comm, width, PER_ITEM.get(name, 1)) for name, width in widths.items()}
+        self._slices = {name: Slices(comm, width, units.get(name, 1)) for name, width in widths.items()}
         self._shared = SharedFile(comm, self._part)
         least = tuned().sample_bytes * comm.size
         large = [name for name, plan in self._slices.items() if 8 * sum(plan.counts) >= least]
@@ -74,7 +78,7 @@ class SampleWriter:
         self._flush()
         self._shared.close()
         self._on_root(begin)
-        return SampleWriter(self._comm, self._file, self._path, widths)
+        return SampleWriter(self._comm, self._file, self._path, widths, self._units)
 
     def due(self) -> bool:
         """Whether samples have to be written with the next one: rank 0 says it, for all."""

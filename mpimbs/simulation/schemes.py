@@ -25,6 +25,11 @@ class Scheme(NamedTuple):
         """Whether its steps are solved for, and so are not limited by stiffness."""
         return self.type not in EXPLICIT
 
+    @property
+    def newton(self) -> bool:
+        """Whether its stages are solved by Newton's method to the end, not linearly."""
+        return self.implicit and self.type != "rosw"
+
 
 EMBEDDED = ("2a", "3bs", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
 INTEGRATORS: dict[str, Scheme] = {
@@ -40,6 +45,9 @@ EXPLICIT = ("rk", "ssp", "glee", "euler")
 INTEGRATORS["euler"] = Scheme("euler", "", "", False)
 # Linearly implicit; those alone that keep their order with any approximation of the Jacobian [Rang & Angermann 2005].
 INTEGRATORS |= {name: Scheme("rosw", "ts_rosw_type", name, True) for name in ("ra34pw2", "2p", "2m")}
+# Fully implicit, of order 2 and 3.
+INTEGRATORS["bdf"] = Scheme("bdf", "ts_bdf_order", "2", True)
+INTEGRATORS["arkimex3"] = Scheme("arkimex", "ts_arkimex_type", "3", True)
 STIFF = "ra34pw2"  # what is recommended where stiffness limits explicit steps
 
 

@@ -16,6 +16,8 @@ from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.selection import Selection
 
 SAMPLES = 200  # by default
+# Settings of a simulation that ensembles take.
+OF_ENSEMBLES = ("t_end", "integrator", "rtol", "atol", "dt", "every", "sample", "poses", "force", "lanes")
 MOST_SAMPLES = 1e8
 NEVER = math.inf  # s
 POSITIONS, VELOCITIES, NONE = PROJECTIONS = ("positions", "velocities", "none")

@@ -57,6 +57,21 @@ class _Spread:
         return float(np.clip(2.0 ** (key / PER_OCTAVE), *self.range))
 
 
+def towards(left: float, step: float, fixed: bool) -> tuple[float, bool]:
+    """Give the size (s) of a step towards a time that is `left` (s) ahead, and whether it is the last one before.
+
+    The last steps before that time are shortened so that it is hit, where steps are not fixed two alike.
+    """
+    last = left <= step * (1.0 + 1e-6)
+    return left if last else step if fixed or left > 2.0 * step else 0.5 * left, last
+
+
+def first_step(size: Any, rate: Any) -> Any:
+    """Give first steps (s) from norms of states and of their derivatives [Hairer, Norsett, Wanner, section II.4]."""
+    still = (size == 0.0) | (rate == 0.0)
+    return np.where(still, 1e-6, np.clip(0.01 * size / np.where(still, 1.0, rate), 1e-9, 1e-1))
+
+
 class StepSizes:
     """Takes accepted steps of an adaptive step control.
 

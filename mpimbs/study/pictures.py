@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from mpimbs.simulation.kept_motion import open_run
 from mpimbs.simulation.output_layout import SAMPLED, SEGMENTS
-from mpimbs.simulation.result import load
+from mpimbs.simulation.result import motion_in
 from mpimbs.study.axes import save
 from mpimbs.study.curves import NAMED, Histories, draw_histories
 from mpimbs.study.load_pictures import draw_loads
@@ -26,11 +26,9 @@ Floats = npt.NDArray[np.float64]
 PAGE = "overview"
 
 
-def motion_of(path: str | Path) -> Motion:
-    """Give the motion in an output file, by one process."""
-    motion = load(path).motion
-    assert motion is not None  # other ranks of a simulation have none
-    return motion
+def motion_of(path: str | Path, copy: str | None = None) -> Motion:
+    """Give the motion in an output file, of an ensemble that of a copy, by one process."""
+    return motion_in(path, copy)[0]
 
 
 def draw_run(path: str | Path) -> list[Path]:

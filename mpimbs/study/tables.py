@@ -42,6 +42,15 @@ def write_tables(
     return paths
 
 
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """Write rows with the same keys as a table, numbers to four digits."""
+    lines = [f"| {' | '.join(rows[0])} |", f"|{'---|' * len(rows[0])}"]
+    for row in rows:
+        cells = (f"{value:.4g}" if isinstance(value, float) else _cell(value) for value in row.values())
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 

@@ -11,11 +11,13 @@ import numpy as np
 
 from mpimbs.errors import InputError
 from mpimbs.model.table import suggest
+from mpimbs.simulation.ensembles.result import KeptCopies
 from mpimbs.study.curves import Histories
 from mpimbs.study.quantities import NAMED_QUANTITIES, Motion, quantities, segments_of
 from mpimbs.study.vtkhdf import write_vtkhdf
 from mpimbs.view.usd import write_usd
 
+COPY = "copy"  # the first column, of an ensemble
 COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
 _ARRAYS = ("q", "u", "poses", "loads", "loop_violation", "loop_loads")
 
@@ -23,17 +25,18 @@ _ARRAYS = ("q", "u", "poses", "loads", "loop_violation", "loop_loads")
 class Format(NamedTuple):
     """A format: how it is written, and whether it takes some quantities only."""
 
-    write: Callable[[Motion, Path, Sequence[str]], None]
+    write: Callable[[Any, Path, Sequence[str]], None]
     takes_quantities: bool
     about: str
 
 
-def export(motion: Motion, path: Path, part: Path, texts: Sequence[str] = ()) -> None:
+def export(motion: Motion | KeptCopies, path: Path, part: Path, texts: Sequence[str] = ()) -> None:
     """Write a run in another format, that of a file's suffix.
 
     Parameters
     ----------
-    motion : KeptMotion or SegmentedMotion
+    motion : KeptMotion, SegmentedMotion or KeptCopies
+        Of an ensemble tables have a column more, arrays a dimension.
     path, part : Path
         What the file is called, and where it is written.
     texts : sequence of str
@@ -72,8 +75,12 @@ def _chosen(motion: Motion, texts: Sequence[str]) -> Iterator[tuple[str, Histori
         yield from ((text.partition(":")[0], history) for history in quantities(motion, text))
 
 
-def _columns(motion: Motion, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _columns(motion: Motion | KeptCopies, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The columns of long tables, a block for each kind of numbers: value by value, time by time."""
+    if isinstance(motion, KeptCopies):
+        for name in motion.names:
+            yield from ({COPY: name} | block for block in _columns(motion.copy(name), texts))
+        return
     t = np.asarray(motion.t)
     for what, history in _chosen(motion, texts):
         count = len(history.labels)
@@ -87,24 +94,29 @@ def _columns(motion: Motion, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _write_csv(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+def _write_csv(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+        writer.writerow(_heads(motion))
         for block in _columns(motion, texts):
             what, kind, unit = (block[name] for name in ("quantity", "kind", "unit"))
+            copy = (block[COPY],) if COPY in block else ()
             rows = zip(block["time"].tolist(), block["name"], block["value"].tolist(), strict=True)
-            writer.writerows((time, what, kind, name, unit, value) for time, name, value in rows)
+            writer.writerows((*copy, time, what, kind, name, unit, value) for time, name, value in rows)
 
 
-def _write_parquet(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+def _heads(motion: Motion | KeptCopies) -> tuple[str, ...]:
+    return (COPY, *COLUMNS) if isinstance(motion, KeptCopies) else COLUMNS
+
+
+def _write_parquet(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         raise InputError("a .parquet file needs pyarrow: pip install 'mpimbs[parquet]', or write .csv") from None
     word = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-    types = {name: pyarrow.float64() if name in ("time", "value") else word for name in COLUMNS}
+    types = {name: pyarrow.float64() if name in ("time", "value") else word for name in _heads(motion)}
     schema = pyarrow.schema(list(types.items()))
     with parquet.ParquetWriter(path, schema) as writer:
         for block in _columns(motion, texts):
@@ -116,7 +128,15 @@ def _write_parquet(motion: Motion, path: Path, texts: Sequence[str]) -> None:
             writer.write_table(pyarrow.table(arrays, schema=schema))
 
 
-def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+def _write_npz(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
+    if isinstance(motion, KeptCopies):
+        found = {name: motion.array(name) for name in ("time", "energy", *_ARRAYS[:3])}
+        every: dict[str, Any] = {name: values for name, values in found.items() if values is not None}
+        every |= {f"parameter {name}": values for name, values in motion.parameters.items()}
+        every["name"] = list(motion.names)
+        with path.open("wb") as file:
+            np.savez_compressed(file, **every)
+        return
     system, parts = motion.system, segments_of(motion)
     names = [system.name_of(k) for k in range(system.n_bodies)]
     arrays: dict[str, Any] = {"time": motion.t, "energy": motion.energy, "body": names}
@@ -133,9 +153,22 @@ def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
         np.savez_compressed(file, **arrays)
 
 
+def _of_one(write: Callable[[Motion, Path], None]) -> Callable[[Motion | KeptCopies, Path, Sequence[str]], None]:
+    """What writes one motion, for a file that has no place for several."""
+
+    def written(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
+        if isinstance(motion, KeptCopies):
+            raise InputError(
+                f"{motion.where} are {len(motion.names)} copies, and the file takes one: choose it by `copy`"
+            )
+        write(motion, path)
+
+    return written
+
+
 FORMATS = {
-    ".vtkhdf": Format(lambda motion, path, texts: write_vtkhdf(motion, path), False, "poly data for ParaView"),
-    ".usd": Format(lambda motion, path, texts: write_usd(motion, path), False, "a scene of what the viewer shows"),
+    ".vtkhdf": Format(_of_one(write_vtkhdf), False, "poly data for ParaView"),
+    ".usd": Format(_of_one(write_usd), False, "a scene of what the viewer shows"),
     ".csv": Format(_write_csv, True, "a long table"),
     ".parquet": Format(_write_parquet, True, "the same table, compressed"),
     ".npz": Format(_write_npz, False, "arrays of numpy"),

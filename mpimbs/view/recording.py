@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
-from mpimbs.simulation.result import load
+from mpimbs.simulation.result import motion_in
 from mpimbs.view.scene import rotated
 
 Floats = npt.NDArray[np.float64]
@@ -41,8 +41,8 @@ class Recording:
         There is no such file, or it holds no poses, nor what gives them.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, copy: str | None = None) -> None:
+        self.path, self._copy = Path(path), copy
         self._looked, self._took = 0.0, 0.0
         self.t: Floats = np.zeros(0)
         self.update()
@@ -52,10 +52,8 @@ class Recording:
         began = time.monotonic()
         if began - self._looked < max(PATIENCE, 5.0 * self._took):
             return False
-        result = load(self.path)
-        motion, self._looked = result.motion, began
-        assert motion is not None  # of a file
-        self.status = result.status
+        motion, self.status = motion_in(self.path, self._copy)
+        self._looked = began
         if len(motion.t) == len(self.t):
             return False
         system, poses, kept = motion.system, motion.poses, motion.kept("poses")

@@ -15,7 +15,6 @@ from mpi4py import MPI
 
 from cases import isolated, moving_state
 from mpi_helpers import parallel_assert
-from mpimbs import Batch
 from mpimbs.cli import main
 from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import COUPLINGS, LoadSolver
@@ -365,8 +364,6 @@ def test_bad_springs() -> None:
     system.add_spring(**good)
     with pytest.raises(InputError, match="spring 's': the name is taken by another spring"):
         system.add_spring(**good)
-    with pytest.raises(InputError, match="has springs between bodies, which batches don't evaluate"):
-        Batch(system, 3)
 
 
 def test_a_function_is_not_written(tmp_path: Path) -> None:

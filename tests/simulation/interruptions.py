@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpimbs.simulation.ensembles.copies_stepper import CopiesStepper
 from mpimbs.simulation.integrator import Integrator
 
 
@@ -34,20 +35,25 @@ def differing(a: Path, b: Path) -> list[str]:
 
 @contextmanager
 def disturbed(
-    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, steps: int, action: Callable[[], None]
+    comm: MPI.Comm,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: int,
+    action: Callable[[], None],
+    stepper: type[Integrator] | type[CopiesStepper] = Integrator,
 ) -> Iterator[None]:
     """Do something on the last rank before the last of so many steps."""
-    original = Integrator.step_towards
+    original: Any = stepper.step_towards
     taken = []
 
-    def step_towards(self: Integrator, target: float) -> bool:
+    def step_towards(self: Any, target: float) -> bool:
         taken.append(target)
         if len(taken) == steps and comm.rank == comm.size - 1:
             action()
-        return original(self, target)
+        reached: bool = original(self, target)
+        return reached
 
     with monkeypatch.context() as patch:
-        patch.setattr(Integrator, "step_towards", step_towards)
+        patch.setattr(stepper, "step_towards", step_towards)
         yield
 
 

@@ -81,6 +81,8 @@ WRITTEN_BY_ALL = (
 # Where PETSc keeps what can't be read, it begins anew at every checkpoint, in the run that goes on too.
 FORGETFUL: dict[str, tuple[str, dict[str, Any]]] = {
     "glee": (CHAIN, FIXED | {"integrator": "glee-35"}),
+    "bdf": ("rope:9", ADAPTIVE | {"integrator": "bdf", "rtol": 1e-3, "atol": 1e-3}),
+    "arkimex": ("rope:9", FIXED | {"integrator": "arkimex3"}),
     "fischer": (CHAIN, LOOSE | PCG | {"solver": LoadSolver(estimate="fischer")}),
 }
 

@@ -159,7 +159,7 @@ def test_moments_are_found(comm: MPI.Comm, when: Callable[[float, BodyMotion], f
     parallel_assert(abs(late) <= 1e-10, str(late))
 
 
-@pytest.mark.parametrize("name", ["5dp", "rks3", "glee-35", "euler", "ra34pw2"])
+@pytest.mark.parametrize("name", ["5dp", "rks3", "glee-35", "euler", "ra34pw2", "bdf"])
 def test_moments_are_found_with_fixed_steps(name: str) -> None:
     """Also where PETSc can't take steps back."""
     for when in (at_a_third, steep, flat):

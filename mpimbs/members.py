@@ -1,0 +1,63 @@
+"""The copies of an ensemble: their systems, names and initial states, as a table or a caller gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.forces.modules import add_forces
+from mpimbs.model import System
+from mpimbs.model.parameter_table import ParameterTable, read_table, table_of
+from mpimbs.model.variants import variants
+
+Floats = npt.NDArray[np.float64]
+Parameters = str | Path | Mapping[str, Any]
+"""A table of parameters: a file (.csv, .npz), or arrays [copies] by column."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """The copies of an ensemble.
+
+    Attributes
+    ----------
+    systems : sequence of System
+        One for all copies, or one for each.
+    names : tuple of str
+        What the copies are called, each its own.
+    state : (array [copies, nq], array [copies, nu]) or None
+        Initial states; those of the models by default.
+    table : ParameterTable or None
+        What has made the systems differ.
+    """
+
+    systems: Sequence[System]
+    names: tuple[str, ...]
+    state: tuple[Floats, Floats] | None = None
+    table: ParameterTable | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of copies."""
+        return len(self.names)
+
+
+def members_of_table(model: System | str | Path, parameters: Parameters, forces: Sequence[str] = ()) -> Members:
+    """Give the copies of a model that a table makes; functions of modules (module:function) act on each of them.
+
+    Raises
+    ------
+    InputError
+        Names the table's line and column.
+    """
+    table = read_table(parameters) if isinstance(parameters, str | Path) else table_of(parameters)
+    systems = variants(model, table)
+    for system in systems:
+        for given in forces:
+            add_forces(system, given)
+    return Members(systems, table.names, None, table)

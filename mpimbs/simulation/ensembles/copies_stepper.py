@@ -1,0 +1,290 @@
+"""Time integration of copies side by side by PETSc TS: one step for all of them, which the most demanding one sets.
+
+Each copy has the error estimate that it has alone; the largest counts, as PETSc's own step control counts it. A copy
+that no step suits is left behind where it was: the others go on without it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.petsc import PREFIX, Arrays, PETSc
+from mpimbs.side_by_side import SideBySide
+from mpimbs.simulation.petsc_schemes import begin, choose, complete, first_same_as_last
+from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
+from mpimbs.simulation.step_sizes import StepSizes, first_step, towards
+from mpimbs.sweep.structure import TURN
+
+Floats = npt.NDArray[np.float64]
+ROUNDING = 1e-14  # of times
+SMALLEST = 1e-14  # of the time reached, that a step may be
+# Of PETSc's step control `basic`: the share of the step that the error allows, the same after two rejections in
+# sequence, and how much a step may differ from the one before.
+SAFETY, REJECTED, CLIP = 0.9, 0.5, (0.1, 10.0)
+
+
+class CopiesMemory(NamedTuple):
+    """What the steps so far leave to the next, beside the states."""
+
+    time: float  # s
+    step: float  # s
+    rates: Floats | None = None  # [copies, nq + nu]: where the next step begins, if it does not evaluate them itself
+
+
+class CopiesStepper:
+    """Steps copies through time, on one process.
+
+    Parameters
+    ----------
+    copies : SideBySide
+    q, u : array [copies, nq], array [copies, nu]
+        Their states.
+    integrator : str
+        A name in `INTEGRATORS`, of an explicit one without history.
+    accuracy : Accuracy
+    memory : CopiesMemory, optional
+        Go on from that of another one, whose states `q` and `u` are: with the same bits.
+    left : array of bool [copies], optional
+        Which copies are left behind from the begin.
+
+    Attributes
+    ----------
+    copies : SideBySide
+    failed : dict of int to (float, str)
+        When copies were left behind (s), and why.
+    left : array of bool [copies]
+        Which are left behind.
+    steps, rejected, evaluations : int
+    sizes : StepSizes
+        Of adaptive steps.
+    keeps_stage : bool
+        Whether a step begins with the last stage of the one before.
+    """
+
+    def __init__(
+        self,
+        copies: SideBySide,
+        q: Floats,
+        u: Floats,
+        integrator: str,
+        accuracy: Accuracy,
+        memory: CopiesMemory | None = None,
+        left: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.copies, self._accuracy, self._fixed = copies, accuracy, accuracy.dt is not None
+        self._end = q.size
+        self._state = np.concatenate([q.ravel(), u.ravel()])  # whose address never changes, for the compiled code
+        self._views = self._state[: self._end], self._state[self._end :]
+        structure = copies.structure
+        self._has_quaternions = bool(np.any(structure.steps[:, TURN] == 4))
+        self.left = np.zeros(copies.count, bool)
+        self._any_left = False
+        self.failed: dict[int, tuple[float, str]] = {}
+        self._trouble: dict[int, str] = {}  # of functions, in the step
+        self.steps = self.rejected = self.evaluations = 0
+        self.sizes = StepSizes()
+        self._vector, self._embedded, self._room = (self._vector_like() for _ in range(3))
+        self._vector.setArray(self._state)
+        self._arrays = Arrays(self._end, len(self._state))
+        if left is not None:
+            self._give_up(left)
+        self._last_stage: Any = None  # where the last evaluation of a step stands
+        self._begin_rates: Floats | None = None  # where the next step begins, as the last stage of that before had them
+        self._given_rates: Floats | None = None  # what the next evaluation gives
+        self._again = False  # the last attempt was rejected
+        self._scheme = INTEGRATORS[integrator]
+        self._order = int(self._scheme.value[0]) if self._scheme.adaptive else 0
+        self._ts = self._make(0.0 if memory is None else memory.time)
+        self._step = accuracy.dt or (self._first_step() if memory is None else memory.step)
+        self.keeps_stage = first_same_as_last(self._ts)
+        if memory is not None and memory.rates is not None and self.keeps_stage:
+            nq = copies.nq
+            rates = np.concatenate([memory.rates[:, :nq].ravel(), memory.rates[:, nq:].ravel()])
+            self._begin_rates, self._given_rates = rates, rates
+
+    def _vector_like(self) -> PETSc.Vec:
+        return PETSc.Vec().createSeq(len(self._state), comm=PETSc.COMM_SELF)
+
+    def _make(self, time: float) -> PETSc.TS:
+        ts = PETSc.TS().create(comm=PETSc.COMM_SELF)
+        ts.setOptionsPrefix(PREFIX)
+        ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
+        ts.setRHSFunction(self._derivative)
+        choose(ts, self._scheme, fixed=True)
+        begin(ts, self._vector, time)
+        return ts
+
+    def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
+        """PETSc's right-hand side: rates of q, then udot; zero of what is left behind."""
+        out, rates, udot, self._last_stage = self._arrays(f)
+        if self._given_rates is not None:
+            out[:], self._given_rates = self._given_rates, None
+            return
+        self._state[:] = x.array_r
+        self.copies.evaluate(t, *self._views, udot, rates)
+        self.evaluations += 1
+        if self.copies.forces.failures:
+            self._trouble = self.copies.forces.failures | self._trouble
+        if self._any_left:
+            self._rows(out, self.left, 0.0)
+        f.stateIncrease()
+
+    def _rows(self, out: Floats, chosen: npt.NDArray[np.bool_], value: float) -> None:
+        """Set the numbers of some copies in a vector."""
+        for part in (out[: self._end], out[self._end :]):
+            part.reshape(self.copies.count, -1)[chosen] = value
+
+    def _norms(self, values: Floats) -> Floats:
+        """Root of the sum of squares of each copy's numbers [copies]."""
+        squares = np.square(values, out=self._room.array)
+        count = self.copies.count
+        return np.sqrt(
+            squares[: self._end].reshape(count, -1).sum(axis=1) + squares[self._end :].reshape(count, -1).sum(axis=1)
+        )
+
+    def _first_step(self) -> float:
+        """The smallest of the copies' first steps (s); copies that can't be evaluated are left behind."""
+        self._derivative(None, self.time, self._vector, self._embedded)
+        scale = self._accuracy.atol + self._accuracy.rtol * np.abs(self._state)
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = [self._norms(v.array_r / scale).copy() for v in (self._vector, self._embedded)]
+        self._last_stage = None
+        self._leave(~np.isfinite(norms[1]) & ~self.left, self.time, np.inf)
+        return float(np.min(first_step(*norms), initial=0.1, where=~self.left))
+
+    @property
+    def time(self) -> float:
+        """Time reached (s)."""
+        return float(self._ts.getTime())
+
+    @property
+    def step_size(self) -> float:
+        """Size of the next step (s), if the time towards which it goes does not shorten it."""
+        return self._step
+
+    @property
+    def state(self) -> tuple[Floats, Floats]:
+        """States at the time reached: q [copies, nq], u [copies, nu]; of copies left behind where they were."""
+        values, count = self._vector.array_r.copy(), self.copies.count
+        return values[: self._end].reshape(count, -1), values[self._end :].reshape(count, -1)
+
+    def memory(self) -> CopiesMemory:
+        """What the next step takes from those before it."""
+        rates = self._begin_rates
+        if rates is None:
+            return CopiesMemory(self.time, self._step)
+        parts = (part.reshape(self.copies.count, -1) for part in (rates[: self._end], rates[self._end :]))
+        return CopiesMemory(self.time, self._step, np.hstack(list(parts)))
+
+    def step_towards(self, target: float) -> bool:
+        """Try a step, not beyond a time (s), and say whether that is reached."""
+        began = self.time
+        left = target - began
+        if left <= ROUNDING * began or self.left.all():
+            self._ts.setTime(target)
+            return True
+        size, last = towards(left, self._step, self._fixed)
+        before = self._vector.array_r.copy()
+        self._trouble = {}
+        self._ts.setTimeStep(size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._ts.step()
+            errors = self._errors()
+        if self._trouble:
+            self._back(before, began)
+            self._leave(np.isin(np.arange(self.copies.count), list(self._trouble)), began, size)
+            return False
+        worst = float(errors.max())
+        if not worst <= 1.0:
+            self._reject(before, began, size, errors)
+            return False
+        self.steps += 1
+        self._again = False
+        if self._has_quaternions:
+            self._state[:] = self._vector.array_r
+            self.copies.make_quaternions_unit(self._views[0].reshape(self.copies.count, -1))
+            self._vector.setArray(self._state)
+        if self.keeps_stage:
+            self._begin_rates = self._last_stage.array_r.copy()
+        if not self._fixed:
+            cut = size < self._step
+            self.sizes.take(self.time - began, cut)
+            suggested = self._suggested(size, worst)
+            self._step = max(self._step, suggested) if cut else suggested
+        if last:
+            self._ts.setTime(target)
+        return last
+
+    def _errors(self) -> Floats:
+        """Estimated errors of the step over the tolerance, of each copy [copies]; not finite where its state isn't."""
+        new = self._vector.array_r
+        if self._fixed:
+            return np.where(np.isfinite(self._norms(new)), 0.0, np.nan)
+        complete(self._ts, self._order - 1, self._embedded)
+        other, room = self._embedded.array_r, np.abs(new)
+        np.maximum(room, np.abs(other), out=room)
+        room *= self._accuracy.rtol
+        room += self._accuracy.atol
+        np.divide(np.subtract(new, other), room, out=room)
+        return self._norms(room) / np.sqrt(self.copies.nq + self.copies.nu)
+
+    def _suggested(self, size: float, error: float) -> float:
+        """The step (s) that an error allows, as PETSc's step control `basic` has it."""
+        safety = SAFETY * (REJECTED if self._again else 1.0)
+        factor = safety * error ** (-1.0 / self._order) if error else np.inf
+        return size * float(np.clip(factor, *CLIP))
+
+    def _reject(self, before: Floats, began: float, size: float, errors: Floats) -> None:
+        """Go back to the begin of a step, for a smaller one; without the copies that need too small a one."""
+        self._back(before, began)
+        worst = float(errors.max())
+        if self._fixed or size <= SMALLEST * max(began, 1e-3):
+            self._leave(~(errors <= 1.0), began, size)
+            return
+        smaller = self._suggested(size, worst) if np.isfinite(worst) else CLIP[0] * size
+        self.rejected += 1
+        self._again, self._step = np.isfinite(worst), smaller
+
+    def _back(self, before: Floats, began: float) -> None:
+        self._vector.setArray(before)
+        self._ts.setTime(began)
+        self._ts.setConvergedReason(PETSc.TS.ConvergedReason.ITERATING)
+        self._ts.restartStep()
+        self._given_rates = self._begin_rates
+
+    def _leave(self, chosen: npt.NDArray[np.bool_], t: float, size: float) -> None:
+        """Leave copies behind from a time (s) on, where a step of some size (s) broke."""
+        if not chosen.any():
+            return
+        for k in np.flatnonzero(chosen).tolist():
+            self.failed[k] = t, self._trouble.get(k) or self._reason(k, size)
+        self._give_up(chosen)
+        if self._begin_rates is not None:
+            self._rows(self._begin_rates, chosen, 0.0)
+
+    def _give_up(self, chosen: npt.NDArray[np.bool_]) -> None:
+        self.left |= chosen
+        self._any_left = bool(self.left.any())
+        self.copies.forces.idle = set(np.flatnonzero(self.left).tolist())
+
+    def _reason(self, copy: int, size: float) -> str:
+        """Why no step suits a copy."""
+        u = self.state[1][copy]
+        k = int(np.argmax(np.abs(u)))
+        system = self.copies.systems[copy % len(self.copies.systems)]
+        body = system.name_of(int(np.searchsorted(system.offsets()[1], k, side="right")) - 1)
+        how = "at the begin" if size == np.inf else f"with a step of {size:.3g} s"
+        return (
+            f"the state is no longer finite, or its error too large, {how}; body '{body}' moves fastest "
+            f"({abs(u[k]):.3g} rad/s or m/s)"
+        )
+
+    def close(self) -> None:
+        """Free what PETSc holds."""
+        self._last_stage = None
+        self._arrays.forget()
+        for item in (self._ts, self._vector, self._embedded, self._room):
+            item.destroy()

@@ -1,0 +1,340 @@
+"""An ensemble from end to end: its copies are stepped, each rank's for themselves, and meet at the samples."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.errors import InterruptionError, SimulationError
+from mpimbs.members import Members
+from mpimbs.model.writing import holds_functions
+from mpimbs.parallel.agreement import first_on_node
+from mpimbs.partition.lanes import width_of
+from mpimbs.side_by_side import SideBySide
+from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
+from mpimbs.simulation.ensembles.copies_stepper import CopiesMemory, CopiesStepper
+from mpimbs.simulation.ensembles.layout import lay_out_ensemble, units_of
+from mpimbs.simulation.ensembles.result import EnsembleResult, EnsembleSamples, KeptCopies, copies_in_file
+from mpimbs.simulation.ensembles.rounds import Rounds
+from mpimbs.simulation.keeper import Keeper
+from mpimbs.simulation.kept_motion import pose_numbers
+from mpimbs.simulation.output import OutputError, OutputFile
+from mpimbs.simulation.output_layout import versions
+from mpimbs.simulation.progress import Progress
+from mpimbs.simulation.run_files import RunFiles
+from mpimbs.simulation.sample_writer import SampleWriter
+from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
+from mpimbs.simulation.step_sizes import StepSizes
+from mpimbs.spatial.lanes import native_width
+
+Floats = npt.NDArray[np.float64]
+UNDER_WAY = 8  # of a rank, beside the bits of `Keeper.asked`
+ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
+
+
+class _Sample(NamedTuple):
+    """What a checkpoint has of a sample.
+
+    Attributes
+    ----------
+    time : float
+        s.
+    totals : dict
+        What the ensemble had taken.
+    failed : dict of int to (float, str)
+    sizes : list
+        Of `StepSizes`.
+    vectors : dict of arrays
+        Of this rank's copies.
+    """
+
+    time: float
+    totals: dict[str, Any]
+    failed: dict[int, tuple[float, str]]
+    sizes: list[Any]
+    vectors: dict[str, Floats]
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return int(self.totals["steps"])
+
+
+class EnsembleRun:
+    """One ensemble, from its beginning or from a checkpoint; all ranks make it together and call.
+
+    Parameters
+    ----------
+    members : Members
+        All copies, checked.
+    settings : SimulationSettings
+        Checked.
+    comm : MPI.Comm
+    path : Path or None
+        Of the output.
+    checkpoints : Checkpoints or None
+    signals : Signals
+    kept : Kept, optional
+        Go on from this.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        settings: SimulationSettings,
+        comm: MPI.Comm,
+        path: Path | None,
+        checkpoints: Checkpoints | None,
+        signals: Signals,
+        kept: Kept | None = None,
+    ) -> None:
+        began = time.perf_counter()
+        self._members, self._settings, self._comm, self._kept = members, settings, comm, kept
+        self._times, self._selection = settings.sample_times(), settings.selection(members.systems[0])
+        self._first, self._last = (members.count * rank // comm.size for rank in (comm.rank, comm.rank + 1))
+        own = members.systems if len(members.systems) == 1 else members.systems[self._first : self._last]
+        lanes = native_width() if settings.lanes is None else width_of(settings.lanes)
+        self._copies = SideBySide(own, self._last - self._first, lanes)
+        self._rows = {name: self._selection.rows(name, own[0]) for name in self._selection.bodies}
+        self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
+        units, count = units_of(self._selection, own[0]), self._copies.count
+        self._count = 0 if kept is None else int(kept.header["count"])
+        self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
+        self._before: dict[str, Any] = {} if kept is None else kept.header["totals"]
+        with contextlib.ExitStack() as after_error:
+            after_error.callback(self._files.release)
+            self._store: EnsembleSamples | SampleWriter = self._files.open(
+                self._begin_file,
+                {name: count * unit for name, unit in units.items()},
+                [self._count],
+                units,
+                EnsembleSamples,
+            )
+            compiling = time.perf_counter()
+            first_on_node(comm, self._copies.compile)
+            compiled = time.perf_counter()
+            after_error.pop_all()
+        self._stepper = self._begin()
+        self._keeper = Keeper(comm, self._files.checkpoints, self._files.place, signals, self._save, self._going_on)
+        now = time.perf_counter()
+        self._seconds = {"set-up": now - began - (compiled - compiling), "compile": compiled - compiling}
+        self._seconds |= dict.fromkeys(("integration", "waiting", "output"), 0.0)
+        self._rounds, self._due = Rounds(comm), 0
+        self._remembered = self._remember()
+
+    def _begin_file(self, path: Path) -> OutputFile:
+        told = self._settings.data() | {
+            "every": self._times.at(1),
+            "ranks": self._comm.size,
+            "lanes": self._copies.lanes,
+        }
+        members, selection = self._members, self._selection
+        return OutputFile(
+            path, lambda file: lay_out_ensemble(file, members, told, selection), force=self._settings.force
+        )
+
+    def _begin(self) -> CopiesStepper:
+        """Make what steps this rank's copies: from their begin, or from the checkpoint."""
+        settings, copies = self._settings, self._copies
+        given = settings.integrator, settings.accuracy
+        if self._kept is None:
+            q, u = copies.initial_state()
+            if self._members.state is not None:
+                q, u = (part[self._first : self._last].copy() for part in self._members.state)
+            return CopiesStepper(copies, q, u, *given)
+        header, count = self._kept.header, copies.count
+        sizes = {"q": copies.nq, "u": copies.nu, "rates": copies.nq + copies.nu, "step": 1, "failed": 1}
+        counts = {name: count * sizes[name] for name in header["parts"]}
+        vectors = {
+            name: values.reshape(count, -1)
+            for name, values in read_vectors(self._kept.file, counts, self._comm).items()
+        }
+        self._failed = {int(k): (t, reason) for k, (t, reason) in header["failed"].items()}
+        left = np.isfinite(vectors["failed"][:, 0])
+        step = float(np.min(vectors["step"][:, 0], initial=np.inf, where=~left))
+        rates = vectors.get("rates")
+        if rates is not None and not np.isfinite(rates).all():  # before the first step
+            rates = None
+        memory = CopiesMemory(header["time"], settings.dt or step, rates)
+        stepper = CopiesStepper(copies, vectors["q"], vectors["u"], *given, memory, left)
+        stepper.sizes = StepSizes(header["sizes"])  # of rank 0, which tells of them
+        return stepper
+
+    def __call__(self, progress: bool) -> EnsembleResult:
+        """Simulate to the end. Raises what broke it: SimulationError, InterruptionError."""
+        stepper, comm = self._stepper, self._comm
+        try:
+            if self._kept is None:
+                self._record(0.0)
+            self._keeper.begin(self._remembered.steps)
+            with Progress(self._times.t_end, progress and comm.rank == 0, t_begin=stepper.time) as shown:
+                while self._count < self._times.count:
+                    self._advance(self._times.at(self._count), shown)
+                    self._record(self._times.at(self._count))
+                    if self._count < self._times.count:
+                        due, self._due = self._due, 0
+                        self._keeper.after_step(due, self._remembered.time, self._remembered.steps)
+            with self._timed("output"):
+                self._store.sync()
+        except SimulationError as stopped:
+            self._end(stopped)
+        return self._end()
+
+    def _advance(self, t: float, shown: Progress) -> None:
+        """Step this rank's copies to a time (s), until all ranks are there; what signals ask for is done meanwhile."""
+        there = False
+        while True:
+            with self._timed("waiting" if there else "integration"):
+                there = there or self._stepper.step_towards(t)
+                heard = self._rounds(self._keeper.asked() | (0 if there else UNDER_WAY), wait=there)
+            shown.show(self._stepper)
+            if heard is None:
+                continue
+            if asked := heard & (CHECKPOINT | STOP):
+                self._keeper.after_step(asked, self._remembered.time, self._remembered.steps)
+            self._due |= heard & ~(CHECKPOINT | STOP | UNDER_WAY)
+            if not heard & UNDER_WAY:
+                return
+
+    @contextlib.contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._seconds[phase] += time.perf_counter() - began
+
+    def _record(self, t: float) -> None:
+        """Take the sample of a time (s), which all copies have reached; all ranks call."""
+        stepper, copies = self._stepper, self._copies
+        with self._timed("waiting"):
+            self._note_failures()
+            agreed = np.array([self._store.due(), -stepper.step_size])
+            self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
+        with self._timed("output"):
+            q, u = stepper.state
+            own = {"q": q, "u": u, "energy": copies.energies(q, u)}
+            if "poses" in self._rows:
+                own["poses"] = np.array([pose_numbers(*copies.poses(k, q[k])) for k in range(copies.count)])
+            own = {name: self._chosen(name, values) for name, values in own.items() if name in {"energy", *self._rows}}
+            gone = [k - self._first for k, (when, _) in self._failed.items() if when < t]
+            mine = [k for k in gone if 0 <= k < copies.count]
+            for values in own.values():
+                values[mine] = np.nan
+            self._store.add(own, {"time": t, "step_size": -float(agreed[1])}, bool(agreed[0]))
+            self._count += 1
+            self._remembered = self._remember()
+
+    def _chosen(self, name: str, values: Floats) -> Floats:
+        """What samples keep of the copies' numbers [copies, ...]."""
+        rows = self._rows.get(name)
+        return values if rows is None else values[:, rows]
+
+    def _note_failures(self) -> None:
+        """Let all ranks know which copies have failed."""
+        new = {self._first + k: found for k, found in self._stepper.failed.items()}
+        new = {k: found for k, found in new.items() if k not in self._failed}
+        if self._comm.allreduce(bool(new), MPI.LOR):
+            for part in self._comm.allgather(new):
+                self._failed |= part
+
+    def _remember(self) -> _Sample:
+        """What a checkpoint of the sample that was just taken has; all ranks call."""
+        stepper, count = self._stepper, self._copies.count
+        (q, u), memory, when = stepper.state, stepper.memory(), np.full(count, np.nan)
+        for k, (t, _) in self._failed.items():
+            if self._first <= k < self._last:
+                when[k - self._first] = t
+        vectors = {"q": q.ravel(), "u": u.ravel(), "step": np.full(count, memory.step), "failed": when}
+        if stepper.keeps_stage:
+            width = self._copies.nq + self._copies.nu
+            rates = np.full((count, width), np.nan) if memory.rates is None else memory.rates
+            vectors["rates"] = rates.ravel()
+        return _Sample(stepper.time, self._totals(), dict(self._failed), stepper.sizes.memory(), vectors)
+
+    def _save(self) -> str | None:
+        """Write a checkpoint of the last sample; gives the reason why not. All ranks call."""
+        files, sample = self._files, self._remembered
+        assert files.place is not None
+        self._store.sync()  # its samples come first
+        header = self._unchanging() | {"time": sample.time, "count": self._count, "totals": sample.totals}
+        header["sizes"] = sample.sizes
+        header["failed"] = {str(k): found for k, found in sample.failed.items()}
+        return write_checkpoint(files.place, files.checkpoints.keep, header, sample.vectors, self._comm)
+
+    def _unchanging(self) -> dict[str, Any]:
+        """What all checkpoints of the ensemble say alike."""
+        files, members = self._files, self._members
+        assert files.place is not None and files.output is not None
+        system = members.systems[0]
+        return {
+            "kind": ENSEMBLE, "name": system.name, "run": files.run,
+            "has_functions": any(map(holds_functions, members.systems)), "forces": list(system.force_modules),
+            "settings": self._settings.data(), "versions": versions(), "place": files.place.name,
+            "output": os.path.relpath(files.output, files.place.parent),
+            "checkpoints": files.checkpoints.data() | {"path": None}, "restarts": self._restarts(),
+        }  # fmt: skip
+
+    def _going_on(self) -> str:
+        assert self._files.place is not None
+        return restart_call(self._files.place, self._unchanging())
+
+    def _restarts(self) -> list[dict[str, float]]:
+        if self._kept is None:
+            return []
+        header = self._kept.header
+        return [*header["restarts"], {"time": header["time"], "ranks": self._comm.size}]
+
+    def _totals(self) -> dict[str, Any]:
+        """What the whole ensemble has taken so far; all ranks call."""
+        stepper, before = self._stepper, self._before
+        own = np.array([stepper.steps, stepper.rejected, stepper.evaluations])
+        self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
+        found: dict[str, Any] = {
+            name: value + before.get(name, 0)
+            for name, value in zip(("steps", "rejected", "evaluations"), own.tolist(), strict=True)
+        }
+        seconds = self._seconds | ({"checkpoints": self._keeper.seconds} if self._keeper.seconds else {})
+        spent = before.get("seconds", {})
+        found["seconds"] = {name: seconds.get(name, 0.0) + spent.get(name, 0.0) for name in {**seconds, **spent}}
+        return found
+
+    def _result(self, status: str) -> EnsembleResult:
+        members, stepper = self._members, self._stepper
+        failed = {members.names[k]: found for k, found in sorted(self._failed.items())}
+        result = EnsembleResult(status, members.count, stepper.time, **self._totals(), failed=failed)
+        result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
+        result.restarts = self._restarts()
+        if self._comm.rank == 0 and isinstance(self._store, EnsembleSamples):
+            systems, table = members.systems, members.table
+            parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
+            result.kept = KeptCopies(
+                "in memory", self._store.read, members.names, lambda k: systems[k % len(systems)],
+                lambda: self._selection.partial, parameters,
+            )  # fmt: skip
+        return result
+
+    def _end(self, error: SimulationError | None = None) -> EnsembleResult:
+        """End, with what is written; all ranks call. Raises what broke it, or what breaks now."""
+        result = self._result("complete" if error is None else f"stopped: {error}")
+        self._stepper.close()
+        try:
+            if not isinstance(error, OutputError):  # which has ended it
+                self._store.close(result.status, result.statistics(), isinstance(error, InterruptionError))
+        except OutputError as broken:
+            error = error or broken
+        self._files.release()
+        if isinstance(error, OutputError):
+            error = OutputError(f"{error}{self._keeper.hint()}")
+        if error is not None:
+            raise error
+        if self._comm.rank == 0 and self._files.output is not None:
+            result.kept = copies_in_file(self._files.output.absolute())
+        return result

@@ -322,7 +322,10 @@ class Dynamics(JointSpace):
         """
         q, u, tau = self.agreed(q, u, tau)
         _, acted = self._accelerations(q, u, tau, t)
-        q, u = self.followed(t, q, u)
+        return self.carried(*self.followed(t, q, u), acted, tau)
+
+    def carried(self, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> Floats:
+        """Give the loads of `joint_loads`, in the state of the evaluation just made, which gave `acted`."""
         forces = acted.forces if tau is None or acted.forces.size else tau
         given = q, u, forces, self._evaluation.turns
         return self.loops.joint_loads(*given) if self.loops else self.subchains.joint_loads(*given)
@@ -464,7 +467,7 @@ class Dynamics(JointSpace):
             factor.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
-        for name in ("implicit_matrix", "tense_implicit_matrix"):
+        for name in ("implicit_matrix", "implicit_matrix_of_bodies"):
             if name in self.__dict__:
                 self.__dict__[name].close()
         self.external.close()

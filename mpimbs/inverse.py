@@ -17,7 +17,7 @@ from mpi4py import MPI
 from mpimbs.model import system_from
 from mpimbs.parallel.scan import Scan
 from mpimbs.pipeline import scan_motions
-from mpimbs.sweep.structure import PLACE, TURNING
+from mpimbs.sweep.structure import PLACE, TURNING, Structure
 from mpimbs.sweep.subchain import AT_REST, Subchain, frame_change
 
 Floats = npt.NDArray[np.float64]
@@ -62,6 +62,7 @@ def required_forces(
     boundary: Floats,
     root: Floats,
     at_rest: bool = False,
+    structure: Structure | None = None,
 ) -> Floats:
     """Give this rank's part of the generalized forces [nu] beside springs, dampers, torques and `forces`; all call.
 
@@ -78,13 +79,15 @@ def required_forces(
         Acceleration of the root: -g.
     at_rest : bool
         Without speeds, springs, wrenches: what is linear in `udot` alone.
+    structure : Structure, optional
+        With the inertias that count, in place of those of the subchain.
     """
     accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, at_rest)
     outer = subchain.outer.tolist()
     given: dict[int, Floats] = {}  # loads that bodies give to those behind
     if comm.size > 1:
         nothing = np.zeros((len(outer), 6))
-        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), nothing, at_rest)
+        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), nothing, at_rest, structure)
         all_received = comm.allgather(received)
         for rank in range(comm.size - 1, comm.rank, -1):
             theirs, bodies, moves, _ = parts[rank]
@@ -94,7 +97,7 @@ def required_forces(
             for body, load in zip(theirs, passed, strict=True):
                 given[body] = given.get(body, 0.0) + load
     behind = np.array([-given.get(body, np.zeros(6)) for body in outer]).reshape(-1, 6)
-    return subchain.required_forces(q, u, udot, forces, accelerations, behind, at_rest)[0]
+    return subchain.required_forces(q, u, udot, forces, accelerations, behind, at_rest, structure)[0]
 
 
 @functools.cache

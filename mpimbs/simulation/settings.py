@@ -12,7 +12,7 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.model.contents import Contents
 from mpimbs.settings import COUNT, FRACTION, POSITIVE, TIME, OneOf, Setting, Settings, described
-from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
+from mpimbs.simulation.schemes import COUNTING, IF_IT_MATTERS, INTEGRATORS, Accuracy
 from mpimbs.simulation.selection import Selection
 
 SAMPLES = 200  # by default
@@ -78,6 +78,15 @@ class SimulationSettings(EvaluationSettings):
     dt: Annotated[
         float | None, Setting("A fixed step in place of the adaptive one", "s", noun="the fixed step", must=TIME)
     ] = None
+    tension: Annotated[
+        str,
+        Setting(
+            "Whether linearly implicit steps count the stiffness that tension gives to lines",
+            more="`auto`: once that would limit them.",
+            noun="tension",
+            must=OneOf(COUNTING),
+        ),
+    ] = IF_IT_MATTERS
     every: Annotated[
         float | None,
         Setting(

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from mpimbs.spatial.axes import add_along, along
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.inertia import momentum
 from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add6, force_inward, motion_outward, scale6
-from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
+from mpimbs.sweep.added import body_momentum
+from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE
 from mpimbs.sweep.walk import walk_inward, walk_outward
 
 
@@ -74,11 +74,7 @@ def add_rotors(zero, structure, udot, tau):
 def _carried(zero, structure, step, f, given):
     work, loads, tau = given
     n = width(zero)
-    fixed = structure.steps[step, BODY] * FIXED
-    inertia = load6(zero, structure.fixed, fixed + 12)
-    h = load3(zero, structure.fixed, fixed + 18)
-    m = load(zero, structure.fixed, (fixed + 21) * n)
-    f = add6(f, momentum(inertia, h, m, load6(zero, loads, step * 6)))
+    f = add6(f, body_momentum(zero, structure, step, load6(zero, loads, step * 6)))
     f = add6(f, load6(zero, work.bias, step * BIAS + 6))
     store_numbers(zero, loads, step * 6, f)
     for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):

@@ -381,10 +381,14 @@ class Dynamics(JointSpace):
             As `accelerations`; the system closes loops.
         """
         refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
+        if not self._may_fail and (found := self.needed_at_once(q, u, udot, True)) is not None:
+            return found
         q, u, udot = self.agreed(q, u, udot, "udot")
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
             together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))
+        if self.inverse_sweeps:
+            return self.inverse_sweeps(q, u, udot, forces)
         return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self._root)
 
     def gather_bodies(self, numbers: int) -> Gather:
@@ -463,6 +467,8 @@ class Dynamics(JointSpace):
         self._evaluation.close()
         if "composites" in self.__dict__:
             self.composites.close()
+        if (sweeps := self.__dict__.get("inverse_sweeps")) is not None:
+            sweeps.close()
         for factor in self.__dict__.get("factors", ()):
             factor.close()
         if self.__dict__.get("_tree", self) is not self:

@@ -370,7 +370,7 @@ class Integrator:
     def _unsolved(self) -> SimulationError | None:
         """Give the error of a stage that Newton's method could not solve, if it is that; the same on all ranks."""
         unsolved = self._ts.getConvergedReason() == PETSc.TS.ConvergedReason.DIVERGED_NONLINEAR_SOLVE
-        if not unsolved or self._broke.anywhere():
+        if not unsolved or self._dynamics.comm.allreduce(bool(self._broke.failure or self._broke.not_finite), MPI.LOR):
             return None
         return SimulationError(
             "Newton's method does not converge; give a smaller step, or adaptive ones"

@@ -52,7 +52,7 @@ class SimulationSettings(EvaluationSettings):
     integrator: Annotated[
         str,
         Setting(
-            "Integrator of PETSc TS, explicit or (ra34pw2, 2p, 2m) linearly implicit",
+            "Integrator of PETSc TS: explicit, linearly implicit (ra34pw2, 2p, 2m) or implicit (bdf, arkimex3)",
             noun="integrator",
             must=OneOf(tuple(INTEGRATORS)),
             more="A name in `mpimbs.simulation.schemes.INTEGRATORS`.",

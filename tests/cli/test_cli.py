@@ -306,7 +306,6 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "check chain:1000000000000 --accuracy": ("its 1000000000000 bodies take about ",),
     "predict chain:1000000000000": ("its 1000000000000 bodies take about ",),
     "study chain:1000000000000 -o @/study": ("its 1000000000000 bodies take about ",),
-    "bench @/model.toml --batch 4": ("has wrenches or functions of time",),
 }  # fmt: skip
 
 

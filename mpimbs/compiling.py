@@ -95,7 +95,7 @@ def compile_kernels(
 
 
 def compile_implicit(dynamics: Dynamics) -> None:
-    """Compile, or load from the cache, what linearly implicit steps take; all ranks call."""
+    """Compile, or load from the cache, what implicit steps take; all ranks call."""
     if dynamics.implicit_matrix.resting is not None:
         compile_evaluations(dynamics.implicit_matrix.resting)
     first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.lanes))

@@ -145,6 +145,7 @@ class Dynamics(JointSpace):
         )
         self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
         self.evaluations = 0
+        self._acted = NOTHING  # in the last evaluation that was given forces
         self.loops = ClosedLoops(self) if whole.loops else None
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
@@ -237,7 +238,9 @@ class Dynamics(JointSpace):
             evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates)
             return NOTHING
         evaluation.whole(evaluation.rank, q, u, tau, udot, rates)
-        return Acted(tau)
+        if self._acted.forces is not tau:
+            self._acted = Acted(tau)
+        return self._acted
 
     def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate as `evaluate` does, without calling functions: for what is linear in `tau`, or what loops ask for.
@@ -322,7 +325,10 @@ class Dynamics(JointSpace):
         """
         q, u, tau = self.agreed(q, u, tau)
         _, acted = self._accelerations(q, u, tau, t)
-        q, u = self.followed(t, q, u)
+        return self.carried(*self.followed(t, q, u), acted, tau)
+
+    def carried(self, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> Floats:
+        """Give the loads of `joint_loads`, in the state of the evaluation just made, which gave `acted`."""
         forces = acted.forces if tau is None or acted.forces.size else tau
         given = q, u, forces, self._evaluation.turns
         return self.loops.joint_loads(*given) if self.loops else self.subchains.joint_loads(*given)
@@ -470,7 +476,7 @@ class Dynamics(JointSpace):
             factor.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
-        for name in ("implicit_matrix", "tense_implicit_matrix"):
+        for name in ("implicit_matrix", "implicit_matrix_of_bodies"):
             if name in self.__dict__:
                 self.__dict__[name].close()
         self.external.close()

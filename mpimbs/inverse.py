@@ -22,7 +22,7 @@ from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.inverse import MOVED, PASSED
 from mpimbs.sweep.inverse_passes import TreePlan
 from mpimbs.sweep.limbs import Limbs
-from mpimbs.sweep.structure import PLACE, TURNING, workspace
+from mpimbs.sweep.structure import PLACE, TURNING, Structure, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain, frame_change
 from mpimbs.sweep.tiles import Tiles, subchain_tiles
 
@@ -74,6 +74,7 @@ def required_forces(
     boundary: Floats,
     root: Floats,
     at_rest: bool = False,
+    structure: Structure | None = None,
 ) -> Floats:
     """Give this rank's part of the generalized forces [nu] beside springs, dampers, torques and `forces`; all call.
 
@@ -90,13 +91,15 @@ def required_forces(
         Acceleration of the root: -g.
     at_rest : bool
         Without speeds, springs, wrenches: what is linear in `udot` alone.
+    structure : Structure, optional
+        With the inertias that count, in place of those of the subchain.
     """
     accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, at_rest)
     outer = subchain.outer.tolist()
     given: dict[int, Floats] = {}  # loads that bodies give to those behind
     if comm.size > 1:
         nothing = np.zeros((len(outer), 6))
-        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), nothing, at_rest)
+        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), nothing, at_rest, structure)
         all_received = comm.allgather(received)
         for rank in range(comm.size - 1, comm.rank, -1):
             theirs, bodies, moves, _ = parts[rank]
@@ -106,7 +109,7 @@ def required_forces(
             for body, load in zip(theirs, passed, strict=True):
                 given[body] = given.get(body, 0.0) + load
     behind = np.array([-given.get(body, np.zeros(6)) for body in outer]).reshape(-1, 6)
-    return subchain.required_forces(q, u, udot, forces, accelerations, behind, at_rest)[0]
+    return subchain.required_forces(q, u, udot, forces, accelerations, behind, at_rest, structure)[0]
 
 
 class InverseSweeps:

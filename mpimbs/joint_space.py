@@ -65,7 +65,7 @@ class JointSpace(Jacobians):
         q : array [nq]
         form : str
             How ranks learn what hangs on their bodies behind them: "doubling", in ceil(log2 P) exchanges, or
-            "recursive", one after the other.
+            "recursive", one after the other. With added mass columns are found one by one.
         layout : str
             "rows": dense. Without the zeros between branches: "csr", a `scipy.sparse.csr_array` of these rows, "upper",
             of their part from the diagonal on, "aij", "sbaij": PETSc matrices over the ranks, the second one symmetric.
@@ -87,19 +87,30 @@ class JointSpace(Jacobians):
         if layout == ROWS and (found := self._matrix_at_once(q, out)) is not None:
             return found
         q = self._coordinates(q)
+        out, heavier = self._checked(out), self._heavier
         if layout == ROWS:
-            return self.composites.matrix(q, form, self._checked(out))
-        self.composites.at(q, form)
+            return self._rows_of(self.inertia_times, q, out) if heavier else self.composites.matrix(q, form, out)
         pattern = self._pattern(layout in (UPPER, SBAIJ))
-        data = self.composites.entries(pattern.rows, pattern.columns)
+        if heavier:
+            numbers, first = self.composites.numbers, self.composites.first
+            rows = self._rows_of(self.inertia_times, q)
+            data = rows[numbers[pattern.rows] - first, numbers[pattern.columns]]
+        else:
+            self.composites.at(q, form)
+            data = self.composites.entries(pattern.rows, pattern.columns)
         if layout in (UPPER, SPARSE):
             shape = (self.subchain.nu, self.system.nu)
             return scipy.sparse.csr_array((data, pattern.numbers, pattern.begins), shape)
         return petsc_matrix(self.comm, layout, pattern, data, self.subchain.nu)
 
+    @functools.cached_property
+    def _heavier(self: Any) -> bool:
+        """Whether bodies have added mass."""
+        return bool(self.system.has_added_mass(0, self.system.n_bodies))
+
     def _matrix_at_once(self: Any, q: Any, out: Any) -> Floats | None:
         """Give the inertia matrix on one rank, of a `q` that nobody has looked at; None where that comes first."""
-        if self.comm.size > 1 or self.system.changes != self._changes:
+        if self.comm.size > 1 or self._heavier or self.system.changes != self._changes:
             return None
         if out is not None:
             check_array("out", out, (self.subchain.nu, self.system.nu))
@@ -115,18 +126,24 @@ class JointSpace(Jacobians):
         On one rank by load sweeps of eight columns at a time, on several by one for each column. Arguments and
         InputError as of `inertia_matrix`.
         """
-        q, first, last = self._coordinates(q), self.composites.first, self.composites.last
+        q = self._coordinates(q)
         if self.comm.size == 1:
             return self.composites.inverse(q)
-        found = np.empty((last - first, self.system.nu))
-        force, factor = np.zeros(last - first), self._factored(q)
+        factor = self._factored(q)
+        return self._rows_of(lambda _, force: factor.solve(force), q)
+
+    def _rows_of(self: Any, apply: Any, q: Floats, out: Floats | None = None) -> Floats:
+        """Give this rank's rows of a matrix that is applied in a state, `apply(q, v)`, column by column."""
+        first, last = self.composites.first, self.composites.last
+        found = np.empty((last - first, self.system.nu)) if out is None else out
+        unit = np.zeros(last - first)
         for column in range(self.system.nu):
             here = first <= column < last
             if here:
-                force[column - first] = 1.0
-            found[:, column] = factor.solve(force)
+                unit[column - first] = 1.0
+            found[:, column] = apply(q, unit)
             if here:
-                force[column - first] = 0.0
+                unit[column - first] = 0.0
         return found
 
     def gather_rows(self: Any, rows: Floats) -> Floats | None:
@@ -256,9 +273,9 @@ class JointSpace(Jacobians):
         return ImplicitMatrix(self)
 
     @functools.cached_property
-    def tense_implicit_matrix(self: Any) -> ImplicitMatrix:
-        """The same, that counts the tension of lines too."""
-        return ImplicitMatrix(self, tense=True)
+    def implicit_matrix_of_bodies(self: Any) -> ImplicitMatrix:
+        """The same, that counts what acts on bodies too: the tension of lines, fluids, the ground."""
+        return ImplicitMatrix(self, of_bodies=True)
 
     # --- how
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mpi4py import MPI
@@ -50,6 +51,10 @@ class Arrays:
             found = whole, whole[: self._first], whole[self._first : self._second], vector
             self._found[vector.handle] = found
         return found
+
+    def written(self) -> Iterator[Any]:
+        """Go through the numbers of all vectors."""
+        return (whole for whole, *_ in self._found.values())
 
     def forget(self) -> None:
         """Let go of all vectors."""

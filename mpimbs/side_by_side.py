@@ -16,7 +16,7 @@ from mpimbs.forces.of_copies import ForcesOfCopies
 from mpimbs.model import System, facts
 from mpimbs.model.facts import digest
 from mpimbs.parallel.exchange import Exchange
-from mpimbs.sweep.build import Build, build
+from mpimbs.sweep.build import Build
 from mpimbs.sweep.entries import SYSTEMS_ALONE
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.side_by_side import side_by_side
@@ -54,8 +54,8 @@ class SideBySide:
     def __init__(self, systems: Sequence[System], count: int, lanes: int, wrenches: bool = False) -> None:
         self.systems, self.count = systems, count
         self.n_bodies, self.nq, self.nu = systems[0].n_bodies, systems[0].nq, systems[0].nu
-        self._made = [build(system.columns()) for system in systems]
         self._subchains = [Subchain(system) for system in systems]
+        self._made = [part.made for part in self._subchains]
         self.forces = ForcesOfCopies(self._subchains, functools.partial(Exchange, MPI.COMM_SELF))
         self._wrenched = wrenches or self.forces.wrenches
         self._tiles = [self._make_tiles(lanes, *run) for run in self._runs()]

@@ -32,6 +32,7 @@ COMMANDS = {  # exit code, what is said
     "study chain:4 --couplings pcg --studies strong --seconds 0.01 -o none": (2, GET),
     "predict chain:4 --ranks 1,2 --seconds 0.01": (0, "dcae"),
     "run chain:4 --t-end 0.1 -o run.h5": (2, GET),
+    "ensemble chain:4 --parameters t.csv --t-end 0.1 -o run.h5": (2, GET),
     "restart run.checkpoint.h5": (2, GET),
 }
 NEEDING = [  # modules
@@ -39,6 +40,9 @@ NEEDING = [  # modules
     "mpimbs.coupling.petsc_matrix",
     "mpimbs.equilibrium",
     "mpimbs.petsc",
+    "mpimbs.simulation.ensembles.copies_stepper",
+    "mpimbs.simulation.ensembles.course",
+    "mpimbs.simulation.ensembles.ensemble",
     "mpimbs.simulation.event_watch",
     "mpimbs.simulation.integrator",
     "mpimbs.simulation.petsc_schemes",

@@ -80,7 +80,8 @@ def table_of(arrays: Mapping[str, Any], where: str = "parameters") -> ParameterT
     """Give the table of some columns, each an array [copies]; InputError if they are none, or not as many."""
     columns = {name: np.asarray(values) for name, values in arrays.items()}
     sizes = {name: values.shape for name, values in columns.items()}
-    other = next((name for name, shape in sizes.items() if len(shape) != 1 or {shape} != set(sizes.values())), None)
+    first = next(iter(sizes.values()), (0,))
+    other = next((name for name, shape in sizes.items() if len(shape) != 1 or shape != first), None)
     if other is not None:
         raise InputError(
             f"{where}: column '{other}' has the shape {list(sizes[other])}; give an array of numbers, one for each "
@@ -90,7 +91,7 @@ def table_of(arrays: Mapping[str, Any], where: str = "parameters") -> ParameterT
     for name, values in columns.items():
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
             raise InputError(f"{where}: column '{name}' holds other than finite numbers; give one for each copy")
-    (count,) = next(iter(sizes.values()), (0,))
+    (count,) = first
     rows = np.array(list(columns.values()), np.float64).reshape(len(columns), count).T
     called = [str(k) for k in range(count)] if names is None else list(map(str, names))
     return _checked(ParameterTable(where, tuple(columns), rows, tuple(called), tuple(range(1, count + 1))))

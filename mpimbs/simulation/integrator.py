@@ -25,7 +25,7 @@ from mpimbs.simulation.event_watch import EventSearch
 from mpimbs.simulation.following import follow
 from mpimbs.simulation.petsc_schemes import begin, choose, first_same_as_last, keeps_history, stability_polynomial
 from mpimbs.simulation.projection import Projection
-from mpimbs.simulation.schemes import INTEGRATORS, STIFF, Accuracy
+from mpimbs.simulation.schemes import IF_IT_MATTERS, INTEGRATORS, STIFF, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.stages import Stages
 from mpimbs.simulation.step_failure import StepFailure, all_finite
@@ -63,6 +63,8 @@ class Integrator:
         Whether to see now and then what the largest stable step is; evaluations must not depend on each other.
     projection : Projection, optional
         What keeps loops closed.
+    tension : str
+        See `Stages`.
     held : array [nu], optional
         Forces (N m, N) on this rank's joints on top of the model's; `restart` after a change of them.
 
@@ -89,6 +91,7 @@ class Integrator:
         asked: Callable[[], int] = lambda: 0,
         probed: bool = False,
         projection: Projection | None = None,
+        tension: str = IF_IT_MATTERS,
         held: Floats | None = None,
     ) -> None:
         self._dynamics, self._projection, self.held = dynamics, projection, held
@@ -99,6 +102,8 @@ class Integrator:
         self._state = np.concatenate([q, u, work[:1]])
         self._views = self._state[: self._nq], self._state[self._nq : self._end]
         self._broke = StepFailure(dynamics)
+        # Of every evaluation, whose calls cost a small system as much as the sweep.
+        self._evaluate, self._follows, self._has_power = dynamics.evaluate, dynamics.follows, self._power.any
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0 if memory is None else memory.norm_error
         self._scheme, self._accuracy = INTEGRATORS[integrator], accuracy
@@ -108,6 +113,11 @@ class Integrator:
         self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=dynamics.comm)
         self._vector.setArray(self._state)
         self._arrays = Arrays(self._nq, self._end)
+        self._acted = NOTHING
+        self._stages: Stages | None = None
+        if self._scheme.implicit:
+            known = None if memory is None else memory.tension
+            self._stages = Stages(dynamics, self._derivative, self._loads, len(self._state), tension, known)
         vectors = {} if memory is None else memory.vectors
         self._first_stage = None
         if "q_rate" in vectors:
@@ -134,8 +144,8 @@ class Integrator:
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
         scheme = INTEGRATORS[STIFF] if steady and self._scheme.newton else self._scheme  # can be taken back
-        if scheme.implicit:
-            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts, scheme.newton)
+        if self._stages is not None:
+            self._stages.serve(ts, scheme.newton)
         else:
             ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
@@ -164,22 +174,25 @@ class Integrator:
             return
         self._state[:] = x.array_r  # which PETSc may have locked
         q, u = self._views
-        broken, acted = False, NOTHING
+        broken, self._acted = False, NOTHING
         try:
-            if self._dynamics.follows:
+            if self._follows:
                 q, u = self._dynamics.external.motions.follow(t, q, u)
-            acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
+            self._acted = acted = self._evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
         except SimulationError as error:
             self._broke.take(error)
             broken = True
-        if self._power.any:  # on all ranks, whatever broke: there may be messages
-            out[self._end] = self._power(q, u, acted)
+        if self._has_power:  # on all ranks, whatever broke: there may be messages
+            out[self._end] = self._power(q, u, self._acted)
         if broken:
             out[:] = np.nan
-        self._broke.not_finite |= not all_finite(out)
         f.stateIncrease()
+
+    def _loads(self) -> Floats:
+        """What the bodies receive through their joints [n, 6] where `_derivative` was asked for last."""
+        return self._dynamics.carried(*self._views, self._acted, self.held)
 
     def _first_step(self, accuracy: Accuracy) -> float:
         """A first step (s) from the sizes of state and derivative."""
@@ -250,13 +263,15 @@ class Integrator:
             On all ranks: the step size underflows, the state is no longer finite, or a function of the model failed.
             The state of the last good step is kept.
         """
-        left = target - self.time
-        if left <= ROUNDING * self.time:  # an event came so near
+        began = self.time
+        left = target - began
+        if left <= ROUNDING * began:  # an event came so near
             self._ts.setTime(target)
             return True
         step = self._fixed or self._step
         size, last = towards(left, step, self._fixed is not None)
-        before, began = self._began = self._vector.array_r.copy(), self.time
+        before = self._vector.array_r.copy()
+        self._began = before, began
         self._broke.begin()
         closing = self._projection
         over = 0.0 if closing is None or self._fixed else closing.step_over(step)
@@ -272,7 +287,8 @@ class Integrator:
             if error.ierr != NOT_FINITE:
                 raise
             broken = True
-        broken |= self.time <= began
+        now = self.time
+        broken |= now <= began
         broken |= self._any_not_finite()
         stuck = self._unsolved() if broken else self._settle()
         if over and closing is not None:
@@ -292,15 +308,15 @@ class Integrator:
                 raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
             self._examine(True, began, size)
         if self._fixed is None:
-            taken = self.time - began
+            taken = now - began
             if closing is not None:
                 closing.took(taken)
             cut = size < self._step and taken == size  # by the target, not by the error
             if self._probe is not None and not cut and self._probe.due():
-                self._probe.look(self.time, self.q, self.u)
+                self._probe.look(now, self.q, self.u)
             self.sizes.take(taken, cut, np.inf if self._probe is None else self._probe.largest_step)
             self._step = max(self._step, self._ts.getTimeStep()) if cut else self._ts.getTimeStep()
-        reached = last and abs(target - self.time) <= 1e-6 * step
+        reached = last and abs(target - now) <= 1e-6 * step
         if reached:
             self._ts.setTime(target)
         return reached
@@ -320,6 +336,7 @@ class Integrator:
             search(ts, self._vector, end, (self._nq, self._end))
             self._ts.setTime(float(ts.getTime()))
         finally:
+            self._look_at_stages()
             ts.destroy()
             self._last_stage = None
             self._arrays.forget()
@@ -358,7 +375,7 @@ class Integrator:
     def _unsolved(self) -> SimulationError | None:
         """Give the error of a stage that Newton's method could not solve, if it is that; the same on all ranks."""
         unsolved = self._ts.getConvergedReason() == PETSc.TS.ConvergedReason.DIVERGED_NONLINEAR_SOLVE
-        if not unsolved or self._broke.anywhere():
+        if not unsolved or self._dynamics.comm.allreduce(bool(self._broke.failure or self._broke.not_finite), MPI.LOR):
             return None
         return SimulationError(
             "Newton's method does not converge; give a smaller step, or adaptive ones"
@@ -409,7 +426,8 @@ class Integrator:
         taken = self.steps, self.rejected
         loops = None if self._projection is None else self._projection.memory()
         sizes = self.sizes.memory()
-        return StepMemory(self.time, self._step, *taken, norm_error, work, sizes, probe, vectors, loops)
+        tension = None if self._stages is None else list(self._stages.memory)
+        return StepMemory(self.time, self._step, *taken, norm_error, work, sizes, probe, vectors, loops, tension)
 
     def _restore(self, state: Floats, time: float) -> None:
         self._vector.setArray(state)
@@ -422,9 +440,14 @@ class Integrator:
         self._ts.restartStep()
         self._last_stage = self._first_stage = None
 
+    def _look_at_stages(self) -> None:
+        """Keep whether an evaluation was not finite, of those that PETSc has at hand."""
+        self._broke.not_finite |= not all(all_finite(stage) for stage in self._arrays.written())
+
     def _examine(self, broken: bool, t: float, size: float) -> None:
         """Raise the same error on all ranks if a step of some size (s) from some time (s) on broke."""
         if broken or self._broke.anywhere():
+            self._look_at_stages()
             raise self._broke.explain(t, size, self.q, self.u, self.held)
 
     def close(self) -> None:

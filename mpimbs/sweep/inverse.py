@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from mpimbs.spatial.axes import add_along, along
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.inertia import momentum
 from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add3, add6, cross, force_inward, motion_outward, rotate, scale3, scale6
+from mpimbs.sweep.added import body_momentum
 from mpimbs.sweep.motion import chain_frame_change, joint_twist, velocity_acceleration
-from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
+from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE
 from mpimbs.sweep.walk import walk_inward, walk_inward_onto, walk_outward, walk_path_inward, walk_path_outward
 
 MOVED = 24  # how a subchain moves, held at handle 1: rotation 9, position 3, twist 6, acceleration 6 of handle 2
@@ -78,11 +78,7 @@ def add_rotors(zero, structure, udot, tau):
 def _carried(zero, structure, step, f, given):
     work, loads, stride, tau = given
     n = width(zero)
-    fixed = structure.steps[step, BODY] * FIXED
-    inertia = load6(zero, structure.fixed, fixed + 12)
-    h = load3(zero, structure.fixed, fixed + 18)
-    m = load(zero, structure.fixed, (fixed + 21) * n)
-    f = add6(f, momentum(inertia, h, m, load6(zero, loads, step * stride)))
+    f = add6(f, body_momentum(zero, structure, step, load6(zero, loads, step * stride)))
     f = add6(f, load6(zero, work.bias, step * BIAS + 6))
     store_numbers(zero, loads, step * stride, f)
     for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):

@@ -152,6 +152,17 @@ def test_joints_that_follow_are_refused(comm: MPI.Comm) -> None:
         Dynamics(system, comm, "augmented")
 
 
+def test_a_parallelogram_that_folds_flat(comm: MPI.Comm) -> None:
+    """Projected, it comes out of flat positions, where it could branch, as what it was: its coupler does not turn."""
+    result = simulate("four_bar:1", 3.0, comm, coupling="augmented", rtol=1e-6, atol=1e-6, every=0.01)
+    if comm.rank == 0:
+        q = np.asarray(result.q)
+        flat = np.diff(np.floor(q[:, 0] / np.pi))
+        assert np.abs(flat).sum() >= 2.0, "is it flat at all?"
+        assert_close("angle of the coupler", q[:, 0] + q[:, 1], np.zeros(len(q)), "closed", scale=1.0)
+        assert result.energy_error < 1e-6
+
+
 def test_what_is_left_of_a_tree() -> None:
     """Of the middle of a chain, the bodies at its two ends; of a star, its middle: whatever their number."""
     chain = Condensation([(k, k - 1) for k in range(1, 100)], shared=(0, 99))

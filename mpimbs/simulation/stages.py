@@ -106,7 +106,7 @@ class Stages:
     def _take_state(
         self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, shift: float, jacobian: PETSc.Mat, own: PETSc.Mat
     ) -> None:
-        """Take J where f was asked for just now, once a step."""
+        """Take J where f was asked for just now, once a step, or a step of Newton's method."""
         self._shift, step = shift, 1.0 / shift
         dynamics = self._dynamics
         stiffness, damping = self._resistance()

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
-from mpimbs.inverse import compile_inverse
+from mpimbs.inverse import required_forces
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.parallel.scan import Scan
@@ -18,6 +18,7 @@ from mpimbs.pipeline import SCAN_MOTIONS
 from mpimbs.sizes import tuned
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY
+from mpimbs.sweep.subchain import AT_REST
 
 
 def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool = False) -> None:
@@ -94,7 +95,7 @@ def compile_kernels(
 
 
 def compile_implicit(dynamics: Dynamics) -> None:
-    """Compile, or load from the cache, what linearly implicit steps take; all ranks call."""
+    """Compile, or load from the cache, what implicit steps take; all ranks call."""
     if dynamics.implicit_matrix.resting is not None:
         compile_evaluations(dynamics.implicit_matrix.resting)
     first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.lanes))
@@ -110,9 +111,19 @@ def _compile_stages(chain: bool, lanes: int) -> None:
 
 
 @functools.cache
+def compile_inverse(lanes: int = 1) -> None:
+    """Compile, or load from the cache, what `Dynamics.inverse_dynamics` calls, in so many lanes; no communication."""
+    for name in (f"rope:{2 * tuned().least_lane * lanes}", f"tree:2:{lanes + 1}"):
+        with closing(Dynamics(system_from(name), lanes=lanes)) as alone:
+            state = alone.subchain.q, alone.subchain.u, alone.subchain.u
+            alone.inverse_dynamics(*state)
+            required_forces(MPI.COMM_SELF, alone.subchain, *state, alone.subchain.u, AT_REST[None], np.zeros(6))
+
+
+@functools.cache
 def compile_joint_space(lanes: int = 1) -> None:
     """Compile, or load from the cache, what M and Jacobians take, in so many lanes; no communication."""
-    compile_inverse()
+    compile_inverse(lanes)
     with closing(Dynamics(system_from("tree:2:2"), lanes=1)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
         for layout in ("rows", "csr"):

@@ -4,7 +4,7 @@ inertia matrix, and Jacobians."""
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +98,7 @@ class Composites:
         most = self._comm.allreduce(max(self._subchain.most_open, len(self._subchain.inboard)), MPI.MAX) + 1
         self._handed = np.zeros(2 + 2 * most * OUTER)
         self._scan = Scan(self._comm, self._handed, scan_composites, backward=True)
+        self._few = self._n <= BLOCK_ROWS  # whose matrix is made at once
         self._counts = np.array(self._comm.allgather(self.last - self.first))
 
     @property
@@ -184,10 +185,21 @@ class Composites:
         if self._comm.size > 1:
             self.at(q, form)
             return self.rows(out)
-        if out is None:
-            out = aligned_room(self._n * self._n).reshape(self._n, self._n)
-        alone(self._alone.data, q, out.reshape(-1))
-        return out
+        return self.at_once(q, out)[0]
+
+    def at_once(self, q: Any, out: Floats | None = None) -> tuple[Floats, bool]:
+        """Give the inertia matrix on one rank [nu, nu], and whether `q` had the right size, and it is finite.
+
+        TypeError and numba's errors: of a `q` that compiled code can't read.
+        """
+        n = self._n
+        if out is None:  # the begin of rows matters where there is much to write
+            out = np.empty((n, n)) if self._few else aligned_room(n * n).reshape(n, n)
+        return out, alone(self._plan, q, out.reshape(-1))
+
+    @functools.cached_property
+    def _plan(self) -> Integers:
+        return self._alone.data
 
     def inverse(self, q: Floats) -> Floats:
         """Give the inverse of the inertia matrix in a state [n, n], on one rank."""
@@ -232,7 +244,13 @@ class Composites:
 
     @functools.cached_property
     def _alone(self) -> Table:
-        made, n = self._subchain.made, self._n
+        made, n, pitch = self._subchain.made, self._n, self._pitch
+        places, armature, related = self.places, self._armature, np.zeros((0, 0))
+        if self._few:
+            places, armature = np.arange(n), self._subchain.with_rotors.armature
+            related = np.zeros((pitch, pitch))
+            related[:n, :n] = (self.places[:, None] < self.places) & (self.places < self.ends[self.places][:, None])
+            related[np.arange(n), np.arange(n)] = 0.5
         plan = AlonePlan(
             made.structure,
             self._subchain.work,
@@ -241,14 +259,16 @@ class Composites:
             motion=self._subchain.last_motions,
             open_at=self._open_at,
             beyond=self._beyond,
-            lines=self._lines,
-            pitch=self._pitch,
-            places=self.places,
+            lines=aligned_zeros(LINE * pitch) if self._few else self._lines,
+            pitch=pitch,
+            places=places,
             ends=self._ends,
-            armature=self._armature,
+            armature=armature,
             room=self._room,
             numbers=self.numbers,
-            target=np.zeros(0 if self._in_sequence else n * n),
+            target=np.zeros(0 if self._in_sequence or self._few else n * n),
+            related=related.ravel(),
+            nq=self._subchain.nq,
         )
         return Table(plan)
 

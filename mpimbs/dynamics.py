@@ -325,7 +325,10 @@ class Dynamics(JointSpace):
         """
         q, u, tau = self.agreed(q, u, tau)
         _, acted = self._accelerations(q, u, tau, t)
-        q, u = self.followed(t, q, u)
+        return self.carried(*self.followed(t, q, u), acted, tau)
+
+    def carried(self, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> Floats:
+        """Give the loads of `joint_loads`, in the state of the evaluation just made, which gave `acted`."""
         forces = acted.forces if tau is None or acted.forces.size else tau
         given = q, u, forces, self._evaluation.turns
         return self.loops.joint_loads(*given) if self.loops else self.subchains.joint_loads(*given)
@@ -381,10 +384,14 @@ class Dynamics(JointSpace):
             As `accelerations`; the system closes loops.
         """
         refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
+        if not self._may_fail and (found := self.needed_at_once(q, u, udot, True)) is not None:
+            return found
         q, u, udot = self.agreed(q, u, udot, "udot")
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
             together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))
+        if self.inverse_sweeps:
+            return self.inverse_sweeps(q, u, udot, forces)
         return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self._root)
 
     def gather_bodies(self, numbers: int) -> Gather:
@@ -463,11 +470,13 @@ class Dynamics(JointSpace):
         self._evaluation.close()
         if "composites" in self.__dict__:
             self.composites.close()
+        if (sweeps := self.__dict__.get("inverse_sweeps")) is not None:
+            sweeps.close()
         for factor in self.__dict__.get("factors", ()):
             factor.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
-        for name in ("implicit_matrix", "tense_implicit_matrix"):
+        for name in ("implicit_matrix", "implicit_matrix_of_bodies"):
             if name in self.__dict__:
                 self.__dict__[name].close()
         self.external.close()

@@ -20,6 +20,7 @@ from mpimbs.errors import SimulationError
 from mpimbs.implicit_matrix import ImplicitMatrix
 from mpimbs.modes import modes
 from mpimbs.petsc import PREFIX, PETSc
+from mpimbs.tension import Tension
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,7 +75,8 @@ class Equilibrium:
 
     def __init__(self, dynamics: Dynamics, time: float = 0.0) -> None:
         self._dynamics, self._time = dynamics, time
-        self._matrix: ImplicitMatrix = dynamics.tense_implicit_matrix
+        self._matrix: ImplicitMatrix = dynamics.implicit_matrix_of_bodies
+        self._tension = Tension(dynamics.subchain)
         nu = dynamics.subchain.nu
         self._still = np.zeros(nu)
         self._vector = PETSc.Vec().createMPI((nu, dynamics.system.nu), comm=dynamics.comm)
@@ -168,7 +170,7 @@ class Equilibrium:
         self._q, self._r, self._length = q, r, step
         dynamics = self._dynamics
         loads = dynamics.joint_loads(q, self._still, t=self._time)
-        self._matrix.at(q, float(np.sqrt(step)), loads)
+        self._matrix.at(q, float(np.sqrt(step)), self._tension.stiffness(loads))
         b, z = self._vector.duplicate(), self._vector.duplicate()
         b.setArray(r)
         self._solver.solve(b, z)

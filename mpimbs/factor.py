@@ -7,6 +7,7 @@ nothing is kept: there each answer is an evaluation at rest.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -77,11 +78,11 @@ def factor_of(dynamics: Dynamics) -> Factor:
     return load_sweeps(dynamics) or AtRest(dynamics)
 
 
-def load_sweeps(dynamics: Dynamics) -> LoadSweeps | None:
-    """Make what factors the inertia matrix for load sweeps, where there are any; all ranks call."""
+def load_sweeps(dynamics: Dynamics, apart: bool = False) -> LoadSweeps | None:
+    """Make what factors the inertia matrix for load sweeps, where there are any; all ranks call. See `LoadSweeps`."""
     system = dynamics.subchain.system
     alone = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == system.n_bodies
-    return LoadSweeps(dynamics) if system.is_chain or alone else None
+    return LoadSweeps(dynamics, apart) if system.is_chain or alone else None
 
 
 class LoadSweeps:
@@ -91,11 +92,19 @@ class LoadSweeps:
     ----------
     dynamics : Dynamics
         Of a chain, or of a tree on one rank.
+    apart : bool
+        As `Contents.apart`.
+
+    Attributes
+    ----------
+    joints : list of (Structure, Springs)
+        What is factored; springs have no part in it.
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
+    def __init__(self, dynamics: Dynamics, apart: bool = False) -> None:
         comm, subchain = dynamics.comm, dynamics.subchain
-        system, first, last = subchain.system, subchain.first, subchain.last
+        system, first, last = copy.copy(subchain.system), subchain.first, subchain.last
+        system.apart = apart
         self._comm, self._nu, self._checked = comm, subchain.nu, dynamics.agreed
         self._still = np.zeros(self._nu)
         cut = [Tile(0, last - first, 1)]
@@ -104,7 +113,7 @@ class LoadSweeps:
             cut = cut_tiles(system.joint_patterns(first, last), width)
         cut = [tile._replace(first=first + tile.first) for tile in cut]
         tiles = subchain_tiles(system, cut, subchain.tip, False, keep_all=True)
-        self._tiles = FactoredTiles(tiles, self._nu)
+        self._tiles, self.joints = FactoredTiles(tiles, self._nu), tiles.kinds.joints
         rotors = subchain.structure.armature
         self._rotors = rotors if rotors.size else np.zeros(self._nu)
         self._butterflies = [Butterfly(comm, SIZE), Butterfly(comm, PAIR)]

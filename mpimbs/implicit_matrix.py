@@ -7,9 +7,9 @@ coordinates by the speeds. That is, for x_u = r_u + z and x_q = r_q + h G x_u,
     (M + h D + h^2 K) z = -h (D + h K) r_u - h K G^+ r_q,
 
 whose left side is the inertia matrix of a system with heavier rotors: factored once a step, and solved with by load
-sweeps; or by evaluations at rest, by any sweep, over any ranks and through loops. The tension of a line adds to K what
-is diagonal in the rotations of its bodies, not in those of its joints: T l (1 - t t^T) for a body of length l along t,
-an inertia of rotation more.
+sweeps; or by evaluations at rest, by any sweep, over any ranks and through loops. What acts on single bodies, tension,
+drag, the ground, adds V^T K_b V to K and V^T D_b V to D, V how the bodies move by the speeds: on the left bodies are
+heavier by h D_b + h^2 K_b, on the right stands inverse dynamics of bodies that have no other inertia than those.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.factor import load_sweeps
+from mpimbs.inverse import required_forces
 from mpimbs.model.resting import resting
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.stages import stage_changes, stage_forces
-from mpimbs.sweep.structure import BODY, FIXED, Structure
+from mpimbs.sweep.structure import ADDED, BODY, FIXED, Springs, Structure
 from mpimbs.sweep.subchains import Subchains
-from mpimbs.tension import levers, tension_stiffness, turned
 
 if TYPE_CHECKING:
     from mpimbs.dynamics import Dynamics
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-INERTIA, MASS = 12, 21  # where these begin in a row of `Structure.fixed`
+
+_MASS = 15  # where the first mass stands in a row of `Structure.added`
 
 
 class _Joints(NamedTuple):
@@ -55,33 +56,67 @@ class _Joints(NamedTuple):
 
 
 class _Bodies(NamedTuple):
-    """Where the inertias of bodies stand that are told apart (`Contents.apart`)."""
+    """Where it stands what bodies are heavier by that are told apart (`Contents.apart`)."""
 
-    table: Floats  # [rows, FIXED, lanes]
+    table: Floats  # [rows, ADDED, lanes]
     rows: Integers
     lanes: Integers
     numbers: Integers  # of this rank's bodies
 
     @classmethod
     def of(cls, structure: Structure, first: int) -> _Bodies:
-        lanes = structure.pitch.size // max(len(structure.axes), 1) or structure.fixed.size // FIXED
-        table = structure.fixed.reshape(-1, FIXED, lanes)
-        rows, at = np.nonzero(table[:, MASS] > 0.0)
-        return cls(table, rows, at, table[rows, MASS, at].astype(np.int64) - 1 - first)
+        different = int(structure.steps[:, BODY].max()) + 1  # where no joint moves
+        lanes = structure.pitch.size // max(len(structure.axes), 1) or structure.added.size // (different * ADDED)
+        table = structure.added.reshape(-1, ADDED, lanes)
+        told = np.rint(table[:, _MASS]).astype(np.int64)  # turned, too, but for rounding
+        rows, at = np.nonzero(told)
+        return cls(table, rows, at, told[rows, at] - 1 - first)
+
+    def take(self, heavier: Floats) -> None:
+        """Let the sweeps see what bodies are heavier by [n, ADDED]."""
+        self.table[self.rows, :, self.lanes] = heavier[self.numbers]
+
+
+class _Product:
+    """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse dynamics at rest.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        made = dynamics.subchain.made
+        m = len(made.structure.steps)
+        steps = made.structure.steps.copy()
+        steps[:, BODY] = np.arange(m)
+        added, none = np.zeros(m * ADDED), np.zeros(0)
+        structure = made.structure._replace(steps=steps, fixed=np.zeros(m * FIXED), armature=none, added=added)
+        self._dynamics, self._structure, self._carriers = dynamics, structure, made.body_step
+        self._still = np.zeros(dynamics.subchain.nu)
+
+    def take(self, matrices: Floats) -> None:
+        """Take matrices [n, ADDED], in the frames of the steps that carry the bodies."""
+        self._structure.added.reshape(-1, ADDED)[self._carriers] = matrices
+
+    def __call__(self, q: Floats, boundary: Floats, v: Floats) -> Floats:
+        """Give the generalized forces [nu] of v [nu]; all ranks call. `boundary`: as of `inverse.required_forces`."""
+        dynamics, still = self._dynamics, self._still
+        given = q, still, v, still, boundary, np.zeros(6)
+        return required_forces(dynamics.comm, dynamics.subchain, *given, at_rest=True, structure=self._structure)
 
 
 class ImplicitMatrix:
     """1 - h J of a system in a state, J by the springs and dampers of its joints; all ranks call together.
 
-    Of a quaternion's spring J has the one for small turns; of what acts between bodies, through functions, loops or
-    weight, nothing, but for the tension of lines where that is asked for: it is for methods whose order does not depend
-    on J.
+    Of a quaternion's spring J has the one for small turns; of what acts between bodies, in loops or by weight, nothing,
+    and of what acts on bodies only what `at` is given: it is for methods whose order does not depend on J.
 
     Parameters
     ----------
     dynamics : Dynamics
-    tense : bool
-        Whether the tension of lines counts too, of which `at` is given the loads then.
+    of_bodies : bool
+        Whether `at` may be given what acts on bodies, too.
 
     Attributes
     ----------
@@ -89,44 +124,46 @@ class ImplicitMatrix:
         Of the same bodies on the same ranks, with the heavier rotors, where nothing acts; none where load sweeps do.
     """
 
-    def __init__(self, dynamics: Dynamics, tense: bool = False) -> None:
-        self._subchain = dynamics.subchain
+    def __init__(self, dynamics: Dynamics, of_bodies: bool = False) -> None:
+        self._dynamics, self._subchain = dynamics, dynamics.subchain
         columns = self._subchain.columns
         self._stiffness, self._damping = columns.stiffness, columns.damping
-        self._factor = None if tense or dynamics.system.loops else load_sweeps(dynamics)
+        self._factor = None if dynamics.system.loops else load_sweeps(dynamics, of_bodies)
         self.resting: Dynamics | None = None
         self._joints: list[_Joints] = []
+        if self._factor is not None:
+            seen = self._factor.joints
+        else:
+            self.resting = dynamics.alike(resting(dynamics.system, of_bodies))
+            parts = self.resting.subchains
+            assert isinstance(parts, Subchains | Intervals)  # as those of dcae are
+            seen = parts.joints()
+            self._take_apart(seen)
         self._bodies: list[_Bodies] = []
-        if self._factor is None:
-            self.resting = dynamics.alike(resting(dynamics.system, tense))
-            self._take_apart(self.resting, tense)
-        if tense:
+        if of_bodies:
+            self._bodies = [_Bodies.of(structure, self._subchain.first) for structure, _ in seen]
             made = self._subchain.made
-            own = made.structure.fixed.reshape(-1, FIXED)[made.structure.steps[made.body_step, BODY]]
-            self._inertias, self._frames = own[:, INERTIA : INERTIA + 6], made.body_frame
-            self._levers = levers(self._subchain)
-            for table, rows, lanes, numbers in self._bodies:
-                table[rows, INERTIA:, lanes] = own[numbers, INERTIA:]
+            own = made.structure.added.reshape(-1, ADDED)
+            n = self._subchain.n_bodies
+            self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
+            self._pulls, self._drags = _Product(dynamics), _Product(dynamics)
         nq, nu = self._subchain.nq, self._subchain.nu
         self._q, self._step = np.zeros(nq), 0.0
         self._coefficients = np.zeros(nu), np.zeros(nu)
+        self._pulled = self._dragged = False
         self._still, self._rates, self._tau, self._z = np.zeros(nu), np.empty(nq), np.empty(nu), np.empty(nu)
 
-    def _take_apart(self, resting: Dynamics, tense: bool) -> None:
-        """Keep the coefficients of the springs and dampers, which are not to act, and where inertias stand."""
-        parts = resting.subchains
-        assert isinstance(parts, Subchains | Intervals)  # as those of dcae are
-        for structure, springs in parts.joints():
+    def _take_apart(self, parts: list[tuple[Structure, Springs]]) -> None:
+        """Keep the coefficients of the springs and dampers, which are not to act."""
+        for structure, springs in parts:
             if structure.armature.size:
                 kept = springs.stiffness.copy(), springs.damping.copy()
                 rotors = structure.armature - sum(array for array in kept if array.size)
                 self._joints.append(_Joints(structure.armature, rotors, *kept))
             for acting in (springs.stiffness, springs.cross, springs.damping):
                 acting[:] = 0.0
-            if tense:
-                self._bodies.append(_Bodies.of(structure, resting.subchain.first))
 
-    def at(self, q: Floats, step: float, loads: Floats | None = None) -> None:
+    def at(self, q: Floats, step: float, stiffness: Floats | None = None, damping: Floats | None = None) -> None:
         """Take it in a state, for a step.
 
         Parameters
@@ -134,8 +171,10 @@ class ImplicitMatrix:
         q : array [nq]
         step : float
             h (s).
-        loads : array [n, 6], optional
-            What the bodies receive through their inboard joints (`Dynamics.joint_loads`), where tension counts.
+        stiffness, damping : array [n, ADDED], optional
+            Of what acts on bodies, against changes of their poses and twists, about their origins: upper triangles of
+            symmetric 6x6 matrices, not indefinite, in the frames of the steps that carry them. One is there on all
+            ranks or on none.
         """
         self._q[:] = q
         if step != self._step:
@@ -144,19 +183,39 @@ class ImplicitMatrix:
             self._coefficients = -added, -step * self._stiffness
             for joints in self._joints:
                 joints.take(step)
+        self._pulled, self._dragged = stiffness is not None, damping is not None
+        if self._bodies:
+            heavier = self._own.copy()
+            if stiffness is not None:
+                self._pulls.take(step * stiffness)
+                heavier += step**2 * stiffness
+            if damping is not None:
+                self._drags.take(step * damping)
+                heavier += step * damping
+            for bodies in self._bodies:
+                bodies.take(heavier)
+            self._boundary = self._dynamics.boundary_motion(self._q, self._still)
         if self._factor is not None:
             self._factor.take(self._q, -self._coefficients[0])
-        elif loads is not None:
-            heavier = self._inertias + step**2 * turned(tension_stiffness(self._levers, loads[:, 3:]), self._frames)
-            for table, rows, lanes, numbers in self._bodies:
-                table[rows, INERTIA : INERTIA + 6, lanes] = heavier[numbers]
 
     def solve(self, r: Floats, x: Floats) -> None:
         """Write x [nq + nu] of (1 - h J) x = r [nq + nu]; contiguous arrays, not the same."""
-        structure = self._subchain.structure
+        structure, step = self._subchain.structure, self._step
         stage_forces(structure, self._q, r, *self._coefficients, self._tau)
+        if self._pulled or self._dragged:
+            self._tau -= self._forces_of_bodies(r)
         self.heavier(self._tau, self._z)
-        stage_changes(structure, self._q, r, self._z, self._step, x)
+        stage_changes(structure, self._q, r, self._z, step, x)
+
+    def _forces_of_bodies(self, r: Floats) -> Floats:
+        """Give h (D + h K) r_u + h K G^+ r_q [nu] of what acts on bodies, by a change of the state r [nq + nu]."""
+        speeds, given = r[len(self._q) :], (self._q, self._boundary)
+        found = self._drags(*given, speeds) if self._dragged else np.zeros_like(speeds)
+        if self._pulled:
+            ones, along = np.ones_like(speeds), np.empty_like(speeds)
+            stage_forces(self._subchain.structure, self._q, r, self._step * ones, ones, along)
+            found += self._pulls(*given, along)
+        return found
 
     def heavier(self, tau: Floats, z: Floats) -> None:
         """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""

@@ -7,20 +7,32 @@ those before, or behind it.
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.model import system_from
+from mpimbs.coupling.inverse import NEEDED_BY_CHAIN, NEEDED_BY_TREE, InversePlan
 from mpimbs.parallel.scan import Scan
-from mpimbs.pipeline import scan_motions
-from mpimbs.sweep.structure import PLACE, TURNING
+from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.partition.limbs import choose_limbs
+from mpimbs.spatial.memory import Table
+from mpimbs.sweep.build import NO_BODIES
+from mpimbs.sweep.inverse import MOVED, PASSED
+from mpimbs.sweep.inverse_passes import TreePlan
+from mpimbs.sweep.limbs import Limbs
+from mpimbs.sweep.structure import PLACE, TURNING, Structure, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain, frame_change
+from mpimbs.sweep.tiles import Tiles, subchain_tiles
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
 
 Floats = npt.NDArray[np.float64]
+
+NO_FORCES = np.zeros(0)
+HELD_AT_REST = np.append(AT_REST, np.zeros(MOVED - len(AT_REST)))  # how nothing moves while it is held
 
 
 def prescribed(
@@ -62,6 +74,7 @@ def required_forces(
     boundary: Floats,
     root: Floats,
     at_rest: bool = False,
+    structure: Structure | None = None,
 ) -> Floats:
     """Give this rank's part of the generalized forces [nu] beside springs, dampers, torques and `forces`; all call.
 
@@ -78,13 +91,15 @@ def required_forces(
         Acceleration of the root: -g.
     at_rest : bool
         Without speeds, springs, wrenches: what is linear in `udot` alone.
+    structure : Structure, optional
+        With the inertias that count, in place of those of the subchain.
     """
     accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, at_rest)
     outer = subchain.outer.tolist()
     given: dict[int, Floats] = {}  # loads that bodies give to those behind
     if comm.size > 1:
         nothing = np.zeros((len(outer), 6))
-        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), nothing, at_rest)
+        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), nothing, at_rest, structure)
         all_received = comm.allgather(received)
         for rank in range(comm.size - 1, comm.rank, -1):
             theirs, bodies, moves, _ = parts[rank]
@@ -94,16 +109,104 @@ def required_forces(
             for body, load in zip(theirs, passed, strict=True):
                 given[body] = given.get(body, 0.0) + load
     behind = np.array([-given.get(body, np.zeros(6)) for body in outer]).reshape(-1, 6)
-    return subchain.required_forces(q, u, udot, forces, accelerations, behind, at_rest)[0]
+    return subchain.required_forces(q, u, udot, forces, accelerations, behind, at_rest, structure)[0]
 
 
-@functools.cache
-def compile_inverse() -> None:
-    """Compile, or load from the cache, what `Dynamics.inverse_dynamics` calls; no communication."""
-    system = system_from("chain:1")
-    alone = Subchain(system)
-    q, u = alone.q, alone.u
-    boundary = Scan(MPI.COMM_SELF, AT_REST, scan_motions)
-    boundary(alone.boundary_motion(q, u))
-    boundary.close()
-    required_forces(MPI.COMM_SELF, alone, q, u, np.zeros(1), np.zeros(1), AT_REST[None], np.zeros(6))
+class InverseSweeps:
+    """Inverse dynamics in one call of compiled code, messages included: of chains, and of trees on one rank.
+
+    Swept in lanes, where evaluations are. All ranks make it, and call together.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    root : array [6]
+        Acceleration of the root, -g; read whenever it is called.
+
+    Attributes
+    ----------
+    plan : int64 array
+    needed : kernel
+        Called with `plan`, q, u, udot, further forces [nu or 0], tau, which it writes, and `acting`, 1 or 0. It gives
+        whether the arrays have the rank's sizes, and tau is finite.
+    lanes : int
+        Number of pieces that are swept side by side at the most.
+    """
+
+    def __init__(self, dynamics: Dynamics, root: Floats) -> None:
+        subchain, comm = dynamics.subchain, dynamics.comm
+        first, last = subchain.first, subchain.last
+        self._subchain, self._scans = subchain, []
+        wrenches, patterns = subchain.wrenches.size > 0, subchain.system.joint_patterns(first, last)
+        self._tiles: Tiles | None = None
+        self._limbs: Limbs | None = None
+        self._work = subchain.work
+        if subchain.system.is_chain:
+            self._scans = [Scan(comm, HELD_AT_REST), Scan(comm, HELD_AT_REST[:PASSED].copy(), backward=True)]
+            width = dynamics.division.width or chosen_width(last - first, None)
+            cut = [tile._replace(first=first + tile.first) for tile in cut_tiles(patterns, width)]
+            self._tiles = subchain_tiles(subchain.system, cut, subchain.tip, wrenches)
+            part, self.lanes, by_width = self._tiles.plan, self._tiles.width, NEEDED_BY_CHAIN
+        else:
+            part, by_width = self._tree(patterns, dynamics.division.width, wrenches), NEEDED_BY_TREE
+            self.lanes = self._limbs.width if self._limbs else 1
+        rotors = subchain.with_rotors.armature
+        no_scan = np.zeros(0, np.int64)
+        plan = InversePlan(
+            part=part,
+            moving=self._scans[0].plan if self._scans else no_scan,
+            passed=self._scans[1].plan if self._scans else no_scan,
+            value=np.zeros(PASSED),
+            root=root,
+            rotors=rotors if rotors.any() else np.zeros(0),
+            alone=int(comm.size == 1),
+            nq=subchain.nq,
+            nu=subchain.nu,
+        )
+        self._table = Table(plan)
+        self.plan, self.needed = self._table.data, by_width[self.lanes]
+        self._set_wrenches()
+
+    def _tree(self, patterns: Any, width: int, wrenches: bool) -> npt.NDArray[np.int64]:
+        """Make the table of a tree."""
+        made = self._subchain.made
+        chosen = choose_limbs(made, patterns, NO_BODIES, width, width == 0)
+        if chosen.any:
+            self._limbs = Limbs(made, 1, chosen, wrenches)
+            made = self._limbs.trunk
+            s = made.structure
+            self._work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches)
+        limbs = self._limbs.plan if self._limbs else NO_BODIES
+        total = np.zeros(len(made.structure.axes))
+        self._tree_table = Table(TreePlan(made.structure, made.springs, self._work, total, limbs))
+        return self._tree_table.data
+
+    def __call__(self, q: Floats, u: Floats, udot: Floats, forces: Floats, acting: bool = True) -> Floats:
+        """Give the generalized forces [nu], as `required_forces`, of arrays that were checked; all ranks call.
+
+        Not `acting`: without weight, springs, wrenches, and of `u` and `forces` that are 0: what is linear in `udot`.
+        """
+        if acting:
+            self._set_wrenches()
+        tau = np.empty(self._subchain.nu)
+        self.needed(self.plan, q, u, udot, forces, tau, int(acting))
+        return tau
+
+    def _set_wrenches(self) -> None:
+        """Take the external wrenches that the subchain has."""
+        wrenches = self._subchain.wrenches
+        if self._tiles is not None:
+            self._tiles.wrenches[:] = wrenches
+        elif self._limbs is not None and wrenches.size:
+            self._limbs.set_wrenches(wrenches, self._work.wrench)
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        for scan in self._scans:
+            scan.close()
+
+
+def sweeps_of(dynamics: Dynamics, root: Floats) -> InverseSweeps | None:
+    """Make what sweeps a system's inverse dynamics, where there is such; all ranks call."""
+    one_tree = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == dynamics.subchain.system.n_bodies
+    return InverseSweeps(dynamics, root) if dynamics.subchain.system.is_chain or one_tree else None

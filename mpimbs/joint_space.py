@@ -16,6 +16,7 @@ import numpy.typing as npt
 import scipy.sparse
 import scipy.sparse.linalg
 from mpi4py import MPI
+from numba.core.errors import NumbaError
 
 from mpimbs.arguments import check_array, choose
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
@@ -35,7 +36,7 @@ from mpimbs.inertia_layouts import (
     upper_pattern,
     whole_pattern,
 )
-from mpimbs.inverse import required_forces
+from mpimbs.inverse import NO_FORCES, InverseSweeps, required_forces, sweeps_of
 from mpimbs.jacobians import Jacobians
 from mpimbs.model import System
 from mpimbs.parallel.agreement import together
@@ -64,7 +65,7 @@ class JointSpace(Jacobians):
         q : array [nq]
         form : str
             How ranks learn what hangs on their bodies behind them: "doubling", in ceil(log2 P) exchanges, or
-            "recursive", one after the other.
+            "recursive", one after the other. With added mass columns are found one by one.
         layout : str
             "rows": dense. Without the zeros between branches: "csr", a `scipy.sparse.csr_array` of these rows, "upper",
             of their part from the diagonal on, "aij", "sbaij": PETSc matrices over the ranks, the second one symmetric.
@@ -83,16 +84,41 @@ class JointSpace(Jacobians):
         """
         choose("form", form, FORMS)
         choose("layout", layout, LAYOUTS)
+        if layout == ROWS and (found := self._matrix_at_once(q, out)) is not None:
+            return found
         q = self._coordinates(q)
+        out, heavier = self._checked(out), self._heavier
         if layout == ROWS:
-            return self.composites.matrix(q, form, self._checked(out))
-        self.composites.at(q, form)
+            return self._rows_of(self.inertia_times, q, out) if heavier else self.composites.matrix(q, form, out)
         pattern = self._pattern(layout in (UPPER, SBAIJ))
-        data = self.composites.entries(pattern.rows, pattern.columns)
+        if heavier:
+            numbers, first = self.composites.numbers, self.composites.first
+            rows = self._rows_of(self.inertia_times, q)
+            data = rows[numbers[pattern.rows] - first, numbers[pattern.columns]]
+        else:
+            self.composites.at(q, form)
+            data = self.composites.entries(pattern.rows, pattern.columns)
         if layout in (UPPER, SPARSE):
             shape = (self.subchain.nu, self.system.nu)
             return scipy.sparse.csr_array((data, pattern.numbers, pattern.begins), shape)
         return petsc_matrix(self.comm, layout, pattern, data, self.subchain.nu)
+
+    @functools.cached_property
+    def _heavier(self: Any) -> bool:
+        """Whether bodies have added mass."""
+        return bool(self.system.has_added_mass(0, self.system.n_bodies))
+
+    def _matrix_at_once(self: Any, q: Any, out: Any) -> Floats | None:
+        """Give the inertia matrix on one rank, of a `q` that nobody has looked at; None where that comes first."""
+        if self.comm.size > 1 or self._heavier or self.system.changes != self._changes:
+            return None
+        if out is not None:
+            check_array("out", out, (self.subchain.nu, self.system.nu))
+        try:
+            found, fine = self.composites.at_once(q, out)
+        except (TypeError, NumbaError):
+            return None
+        return found if fine else None
 
     def inverse_inertia_matrix(self: Any, q: Floats) -> Floats:
         """Give the inverse of the inertia matrix: this rank's rows [nu, nu of all].
@@ -100,18 +126,24 @@ class JointSpace(Jacobians):
         On one rank by load sweeps of eight columns at a time, on several by one for each column. Arguments and
         InputError as of `inertia_matrix`.
         """
-        q, first, last = self._coordinates(q), self.composites.first, self.composites.last
+        q = self._coordinates(q)
         if self.comm.size == 1:
             return self.composites.inverse(q)
-        found = np.empty((last - first, self.system.nu))
-        force, factor = np.zeros(last - first), self._factored(q)
+        factor = self._factored(q)
+        return self._rows_of(lambda _, force: factor.solve(force), q)
+
+    def _rows_of(self: Any, apply: Any, q: Floats, out: Floats | None = None) -> Floats:
+        """Give this rank's rows of a matrix that is applied in a state, `apply(q, v)`, column by column."""
+        first, last = self.composites.first, self.composites.last
+        found = np.empty((last - first, self.system.nu)) if out is None else out
+        unit = np.zeros(last - first)
         for column in range(self.system.nu):
             here = first <= column < last
             if here:
-                force[column - first] = 1.0
-            found[:, column] = factor.solve(force)
+                unit[column - first] = 1.0
+            found[:, column] = apply(q, unit)
             if here:
-                force[column - first] = 0.0
+                unit[column - first] = 0.0
         return found
 
     def gather_rows(self: Any, rows: Floats) -> Floats | None:
@@ -132,6 +164,8 @@ class JointSpace(Jacobians):
 
         `q`, `v` [nu]: this rank's parts. InputError as of `accelerations`.
         """
+        if (found := self.needed_at_once(q, self._still, v, False)) is not None:
+            return found
         q, v = self._pair(q, v, "v")
         return self.inertia_times(q, v)
 
@@ -239,9 +273,9 @@ class JointSpace(Jacobians):
         return ImplicitMatrix(self)
 
     @functools.cached_property
-    def tense_implicit_matrix(self: Any) -> ImplicitMatrix:
-        """The same, that counts the tension of lines too."""
-        return ImplicitMatrix(self, tense=True)
+    def implicit_matrix_of_bodies(self: Any) -> ImplicitMatrix:
+        """The same, that counts what acts on bodies too: the tension of lines, fluids, the ground."""
+        return ImplicitMatrix(self, of_bodies=True)
 
     # --- how
 
@@ -271,9 +305,36 @@ class JointSpace(Jacobians):
 
     def inertia_times(self: Any, q: Floats, v: Floats) -> Floats:
         """Give M v [nu], of arrays that were checked: they are read by address."""
-        still = np.zeros(self.subchain.nu)
+        still = self._still
+        if self.inverse_sweeps:
+            found: Floats = self.inverse_sweeps(q, still, v, still, acting=False)
+            return found
         boundary = self.boundary_motion(q, still)
         return required_forces(self.comm, self.subchain, q, still, v, still, boundary, np.zeros(6), at_rest=True)
+
+    @functools.cached_property
+    def _still(self: Any) -> Floats:
+        return np.zeros(self.subchain.nu)
+
+    @functools.cached_property
+    def inverse_sweeps(self: Any) -> InverseSweeps | None:
+        """What sweeps inverse dynamics, where it is one call; made when first asked for."""
+        return sweeps_of(self, self._root)
+
+    def needed_at_once(self: Any, q: Any, u: Any, udot: Any, acting: bool) -> Floats | None:
+        """Give the generalized forces [nu] that accelerations need, of arrays that nobody has looked at, on one rank.
+
+        None where these have to be looked at first, or there are several ranks, or other ways. `acting` as of
+        `InverseSweeps`.
+        """
+        sweeps = self.inverse_sweeps
+        if sweeps is None or self.comm.size > 1 or self.system.changes != self._changes:
+            return None
+        tau = np.empty(self.subchain.nu)
+        try:
+            return tau if sweeps.needed(sweeps.plan, q, u, udot, NO_FORCES, tau, int(acting)) else None
+        except (TypeError, NumbaError):
+            return None
 
     @functools.cached_property
     def _factor(self: Any) -> Factor:

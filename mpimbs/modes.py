@@ -24,6 +24,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.parallel.agreement import on_root
 from mpimbs.parallel.gather import Gather
+from mpimbs.tension import Tension
 
 Floats = npt.NDArray[np.float64]
 
@@ -145,8 +146,8 @@ class _Displacements:
     def softened(self) -> Callable[[Floats], Floats]:
         """Give about K^-1 of whole vectors: what springs and the tension of lines make of K, and nearly no M."""
         dynamics, still = self.dynamics, np.zeros(self.dynamics.subchain.nu)
-        matrix = dynamics.tense_implicit_matrix
-        matrix.at(self._q, LONG, dynamics.joint_loads(self._q, still))
+        matrix, tension = dynamics.implicit_matrix_of_bodies, Tension(dynamics.subchain)
+        matrix.at(self._q, LONG, tension.stiffness(dynamics.joint_loads(self._q, still)))
 
         def product(vector: Floats) -> Floats:
             found = np.empty_like(still)

@@ -10,18 +10,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.sweep.structure import ADDED, BODY, FIXED
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 
 _UPPER = np.triu_indices(3)
+_TURNS = [0, 1, 2, 6, 7, 11]  # of the numbers of a symmetric 6x6 matrix those of its upper left part
 
 
 def levers(subchain: Subchain) -> Floats:
     """Where loads act on bodies, from their inboard joints, in body frames [n, 3] (m).
 
-    The mean place of the joints of those that hang on a body, among these or the one behind; of the last bodies the
-    center of mass.
+    The mean place of the joints of those that hang on a body, among these or the one behind; of the last bodies that of
+    loop joints, springs and forces that keep their direction; where nothing pulls the center of mass.
     """
     columns, system = subchain.columns, subchain.system
     parents, places = columns.parent - subchain.first, columns.position
@@ -29,11 +31,23 @@ def levers(subchain: Subchain) -> Floats:
         behind = system.columns(subchain.last, subchain.last + 1)
         parents = np.append(parents, behind.parent - subchain.first)
         places = np.append(places, behind.position, axis=0)
-    inside = parents >= 0
-    count = np.bincount(parents[inside], minlength=subchain.n_bodies)
-    found = np.zeros((subchain.n_bodies, 3))
-    np.add.at(found, parents[inside], places[inside])
-    return np.where(count[:, None] > 0, found / np.maximum(count, 1)[:, None], columns.center_of_mass)
+    held = [(k, wrench.point) for k, wrench in columns.wrenches if wrench.frame == "world"]
+    ends = [*system.loop_bodies, *system.spring_bodies]
+    positions = [loop.positions for loop in system.loops] + [spring.positions for spring in system.springs.values()]
+    for bodies, points in zip(ends, positions, strict=True):
+        held += zip((k - subchain.first for k in bodies), points, strict=True)
+    for force in system.body_forces:
+        if not isinstance(force.point, str) and any(force.point):
+            held += [(k, force.point) for k in force.on(subchain.first, subchain.last).tolist()]
+    at = np.array([k for k, _ in held], np.int64)
+    found = columns.center_of_mass
+    for numbers, where in ((at, np.array([point for _, point in held]).reshape(-1, 3)), (parents, places)):
+        inside = (numbers >= 0) & (numbers < subchain.n_bodies)
+        count = np.bincount(numbers[inside], minlength=subchain.n_bodies)[:, None]
+        mean = np.zeros((subchain.n_bodies, 3))
+        np.add.at(mean, numbers[inside], where[inside])
+        found = np.where(count > 0, mean / np.maximum(count, 1), found)
+    return found
 
 
 def tension_stiffness(levers: Floats, forces: Floats) -> Floats:
@@ -53,9 +67,31 @@ def tension_stiffness(levers: Floats, forces: Floats) -> Floats:
     return found
 
 
-def turned(symmetric: Floats, frames: Floats) -> Floats:
-    """Symmetric matrices xx xy xz yy yz zz [n, 6] in other components, F^T S F of rotations F [n, 3, 3]."""
-    whole = np.empty((len(symmetric), 3, 3))
-    whole[:, _UPPER[0], _UPPER[1]] = whole[:, _UPPER[1], _UPPER[0]] = symmetric
-    found: Floats = (np.swapaxes(frames, 1, 2) @ whole @ frames)[:, _UPPER[0], _UPPER[1]]
-    return found
+class Tension:
+    """The stiffness that tension gives to the bodies of a subchain.
+
+    Parameters
+    ----------
+    subchain : Subchain
+    """
+
+    def __init__(self, subchain: Subchain) -> None:
+        made = subchain.made
+        body = made.structure.steps[made.body_step, BODY]
+        self._inertias = made.structure.fixed.reshape(-1, FIXED)[body][:, [12, 15, 17]].sum(axis=1)
+        self._frames, self._levers = made.body_frame, levers(subchain)
+
+    def stiffness(self, loads: Floats) -> Floats:
+        """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it."""
+        symmetric = tension_stiffness(self._levers, loads[:, 3:])
+        whole = np.empty((len(symmetric), 3, 3))
+        whole[:, _UPPER[0], _UPPER[1]] = whole[:, _UPPER[1], _UPPER[0]] = symmetric
+        found = np.zeros((len(symmetric), ADDED))
+        found[:, _TURNS] = (np.swapaxes(self._frames, 1, 2) @ whole @ self._frames)[:, _UPPER[0], _UPPER[1]]
+        return found
+
+    def share(self, step: float, stiffness: Floats) -> float:
+        """Give what such stiffness adds in an implicit step (s), at the most, of any body's inertia."""
+        added = step**2 * stiffness[:, _TURNS][:, [0, 3, 5]].sum(axis=1)
+        heavy = self._inertias > 0.0
+        return float(np.max(added[heavy] / self._inertias[heavy], initial=0.0))

@@ -78,3 +78,12 @@ def test_energy(tmp_path: Path) -> None:
         "implicit_orders", "energy", tmp_path, integrators=("ra34pw2",), steps=(0.025, 0.0125), t_end=1.0
     )
     assert fine["largest change"] < 0.5 * coarse["largest change"] < 0.01
+
+
+def test_speeds(tmp_path: Path) -> None:
+    speeds = driver("stiff_speeds")
+    rope = speeds.main("rope", tmp_path, links=24, t_end=0.02)
+    assert all(row["error, m"] < 1e-3 for row in rope) and rope[-1]["times the best explicit"] > 0
+    (row,) = speeds.main("long", tmp_path, sizes=(64,), steps=1, comm=MPI.COMM_SELF)
+    assert (row["links"], row["ranks"], row["times one rank"]) == (64, 1, 1.0) and row["evaluations"] > 0
+    assert (tmp_path / "stiff_rope.tsv").exists() and (tmp_path / "stiff_long.json").exists()

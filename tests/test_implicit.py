@@ -1,18 +1,20 @@
 """Linearly implicit steps: their matrix against the dense oracle, their order where it is stiff, and what they bear."""
 
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 from cases import moving_state, parts
+from documents import PAGES, block
 from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
-from mpimbs.model import Body, Joint, System, system_from
+from mpimbs.model import Body, BodyMotion, Joint, System, system_from
 from mpimbs.simulation.run import simulate
-from mpimbs.tension import levers, tension_stiffness
+from mpimbs.tension import Tension, levers, tension_stiffness
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed, opened
@@ -110,9 +112,10 @@ def test_tension_is_a_stiffness_of_bodies(comm: MPI.Comm, spec: str) -> None:
     whole = np.zeros((system.n_bodies, 6))
     with closing(Dynamics(system, comm)) as dynamics:
         mine, _ = parts(dynamics, q, np.zeros(system.nu))
-        dynamics.tense_implicit_matrix.at(mine, H, loads[dynamics.bodies])
+        matrix = dynamics.implicit_matrix_of_bodies
+        matrix.at(mine, H, Tension(dynamics.subchain).stiffness(loads[dynamics.bodies]))
         z = np.empty(dynamics.subchain.nu)
-        dynamics.tense_implicit_matrix.heavier(tau[dynamics.gather_u.part], z)
+        matrix.heavier(tau[dynamics.gather_u.part], z)
         found = comm.bcast(dynamics.gather_u(z))
         whole[dynamics.bodies] = tension_stiffness(levers(dynamics.subchain), loads[dynamics.bodies, 3:])
     comm.Allreduce(MPI.IN_PLACE, whole)
@@ -123,6 +126,87 @@ def test_tension_is_a_stiffness_of_bodies(comm: MPI.Comm, spec: str) -> None:
         stiffness[upper] = stiffness[upper[::-1]] = whole[k]
         inertia += H**2 * turned[:, k] @ stiffness @ turned[:, k].T
     assert_close("solution", found, np.linalg.solve(inertia, tau), "iterated", comm=comm)
+
+
+class Resisting:
+    """A body force that gives damping and stiffness, any of the bodies' own, in the world frame about a point."""
+
+    def __init__(self, n: int) -> None:
+        roots = np.random.default_rng(7).uniform(-1, 1, (2, n, 6, 6))
+        self.given = np.swapaxes(roots, 2, 3) @ roots
+        self.given[:, ::3] = 0.0
+
+    def __call__(self, t: float, motion: BodyMotion) -> tuple[object, ...]:
+        return 0.0, np.zeros_like(motion.velocity), *self.given[:, motion.body]
+
+
+@pytest.mark.parametrize("spec", ["mixed", "mixed tree", "rope:35", "random_tree:40:3"])
+def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
+    """As `test_stages_are_solved`, with damping and stiffness that a function gives, and added mass."""
+    system, point = system_of(spec), (0.1, -0.2, 0.3)
+    wet = tuple(map(tuple, np.diag((0.1, 0.2, 0.3, 1.0, 2.0, 3.0)).tolist()))
+    system.segments = system.segments.replaced(lambda body: body.model_copy(update={"added_mass": wet}))
+    act = Resisting(system.n_bodies)
+    system.add_body_force(None, act, point=point, vectorized=True)
+    q, u, _ = moving_state(system, 2)
+    r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine_q, mine_u = parts(dynamics, q, u)
+        own = np.concatenate(parts(dynamics, r[: system.nq], r[system.nq :]))
+        dynamics.accelerations(mine_q, mine_u)
+        damping, stiffness = dynamics.external.resistance()
+        x, nq = np.empty_like(own), dynamics.subchain.nq
+        for step in (1.0, H):
+            dynamics.implicit_matrix_of_bodies.at(mine_q, step, stiffness, damping)
+            dynamics.implicit_matrix_of_bodies.solve(own, x)
+        x = np.concatenate(comm.bcast((dynamics.gather_q(x[:nq]), dynamics.gather_u(x[nq:]))))
+    (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
+    c, moved = system.columns(), [dense.Snapshot(system, q, unit) for unit in np.eye(system.nu)]
+    damped, stiff = np.diag(c.damping), np.diag(c.stiffness)
+    for k in range(system.n_bodies):
+        twists = np.array([[*state.kinematics.omega[k], *state.point(k, point)[1]] for state in moved], float)
+        damped, stiff = (
+            total + twists @ own[k] @ twists.T for total, own in zip((damped, stiff), act.given, strict=True)
+        )
+    turning, inertia = as_it_turns(system, q), dense.mass_matrix(system, q).astype(float)
+    assert_close("coordinates", x_q, r_q + H * turning @ x_u, "dense", comm=comm)
+    along = np.linalg.lstsq(turning, r_q)[0]
+    left = inertia + H * damped + H**2 * stiff
+    right = inertia @ r_u - H * stiff @ along
+    assert_close("speeds", x_u, np.linalg.solve(left, right), "iterated", comm=comm)
+
+
+def test_drag_and_ground_take_long_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of the documentation, where explicit steps are limited to a thirtieth, and lands as those do."""
+    code = block(PAGES / "howto/fluids.md", "Stiff forces on bodies")
+    if comm.size > 1:
+        return  # as long steps as on one rank: `test_what_acts_on_bodies_is_solved_with`
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    landed, dragged = scope["landed"], scope["dragged"]
+    assert landed.steps < 60 and dragged.steps < 120
+    lying = np.tile([1.0, 0, 0, 0], 8)
+    assert_close("landed", np.append(landed.q[-1, :4], landed.q[-1, 7:]), lying, "statics")
+    weight = 9.81 / 1e7
+    assert_close("sunk in", landed.q[-1, 5], -weight, "settled", scale=1.0)
+    followed = simulate(scope["line"](), 2.0, every=2.0, rtol=1e-7, atol=1e-7)
+    assert followed.steps > 10 * dragged.steps
+    assert np.abs(dragged.q[-1] - followed.q[-1]).max() < 1e-4
+
+
+WRONG = {
+    "needs an array of shape": lambda n: np.zeros((n, 3, 3)),
+    "damping is not finite": lambda n: np.full((n, 6, 6), np.nan),
+    "damping is negative": lambda n: -np.eye(6),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_damping_that_is_none(message: str) -> None:
+    system = system_from("chain:3")
+    system.add_body_force(None, lambda t, motion: (0.0, 0.0, WRONG[message](3)), vectorized=True)
+    with pytest.raises(SimulationError, match=message), closing(Dynamics(system)) as dynamics:
+        dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
 
 
 @pytest.mark.parametrize("force", [1.0, -1.0])
@@ -172,6 +256,22 @@ def test_steps_are_limited_by_accuracy_alone() -> None:
         for dt in (0.01, 0.005)
     ]
     assert errors[1] < errors[0] / 3 and errors[1] < 1e-4
+
+
+@pytest.mark.parametrize("integrator", ["ra34pw2", "2m"])
+def test_a_taut_line_takes_long_steps(comm: MPI.Comm, integrator: str) -> None:
+    """A line without springs under 500 N, whose fastest motion of 5543 rad/s limits explicit steps to 0.5 ms."""
+    line, end = rod(16, 0.0), 0.1
+    line.add_wrench("link15", force=(500, 0, 0), point=(1 / 16, 0, 0), frame="world")
+    settings = {"every": end, "integrator": integrator, "comm": comm}
+    long = simulate(line, end, dt=5e-3, **settings)
+    with pytest.raises(SimulationError, match="no longer finite"):
+        simulate(line, end, dt=5e-3, tension="off", **settings)
+    counted = simulate(line, end, dt=5e-3, tension="on", **settings)
+    if comm.rank == 0:
+        assert_close("without being asked", long.q, counted.q, "ranks")
+        at_rest = 0.05 * 9.81 / 2 / 500.0  # m, how far it sags, and swings about
+        assert np.linalg.norm(tip(long.q[-1]) - (1.0, -at_rest)) < 1.1 * at_rest
 
 
 def test_ranks_take_the_same_steps(comm: MPI.Comm) -> None:

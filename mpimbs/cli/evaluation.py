@@ -3,6 +3,7 @@ inertia matrix; and the one that closes its loops, `mpimbs assemble`."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,11 @@ from mpimbs.cli.options import (
     write_arrays,
 )
 from mpimbs.cli.words import Command
-from mpimbs.compiling import compile_evaluations, compile_joint_space
+from mpimbs.compiling import compile_evaluations, compile_inverse, compile_joint_space
 from mpimbs.composites import DOUBLING, FORMS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import check_new
-from mpimbs.inverse import compile_inverse
 from mpimbs.parallel.agreement import first_on_node, on_root, together
 
 _NOWHERE = "; from Python, Dynamics.{} writes none"
@@ -99,7 +99,7 @@ def inverse(
     whole = together(comm, lambda: read_state(state, system, PRESCRIBED))
     dynamics = Dynamics(system, comm)
     on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inverse_dynamics")))
-    first_on_node(comm, compile_inverse)
+    first_on_node(comm, functools.partial(compile_inverse, dynamics.lanes))
     mine = dynamics.gather_u.part
     assert whole.udot is not None  # PRESCRIBED has it
     part = dynamics.inverse_dynamics(whole.q[dynamics.gather_q.part], whole.u[mine], whole.udot[mine], time)

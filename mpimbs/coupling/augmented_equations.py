@@ -35,13 +35,13 @@ from mpimbs.spatial.condensing import (
     eliminate_front,
     expand_solution,
 )
-from mpimbs.spatial.inertia import momentum
 from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add6, force_inward, scale6, sub6
 from mpimbs.sweep.absolute_passes import motion_across
-from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE, Structure, Workspace
+from mpimbs.sweep.added import add_inertia, body_momentum
+from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE, Structure, Workspace
 
 # Columns of the rows of nodes: two that are assembled (-1: none); how many elements; bodies that are eliminated, and
 # all; where what follows begins in `listed`; where the factor begins.
@@ -117,17 +117,13 @@ def _add_step(plan, step, own, parent, size):
     at = read(plan, AUGMENTED.weight_of)[step] * 2 * SQUARE
     for i in range(SQUARE):
         d[i] = weights[at + i] + weights[at + SQUARE + i]
-    fixed = structure.steps[step, BODY] * FIXED
-    a, h = load6(0.0, structure.fixed, fixed + 12), load3(0.0, structure.fixed, fixed + 18)
-    mass = structure.fixed[fixed + 21]
-    i6 = (a[0], a[1], a[2], 0.0, -h[2], h[1]), (0.0, a[3], a[4], h[2], 0.0, -h[0]), (0.0, 0.0, a[5], -h[1], h[0], 0.0)
-    at = SIDE * own
-    for k in range(SIDE):
-        front[at * size + at + k] += i6[0][k]
-        front[(at + 1) * size + at + k] += i6[1][k]
-        front[(at + 2) * size + at + k] += i6[2][k]
-    for k in range(3, SIDE):
-        front[(at + k) * size + at + k] += mass
+    o = (0.0, 0.0, 0.0)
+    inertia = add_inertia(0.0, structure, step, o + o + o + o + o + o + o)
+    at, k = SIDE * own, 0
+    for i in range(SIDE):
+        for j in range(i, SIDE):
+            front[(at + i) * size + at + j] += inertia[k]
+            k += 1
     _add_block(front, size, own, own, d, 1.0)
     if parent < 0:
         return
@@ -338,9 +334,7 @@ def advance(plan, first):
         driven = _loaded(weights, at + SQUARE, across, w) if structure.armature.size > 0 else w
         store_numbers(0.0, carried, SIDE * step, driven)
         w = _loaded(weights, at, violated, driven)
-        fixed = structure.steps[step, BODY] * FIXED
-        a, h = load6(0.0, structure.fixed, fixed + 12), load3(0.0, structure.fixed, fixed + 18)
-        inert = momentum(a, h, structure.fixed[fixed + 21], load6(0.0, accelerations, SIDE * step))
+        inert = body_momentum(0.0, structure, step, load6(0.0, accelerations, SIDE * step))
         inert = add6(inert, load6(0.0, work.bias, step * BIAS + 6))
         own = add6(load6(0.0, changes, SIDE * step), sub6(w, inert))
         store_numbers(0.0, changes, SIDE * step, own)

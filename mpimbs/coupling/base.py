@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.parallel.butterfly import Butterfly
+from mpimbs.parallel.posted import Receives
 
 if TYPE_CHECKING:
     from mpimbs.coupling.loop_equations import LoopEquations
@@ -109,23 +110,23 @@ class Solve(Protocol):
         ...
 
 
-class ButterflyCoupling:
-    """What couplings by one butterfly have in common.
+class DirectCoupling:
+    """What couplings that are exact in one pass have in common.
 
     Parameters
     ----------
-    butterfly : Butterfly
+    messages : Butterfly or Receives
         Its own; closed with it.
     """
 
-    def __init__(self, butterfly: Butterfly) -> None:
-        self._butterfly = butterfly
+    def __init__(self, messages: Butterfly | Receives) -> None:
+        self._of_messages = messages
 
     solve = None
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
-        self._butterfly.close()
+        self._of_messages.close()
 
     @property
     def iterative(self) -> Iterative | None:
@@ -139,4 +140,4 @@ class ButterflyCoupling:
     @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
-        return self._butterfly.seconds
+        return self._of_messages.seconds

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling.base import ButterflyCoupling
+from mpimbs.coupling.base import DirectCoupling
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
 from mpimbs.spatial.assembly import (
     ASSEMBLY,
@@ -93,7 +93,7 @@ def solve(plan, assembly, root, outer):
     assign(outer[6:12], f2)
 
 
-class DivideAndConquer(ButterflyCoupling):
+class DivideAndConquer(DirectCoupling):
     """DCA: the assemblies of the ranks, joined two by two [Featherstone 1999; Critchley 2007, eq. 12-42].
 
     ceil(log2 P) messages of 1600 bytes in each direction.
@@ -110,7 +110,8 @@ class DivideAndConquer(ButterflyCoupling):
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
-        super().__init__(Butterfly(comm, ASSEMBLY))
+        self._butterfly = Butterfly(comm, ASSEMBLY)
+        super().__init__(self._butterfly)
         assembling = Assembling(
             self._butterfly.plan,
             records=aligned_zeros(RECORD * (comm.size.bit_length() + 1)),

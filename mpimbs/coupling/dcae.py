@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling.base import ButterflyCoupling
+from mpimbs.coupling.base import DirectCoupling
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
 from mpimbs.parallel.posted import expect
 from mpimbs.spatial.compiler import kernel
@@ -76,7 +76,7 @@ def solve(plan, blocks, root, loads):
     spread_loads(blocks, within, outer, loads)
 
 
-class EfficientDivideAndConquer(ButterflyCoupling):
+class EfficientDivideAndConquer(DirectCoupling):
     """DCAe: the product of the ranks' handle equations by a butterfly, exact in one pass [Critchley 2007].
 
     ceil(log2 P) messages of 1152 bytes in each direction, as many 6x6 products, for any number P of ranks. Several
@@ -96,7 +96,8 @@ class EfficientDivideAndConquer(ButterflyCoupling):
     """
 
     def __init__(self, comm: MPI.Comm, count: int = 1) -> None:
-        super().__init__(Butterfly(comm, SIZE))
+        self._butterfly = Butterfly(comm, SIZE)
+        super().__init__(self._butterfly)
         joining = Joining(
             self._butterfly.plan,
             responses=aligned_zeros(RESPONSE * max(comm.size.bit_length(), 1)),

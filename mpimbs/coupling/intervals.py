@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.coupling.base import Iterative
+from mpimbs.coupling.base import DirectCoupling
 from mpimbs.parallel.native import own_tags, send_only
 from mpimbs.parallel.posted import POSTED, Receives, await_message, expect
 from mpimbs.partition.schedule import (
@@ -192,7 +192,7 @@ def node_sizes(
     return found, sizes
 
 
-class ScheduledAssembly:
+class ScheduledAssembly(DirectCoupling):
     """Assembles the ranks' intervals, exact in one pass, in the order of a schedule.
 
     Parameters
@@ -214,8 +214,6 @@ class ScheduledAssembly:
         Of an evaluation, in order: the kind of step (`partition.schedule`), the other rank, and doubles.
     """
 
-    solve = None
-
     def __init__(self, comm: MPI.Comm, schedule: Schedule, room: Room | MixedRoom, values: Floats) -> None:
         mixed = isinstance(room, MixedRoom)
         mine = [described(room, value) if isinstance(room, MixedRoom) else listed(room, value) for value in values]
@@ -223,9 +221,10 @@ class ScheduledAssembly:
         leaves = [value for _, theirs in told for value in theirs]
         rooms, sizes = node_sizes(schedule, leaves, [theirs for theirs, of_rank in told for _ in of_rank])
         layout = _Layout(schedule, comm.rank, rooms, sizes, own_tags(comm, 2 * len(schedule.crossing)))
-        self._receives = Receives(comm, layout.receives())
+        receives = Receives(comm, layout.receives())
+        super().__init__(receives)
         self.messages = layout.messages
-        self._messages = Table(self._receives.posted)
+        self._messages = Table(receives.posted)
         whole = len(rooms) - 1
         self._table = Table(
             AssemblyPlan(
@@ -249,24 +248,6 @@ class ScheduledAssembly:
         expect(self._messages.data)
         solve(self.plan, values.reshape(-1), root, self._loads.reshape(-1))
         return self._loads
-
-    @property
-    def iterative(self) -> Iterative | None:
-        """Nothing: every solution stands for itself."""
-        return None
-
-    def statistics(self) -> dict[str, int]:
-        """Nothing: all solutions take the same."""
-        return {}
-
-    @property
-    def seconds(self) -> float:
-        """Time spent in messages so far (s)."""
-        return self._receives.seconds
-
-    def close(self) -> None:
-        """Free what MPI holds, before the communicator is."""
-        self._receives.close()
 
 
 class _Layout:

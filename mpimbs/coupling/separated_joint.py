@@ -109,7 +109,7 @@ def first_steps(joints: list[SeparatedJoint]) -> Structure:
         steps[number, BODY] = number
     axes = np.concatenate([np.zeros(0, np.int64), *(structure.axes for structure in made)])
     pitch = np.concatenate([np.zeros(0), *(structure.pitch for structure in made)])
-    return Structure(steps, axes, fixed.ravel(), pitch, np.zeros(0), np.arange(len(steps)))
+    return Structure(steps, axes, fixed.ravel(), pitch, np.zeros(0), np.arange(len(steps)), np.zeros(0))
 
 
 def cut_joints(joints: list[SeparatedJoint], ends: list[Ends]) -> CutJoints:

@@ -19,6 +19,8 @@ from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.force_functions import bodies_named
 from mpimbs.sweep.body_motion import add_loads, motions_of_points
+from mpimbs.sweep.build import turned_inertias
+from mpimbs.sweep.structure import ADDED
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -162,6 +164,8 @@ class ActingBodyForce(_Acting):
         points = subchain.columns.center_of_mass[bodies] if centered else np.tile(force.point, (n, 1))
         self._points = np.einsum("nji,nj->ni", frames, points).ravel()
         self._frames = frames.ravel()
+        self._bodies = bodies
+        self._resistance: list[Floats | None] = [None, None]
         numbers = subchain.system.numbers_in_model(self._numbers)
         self._motion = BodyMotion(numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
         self._flat = [values.reshape(-1) for values in self._motion[1:]]
@@ -188,7 +192,37 @@ class ActingBodyForce(_Acting):
 
     def _all_at_once(self, t: float) -> tuple[Floats, Floats]:
         given = called(self._on_all, t, self._function, self._motion)
+        if isinstance(given, tuple | list) and len(given) in (3, 4):
+            named = zip(given[2:], ("damping", "stiffness"), strict=False)
+            self._resistance[: len(given) - 2] = [self._resisting(t, value, name) for value, name in named]
+            given = given[:2]
         return _moment_and_force(self._on_all, t, given, (len(self._numbers), 3))
+
+    def _resisting(self, t: float, given: Any, name: str) -> Floats | None:
+        """Damping or stiffness [n, 6, 6] of what the function gave, one for each body or for all; None for none."""
+        if given is None:
+            return None
+        n = len(self._numbers)
+        found = np.broadcast_to(given, (n, 6, 6)) if np.shape(given) == (6, 6) else given
+        found = shaped(self._on_all, t, found, (n, 6, 6), f" as {name}")
+        worst = np.diagonal(found, axis1=1, axis2=2).min(axis=1, initial=0.0)
+        for wrong, what in ((~np.isfinite(found).all(axis=(1, 2)), "is not finite"), (worst < 0.0, "is negative")):
+            if wrong.any():
+                raise SimulationError(f"{self._on(int(np.argmax(wrong)))}: its {name} {what} at t = {t:g} s")
+        return found
+
+    def add_resistance(self, found: list[Floats | None], n: int) -> None:
+        """Add the damping and the stiffness that the function gave last, if any, to those of n bodies [n, ADDED].
+
+        They are as `ImplicitMatrix.at` takes them.
+        """
+        turned = self._motion.rotation @ self._frames.reshape(-1, 3, 3)
+        points = self._points.reshape(-1, 3)
+        for k, given in enumerate(self._resistance):
+            if given is not None:
+                total = found[k]
+                found[k] = total = np.zeros((n, ADDED)) if total is None else total
+                total[self._bodies] += turned_inertias(given, turned, points)
 
     def _one_by_one(self, t: float) -> tuple[Floats, Floats]:
         moment, force = np.empty((2, len(self._numbers), 3))

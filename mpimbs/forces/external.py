@@ -1,5 +1,5 @@
 """Loads from outside that change with time, pose or motion: torques and wrenches as functions of time, joint forces,
-body forces, springs between bodies; and what drives joints that follow given motions."""
+body forces, springs between bodies, fluids around bodies; and what drives joints that follow given motions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.model import Wrench
+from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.loops import Loops
 from mpimbs.sweep.subchain import Subchain
 
@@ -41,10 +42,13 @@ class ExternalLoads:
     any, wrenches : bool
         Whether there is anything to do at all, and whether wrenches, body forces or springs act.
     moved : bool
-        Whether body forces or springs act on the system, on these bodies or others: `apply` needs the motion of
+        Whether body forces, springs or fluids act on the system, on these bodies or others: `apply` needs the motion of
         handle 1.
     springs : ActingSprings, optional
         The springs between bodies, where the system has any.
+    fluid : array [m * 6]
+        What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is; empty where there are
+        none.
     keeps_motions : bool
         Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
     """
@@ -70,8 +74,9 @@ class ExternalLoads:
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
         self.springs = ActingSprings(subchain, cuts, make_exchange) if system.springs else None
-        self.moved = bool(system.body_forces or system.springs)
-        self.keeps_motions = bool(self._body_forces or self.springs)
+        self.fluid = np.zeros(subchain.wrenches.size if subchain.columns.added_mass is not None else 0)
+        self.moved = bool(system.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
+        self.keeps_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.keeps_motions
         functions = self._torques or self._joint_forces or self._loops or motions
         self.any = bool(functions) or self.wrenches or self.moved
@@ -118,12 +123,12 @@ class ExternalLoads:
         if not finite:
             tau[:] = np.nan
             return
-        offset = self._subchain.columns.u_offset
+        offset, system = self._subchain.columns.u_offset, self._subchain.system
         for body, function in self._torques:
             count = int(offset[body + 1] - offset[body])
             tau[offset[body] : offset[body + 1]] += self._value(function, t, self._title(body), "torque", count)
         for part, loop, torque in self._loops:
-            name = self._subchain.system.loops[int(part.numbers[loop])].name
+            name = system.loops[int(part.numbers[loop])].name
             part.set_torque(loop, self._value(torque, t, f"loop '{name}'", "torque", part.freedoms(loop)))
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
@@ -139,11 +144,25 @@ class ExternalLoads:
                 total[:3] += moment + np.cross(wrench.point, force)
                 total[3:] += force
             self._subchain.set_wrench(body, total)
+        if self.fluid.size:
+            self.fluid[:] = 0.0
+            add_fluid_loads(0.0, self._subchain.structure, tuple(system.gravity), motion, self.fluid)
+            self._subchain.wrenches[:] += self.fluid
         self.motions.drive(t, tau)
         for body_force in self._body_forces:
             body_force.add(t, motion, self._subchain.wrenches)
         if self.springs:
             self.springs.add(t, motion, self._subchain.wrenches)
+
+    def resistance(self) -> list[Floats | None]:
+        """Damping and stiffness [n, ADDED] that body forces gave where `apply` called them last, if any did.
+
+        As `ImplicitMatrix.at` takes them.
+        """
+        found: list[Floats | None] = [None, None]
+        for body_force in self._body_forces:
+            body_force.add_resistance(found, self._subchain.n_bodies)
+        return found
 
     def _title(self, body: int) -> str:
         return f"body '{self._subchain.name_of(body)}'"

@@ -95,7 +95,7 @@ def check_model(system: System, types: set[str], program: str, loop_types: Colle
     closing = sorted({loop.type for loop in system.loops} - set(loop_types))
     if closing:
         raise UnavailableError(f"not comparable: the model closes loops, and {program} none by a {closing[0]} joint")
-    if columns.wrenches:
+    if columns.wrenches or columns.added_mass is not None:
         raise UnavailableError("not comparable: the model's wrenches on bodies are not handed to peers")
     if system.springs:
         raise UnavailableError("not comparable: springs between bodies are not handed to peers")

@@ -6,6 +6,7 @@ frames are right-handed, quaternions are w x y z. The body frame has its origin 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,13 +15,17 @@ from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 from mpimbs.model import table
 from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint, Jointed
-from mpimbs.model.table import CheckedTable, Number, Unit, Vector, VectorOrFunction
+from mpimbs.model.table import CheckedTable, Number, Unit, Units, Vector, VectorOrFunction
 
 Floats = tuple[float, ...]
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0)
 _SLACK = 1e-9  # relative slack of the triangle inequality of principal moments
 _SINGULAR = 1e-14  # ratio of principal moments below which an inertia counts as singular
+
+
+_OF_DIAGONAL = ("kg m^2",) * 3 + ("kg",) * 3
+_OF_ADDED_MASS = (("kg m^2",) * 3 + ("kg m",) * 3,) * 3 + (("kg m",) * 3 + ("kg",) * 3,) * 3
 
 
 def _text(value: Any) -> str:
@@ -66,6 +71,28 @@ def _inertia(value: Any) -> Floats:
     return table.numbers(value, 6, "xx yy zz xy xz yz")
 
 
+def _added_mass(value: Any) -> tuple[Floats, ...]:
+    what = "a diagonal, or rows of a 6x6 matrix"
+    rows = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(rows, list | tuple) or len(rows) not in (0, 6):
+        raise ValueError(f"needs six numbers or six rows of six ({what}), got {value!r}")
+    if any(isinstance(row, list | tuple | np.ndarray) for row in rows):
+        matrix = np.array([table.numbers(row, 6, what) for row in rows])
+    else:
+        matrix = np.diag(table.numbers(rows, len(rows), what))
+    if not matrix.any():
+        return ()
+    # Of any units: moments, masses and what couples them are taken by the size of the diagonal.
+    size = np.sqrt(np.abs(np.diag(matrix)))
+    scaled = matrix / np.outer(size, size).clip(np.finfo(float).tiny)
+    if np.abs(scaled - scaled.T).max() > _SLACK:
+        raise ValueError("must be symmetric; give a matrix that equals its transpose, angular part first")
+    least = np.linalg.eigvalsh(scaled)[0]
+    if least < -_SLACK:
+        raise ValueError(f"must not be indefinite, got a principal value of {least:.6g} of the diagonal scaled to 1")
+    return tuple(map(tuple, (0.5 * (matrix + matrix.T)).tolist()))
+
+
 def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, dict | Wrench | Shape) else value
 
@@ -88,6 +115,10 @@ class Body(CheckedTable):
         xx yy zz xy xz yz about the center of mass, body axes, kg m^2: the components of the matrix (xy is the
         entry of the matrix, with its sign). Positive definite, and no principal moment above the sum of the
         others.
+    added_mass : tuple of 6 tuples of 6 floats
+        What a fluid at rest around the body adds to its inertia: a symmetric matrix, not indefinite, about the origin
+        of the body frame, in its components, angular part first (kg m^2, kg m, kg). Six numbers are its diagonal. It
+        has no weight, and a part in loads, energies and momenta by Kirchhoff's equations; default none.
     joint : Joint
         The joint to the parent.
     wrench : tuple of Wrench
@@ -110,9 +141,16 @@ class Body(CheckedTable):
     inertia: Annotated[Floats, PlainValidator(_inertia), Unit("kg m^2", 6)] = Field(
         description="xx yy zz xy xz yz about the center of mass in kg m^2"
     )
+    added_mass: Annotated[tuple[Floats, ...], PlainValidator(_added_mass)] = ()
     joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
     wrench: Annotated[tuple[Wrench, ...], BeforeValidator(_as_list)] = ()
     geometry: Annotated[tuple[Shape, ...], BeforeValidator(_as_list)] = ()
+
+    @classmethod
+    def units_of(cls, fields: Mapping[str, Any]) -> dict[str, Units]:
+        added = fields.get("added_mass")
+        rows = isinstance(added, list) and any(isinstance(row, list) for row in added)
+        return super().units_of(fields) | {"added_mass": _OF_ADDED_MASS if rows else _OF_DIAGONAL}
 
     @property
     def massless(self) -> bool:

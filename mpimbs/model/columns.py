@@ -61,6 +61,9 @@ class Columns:
         m, body frame (origin at the inboard joint).
     inertia : float [n, 6]
         xx yy zz xy xz yz about the center of mass, body axes, kg m^2.
+    added_mass : float [n, 6, 6], optional
+        What the bodies are heavier by in a fluid, body frame (kg m^2, kg m, kg), where any template here has some. Of
+        bodies that are told apart a mass alone, which tells them: their numbers from 1 on.
     q_offset, u_offset : int64 [n + 1]
         Body k of these owns `q[q_offset[k]:q_offset[k + 1]]`, and u likewise; both start at 0.
     q, rest : float [nq]
@@ -153,8 +156,6 @@ class Columns:
 
     @cached_property
     def mass(self) -> Floats:
-        if self._numbers is not None:
-            return (self._numbers + 1).astype(np.float64)
         return self._column([body.mass for body in self._bodies])
 
     @cached_property
@@ -164,6 +165,17 @@ class Columns:
     @cached_property
     def inertia(self) -> Floats:
         return self._column([body.inertia for body in self._bodies], 6)
+
+    @cached_property
+    def added_mass(self) -> Floats | None:
+        if self._numbers is not None:
+            told = np.zeros((self.n, 6, 6))
+            told[:, [3, 4, 5], [3, 4, 5]] = self._numbers[:, None] + 1
+            return told
+        if not any(body.added_mass for body in self._bodies):
+            return None
+        nothing = ((0.0,) * 6,) * 6
+        return self._column([body.added_mass or nothing for body in self._bodies], 6, 6)
 
     @cached_property
     def q_offset(self) -> Integers:

@@ -74,8 +74,8 @@ class Contents:
     given : dict of str to float
         Numbers for functions that act on it, such as those of a copy's own.
     apart : bool
-        Whether sweeps are to have a table row of its own for every body: its mass there is its number, from 1 on, by
-        which it is found.
+        Whether sweeps are to have a table row of its own for every body: its added mass there is its number, from 1 on,
+        by which it is found.
     changes : int
         How often it was changed: what was made of it before does not know of the later ones.
     """
@@ -242,9 +242,14 @@ class Contents:
         return columns.initial_state(*self.segments.rows(lo, hi))
 
     def has_wrenches(self, lo: int, hi: int) -> bool:
-        """Return whether wrenches, body forces or springs between bodies act on the bodies lo to hi - 1."""
+        """Return whether wrenches, body forces, a fluid or springs between bodies act on the bodies lo to hi - 1."""
         ends = self.spring_ends
-        return self.has_given_wrenches(lo, hi) or bool(np.any((lo <= ends) & (ends < hi)))
+        sprung = bool(np.any((lo <= ends) & (ends < hi)))
+        return sprung or self.has_added_mass(lo, hi) or self.has_given_wrenches(lo, hi)
+
+    def has_added_mass(self, lo: int, hi: int) -> bool:
+        """Return whether any template of the bodies lo to hi - 1, or of others beside them, has added mass."""
+        return any(body.added_mass for segment in self.segments.within(lo, hi) for body in segment.bodies)
 
     def has_given_wrenches(self, lo: int, hi: int) -> bool:
         """Return whether wrenches or body forces act on the bodies lo to hi - 1."""

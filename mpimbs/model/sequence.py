@@ -83,23 +83,21 @@ def _sorted(statements: Sequence[Statement]) -> Iterator[int]:
                 yield last
             elif needed in waiting:
                 passed = list(waiting)
-                raise _circle([statements[j] for j in passed[passed.index(needed) :]])
+                circle = [statements[j] for j in passed[passed.index(needed) :]]
+                with at(circle[0].place):
+                    raise _lying_on_itself(circle)
             else:
                 waiting[needed] = order.before(needed)
 
 
-def _circle(statements: list[Statement]) -> InputError:
+def _lying_on_itself(statements: list[Statement]) -> InputError:
     first, *others = (statement.first.name for statement in statements)
     unnamed = next((statement.first.name for statement in statements if statement.lies_on() is None), None)
     hint = "" if unnamed is None else f" ({unnamed!r} names no parent, so it lies on the last one)"
-    try:
-        with at(statements[0].place):
-            raise InputError(
-                f"body {first!r}: lies on itself, by way of {' on '.join(map(repr, others))}{hint}; put one of them on "
-                "'world' or on a body outside, and close a loop with a [[loop]]"
-            )
-    except InputError as error:
-        return error
+    return InputError(
+        f"body {first!r}: lies on itself, by way of {' on '.join(map(repr, others))}{hint}; put one of them on 'world' "
+        "or on a body outside, and close a loop with a [[loop]]"
+    )
 
 
 class _Order:
@@ -131,7 +129,9 @@ class _Order:
             yield k - 1
         names = [on] if isinstance(on, str) else on if isinstance(on, list) else []
         for name in dict.fromkeys(name for name in names if isinstance(name, str)):
-            yield from (other for other in self._having(name, k) if other != k)
+            with at(self._statements[k].place):
+                found = self._having(name, k)
+            yield from (other for other in found if other != k)
 
     def _having(self, name: str, k: int) -> list[int]:
         """The statements of the bodies that statement k means by a name."""
@@ -147,6 +147,4 @@ class _Order:
             others = [other for other, _ in known if other != k]
             return [other for other in others if other < k] or others
         title, hint = f"body {self._statements[k].first.name!r}", self._names.suggest(name)
-        with at(self._statements[k].place):
-            raise about(("parent",), f"{title}: parent {name!r} is neither 'world' nor a body of the model{hint}")
-        raise AssertionError
+        raise about(("parent",), f"{title}: parent {name!r} is neither 'world' nor a body of the model{hint}")

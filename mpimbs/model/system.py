@@ -313,7 +313,10 @@ class System(Contents):
             The point (m, body frame) on which the force acts, whose position and velocity the function is told.
         vectorized : bool
             The function is called once for all bodies of a rank: the fields of `motion` have n rows, it returns a
-            moment and a force [n, 3] each, or one number for all. The arrays are used again: copy what you keep.
+            moment and a force [n, 3] each, or one number for all. The arrays are used again: copy what you keep. Behind
+            these it may return a damping and a stiffness: how much less the two are for changes of angular velocity and
+            velocity, and of orientation and position of the point, matrices [n, 6, 6] or one [6, 6] for all, or None,
+            in the world frame, angular parts first, not indefinite. Linearly implicit steps take their symmetric parts.
 
         Raises
         ------

@@ -22,8 +22,8 @@ from pydantic_core import ErrorDetails
 from mpimbs.errors import InputError, Keys, about
 
 Item = TypeVar("Item")
-Units = str | tuple[str, ...]
-"""A unit of all numbers of a key, or one for each of them in a list."""
+Units = str | tuple[str, ...] | tuple[tuple[str, ...], ...]
+"""A unit of all numbers of a key, or one for each of them in a list, or in the rows of a matrix."""
 TimeFunction = Callable[[float], Any]
 """A function of time t (s) that returns a number or a sequence of numbers."""
 

@@ -198,10 +198,11 @@ class Values:
     def _number(self, given: Any, unit: Units) -> Any:
         """A number, or numbers in lists; what is none is left to the check of the table."""
         if isinstance(given, list):
-            if isinstance(unit, str) or any(isinstance(item, list) for item in given):
+            rows = any(isinstance(item, list) for item in given)
+            if isinstance(unit, str) or (rows and not any(isinstance(each, tuple) for each in unit)):
                 return [self._number(item, unit) for item in given]
-            pairs = zip_longest(given, unit[: len(given)], fillvalue="1")
-            return [self._number(item, each) for item, each in pairs]
+            units: list[Any] = list(unit[: len(given)])
+            return [self._number(item, each) for item, each in zip_longest(given, units, fillvalue="1")]
         value = self._parameters.evaluate(given) if isinstance(given, str) else given
-        factor = self._units.factor(unit if isinstance(unit, str) else next(iter(unit), "1"))
+        factor = self._units.factor(unit if isinstance(unit, str) else str(next(iter(unit), "1")))
         return value if factor == 1.0 or not isinstance(value, int | float) else value * factor

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.parallel.native import Channel, channel, own_tags, send_only, start, wait
+from mpimbs.parallel.native import own_tags, send_only
+from mpimbs.parallel.posted import POSTED, Posted, Receives, await_message, expect
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers, Rows, Table, aligned_zeros, read, schema
+from mpimbs.spatial.memory import Floats, Rows, Table, aligned_zeros, read, schema
 
 RANK, BEGIN, END = range(3)  # columns of `Swap.sends`
 
@@ -19,11 +20,10 @@ RANK, BEGIN, END = range(3)  # columns of `Swap.sends`
 class Swap(NamedTuple):
     """What an exchange is given in compiled code."""
 
+    posted: Posted
     to_others: Floats
     from_others: Floats
-    channel: Channel
     sends: Rows  # [messages, 8]: the columns above, a message is `to_others[begin:end]`
-    requests: Integers  # of the receives
     tag: int
 
 
@@ -33,17 +33,17 @@ SWAP = schema(Swap)
 @kernel
 def swap(plan):
     """Send `to_others`, and wait for what comes in `from_others`."""
-    s = read(plan, SWAP)
-    for request in s.requests:
-        start(request)
-    for number in range(s.sends.shape[0]):
-        row = s.sends[number]
-        send_only(s.channel, s.to_others[row[BEGIN] : row[END]], row[RANK], s.tag)
-    for request in s.requests:
-        wait(s.channel, request)
+    expect(plan)
+    to_others, sends = read(plan, SWAP.to_others), read(plan, SWAP.sends)
+    for number in range(sends.shape[0]):
+        row = sends[number]
+        message = to_others[row[BEGIN] : row[END]]
+        send_only(read(plan, POSTED.channel), message, row[RANK], read(plan, SWAP.tag))
+    for number in range(read(plan, POSTED.requests).size):
+        await_message(plan, number)
 
 
-class Exchange:
+class Exchange(Receives):
     """Messages of fixed sizes between any ranks; who has none to send or receive has nothing to do.
 
     All ranks make it together. A rank that is alone on its communicator sends nothing, whatever it was to send, and
@@ -66,31 +66,18 @@ class Exchange:
 
     def __init__(self, comm: MPI.Comm, sent: Mapping[int, int], received: Mapping[int, int]) -> None:
         tag = own_tags(comm, 1)
-        self._channel = channel(comm)
         self.to_others, self.from_others = aligned_zeros(sum(sent.values())), aligned_zeros(sum(received.values()))
-        messages = _pieces(received) if comm.size > 1 else []
-        self._requests = [comm.Recv_init(self.from_others[begin:end], rank, tag) for rank, begin, end in messages]
+        pieces = _pieces(received) if comm.size > 1 else []
+        super().__init__(comm, [(self.from_others[begin:end], rank, tag) for rank, begin, end in pieces])
         sends = np.zeros((len(sent) if comm.size > 1 else 0, 8), np.int64)
         if len(sends):
             sends[:, : END + 1] = _pieces(sent)
-        requests = np.array([MPI._addressof(request) for request in self._requests], np.int64)
-        self._table = Table(Swap(self.to_others, self.from_others, self._channel, sends, requests, tag))
+        self._table = Table(Swap(self.posted, self.to_others, self.from_others, sends, tag))
         self.plan: npt.NDArray[np.int64] = self._table.data
 
     def __call__(self) -> None:
         """Send `to_others`, and wait for what comes in `from_others`."""
         swap(self.plan)
-
-    @property
-    def seconds(self) -> float:
-        """Time spent in messages so far (s)."""
-        return float(self._channel.seconds[0])
-
-    def close(self) -> None:
-        """Free what MPI holds, before the communicator is."""
-        for request in self._requests:
-            request.Free()
-        self._requests = []
 
 
 def _pieces(sizes: Mapping[int, int]) -> list[tuple[int, int, int]]:

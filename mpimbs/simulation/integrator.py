@@ -25,7 +25,7 @@ from mpimbs.simulation.event_watch import EventSearch
 from mpimbs.simulation.following import follow
 from mpimbs.simulation.petsc_schemes import begin, choose, first_same_as_last, keeps_history, stability_polynomial
 from mpimbs.simulation.projection import Projection
-from mpimbs.simulation.schemes import INTEGRATORS, STIFF, Accuracy
+from mpimbs.simulation.schemes import IF_IT_MATTERS, INTEGRATORS, STIFF, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.stages import Stages
 from mpimbs.simulation.step_failure import StepFailure, all_finite
@@ -63,6 +63,8 @@ class Integrator:
         Whether to see now and then what the largest stable step is; evaluations must not depend on each other.
     projection : Projection, optional
         What keeps loops closed.
+    tension : str
+        See `Stages`.
     held : array [nu], optional
         Forces (N m, N) on this rank's joints on top of the model's; `restart` after a change of them.
 
@@ -89,6 +91,7 @@ class Integrator:
         asked: Callable[[], int] = lambda: 0,
         probed: bool = False,
         projection: Projection | None = None,
+        tension: str = IF_IT_MATTERS,
         held: Floats | None = None,
     ) -> None:
         self._dynamics, self._projection, self.held = dynamics, projection, held
@@ -110,6 +113,11 @@ class Integrator:
         self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=dynamics.comm)
         self._vector.setArray(self._state)
         self._arrays = Arrays(self._nq, self._end)
+        self._acted = NOTHING
+        self._stages: Stages | None = None
+        if self._scheme.implicit:
+            known = None if memory is None else memory.tension
+            self._stages = Stages(dynamics, self._derivative, self._loads, len(self._state), tension, known)
         vectors = {} if memory is None else memory.vectors
         self._first_stage = None
         if "q_rate" in vectors:
@@ -136,8 +144,8 @@ class Integrator:
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
         scheme = INTEGRATORS[STIFF] if steady and self._scheme.newton else self._scheme  # can be taken back
-        if scheme.implicit:
-            Stages(self._dynamics, self._derivative, len(self._state)).serve(ts, scheme.newton)
+        if self._stages is not None:
+            self._stages.serve(ts, scheme.newton)
         else:
             ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
@@ -166,21 +174,25 @@ class Integrator:
             return
         self._state[:] = self._arrays.read(x)  # which PETSc may have locked
         q, u = self._views
-        broken, acted = False, NOTHING
+        broken, self._acted = False, NOTHING
         try:
             if self._follows:
                 q, u = self._dynamics.external.motions.follow(t, q, u)
-            acted = self._evaluate(t, q, u, udot, rates, self.held)
+            self._acted = acted = self._evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
         except SimulationError as error:
             self._broke.take(error)
             broken = True
         if self._has_power:  # on all ranks, whatever broke: there may be messages
-            out[self._end] = self._power(q, u, acted)
+            out[self._end] = self._power(q, u, self._acted)
         if broken:
             out[:] = np.nan
         f.stateIncrease()
+
+    def _loads(self) -> Floats:
+        """What the bodies receive through their joints [n, 6] where `_derivative` was asked for last."""
+        return self._dynamics.carried(*self._views, self._acted, self.held)
 
     def _first_step(self, accuracy: Accuracy) -> float:
         """A first step (s) from the sizes of state and derivative."""
@@ -363,7 +375,7 @@ class Integrator:
     def _unsolved(self) -> SimulationError | None:
         """Give the error of a stage that Newton's method could not solve, if it is that; the same on all ranks."""
         unsolved = self._ts.getConvergedReason() == PETSc.TS.ConvergedReason.DIVERGED_NONLINEAR_SOLVE
-        if not unsolved or self._broke.anywhere():
+        if not unsolved or self._dynamics.comm.allreduce(bool(self._broke.failure or self._broke.not_finite), MPI.LOR):
             return None
         return SimulationError(
             "Newton's method does not converge; give a smaller step, or adaptive ones"
@@ -414,7 +426,8 @@ class Integrator:
         taken = self.steps, self.rejected
         loops = None if self._projection is None else self._projection.memory()
         sizes = self.sizes.memory()
-        return StepMemory(self.time, self._step, *taken, norm_error, work, sizes, probe, vectors, loops)
+        tension = None if self._stages is None else list(self._stages.memory)
+        return StepMemory(self.time, self._step, *taken, norm_error, work, sizes, probe, vectors, loops, tension)
 
     def _restore(self, state: Floats, time: float) -> None:
         self._vector.setArray(state)

@@ -31,6 +31,8 @@ def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reve
     ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if fixed else "basic"}
     if gently and not fixed:
         ours["ts_adapt_clip"] = "0.5,10"
+    if scheme.newton:
+        ours["snes_linesearch_type"] = "basic"  # others stop where rounding is all that is left of a residual
     if scheme.option:
         ours[scheme.option] = scheme.value
     ours = {name: value for name, value in ours.items() if not options.hasName(name)}

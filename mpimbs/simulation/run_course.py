@@ -310,6 +310,7 @@ class Run:
             asked=asked,
             probed=probed,
             projection=segment.projection,
+            tension=settings.tension,
             held=None if self._held is None else self._held[segment.dynamics.gather_u.part].copy(),
         )
 

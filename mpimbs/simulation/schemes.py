@@ -48,6 +48,8 @@ INTEGRATORS |= {name: Scheme("rosw", "ts_rosw_type", name, True) for name in ("r
 # Fully implicit, of order 2 and 3.
 INTEGRATORS["bdf"] = Scheme("bdf", "ts_bdf_order", "2", True)
 INTEGRATORS["arkimex3"] = Scheme("arkimex", "ts_arkimex_type", "3", True)
+IF_IT_MATTERS = "auto"
+COUNTING = (IF_IT_MATTERS, "on", "off")  # whether linearly implicit steps count what tension does
 STIFF = "ra34pw2"  # what is recommended where stiffness limits explicit steps
 
 

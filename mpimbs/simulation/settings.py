@@ -12,7 +12,7 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
 from mpimbs.model.contents import Contents
 from mpimbs.settings import COUNT, FRACTION, POSITIVE, TIME, OneOf, Setting, Settings, described
-from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
+from mpimbs.simulation.schemes import COUNTING, IF_IT_MATTERS, INTEGRATORS, Accuracy
 from mpimbs.simulation.selection import Selection
 
 SAMPLES = 200  # by default
@@ -52,7 +52,7 @@ class SimulationSettings(EvaluationSettings):
     integrator: Annotated[
         str,
         Setting(
-            "Integrator of PETSc TS, explicit or (ra34pw2, 2p, 2m) linearly implicit",
+            "Integrator of PETSc TS: explicit, linearly implicit (ra34pw2, 2p, 2m) or implicit (bdf, arkimex3)",
             noun="integrator",
             must=OneOf(tuple(INTEGRATORS)),
             more="A name in `mpimbs.simulation.schemes.INTEGRATORS`.",
@@ -78,6 +78,15 @@ class SimulationSettings(EvaluationSettings):
     dt: Annotated[
         float | None, Setting("A fixed step in place of the adaptive one", "s", noun="the fixed step", must=TIME)
     ] = None
+    tension: Annotated[
+        str,
+        Setting(
+            "Whether linearly implicit steps count the stiffness that tension gives to lines",
+            more="`auto`: once that would limit them.",
+            noun="tension",
+            must=OneOf(COUNTING),
+        ),
+    ] = IF_IT_MATTERS
     every: Annotated[
         float | None,
         Setting(

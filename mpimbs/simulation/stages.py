@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.petsc import PETSc
+from mpimbs.simulation.schemes import IF_IT_MATTERS
+from mpimbs.sweep.structure import ADDED
+from mpimbs.tension import Tension
 
 LEFT = 1e-9  # of the residual of a stage, or of its change, by Newton's method
 MOST = 20  # of its steps
 LEFT_OF_STEPS = 1e-2  # of the residual of each, by GMRES
 DIFFERENCE = 1.5e-8  # relative, of the state
+LOOKED = 16  # steps, after which it is seen again whether tension counts
+MATTERS = 4e-3  # of a body's inertia, what tension adds: without that, motions grow by 1e-4 of theirs a step
 
+Floats = npt.NDArray[np.float64]
 Derivative = Callable[[object, float, PETSc.Vec, PETSc.Vec], None]
 
 
@@ -31,16 +40,37 @@ class Stages:
     dynamics : Dynamics
     derivative : callable
         f, as PETSc calls it.
+    loads : callable
+        Gives what the bodies receive through their joints [n, 6] in the state for which f was asked last.
     size : int
         Numbers of this rank in the state; what stands behind coordinates and speeds has no part in J.
+    tension : str
+        Whether J counts the tension of lines: "on", "off", or "auto": once that matters for the steps.
+    memory : list of int, optional
+        Go on from that of another one.
+
+    Attributes
+    ----------
+    memory : list of int
+        Whether the tension of lines counts, and how many steps were begun.
     """
 
-    def __init__(self, dynamics: Dynamics, derivative: Derivative, size: int) -> None:
-        self._matrix, self._derivative = dynamics.implicit_matrix, derivative
+    def __init__(
+        self,
+        dynamics: Dynamics,
+        derivative: Derivative,
+        loads: Callable[[], Floats],
+        size: int,
+        tension: str = IF_IT_MATTERS,
+        memory: list[int] | None = None,
+    ) -> None:
+        self._dynamics, self._derivative, self._loads = dynamics, derivative, loads
+        self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS
         self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
         self._end = self._nq + dynamics.subchain.nu
-        self._shift = 1.0
+        self._shift, self._matrix = 1.0, dynamics.implicit_matrix
         self._r = np.empty(size)
+        self._resists = any(force.vectorized for force in dynamics.system.body_forces)
         self._f = np.empty(size)  # with Newton's method, in the state of J
         self._place: tuple[float, PETSc.Vec] | None = None  # t, x
 
@@ -76,8 +106,42 @@ class Stages:
     def _take_state(
         self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, shift: float, jacobian: PETSc.Mat, own: PETSc.Mat
     ) -> None:
-        self._shift = shift
-        self._matrix.at(x.array_r[: self._nq], 1.0 / shift)
+        """Take J where f was asked for just now, once a step."""
+        self._shift, step = shift, 1.0 / shift
+        dynamics = self._dynamics
+        stiffness, damping = self._resistance()
+        tension = self._stiffness_of_tension(step)
+        if tension is not None:
+            stiffness = tension if stiffness is None else stiffness + tension
+        alone = stiffness is None and damping is None
+        self._matrix = dynamics.implicit_matrix if alone else dynamics.implicit_matrix_of_bodies
+        self._matrix.at(x.array_r[: self._nq], step, stiffness, damping)
+
+    def _resistance(self) -> list[Floats | None]:
+        """Give the stiffness and the damping of forces on bodies, each there on all ranks or on none."""
+        if not self._resists:
+            return [None, None]
+        found = self._dynamics.external.resistance()[::-1]
+        if self._comm.size > 1:
+            there = np.array([values is not None for values in found])
+            self._comm.Allreduce(MPI.IN_PLACE, there, MPI.LOR)
+            none = np.zeros((self._dynamics.subchain.n_bodies, ADDED))
+            found = [none if any_rank and own is None else own for own, any_rank in zip(found, there, strict=True)]
+        return found
+
+    def _stiffness_of_tension(self, step: float) -> Floats | None:
+        """Give the stiffness of tension, if it counts."""
+        counts, begun = self.memory
+        looks = self._looks and begun % LOOKED == 0
+        found = self._tension.stiffness(self._loads()) if counts or looks else None
+        if looks and found is not None:
+            counts = int(self._comm.allreduce(self._tension.share(step, found), MPI.MAX) > MATTERS)
+        self.memory[:] = counts, begun + 1
+        return found if counts else None
+
+    @functools.cached_property
+    def _tension(self) -> Tension:
+        return Tension(self._dynamics.subchain)
 
     def _take_place(self, ts: object, t: float, x: PETSc.Vec, *given: Any) -> None:
         """The same, of J by differences: about where the residual was asked for last."""

@@ -29,6 +29,8 @@ class StepMemory(NamedTuple):
         Of `StabilityProbe`.
     projection : dict, optional
         Of `Projection`.
+    tension : list of int, optional
+        Of `Stages`.
     vectors : dict of arrays
         This rank's parts of vectors like q and u, by names that begin with these: the probe's, and the rates where the
         next step begins, if it does not evaluate them itself.
@@ -44,3 +46,4 @@ class StepMemory(NamedTuple):
     probe: dict[str, Any]
     vectors: dict[str, Floats]
     projection: dict[str, Any] | None = None
+    tension: list[int] | None = None

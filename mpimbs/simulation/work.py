@@ -88,7 +88,9 @@ class Power:
             twists = self._dynamics.step_motions(q, u, acted)[:, PLACE:]
             wrenches = self._dynamics.subchain.wrenches
             if wrenches.size:
+                fluid = self._dynamics.external.fluid
                 power += float(np.vdot(wrenches.reshape(-1, 6), twists))
+                power -= float(np.vdot(fluid.reshape(-1, 6), twists)) if fluid.size else 0.0
             if self._dynamics.external.springs:
                 power += self._dynamics.external.springs.conservative_power
         return power

@@ -18,6 +18,7 @@ from mpimbs.model import System, system_from
 from mpimbs.partition.division import Division, as_tree
 from mpimbs.spatial.assembly import BLOCK, RECORD
 from mpimbs.spatial.rows import ROW
+from mpimbs.study.absolute_costs import AUGMENTED, AbsoluteCosts, measure_absolute
 from mpimbs.study.bench import check_seconds
 from mpimbs.study.interval_times import IntervalTimes, time_intervals
 from mpimbs.study.share import SECONDS, Share
@@ -85,6 +86,8 @@ class Calibration:
             return self.of_tree(ranks, coupling).sweeps
         division = self.division(ranks, coupling)
         bodies = np.diff(division.cuts)
+        if coupling == AUGMENTED:
+            return [self.absolute.sweeps(int(n)) for n in bodies]
         self._measure(division, ranks - 1, Key(coupling, staged, True))
         if ranks > 1:
             self._measure(division, (ranks - 1) // 2, Key(coupling, staged, False))
@@ -101,8 +104,18 @@ class Calibration:
             self.intervals[ranks] = time_intervals(self.system, self.division(ranks, coupling), self.seconds, coupling)
         return self.intervals[ranks]
 
+    @property
+    def absolute(self) -> AbsoluteCosts:
+        """What the coupling `augmented` takes; measured when first asked for."""
+        if AUGMENTED not in self.costs:
+            self.costs[AUGMENTED] = measure_absolute(self.system)
+        found: AbsoluteCosts = self.costs[AUGMENTED]
+        return found
+
     def scanned(self, ranks: int, coupling: str = "dcae") -> int:
         """Doubles of a message of the scan of turns."""
+        if coupling == AUGMENTED:
+            return self.absolute.turns
         return self.of_tree(ranks, coupling).turns if self._in_intervals(coupling) else TURNING
 
     def _measure(self, division: Division, number: int, key: Key) -> None:

@@ -130,11 +130,13 @@ class Trace:
             self._receive(row, doubles * DOUBLE, base)
             self.compute(seconds)
 
-    def assembly(self, schedule: Schedule, doubles: Sequence[int], joins: Sequence[float]) -> None:
+    def assembly(
+        self, schedule: Schedule, doubles: Sequence[int], joins: Sequence[float], back: Sequence[int] | None = None
+    ) -> None:
         """Join values in the order of a schedule, as `coupling.intervals` does.
 
-        `doubles` are those of the value of each node; `joins` the time of each join (s), up and down. Loads go back in
-        messages of a few numbers.
+        `doubles` are those of the value of each node; `joins` the time of each join (s), up and down. What goes `back`
+        to each node are by default the loads on two handles; where it is 0, nothing.
         """
         base, leaves = self._tags(2 * len(schedule.holders)), len(schedule.owners)
         for kind, node, other in schedule.steps[self.rank]:
@@ -145,7 +147,9 @@ class Trace:
                 self.events.append(Occurrence(sends, doubles[node] * DOUBLE, other, base + 2 * node))
             elif kind in (SEND_LOADS, RECEIVE_LOADS):
                 sends = SEND if kind == SEND_LOADS else RECEIVE
-                self.events.append(Occurrence(sends, 12 * DOUBLE, other, base + 2 * node + 1))
+                returned = 12 if back is None else back[node]
+                if returned:
+                    self.events.append(Occurrence(sends, returned * DOUBLE, other, base + 2 * node + 1))
 
     def halo(self, leftward: int, rightward: int, first: int = 0, teller: int = 0) -> None:
         """Swap messages of so many doubles with the neighbours, as chains exchange them; ranks from `first` on do.

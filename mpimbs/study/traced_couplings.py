@@ -8,10 +8,13 @@ from typing import NamedTuple, Protocol
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.estimates import ORDERS
 from mpimbs.partition.division import as_tree
+from mpimbs.partition.schedule import balanced
 from mpimbs.spatial.assembly import ASSEMBLY
 from mpimbs.spatial.columns import SIX
+from mpimbs.spatial.condensing import SIDE
 from mpimbs.spatial.handles import SIZE
 from mpimbs.spatial.rows import ROW
+from mpimbs.study.absolute_costs import AUGMENTED
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, measure_solutions
 from mpimbs.study.interval_times import IntervalTimes
@@ -89,6 +92,34 @@ class IntervalTrace(NamedTuple):
         trace.compute(sweeps.coupling)
         if not times.independent:
             trace.assembly(times.schedule, times.doubles, times.joins)
+
+
+class AugmentedTrace(NamedTuple):
+    """Bodies condensed on every rank, then over ranks: once the matrix, and in each iteration a right-hand side.
+
+    Of a chain: a group of ranks leaves the two bodies that it shares with others, those at an end of the chain one.
+    """
+
+    coupling: str = AUGMENTED
+    staged: bool = True
+
+    def cases(self, calibration: Calibration, ranks: int) -> list[Case]:
+        """All evaluations are the same."""
+        return [Case(1.0, calibration.absolute.iterations, 1)]
+
+    def solve(self, trace: Trace, calibration: Calibration, sweeps: Sweeps, case: Case) -> None:
+        """See `TracedCoupling`."""
+        costs, tree = calibration.absolute, balanced([1] * trace.size)
+        first, last = calibration.division(trace.size, self.coupling).cuts[trace.rank : trace.rank + 2].tolist()
+        kept = [SIDE * ((begin > 0) + (end < trace.size)) for begin, end in tree.spans]
+        trace.sum_of_all()  # whether the matrix is that of the state before
+        trace.compute(case.factorizations * costs.factor(last - first))
+        joins = trace.size - 1
+        trace.assembly(tree, [n * n for n in kept], [costs.join] * joins, [0] * len(kept))
+        for _ in range(case.iterations):
+            trace.compute(costs.iteration(last - first))
+            trace.assembly(tree, kept, [costs.spread] * joins, kept)
+            trace.sum_of_all()
 
 
 class ConstraintLoadTrace:
@@ -182,6 +213,7 @@ TRACED: dict[str, Callable[[LoadSolver | None], TracedCoupling]] = {
     "dca": lambda solver: ButterflyTrace("dca", ASSEMBLY, joins_world=True),
     "dca-terminal": lambda solver: ButterflyTrace("dca-terminal", ASSEMBLY, joins_world=True),
     "assembly": lambda solver: IntervalTrace("assembly"),
+    AUGMENTED: lambda solver: AugmentedTrace(),
 }
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.order import heaviest_last
 from mpimbs.sweep.structure import (
+    ADDED,
     BODY,
     CARRIED,
     FIRST_Q,
@@ -187,13 +188,15 @@ def build(columns: Columns, boundary_frames: Floats | None = None, inboard: Inte
     junctions = join_steps(steps, made.parent, made.first, made.last, len(inboard))
     different, steps[:, BODY], body_frame = _fixed(columns, made, boundary_frames)
     path = path_to(made.order[-1], made.parent, made.first, made.last)
-    structure = Structure(steps, axes, different.ravel(), pitch, _pivots_of(columns), path)
+    fixed, added = parted(different)
+    structure = Structure(steps, axes, fixed, pitch, _pivots_of(columns), path, added)
     tree = made.first, made.parent, made.order, made.sizes
     return Build(structure, _springs(columns), junctions, made.last, body_frame, *tree)
 
 
 def _fixed(columns: Columns, made: _Steps, boundary_frames: Floats) -> tuple[Floats, Integers, Floats]:
-    """Make what is fixed of the steps, [different, FIXED]; which row each step has [m]; the `body_frame` of each body.
+    """Make what is fixed of the steps, [different, FIXED] or more, as `parted` takes it; which row each step has [m];
+    the `body_frame` of each body.
 
     It is computed once for all bodies that are alike, on parents that are.
     """
@@ -215,11 +218,36 @@ def _fixed(columns: Columns, made: _Steps, boundary_frames: Floats) -> tuple[Flo
     inside = parent >= 0
     on = np.empty((len(few), 3, 3))
     on[inside], on[~inside] = body_frame[which[parent[inside]]], boundary_frames[-1 - parent[~inside]]
-    fixed = np.zeros((len(body), FIXED))
+    heavier = columns.added_mass
+    fixed = np.zeros((len(body), FIXED + ADDED * (heavier is not None)))
     _place(fixed, some, first, frame, on)
-    fixed[last, 12:] = _bodies(some, body_frame)
+    fixed[last, 12:FIXED] = _bodies(some, body_frame)
+    if some.added_mass is not None:
+        fixed[last, FIXED:] = turned_inertias(some.added_mass, body_frame)
     different, row = different_rows(fixed)
     return different, row[first[which[made.body]] + made.slot], body_frame[which]
+
+
+def parted(different: Floats, lanes: int = 1) -> tuple[Floats, Floats]:
+    """Part rows of what is fixed of steps and of what is added to their bodies, if anything is: `Structure.fixed` and
+    `Structure.added`."""
+    at = FIXED * lanes
+    return different[:, :at].ravel(), different[:, at:].ravel()
+
+
+def turned_inertias(matrices: Floats, frames: Floats, points: Floats | None = None) -> Floats:
+    """Symmetric parts of 6x6 matrices [n, 6, 6] in frames turned in theirs [n, 3, 3]: upper triangles [n, ADDED].
+
+    They are about points of these frames [n, 3] (m), and then about the origins; about these by default.
+    """
+    change = np.zeros((len(frames), 6, 6))
+    change[:, :3, :3] = change[:, 3:, 3:] = frames
+    if points is not None:
+        change[:, 3:, :3] = -frames @ np.cross(points[:, None, :], np.eye(3)).swapaxes(1, 2)
+    whole = np.swapaxes(change, 1, 2) @ matrices @ change
+    upper = np.triu_indices(6)
+    found: Floats = 0.5 * (whole + np.swapaxes(whole, 1, 2))[:, upper[0], upper[1]]
+    return found
 
 
 def _first_of_each(keys: Integers) -> tuple[Integers, Integers]:

@@ -69,7 +69,7 @@ def joint_loads(structure, springs, work, q, u, tau, turns, given, outer, outer_
     for slot in range(1, turns.size // TURNING):
         place_boundary(0.0, work.junction, slot, load6(0.0, given, 6 * slot))
     outward(0.0, structure, work, load6(0.0, given, 0), o, False, udot, loads)
-    newton_euler(0.0, structure, work, o, loads, total)
+    newton_euler(0.0, structure, work, o, loads, 6, total)
 
 
 @kernel
@@ -87,7 +87,7 @@ def prescribe(structure, work, q, u, udot, turns, given, accelerations, at_rest)
         _velocities(structure, work, q, u, turns)
     for slot in range(1, turns.size // TURNING):
         place_boundary(0.0, work.junction, slot, load6(0.0, given, 6 * slot))
-    prescribed_accelerations(0.0, structure, work, udot, load6(0.0, given, 0), accelerations)
+    prescribed_accelerations(0.0, structure, work, udot, load6(0.0, given, 0), accelerations, 6)
 
 
 @kernel
@@ -98,7 +98,7 @@ def required_forces(structure, springs, work, q, u, udot, forces, outer, outer_l
     from behind, `outer_loads` [h * 6]; `total` [nu] is room.
     """
     _put_loads(work, outer, outer_loads)
-    newton_euler(0.0, structure, work, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), loads, tau)
+    newton_euler(0.0, structure, work, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), loads, 6, tau)
     add_rotors(0.0, structure, udot, tau)
     joint_forces(0.0, structure, springs, q, u, forces, total)
     for d in range(tau.size):

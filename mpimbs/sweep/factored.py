@@ -103,7 +103,7 @@ def _heavier(zero, plan, tiles, tile):
     s = read(kind_of(tiles, tile), KIND_OF_TILE.structure)
     if read(plan, FACTORED.heavier) != 0:
         armature = tile_speeds(zero, tiles, tile, s, read(plan, FACTORED.armature))
-        return Structure(s.steps, s.axes, s.fixed, s.pitch, armature, s.path)
+        return Structure(s.steps, s.axes, s.fixed, s.pitch, armature, s.path, s.added)
     return s
 
 

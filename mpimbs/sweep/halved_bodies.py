@@ -17,7 +17,7 @@ from mpimbs.sweep.build import build, inboard_bodies
 from mpimbs.sweep.halved_passes import Halved
 from mpimbs.sweep.leaves import LEAF_SCRATCH, Halving
 from mpimbs.sweep.part import PartByHandles, PartOfOne
-from mpimbs.sweep.structure import BODY, FIXED, TURNING, Handles, Structure, workspace
+from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURNING, Handles, Structure, workspace
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.sweep.subchains import Subchains
 from mpimbs.sweep.tiles import boundary_frames
@@ -69,13 +69,17 @@ def inverse_inertias(system: Contents, first: int, structure: Structure, last_st
     InputError
         One is not positive definite.
     """
-    fixed = structure.fixed.reshape(-1, FIXED)
+    fixed, added = structure.fixed.reshape(-1, FIXED), structure.added.reshape(-1, ADDED)
     made_by = structure.steps[last_step, BODY]
     inverses = np.zeros((len(fixed), 6, ROW))
     for number, body in zip(*np.unique(made_by, return_index=True), strict=True):
         xx, xy, xz, yy, yz, zz, hx, hy, hz, mass = fixed[number, 12:]
         h = np.array([[0.0, -hz, hy], [hz, 0.0, -hx], [-hy, hx, 0.0]])
         inertia = np.block([[np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), h], [h.T, mass * np.eye(3)]])
+        if len(added):
+            own = np.zeros((6, 6))
+            own[np.triu_indices(6)] = added[number]
+            inertia += own + np.triu(own, 1).T
         try:
             factor = np.linalg.inv(np.linalg.cholesky(inertia))
         except np.linalg.LinAlgError:

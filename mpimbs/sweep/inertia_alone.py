@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers, read, schema
+from mpimbs.spatial.memory import Floats, Integers, borrowed, read, schema
 from mpimbs.sweep.composite import composites
 from mpimbs.sweep.entries import move
-from mpimbs.sweep.inertia_rows import inertia_rows, rearrange
+from mpimbs.sweep.inertia_rows import inertia_of_few, inertia_rows, rearrange
 from mpimbs.sweep.structure import Structure, Workspace
 
 
@@ -30,6 +30,8 @@ class AlonePlan(NamedTuple):
     room: Floats
     numbers: Integers
     target: Floats  # [n * n]: the matrix by places; empty where these are the numbers
+    related: Floats  # [pitch * pitch]: of few, whose places are their numbers (`inertia_of_few`); else empty
+    nq: int
 
 
 ALONE = schema(AlonePlan)
@@ -37,12 +39,25 @@ ALONE = schema(AlonePlan)
 
 @kernel
 def alone(plan, q, out):
-    """Write the inertia matrix [n * n] of a system on one rank."""
+    """Write the inertia matrix [n * n] of a system on one rank.
+
+    Gives whether the arrays have its sizes, else nothing is done, and the diagonal is finite.
+    """
+    q, out = borrowed(q), borrowed(out)
     p = read(plan, ALONE)
+    n = p.places.size
+    if q.size != p.nq or out.size != n * n:
+        return False
     move(p.structure, p.work, q, p.still, p.boundary, p.motion)
     composites(p.structure, p.work, p.motion, p.open_at, p.beyond, p.lines, p.pitch, p.places)
-    n = p.places.size
-    target = p.target if p.target.size > 0 else out
-    inertia_rows(p.lines, p.pitch, p.ends, p.armature, 0, n, n, target, p.room)
-    if p.target.size > 0:
-        rearrange(target, p.numbers, out)
+    if p.related.size > 0:
+        inertia_of_few(p.lines, p.pitch, p.related, p.armature, n, out, p.room)
+    else:
+        target = p.target if p.target.size > 0 else out
+        inertia_rows(p.lines, p.pitch, p.ends, p.armature, 0, n, n, target, p.room)
+        if p.target.size > 0:
+            rearrange(target, p.numbers, out)
+    total = 0.0
+    for k in range(n):
+        total += out[k * n + k]
+    return total - total == 0.0

@@ -9,7 +9,17 @@ matrices with six in common, written by registers: eight rows of eight columns, 
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, transposed_rows, write_row, zero_row
+from mpimbs.spatial.memory import span
+from mpimbs.spatial.rows import (
+    ROW,
+    add_row,
+    load_row,
+    multiply_rows,
+    scale_row,
+    transposed_rows,
+    write_row,
+    zero_row,
+)
 from mpimbs.spatial.six import six_rows
 from mpimbs.sweep.composite import FORCE_OF, MOMENT_OF, POINT, SHIFT_OF, TURN_OF
 
@@ -224,6 +234,67 @@ def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
             i += ROW
     for d in range(armature.size):
         out[d * n + first + d] += armature[d]
+
+
+@kernel
+def inertia_of_few(lines, pitch, related, armature, n, out, room):
+    """Write the inertia matrix [n * n] of no more than BLOCK_ROWS degrees of freedom, in any order, all at once.
+
+    Parameters
+    ----------
+    lines, pitch, out, room
+        As of `inertia_rows`, but for the order.
+    related : array [pitch * pitch]
+        1 where a column moves with the row, 1/2 on the diagonal, else 0.
+    armature : array [n]
+        Inertia of rotors (kg m^2 or kg); or empty.
+    """
+    loads, twists, whole = span(room, 0, BLOCK_SIDE), span(room, BLOCK_SIDE, BLOCK_SIDE), 2 * BLOCK_SIDE
+    point = _three(lines, pitch, POINT, 0)
+    for d in range(pitch):
+        _load_about(lines, pitch, d, point, loads, d, BLOCK_ROWS)
+        _twist_about(lines, pitch, d, point, twists, d, BLOCK_ROWS)
+    for r in range(0, pitch, ROW):
+        for c in range(r, pitch, ROW):
+            upper = _chosen(related, r * pitch + c, pitch, tile_of(twists, r, BLOCK_ROWS, loads, c))
+            lower = _chosen(related, c * pitch + r, pitch, tile_of(twists, c, BLOCK_ROWS, loads, r))
+            tile = _added(upper, transposed_rows(lower))
+            write_tile(room, whole + r * pitch + c, pitch, tile)
+            write_tile(room, whole + c * pitch + r, pitch, transposed_rows(tile))
+    for i in range(n):
+        for j in range(n):
+            out[i * n + j] = room[whole + i * pitch + j]
+    for d in range(armature.size):
+        out[d * n + d] += armature[d]
+
+
+@kernel(inline=True)
+def _chosen(related, at, spacing, tile):
+    """Eight rows, each number times one of `related`."""
+    return (
+        multiply_rows(load_row(related, at), tile[0]),
+        multiply_rows(load_row(related, at + spacing), tile[1]),
+        multiply_rows(load_row(related, at + 2 * spacing), tile[2]),
+        multiply_rows(load_row(related, at + 3 * spacing), tile[3]),
+        multiply_rows(load_row(related, at + 4 * spacing), tile[4]),
+        multiply_rows(load_row(related, at + 5 * spacing), tile[5]),
+        multiply_rows(load_row(related, at + 6 * spacing), tile[6]),
+        multiply_rows(load_row(related, at + 7 * spacing), tile[7]),
+    )
+
+
+@kernel(inline=True)
+def _added(a, b):
+    return (
+        add_row(a[0], b[0]),
+        add_row(a[1], b[1]),
+        add_row(a[2], b[2]),
+        add_row(a[3], b[3]),
+        add_row(a[4], b[4]),
+        add_row(a[5], b[5]),
+        add_row(a[6], b[6]),
+        add_row(a[7], b[7]),
+    )
 
 
 @kernel

@@ -16,7 +16,6 @@ from mpimbs.spatial.handles import COMPLIANCE, EXTRA, INERTIA, TRANSFER
 from mpimbs.spatial.inertia import (
     add_applied_from_ball,
     add_applied_from_hinge,
-    add_body,
     add_outer,
     apply,
     inertia_inward,
@@ -41,11 +40,10 @@ from mpimbs.spatial.rows import (
 )
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add6, force_inward, scale6
+from mpimbs.sweep.added import add_inertia
 from mpimbs.sweep.structure import (
     BIAS,
-    BODY,
     FIRST_U,
-    FIXED,
     LAST_U,
     PIVOT,
     PLACE,
@@ -229,10 +227,7 @@ def articulated(zero, structure, step, state, given):
     """Take I and p from a step to its parent: what a walk inward visits steps by."""
     work, tau, kept, room = given
     n = width(zero)
-    body = structure.steps[step, BODY] * FIXED
-    a = load6(zero, structure.fixed, body + 12)
-    h = load3(zero, structure.fixed, body + 18)
-    inertia = add_body(state[0:21], a, h, load(zero, structure.fixed, (body + 21) * n))
+    inertia = add_inertia(zero, structure, step, state[0:21])
     force = add6(state[21:27], load6(zero, work.bias, step * BIAS + 6))
     r = load9(zero, work.place, step * PLACE)
     p = load3(zero, work.place, step * PLACE + 9)

@@ -26,14 +26,14 @@ from mpimbs.spatial.assembly import (
 from mpimbs.spatial.axes import add_along
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import INERTIA, item
-from mpimbs.spatial.inertia import add_body
 from mpimbs.spatial.memory import Floats, Integers, Rows
 from mpimbs.spatial.rows import ROW, add_row, eight_rows, scale_row, store_symmetric, transposed_rows
 from mpimbs.spatial.six import EXTRA, six_rows, sums, write_six
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add6, motion_inward
+from mpimbs.sweep.added import add_inertia
 from mpimbs.sweep.motion import chain_frame_change
-from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
+from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, LAST_U, PLACE
 
 # Columns of the joins.
 LEFT, RIGHT, BEGIN, MIDDLE, END = range(5)
@@ -156,12 +156,7 @@ def _body(zero, structure, work, halving, body, terminal):
         for i in range(6):
             force[i] += terminal[INERTIA + i * ROW + EXTRA]
         none = (zero, zero, zero, zero, zero, zero)
-        inertia = add_body(
-            none + none + none + (zero, zero, zero),
-            load6(zero, structure.fixed, kind * FIXED + 12),
-            load3(zero, structure.fixed, kind * FIXED + 18),
-            structure.fixed[kind * FIXED + 21],
-        )
+        inertia = add_inertia(zero, structure, last, none + none + none + (zero, zero, zero))
         store_symmetric(zero, halving.scratch, 0, inertia)
         inverse = inverse_six(sums(six_rows(halving.scratch, 0), six_rows(terminal, INERTIA)))
     leaf(rotation, position, inverse, force, item(halving.nodes, body, BLOCK))

@@ -66,13 +66,15 @@ LIMBS = schema(LimbsPlan)
 
 
 @kernel(inline=True)
-def _take(index, vector, own):
+def take(index, vector, own):
+    """Take the limbs' numbers, and then the trunk's, from a vector of the rank."""
     for k in range(index.size):
         own[k] = vector[index[k]]
 
 
 @kernel(inline=True)
-def _give(index, own, vector):
+def give(index, own, vector):
+    """Give a vector of the rank the numbers of the limbs and the trunk."""
     for k in range(index.size):
         vector[index[k]] = own[k]
 
@@ -83,12 +85,13 @@ def _tail(vector, first):
 
 
 @kernel(inline=True)
-def _count(tiles):
+def tiles_in(tiles):
+    """Number of tiles of a table that may be empty."""
     return tiles_of(tiles) if tiles.size > 0 else 0
 
 
 @kernel(inline=True)
-def _from_slots(zero, tile, slots, junction, count, room, numbers):
+def from_slots(zero, tile, slots, junction, count, room, numbers):
     """Write the first `count` of the `numbers` that each lane of a tile has in `room`: from what its slot hands on."""
     w = width(zero)
     first = tile[FIRST_LANE]
@@ -116,9 +119,9 @@ def move_limbs(zero, limbs, q, u, value):
     if limbs.size == 0:
         return
     p = read(limbs, LIMBS)
-    _take(p.q_index, q, p.q)
-    _take(p.u_index, u, p.u)
-    for number in range(_count(p.tiles)):
+    take(p.q_index, q, p.q)
+    take(p.u_index, u, p.u)
+    for number in range(tiles_in(p.tiles)):
         tile_motion(zero, p.tiles, tile_of(p.tiles, number), p.q, p.u, False)
     for number in range(p.strips.shape[0]):
         row = p.strips[number]
@@ -141,13 +144,13 @@ def gather_limbs(zero, limbs, junction, tau, room, value):
         return
     p = read(limbs, LIMBS)
     if tau.size > 0:
-        _take(p.u_index, tau, p.tau)
+        take(p.u_index, tau, p.tau)
         tau = span(p.tau, 0, p.tau.size)
     w = width(zero)
-    for number in range(_count(p.tiles) - 1, -1, -1):
+    for number in range(tiles_in(p.tiles) - 1, -1, -1):
         omegas, gathered = read(p.tiles, PLAN.omegas), read(p.tiles, PLAN.blocks)
         tile = tile_of(p.tiles, number)
-        _from_slots(zero, tile, p.slots, junction, 3, omegas, 3)
+        from_slots(zero, tile, p.slots, junction, 3, omegas, 3)
         tile_gathered(zero, p.tiles, tile, p.q, p.u, tau)
         first = tile[FIRST_LANE]
         for lane in range(w):
@@ -178,10 +181,10 @@ def accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
     p = read(limbs, LIMBS)
     if tau.size > 0:
         tau = span(p.tau, 0, p.tau.size)
-    for number in range(_count(p.tiles)):
+    for number in range(tiles_in(p.tiles)):
         loads = read(p.tiles, PLAN.loads)
         tile = tile_of(p.tiles, number)
-        _from_slots(zero, tile, p.slots, junction, 6, loads, 12)
+        from_slots(zero, tile, p.slots, junction, 6, loads, 12)
         tile_outward(zero, p.tiles, tile, p.q, p.u, tau, p.udot, p.rates, False)
     for number in range(p.stretches.shape[0]):
         row = p.stretches[number]
@@ -194,8 +197,8 @@ def accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
         accelerations, changes = speeds_of(row, p.udot), coordinates_of(row, p.rates)
         given = coordinates_of(row, p.q), speeds_of(row, p.u), speeds_of(row, tau)
         outward_sweep(zero, plan, given[0], given[1], given[2], accelerations, changes)
-    _give(p.u_index, p.udot, udot)
-    _give(p.q_index, p.rates, rates)
+    give(p.u_index, p.udot, udot)
+    give(p.q_index, p.rates, rates)
 
 
 def of_trunk(zero, limbs, coordinates, speeds, written):

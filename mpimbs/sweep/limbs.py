@@ -135,7 +135,7 @@ def _structure(made: Build, steps: Integers, speeds: Integers, path: Integers) -
     """The structure of some steps, whose numbers are those, and of their speeds; an empty armature stays so."""
     s = made.structure
     armature = s.armature[speeds] if s.armature.size else s.armature
-    return Structure(steps, s.axes[speeds], s.fixed, s.pitch[speeds], armature, path)
+    return Structure(steps, s.axes[speeds], s.fixed, s.pitch[speeds], armature, path, s.added)
 
 
 def _chosen(springs: Springs, coordinates: Integers, speeds: Integers) -> Springs:

@@ -108,7 +108,7 @@ def inverse_rows(structure, work, junction, numbers, steps, room, out):
         end = min(begin + ROW, n)
         for place in range(begin, end):
             f[numbers[place] * ROW + place - begin] = 1.0
-        ahead = Structure(s.steps[0 : steps[end - 1]], s.axes, s.fixed, s.pitch, s.armature, s.path)
+        ahead = Structure(s.steps[0 : steps[end - 1]], s.axes, s.fixed, s.pitch, s.armature, s.path, s.added)
         answers(zero, ahead, work, junction, f, left, answer)
         for place in range(begin, end):
             f[numbers[place] * ROW + place - begin] = 0.0

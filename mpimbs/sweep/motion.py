@@ -148,18 +148,24 @@ def join_turn(zero, left, right, out):
 
 
 @kernel(inline=True)
+def velocity_acceleration(zero, structure, step, r, position, omega, joint):
+    """Velocity-dependent acceleration c of a step with the twist `joint` of its joint, and its angular velocity."""
+    linear = rotate(r, cross(omega, cross(omega, position)))
+    carried = rotate(r, omega)
+    turned = add3(carried, joint[0:3])
+    if structure.steps[step, SLIDES]:
+        linear = add3(linear, cross(add3(carried, turned), joint[3:6]))
+    return cross(carried, joint[0:3]) + linear, turned
+
+
+@kernel(inline=True)
 def _velocity_terms(zero, structure, step, omega, given):
     work, u = given
     r = load9(zero, work.place, step * PLACE)
     position = load3(zero, work.place, step * PLACE + 9)
-    linear = rotate(r, cross(omega, cross(omega, position)))
     joint = joint_twist(zero, structure, step, u)
-    turn = joint[0:3]
-    carried = rotate(r, omega)
-    omega = add3(carried, turn)
-    if structure.steps[step, SLIDES]:
-        linear = add3(linear, cross(add3(carried, omega), joint[3:6]))
-    store_numbers(zero, work.bias, step * BIAS, cross(carried, turn) + linear)
+    c, omega = velocity_acceleration(zero, structure, step, r, position, omega, joint)
+    store_numbers(zero, work.bias, step * BIAS, c)
     body = structure.steps[step, BODY] * FIXED
     a = load6(zero, structure.fixed, body + 12)
     h = load3(zero, structure.fixed, body + 18)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.sweep.build import Build, different_rows
-from mpimbs.sweep.structure import BODY, FIXED, SLIDES, Springs
+from mpimbs.sweep.build import Build, different_rows, parted
+from mpimbs.sweep.structure import ADDED, BODY, FIXED, SLIDES, Springs, Structure
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,16 +24,27 @@ def side_by_side(pieces: list[Build]) -> Build:
     first = pieces[0]
     steps = first.structure.steps.copy()
     bodies = [p.structure.fixed.reshape(-1, FIXED)[p.structure.steps[:, BODY]] for p in pieces]
-    fixed, steps[:, BODY] = different_rows(np.stack(bodies, axis=2).reshape(len(steps), -1))
+    if any(p.structure.added.size for p in pieces):
+        bodies = [np.append(own, _heavier(p.structure), axis=1) for own, p in zip(bodies, pieces, strict=True)]
+    different, steps[:, BODY] = different_rows(np.stack(bodies, axis=2).reshape(len(steps), -1))
+    fixed, added = parted(different, len(pieces))
     steps[:, SLIDES] = np.max([p.structure.steps[:, SLIDES] for p in pieces], axis=0)  # a pitch may vanish in some
     structure = first.structure._replace(
         steps=steps,
-        fixed=fixed.ravel(),
+        fixed=fixed,
+        added=added,
         pitch=_interleaved([p.structure.pitch for p in pieces]),
         armature=_interleaved([p.structure.armature for p in pieces]),
     )
     springs = Springs(*(_interleaved(list(values)) for values in zip(*(p.springs for p in pieces), strict=True)))
     return first._replace(structure=structure, springs=springs)
+
+
+def _heavier(structure: Structure) -> Floats:
+    """What the bodies of all steps are heavier by [m, ADDED]."""
+    if not structure.added.size:
+        return np.zeros((len(structure.steps), ADDED))
+    return structure.added.reshape(-1, ADDED)[structure.steps[:, BODY]]
 
 
 def in_lanes(made: Build, width: int) -> Build:

@@ -18,6 +18,7 @@ from mpimbs.spatial.memory import Floats, Integers, Rows, schema
 
 # Numbers per step or degree of freedom in the flat arrays.
 FIXED = 22  # joint frame in the parent's: rotation 9, position 3; body: A 6, h 3, m 1
+ADDED = 21  # inertia that is no rigid body's: the upper triangle of a symmetric 6x6 matrix
 PLACE = 12  # rotation 9, position 3: the frame change from the parent's frame to the step's
 BIAS = 12  # velocity-dependent acceleration 6, bias force 6
 PIVOT = 16  # U 6, 1 / D, u, s 6 and the two spare numbers of a row
@@ -42,6 +43,7 @@ class Structure(NamedTuple):
     pitch: Floats  # [nu]: m/rad
     armature: Floats  # [nu]: kg m^2 or kg, HELD of an axis that follows; empty where there is none at all
     path: Integers  # the steps from handle 1 to handle 2, of a chain all
+    added: Floats  # [different bodies * ADDED]: what bodies are heavier by, as steps feel it; empty where none is
 
 
 class Springs(NamedTuple):

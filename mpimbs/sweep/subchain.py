@@ -376,6 +376,7 @@ class Subchain:
         accelerations: Floats,
         outer_loads: Floats,
         at_rest: bool = False,
+        structure: Structure | None = None,
     ) -> tuple[Floats, Floats]:
         """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
 
@@ -391,13 +392,15 @@ class Subchain:
             What acts from behind on the bodies of `outer`.
         at_rest : bool
             As it was for `prescribe`.
+        structure : Structure, optional
+            Of these steps, with the inertias that count; their own by default.
         """
         made, work = self._whole
         tau, room = np.empty(self.nu), np.empty(self.nu)
         given = self.outer_steps, outer_loads.reshape(-1)
         loads = accelerations.reshape(-1)
         springs = NO_SPRINGS if at_rest else made.springs
-        required_forces(self.with_rotors, springs, work, q, u, udot, forces, *given, loads, room, tau)
+        required_forces(structure or self.with_rotors, springs, work, q, u, udot, forces, *given, loads, room, tau)
         return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.inertia import momentum
 from mpimbs.spatial.lanes import load, width
 from mpimbs.spatial.tuples import load3, load6, load9
 from mpimbs.spatial.vectors import add3, cross, dot3, dot6, rotate_back, scale3
+from mpimbs.sweep.added import body_momentum
 from mpimbs.sweep.structure import BODY, BOUNDARY, FIXED
 
 
@@ -43,13 +43,12 @@ def totals(zero, structure, gravity, motion):
     angular = (zero, zero, zero)
     for step in range(structure.steps.shape[0]):
         fixed = structure.steps[step, BODY] * FIXED
-        a = load6(zero, structure.fixed, fixed + 12)
         h = load3(zero, structure.fixed, fixed + 18)
         m = load(zero, structure.fixed, (fixed + 21) * width(zero))
         rotation = load9(zero, motion, step * BOUNDARY)
         position = load3(zero, motion, step * BOUNDARY + 9)
         v = load6(zero, motion, step * BOUNDARY + 12)
-        body = momentum(a, h, m, v)
+        body = body_momentum(zero, structure, step, v)
         kinetic = kinetic + 0.5 * dot6(v, body)
         potential = potential - dot3(gravity, add3(scale3(m, position), rotate_back(rotation, h)))
         here = rotate_back(rotation, body[3:6])

@@ -1,5 +1,6 @@
 """Robots from URDF and MJCF files: accelerations of MuJoCo and Pinocchio, what is drawn and left out, bad files."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -270,6 +271,15 @@ def test_a_base_without_mass_may_not_float_on_joints(tmp_path: Path, first: str,
         read_robot(path, free=True)
     path.write_text(FLOATING.replace("FIRST", "fixed").replace("SECOND", "fixed"))
     assert read_robot(path, free=True).nu == 6
+
+
+@alone
+def test_a_hinge_through_a_point_mass_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "r.urdf"
+    text = FLOATING.replace("FIRST", "fixed").replace("SECOND", "continuous")
+    path.write_text(re.sub("<inertia [^>]*>", "", text).replace("0.1 0.2 0.3", "0 0.2 0"))  # a point of the axis
+    (told,) = read_robot(path).left_out
+    assert told.startswith("left out: resistance") and told.endswith("at joint: second")
 
 
 @alone

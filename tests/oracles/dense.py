@@ -199,6 +199,17 @@ class Kinematics:
     com_velocity: Array  # [n, 3] m/s
 
 
+@dataclass
+class Fluid:
+    """What added mass takes from a body, about its origin in world components: inertia @ (alpha, a) + bias, the rate of
+    its impulse, with a = a_com - alpha x (com - origin), the acceleration of the origin less its velocity terms."""
+
+    inertia: Array  # [6, 6]
+    bias: Array  # [6]
+    twist: Array  # [6]: angular velocity, velocity of the origin
+    impulse: Array  # [6]
+
+
 class Snapshot:
     """A system in one state: its columns, the motion of every joint and body, and the equations of motion."""
 
@@ -251,6 +262,22 @@ class Snapshot:
         r = self.kinematics.rotation[k]
         return r @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ r.T
 
+    def fluid(self, k: int) -> Fluid | None:
+        """What the fluid around body k takes from it."""
+        if self.columns.added_mass is None:
+            return None
+        m = self.kinematics
+        w, r = m.omega[k], m.origin[k] - m.com[k]
+        v = m.com_velocity[k] + np.cross(w, r)
+        turn = np.kron(np.eye(2), m.rotation[k])
+        inertia = turn @ self.columns.added_mass[k] @ turn.T
+        rate = np.kron(np.eye(2), cross_matrix(w)) @ inertia
+        twist = np.concatenate((w, v))
+        impulse = inertia @ twist
+        turning = np.concatenate((np.cross(v, impulse[3:]), O3))
+        carried = np.concatenate((O3, np.cross(w, np.cross(w, r))))
+        return Fluid(inertia, (rate + rate.T) @ twist + turning + inertia @ carried, twist, impulse)
+
     def point(self, k: int, position: tuple[float, ...]) -> tuple[Array, Array]:
         """Place and velocity of a point of body k in the world frame; of the world for k = -1."""
         m, here = self.kinematics, np.asarray(position, dtype=REAL)
@@ -258,6 +285,12 @@ class Snapshot:
             return here, O3
         place = m.origin[k] + m.rotation[k] @ here
         return place, m.com_velocity[k] + np.cross(m.omega[k], place - m.com[k])
+
+    def fluids(self) -> Iterator[tuple[int, Fluid]]:
+        """`fluid` of all bodies that have added mass."""
+        for k in range(self.n):
+            if (fluid := self.fluid(k)) is not None:
+                yield k, fluid
 
     def pulled(self) -> Iterator[tuple[Spring, list[int], list[Array], float, Array]]:
         """Springs between bodies: the bodies, the places of their points, the length, the pull on the first [3]."""
@@ -323,6 +356,11 @@ class Snapshot:
                     a[three(body, 0), moment] += sign * ONE
                     a[three(body, 0), force] += sign * cross_matrix(m.origin[k] - m.com[body])
                     a[three(body, 1), force] += sign * ONE
+            if (fluid := self.fluid(k)) is not None:
+                to_origin = np.block([[ONE, O33], [-cross_matrix(m.origin[k] - m.com[k]), ONE]])
+                both = slice(12 * k, 12 * k + 6)
+                a[both, both] += to_origin.T @ fluid.inertia @ to_origin
+                b[both] -= to_origin.T @ fluid.bias
             # alpha_k - alpha_p = turns udot + bias + w_p x w_rel
             # a_k,origin - a_p,carried = slides udot + bias + 2 w_p x v_rel
             w_parent = m.omega[p] if p >= 0 else O3
@@ -405,6 +443,7 @@ def energy(system: System, q: Array, u: Array) -> tuple[float, float]:
     kinetic = 0.5 * c.mass @ np.sum(m.com_velocity**2, axis=1)
     kinetic += 0.5 * c.armature @ state.u**2
     kinetic += 0.5 * sum(m.omega[k] @ state.inertia(k) @ m.omega[k] for k in range(state.n))
+    kinetic += 0.5 * sum(fluid.twist @ fluid.impulse for _, fluid in state.fluids())
     potential = spring_energy(c, state.q) + state.stretch_energy() - c.mass @ (m.com @ state.gravity)
     return float(kinetic), float(potential)
 
@@ -415,7 +454,11 @@ def momentum(system: System, q: Array, u: Array) -> tuple[Array, Array]:
     m = state.kinematics
     linear = state.columns.mass[:, None] * m.com_velocity
     spin = sum((state.inertia(k) @ m.omega[k] for k in range(state.n)), start=O3)
-    return linear.sum(axis=0).astype(float), (np.cross(m.com, linear).sum(axis=0) + spin).astype(float)
+    angular, linear = np.cross(m.com, linear).sum(axis=0) + spin, linear.sum(axis=0)
+    for k, fluid in state.fluids():
+        linear = linear + fluid.impulse[3:]
+        angular = angular + fluid.impulse[:3] + np.cross(m.origin[k], fluid.impulse[3:])
+    return linear.astype(float), angular.astype(float)
 
 
 def coordinate_rates(system: System, q: Array, u: Array) -> Array:
@@ -436,6 +479,10 @@ def mass_matrix(system: System, q: Array) -> Array:
     matrix = np.tensordot(rotational, turning, ((1, 2), (1, 2)))
     matrix += np.tensordot(c.mass[:, None] * moving, moving, ((1, 2), (1, 2)))
     matrix += np.diag(c.armature)
+    fluids = [dict(state.fluids()) for state in states]
+    for k in fluids[0]:
+        twists = np.array([fluid[k].twist for fluid in fluids])
+        matrix += twists @ fluids[0][k].inertia @ twists.T
     return matrix.astype(float)
 
 

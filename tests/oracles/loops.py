@@ -233,6 +233,9 @@ def joint_inertia(state: Snapshot, bodies: list[Carrier]) -> Array:
     for k in range(state.n):
         turning, moving = np.split(bodies[k].velocities(m.com[k]), 2)
         matrix = matrix + turning.T @ state.inertia(k) @ turning + c.mass[k] * moving.T @ moving
+        if (fluid := state.fluid(k)) is not None:
+            twist = np.concatenate((turning, moving - cross_matrix(m.origin[k] - m.com[k]) @ turning))
+            matrix = matrix + twist.T @ fluid.inertia @ twist
     return matrix
 
 

@@ -21,6 +21,7 @@ from mpimbs.partition.intervals import interval
 from mpimbs.spatial.column_lists import joined_columns, listed
 from mpimbs.spatial.columns import join_columns
 from mpimbs.study import simgrid
+from mpimbs.study.absolute_costs import AbsoluteCosts
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import Calibration, Key, interpolated
 from mpimbs.study.cluster import cluster_named, measure_here, presets, read_cluster
@@ -186,9 +187,29 @@ def test_predictions_of_all_couplings() -> None:
     half = predict(system, (1,), quick, calibration=calibration)[0].seconds
     assert half == pytest.approx(0.5 * predict(system, (1,), near, calibration=calibration)[0].seconds)
     quickest = best(system, near, ranks=(1, 2, 48), calibration=calibration)
-    known = [name for name in COUPLINGS if name != "augmented"]
-    every = [r.seconds for c in known for r in predict(system, (1, 2, 48), near, c, calibration=calibration)]
+    every = [r.seconds for c in COUPLINGS for r in predict(system, (1, 2, 48), near, c, calibration=calibration)]
     assert quickest.seconds == min(every)
+
+
+def test_augmented_grows_with_the_levels() -> None:
+    """O(k log n) over ranks: with as many bodies as ranks, every doubling takes as much more; a share is linear."""
+    system = system_from("spatial_chain:256")
+    calibration, near = Calibration(system, 0.005), cluster_named("infiniband")
+    costs = calibration.absolute
+    assert costs.iterations >= 2 and costs.factor.each > 0.0 and costs.iteration.each > 0.0
+    times = np.array(
+        [row.seconds for row in predict(system, (32, 64, 128, 256), near, "augmented", "loggp", None, calibration)]
+    )
+    shares = np.array([shares_of(costs, n) for n in (8, 4, 2, 1)])
+    levels = np.diff(times - shares)
+    assert (levels > 0.0).all() and levels.max() < 1.2 * levels.min()
+    one, two = (predict(system, (n,), near, "augmented", "loggp", None, calibration)[0] for n in (1, 2))
+    assert one.messages == 0.0 and one.seconds == pytest.approx(shares_of(costs, 256)) and two.seconds < one.seconds
+
+
+def shares_of(costs: AbsoluteCosts, bodies: int) -> float:
+    """What a rank computes alone."""
+    return sum(costs.sweeps(bodies)) + costs.factor(bodies) + costs.iterations * costs.iteration(bodies)
 
 
 def test_default_ranks() -> None:

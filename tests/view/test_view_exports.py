@@ -1,6 +1,7 @@
 """Exports of runs: what is read back by VTK, USD, pyarrow, csv and numpy is what the run has kept; bad requests."""
 
 import csv
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,16 @@ def test_bad_requests(tmp_path: Path, suffix: str, texts: tuple[str, ...], messa
     motion = motion_of(tmp_path / "out.h5")
     with pytest.raises(InputError, match=message):
         written(motion, tmp_path, suffix, *texts)
+
+
+@pytest.mark.parametrize(("suffix", "library"), [(".usd", "pxr"), (".parquet", "pyarrow")])
+def test_what_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, library: str
+) -> None:
+    simulate(system_from("chain:2"), 0.01, output=tmp_path / "out.h5")
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(InputError, match=rf"a {suffix} file needs \S+: pip install 'mpimbs\[{suffix[1:]}\]'"):
+        written(motion_of(tmp_path / "out.h5"), tmp_path, suffix)
 
 
 def test_every_format_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def assembled(robot: Robot) -> System:
     links, groups, last = _single_jointed(_gathered(robot), robot)
     _merge(links, groups)
     moving = _moving(links, groups, robot)
-    check_resistance(links, groups, moving)
+    check_resistance(links, groups, moving, robot)
     _share_inertia(links, groups, moving, robot)
     system = System(robot.name, robot.gravity)
     carriers = [(WORLD, HERE)] * len(links)  # of each link: a body, and the link's frame in the body's

@@ -38,10 +38,14 @@ def read_mjcf(path: Path) -> Robot:
         import mujoco
     except ImportError:
         raise InputError("is MJCF, which MuJoCo compiles: install it with pip install 'mpimbs[mjcf]'") from None
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: None)  # which would go to a file here; what it warns of, we see ourselves
     try:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         raise InputError(f"is refused by MuJoCo: {' '.join(str(error).split())}") from None
+    finally:
+        mujoco.set_mju_user_warning(before)
     return _Compiled(mujoco, model, path).robot()
 
 

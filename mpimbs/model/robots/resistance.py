@@ -12,13 +12,17 @@ import numpy as np
 
 from mpimbs.errors import InputError
 from mpimbs.model.robots.joint_groups import JointGroup
-from mpimbs.model.robots.robot import Floats, Pose, RobotLink
+from mpimbs.model.robots.robot import Floats, Pose, Robot, RobotLink
 
 _NOTHING = 1e-11  # of what would resist with all joints beyond locked: what rounding leaves of nothing
 
 
-def check_resistance(links: Sequence[RobotLink], groups: Sequence[JointGroup | None], moving: set[int]) -> None:
+def check_resistance(
+    links: Sequence[RobotLink], groups: Sequence[JointGroup | None], moving: set[int], robot: Robot
+) -> None:
     """Refuse links, with their joints, of which one moves against nothing, in the reference position.
+
+    Where nothing would even with all joints beyond locked, as at a hinge through a point mass, it is told alone.
 
     Parameters
     ----------
@@ -28,6 +32,8 @@ def check_resistance(links: Sequence[RobotLink], groups: Sequence[JointGroup | N
         By what each link moves.
     moving : set of int
         The links that carry mass.
+    robot : Robot
+        Which notes what is told.
 
     Raises
     ------
@@ -44,12 +50,16 @@ def check_resistance(links: Sequence[RobotLink], groups: Sequence[JointGroup | N
             rotors = np.diag(np.broadcast_to(armature, axes.shape[1])) if any(armature) else 0.0
             pivot = axes.T @ own @ axes + rotors  # D = S^T I S
             scale = np.sqrt(np.diag(axes.T @ locked[number] @ axes + rotors))
-            if scale.all():
-                if np.linalg.eigvalsh(pivot / np.outer(scale, scale))[0] < _NOTHING:
-                    raise InputError(
-                        f"joint {group.name!r}: nothing resists it: link {link.name!r} has no inertia of its own, and "
-                        "joints on it move it the same way; give the link mass and inertia, or fix one of these joints"
-                    )
+            if not scale.all():
+                robot.leave_out(
+                    "resistance (nothing has inertia there: its accelerations mean nothing) at joint", group.name
+                )
+            elif np.linalg.eigvalsh(pivot / np.outer(scale, scale))[0] < _NOTHING:
+                raise InputError(
+                    f"joint {group.name!r}: nothing resists it: link {link.name!r} has no inertia of its own, and "
+                    "joints on it move it the same way; give the link mass and inertia, or fix one of these joints"
+                )
+            else:
                 own = own - own @ axes @ np.linalg.solve(pivot, axes.T @ own)
         if link.parent >= 0:
             back = _transform(link.pose.inverse)

@@ -1,0 +1,67 @@
+"""Inertias of bodies as steps carry them: ten numbers of a rigid body and, where a structure has any, a symmetric 6x6
+matrix beside them: the added mass of a body in a fluid, or what implicit steps make it heavier by."""
+
+from __future__ import annotations
+
+from mpimbs.spatial.compiler import kernel
+from mpimbs.spatial.inertia import add_body, add_symmetric, apply, momentum
+from mpimbs.spatial.lanes import load, width
+from mpimbs.spatial.tuples import load3, load6, load9, load21, store_numbers
+from mpimbs.spatial.vectors import add3, add6, cross, rotate, sub6
+from mpimbs.sweep.structure import ADDED, BODY, BOUNDARY, FIXED
+
+
+@kernel(inline=True)
+def add_inertia(zero, structure, step, inertia):
+    """Articulated inertia plus that of the body of a step."""
+    body = structure.steps[step, BODY] * FIXED
+    a = load6(zero, structure.fixed, body + 12)
+    h = load3(zero, structure.fixed, body + 18)
+    inertia = add_body(inertia, a, h, load(zero, structure.fixed, (body + 21) * width(zero)))
+    if structure.added.size > 0:
+        return add_symmetric(inertia, load21(zero, structure.added, structure.steps[step, BODY] * ADDED))
+    return inertia
+
+
+@kernel(inline=True)
+def body_momentum(zero, structure, step, v):
+    """Momentum of the body of a step by its twist, or load by its acceleration: inertia times six numbers."""
+    body = structure.steps[step, BODY] * FIXED
+    a = load6(zero, structure.fixed, body + 12)
+    h = load3(zero, structure.fixed, body + 18)
+    found = momentum(a, h, load(zero, structure.fixed, (body + 21) * width(zero)), v)
+    if structure.added.size > 0:
+        return add6(found, apply(load21(zero, structure.added, structure.steps[step, BODY] * ADDED), v))
+    return found
+
+
+@kernel
+def add_fluid_loads(zero, structure, gravity, motion, wrench):
+    """Add what added masses A take beside A times the acceleration, by Kirchhoff's equations [Lamb 1932, art. 124].
+
+    With the twist v = (w, s) of the origin in the step's frame, through a fluid at rest, the load on the fluid is
+    A v' + v x* A v, v' the rates of these components: (alpha, a - w x s). Sweeps count A (alpha, a - g), with the
+    acceleration -g of the root; but nothing of the fluid hangs on the body. What is left, A (0, g - w x s) + v x* A v,
+    is no acceleration's, and acts on the body reversed.
+
+    Parameters
+    ----------
+    gravity : 3-tuple
+        In the inertial frame (m/s^2).
+    motion : array [m * BOUNDARY]
+        As `sweep.motion.motions` writes it.
+    wrench : array [m * 6]
+        Added to: on each step, at its origin, in its frame (N m, N).
+    """
+    for step in range(structure.steps.shape[0]):
+        a = load21(zero, structure.added, structure.steps[step, BODY] * ADDED)
+        to_step = load9(zero, motion, step * BOUNDARY)
+        v = load6(zero, motion, step * BOUNDARY + 12)
+        w, s = v[0:3], v[3:6]
+        p = apply(a, v)
+        turning = add3(cross(w, p[0:3]), cross(s, p[3:6])) + cross(w, p[3:6])
+        weight = rotate(to_step, gravity)
+        c = cross(w, s)
+        felt = apply(a, (zero, zero, zero, weight[0] - c[0], weight[1] - c[1], weight[2] - c[2]))
+        own = load6(zero, wrench, step * 6)
+        store_numbers(zero, wrench, step * 6, sub6(own, add6(felt, turning)))

@@ -29,7 +29,7 @@ __all__ = ["OWN_OPTIONS", "PREFIX", "Arrays", "PETSc"]
 
 
 class Arrays:
-    """Numbers of vectors that are written, as arrays, each made once; say `stateIncrease` of the vector then.
+    """Numbers of vectors as arrays, each made once; say `stateIncrease` of a vector that was written.
 
     An array keeps the memory of its vector until `forget`, so that no other vector comes to stand there.
 
@@ -42,6 +42,7 @@ class Arrays:
     def __init__(self, first: int, second: int) -> None:
         self._first, self._second = first, second
         self._found: dict[int, tuple[Any, ...]] = {}
+        self._read: dict[int, tuple[Any, PETSc.Vec]] = {}
 
     def __call__(self, vector: PETSc.Vec) -> Any:
         """Give all of this rank's numbers, those of the first part, those of the second; and the vector."""
@@ -52,6 +53,13 @@ class Arrays:
             self._found[vector.handle] = found
         return found
 
+    def read(self, vector: PETSc.Vec) -> Any:
+        """Give all of this rank's numbers of a vector that is read."""
+        found = self._read.get(vector.handle)
+        if found is None:
+            found = self._read[vector.handle] = vector.getArray(readonly=True), vector
+        return found[0]
+
     def written(self) -> Iterator[Any]:
         """Go through the numbers of all vectors."""
         return (whole for whole, *_ in self._found.values())
@@ -59,3 +67,4 @@ class Arrays:
     def forget(self) -> None:
         """Let go of all vectors."""
         self._found.clear()
+        self._read.clear()

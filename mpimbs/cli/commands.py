@@ -162,10 +162,13 @@ def run(
 def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
     """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
     together(comm, lambda: import_module("mpimbs.petsc"))
+    from mpimbs.simulation.ensembles.course import ENSEMBLE
     from mpimbs.simulation.restart import finished, most_ranks, read_checkpoint
     from mpimbs.simulation.restart import restart as go_on
 
     kept = read_checkpoint(file, comm)
+    if pictures and kept.header.get("kind") == ENSEMBLE:
+        raise InputError("--pictures: are of a run, and this is an ensemble: leave them out, and use mpimbs plot")
     if pictures:
         _check_pictures(comm, kept.output, force or kept.header["settings"]["force"])
     if (result := finished(kept, comm)) is not None:

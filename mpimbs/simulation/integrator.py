@@ -172,7 +172,7 @@ class Integrator:
         if self._first_stage is not None:
             out[:], self._first_stage = self._first_stage, None
             return
-        self._state[:] = x.array_r  # which PETSc may have locked
+        self._state[:] = self._arrays.read(x)  # which PETSc may have locked
         q, u = self._views
         broken, self._acted = False, NOTHING
         try:
@@ -225,7 +225,7 @@ class Integrator:
     @property
     def parts(self) -> tuple[Floats, Floats]:
         """Both."""
-        values = self._vector.array_r
+        values = self._arrays.read(self._vector)
         return values[: self._nq].copy(), values[self._nq : self._end].copy()
 
     @property
@@ -270,7 +270,7 @@ class Integrator:
             return True
         step = self._fixed or self._step
         size, last = towards(left, step, self._fixed is not None)
-        before = self._vector.array_r.copy()
+        before = self._arrays.read(self._vector).copy()
         self._began = before, began
         self._broke.begin()
         closing = self._projection
@@ -394,7 +394,7 @@ class Integrator:
 
     def _any_not_finite(self) -> bool:
         """Agree on whether the step has failed on any rank, and on what any rank asks for."""
-        failed = bool(self._broke.failure) or not all_finite(self._vector.array_r)
+        failed = bool(self._broke.failure) or not all_finite(self._arrays.read(self._vector))
         facts = self._asked() << 1 | failed
         if self._several:
             self._facts[0] = facts

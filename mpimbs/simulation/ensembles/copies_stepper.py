@@ -123,7 +123,7 @@ class CopiesStepper:
         if self._given_rates is not None:
             out[:], self._given_rates = self._given_rates, None
             return
-        self._state[:] = x.array_r
+        self._state[:] = self._arrays.read(x)
         self.copies.evaluate(t, *self._views, udot, rates)
         self.evaluations += 1
         if self.copies.forces.failures:

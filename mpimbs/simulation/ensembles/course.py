@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -264,11 +265,12 @@ class EnsembleRun:
         files, sample = self._files, self._remembered
         assert files.place is not None
         self._store.sync()  # its samples come first
-        header = self._unchanging() | {"time": sample.time, "count": self._count, "totals": sample.totals}
+        header = self._unchanging | {"time": sample.time, "count": self._count, "totals": sample.totals}
         header["sizes"] = sample.sizes
         header["failed"] = {str(k): found for k, found in sample.failed.items()}
         return write_checkpoint(files.place, files.checkpoints.keep, header, sample.vectors, self._comm)
 
+    @cached_property
     def _unchanging(self) -> dict[str, Any]:
         """What all checkpoints of the ensemble say alike."""
         files, members = self._files, self._members
@@ -284,7 +286,7 @@ class EnsembleRun:
 
     def _going_on(self) -> str:
         assert self._files.place is not None
-        return restart_call(self._files.place, self._unchanging())
+        return restart_call(self._files.place, self._unchanging)
 
     def _restarts(self) -> list[dict[str, float]]:
         if self._kept is None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.parallel.native import own_tags, send_only
-from mpimbs.parallel.posted import POSTED, Posted, Receives, await_message, expect
+from mpimbs.parallel.posted import Posted, Receives, await_message, expect
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Rows, Table, aligned_zeros, read, schema
 
@@ -38,8 +38,8 @@ def swap(plan):
     for number in range(sends.shape[0]):
         row = sends[number]
         message = to_others[row[BEGIN] : row[END]]
-        send_only(read(plan, POSTED.channel), message, row[RANK], read(plan, SWAP.tag))
-    for number in range(read(plan, POSTED.requests).size):
+        send_only(read(plan, SWAP.posted.channel), message, row[RANK], read(plan, SWAP.tag))
+    for number in range(read(plan, SWAP.posted.requests).size):
         await_message(plan, number)
 
 

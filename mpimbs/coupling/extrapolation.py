@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 Floats = npt.NDArray[np.float64]
-FARTHEST = 1e3  # iterations that are skipped at the most
+FARTHEST = 1e6  # iterations that are skipped at the most: beyond it is rounding that they repeat
 
 
 class Extrapolation:
@@ -29,7 +29,7 @@ class Extrapolation:
     Attributes
     ----------
     still : bool
-        Whether progress is so slow that thousands of iterations would be skipped.
+        Whether progress is so slow that millions of iterations would be skipped.
     """
 
     def __init__(self, comm: MPI.Comm, carried: Sequence[Floats], weighed: Sequence[Floats]) -> None:

@@ -153,7 +153,7 @@ def test_joints_that_follow_are_refused(comm: MPI.Comm) -> None:
 
 
 def test_bars_pass_a_singular_position_closely() -> None:
-    """Where nearly all bars lie in one line, one combination of constraints is almost none, and must hold nevertheless."""
+    """Where nearly all bars lie in one line, one combination of constraints is almost none, and must hold."""
     result = simulate("five_bar", 3.5, MPI.COMM_SELF, coupling="augmented", rtol=1e-6, atol=1e-6, every=0.01)
     assert result.energy_error < 1e-2 and result.steps < 700, result
 

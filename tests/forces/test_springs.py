@@ -434,5 +434,5 @@ def test_what_check_says(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_file_that_names_no_such_body(tmp_path: Path) -> None:
     (tmp_path / "tied.toml").write_text(MODEL.replace('"link6"', '"link7"'), encoding="utf-8")
-    with pytest.raises(InputError, match=r"tied.toml: \[\[spring\]\] 1 'tie': unknown body 'link7'"):
+    with pytest.raises(InputError, match=r"tied.toml:13: \[\[spring\]\] 1 'tie': unknown body 'link7'"):
         read_system(tmp_path / "tied.toml")

@@ -79,14 +79,10 @@ def evaluate(
     """Run the sweeps with one lane for each of the structures; all results of each lane."""
     w = len(structures)
     first = structures[0]
-    structure = Structure(
-        first.steps,
-        first.axes,
-        interleaved([s.fixed for s in structures]),
-        interleaved([s.pitch for s in structures]),
-        interleaved([s.armature for s in structures]),
-        first.path,
-    )
+    lanes = {
+        name: interleaved([getattr(s, name) for s in structures]) for name in ("fixed", "pitch", "armature", "added")
+    }
+    structure = first._replace(**lanes)
     q, u, tau, given = (interleaved(list(column)) for column in zip(*states, strict=True))
     m, nu = len(first.steps), len(first.axes)
     work = workspace(m, nu, junctions, w)

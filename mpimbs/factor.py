@@ -99,6 +99,10 @@ class LoadSweeps:
     ----------
     joints : list of (Structure, Springs)
         What is factored; springs have no part in it.
+    rotors : array [nu]
+        Of the model's joints (kg m^2, kg).
+    q, armature : array [nq], [nu]
+        The state, and rotors and all else that joints are heavier by: for `take`.
     """
 
     def __init__(self, dynamics: Dynamics, apart: bool = False) -> None:
@@ -112,10 +116,11 @@ class LoadSweeps:
             width = dynamics.division.width or chosen_width(last - first, None)
             cut = cut_tiles(system.joint_patterns(first, last), width)
         cut = [tile._replace(first=first + tile.first) for tile in cut]
-        tiles = subchain_tiles(system, cut, subchain.tip, False, keep_all=True)
-        self._tiles, self.joints = FactoredTiles(tiles, self._nu), tiles.kinds.joints
+        tiles = subchain_tiles(system, cut, subchain.tip, False, factored=True)
+        self._tiles, self.joints = FactoredTiles(tiles, subchain.nq, self._nu), tiles.kinds.joints
+        self.q, self.armature = self._tiles.q, self._tiles.armature
         rotors = subchain.structure.armature
-        self._rotors = rotors if rotors.size else np.zeros(self._nu)
+        self.rotors = rotors if rotors.size else np.zeros(self._nu)
         self._butterflies = [Butterfly(comm, SIZE), Butterfly(comm, PAIR)]
         count = max(comm.size.bit_length(), 1)
         blocks, values = self._butterflies
@@ -141,14 +146,15 @@ class LoadSweeps:
     def at(self, q: Floats, armature: Floats | None = None) -> None:
         """As of `Factor`."""
         q, _, armature = self._checked(q, self._still, armature, "armature")
-        self.take(q, armature)
-
-    def take(self, q: Floats, armature: Floats | None) -> None:
-        """Factor in another state, as `at` does, of arrays that were checked: they are read by address."""
-        self._tiles.heavier = armature is not None
+        self.q[:] = q
         if armature is not None:
-            self._tiles.armature[:] = self._rotors + armature
-        self._run(self._plan, q)
+            np.add(self.rotors, armature, out=self.armature)
+        self.take(armature is not None)
+
+    def take(self, heavier: bool) -> None:
+        """Factor in the state `q`, with `armature` if `heavier`."""
+        self._tiles.heavier = heavier
+        self._run(self._plan)
 
     def solve(self, f: Floats, out: Floats | None = None) -> Floats:
         """As of `Factor`."""

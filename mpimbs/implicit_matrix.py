@@ -23,8 +23,10 @@ from mpimbs.factor import load_sweeps
 from mpimbs.inverse import required_forces
 from mpimbs.model.resting import resting
 from mpimbs.sweep.intervals import Intervals
-from mpimbs.sweep.stages import stage_changes, stage_forces
-from mpimbs.sweep.structure import ADDED, BODY, FIXED, Springs, Structure
+from mpimbs.spatial.memory import Table
+from mpimbs.sweep.motion import speeds_of_rates
+from mpimbs.sweep.stages import StagePlan, stage_changes, stage_forces
+from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Springs, Structure
 from mpimbs.sweep.subchains import Subchains
 
 if TYPE_CHECKING:
@@ -148,8 +150,11 @@ class ImplicitMatrix:
             self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
             self._pulls, self._drags = _Product(dynamics), _Product(dynamics)
         nq, nu = self._subchain.nq, self._subchain.nu
-        self._q, self._step = np.zeros(nq), 0.0
-        self._coefficients = np.zeros(nu), np.zeros(nu)
+        self._step, structure = 0.0, self._subchain.structure
+        self._q = np.zeros(nq) if self._factor is None else self._factor.q
+        self._by_speed, self._by_place = np.zeros(nu), np.zeros(nu)
+        plain = not (structure.steps[:, TURN] == 4).any()
+        self._table = Table(StagePlan(structure, self._q, self._by_speed, self._by_place, int(plain)))
         self._pulled = self._dragged = False
         self._still, self._rates, self._tau, self._z = np.zeros(nu), np.empty(nq), np.empty(nu), np.empty(nu)
 
@@ -179,8 +184,10 @@ class ImplicitMatrix:
         self._q[:] = q
         if step != self._step:
             self._step = step
-            added = step * (self._damping + step * self._stiffness)
-            self._coefficients = -added, -step * self._stiffness
+            np.multiply(-step, self._stiffness, out=self._by_place)
+            np.multiply(step, self._by_place - self._damping, out=self._by_speed)
+            if self._factor is not None:
+                np.subtract(self._factor.rotors, self._by_speed, out=self._factor.armature)
             for joints in self._joints:
                 joints.take(step)
         self._pulled, self._dragged = stiffness is not None, damping is not None
@@ -196,25 +203,28 @@ class ImplicitMatrix:
                 bodies.take(heavier)
             self._boundary = self._dynamics.boundary_motion(self._q, self._still)
         if self._factor is not None:
-            self._factor.take(self._q, -self._coefficients[0])
+            self._factor.take(heavier=True)
 
-    def solve(self, r: Floats, x: Floats) -> None:
-        """Write x [nq + nu] of (1 - h J) x = r [nq + nu]; contiguous arrays, not the same."""
-        structure, step = self._subchain.structure, self._step
-        stage_forces(structure, self._q, r, *self._coefficients, self._tau)
+    def solve(self, r: Floats, x: Floats, times: float = 1.0) -> None:
+        """Write x [nq + nu] of (1 - h J) x = r [nq + nu], so many times; contiguous arrays, not the same.
+
+        What stands behind these numbers is left as it is.
+        """
+        stage_forces(self._table.data, r, self._tau)
         if self._pulled or self._dragged:
             self._tau -= self._forces_of_bodies(r)
         self.heavier(self._tau, self._z)
-        stage_changes(structure, self._q, r, self._z, step, x)
+        stage_changes(self._table.data, r, self._z, self._step, times, x)
 
     def _forces_of_bodies(self, r: Floats) -> Floats:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] of what acts on bodies, by a change of the state r [nq + nu]."""
-        speeds, given = r[len(self._q) :], (self._q, self._boundary)
+        nq = len(self._q)
+        speeds, given = r[nq : nq + len(self._tau)], (self._q, self._boundary)
         found = self._drags(*given, speeds) if self._dragged else np.zeros_like(speeds)
         if self._pulled:
-            ones, along = np.ones_like(speeds), np.empty_like(speeds)
-            stage_forces(self._subchain.structure, self._q, r, self._step * ones, ones, along)
-            found += self._pulls(*given, along)
+            along = np.empty_like(speeds)
+            speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
+            found += self._pulls(*given, along + self._step * speeds)
         return found
 
     def heavier(self, tau: Floats, z: Floats) -> None:

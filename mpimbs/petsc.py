@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from mpimbs.errors import InputError
@@ -54,10 +56,12 @@ class Arrays:
         return found
 
     def read(self, vector: PETSc.Vec) -> Any:
-        """Give all of this rank's numbers of a vector that is read."""
+        """Give all of this rank's numbers of a vector that is read; compiled code takes no array that says so."""
         found = self._read.get(vector.handle)
         if found is None:
-            found = self._read[vector.handle] = vector.getArray(readonly=True), vector
+            locked = vector.getArray(readonly=True)
+            whole = np.ctypeslib.as_array((ctypes.c_double * locked.size).from_address(locked.ctypes.data))
+            found = self._read[vector.handle] = whole, vector
         return found[0]
 
     def written(self) -> Iterator[Any]:

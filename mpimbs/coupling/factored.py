@@ -37,9 +37,9 @@ FACTOR = schema(FactorPlan)
 
 
 @kernel(merge=True)
-def _factor(zero, plan, q):
+def _factor(zero, plan):
     p = read(plan, FACTOR)
-    factor_sweep(zero, p.part, borrowed(q))
+    factor_sweep(zero, p.part)
     schedule, mine, theirs = levels(p.blocks)
     count = schedule.shape[0]
     if count > 0:

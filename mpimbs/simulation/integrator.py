@@ -117,7 +117,9 @@ class Integrator:
         self._stages: Stages | None = None
         if self._scheme.implicit:
             known = None if memory is None else memory.tension
-            self._stages = Stages(dynamics, self._derivative, self._loads, len(self._state), tension, known)
+            self._stages = Stages(
+                dynamics, self._derivative, self._loads, self._arrays, len(self._state), tension, known
+            )
         vectors = {} if memory is None else memory.vectors
         self._first_stage = None
         if "q_rate" in vectors:
@@ -129,7 +131,8 @@ class Integrator:
         self._fixed = accuracy.dt
         self._step = accuracy.dt or (self._first_step(accuracy) if memory is None else memory.step)
         self._last_stage = None
-        self._began = self._state, self.time  # of the last step
+        self._old = self._state.copy()
+        self._began = self._old, self.time  # of the last step
         self._probe: StabilityProbe | None = None
         if probed and self._fixed is None and self._ts.getType() == "rk":
             self._probe = StabilityProbe(dynamics, stability_polynomial(self._ts.getRKType()))
@@ -270,7 +273,8 @@ class Integrator:
             return True
         step = self._fixed or self._step
         size, last = towards(left, step, self._fixed is not None)
-        before = self._arrays.read(self._vector).copy()
+        before = self._old  # one room, for new memory is dear
+        before[:] = self._arrays.read(self._vector)
         self._began = before, began
         self._broke.begin()
         closing = self._projection
@@ -413,6 +417,7 @@ class Integrator:
             time = self.time
             self._ts.destroy()
             self._ts = self._make(time)
+            self._arrays.forget()
         kept = self._last_stage is not None and first_same_as_last(self._ts)
         stage = self._last_stage.array_r.copy() if kept and self._last_stage is not None else None
         norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)

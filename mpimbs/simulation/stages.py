@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.petsc import PETSc
+from mpimbs.petsc import Arrays, PETSc
 from mpimbs.simulation.schemes import IF_IT_MATTERS
 from mpimbs.sweep.structure import ADDED
 from mpimbs.tension import Tension
@@ -42,6 +42,8 @@ class Stages:
         f, as PETSc calls it.
     loads : callable
         Gives what the bodies receive through their joints [n, 6] in the state for which f was asked last.
+    arrays : Arrays
+        Of what PETSc solves with.
     size : int
         Numbers of this rank in the state; what stands behind coordinates and speeds has no part in J.
     tension : str
@@ -60,16 +62,16 @@ class Stages:
         dynamics: Dynamics,
         derivative: Derivative,
         loads: Callable[[], Floats],
+        arrays: Arrays,
         size: int,
         tension: str = IF_IT_MATTERS,
         memory: list[int] | None = None,
     ) -> None:
-        self._dynamics, self._derivative, self._loads = dynamics, derivative, loads
+        self._dynamics, self._derivative, self._loads, self._arrays = dynamics, derivative, loads, arrays
         self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS
         self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
         self._end = self._nq + dynamics.subchain.nu
         self._shift, self._matrix = 1.0, dynamics.implicit_matrix
-        self._r = np.empty(size)
         self._resists = any(force.vectorized for force in dynamics.system.body_forces)
         self._f = np.empty(size)  # with Newton's method, in the state of J
         self._place: tuple[float, PETSc.Vec] | None = None  # t, x
@@ -96,12 +98,14 @@ class Stages:
 
     def _residual(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, f: PETSc.Vec) -> None:
         self._derivative(ts, t, x, f)
-        np.subtract(xdot.array_r, f.array_r, out=f.array)
+        out = self._arrays(f)[0]
+        np.subtract(self._arrays.read(xdot), out, out=out)
 
     def _residual_kept(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, f: PETSc.Vec) -> None:
         self._derivative(ts, t, x, f)
-        self._f[:] = f.array_r
-        np.subtract(xdot.array_r, f.array_r, out=f.array)
+        out = self._arrays(f)[0]
+        self._f[:] = out
+        np.subtract(self._arrays.read(xdot), out, out=out)
 
     def _take_state(
         self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, shift: float, jacobian: PETSc.Mat, own: PETSc.Mat
@@ -115,7 +119,7 @@ class Stages:
             stiffness = tension if stiffness is None else stiffness + tension
         alone = stiffness is None and damping is None
         self._matrix = dynamics.implicit_matrix if alone else dynamics.implicit_matrix_of_bodies
-        self._matrix.at(x.array_r[: self._nq], step, stiffness, damping)
+        self._matrix.at(self._arrays.read(x)[: self._nq], step, stiffness, damping)
 
     def _resistance(self) -> list[Floats | None]:
         """Give the stiffness and the damping of forces on bodies, each there on all ranks or on none."""
@@ -163,7 +167,8 @@ class Stages:
 
     def apply(self, preconditioner: object, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Write x of (a - J) x = b: PETSc calls it."""
-        np.multiply(b.array_r, 1.0 / self._shift, out=self._r)
-        out = x.array
-        self._matrix.solve(self._r[: self._end], out[: self._end])
-        out[self._end :] = self._r[self._end :]
+        step, given, out = 1.0 / self._shift, self._arrays.read(b), self._arrays(x)[0]
+        self._matrix.solve(given, out, step)
+        if self._end < self._size:
+            np.multiply(step, given[self._end :], out=out[self._end :])
+        x.stateIncrease()

@@ -23,14 +23,15 @@ from mpimbs.sweep.loads import answered, loaded
 from mpimbs.sweep.motion import joint_places
 from mpimbs.sweep.passes import kind_of, tile_coordinates, tile_of, tile_speeds, tiles_of, work_of
 from mpimbs.sweep.structure import Structure
-from mpimbs.sweep.tiles import FIRST_LANE, KIND_OF_TILE, PLAN, U_AT, WIDTH, Tiles
+from mpimbs.sweep.tiles import FIRST_LANE, KEEP_ALL, KIND_OF_TILE, PLAN, U_AT, WIDTH, Tiles
 from mpimbs.sweep.walk import walk_inward, walk_outward
 
 
 class FactoredPlan(NamedTuple):
     """What the passes are given."""
 
-    tiles: Integers  # `sweep.tiles.TilePlan`, which keeps all from one pass to the next
+    tiles: Integers  # `sweep.tiles.TilePlan`, which keeps the pivots at least from one pass to the next
+    q: Floats  # [nq]: the state
     armature: Floats  # [nu]: what the pivots hold of rotors and all else
     heavier: int  # whether that is more than the rotors
     still: Floats  # [nu]: zeros
@@ -53,25 +54,28 @@ class FactoredTiles:
     Parameters
     ----------
     tiles : Tiles
-        Its own, which keep all.
-    speeds : int
+        Its own, which keep their pivots.
+    coordinates, speeds : int
 
     Attributes
     ----------
     plan : int64 array
+    q : array [coordinates]
+        The state.
     armature : array [speeds]
         What the pivots hold of rotors, and of all else that joints are to be heavier by (kg m^2, kg), if `heavier`.
     block, value, outer : array [SIZE], [PAIR], [PAIR]
         Handle equations of all tiles together; p and c; A1 and f2.
     """
 
-    def __init__(self, tiles: Tiles, speeds: int) -> None:
+    def __init__(self, tiles: Tiles, coordinates: int, speeds: int) -> None:
         self._tiles = tiles  # it keeps arrays alive
         lanes = tiles.blocks.size // SIZE
-        values, self.armature = aligned_zeros(lanes * PAIR), np.zeros(speeds)
+        values, self.q, self.armature = aligned_zeros(lanes * PAIR), np.zeros(coordinates), np.zeros(speeds)
         self.block, self.value, self.outer = tiles.blocks[:SIZE], values[:PAIR], aligned_zeros(PAIR)
         plan = FactoredPlan(
             tiles=tiles.plan,
+            q=self.q,
             armature=self.armature,
             heavier=0,
             still=np.zeros(speeds),
@@ -107,12 +111,31 @@ def _heavier(zero, plan, tiles, tile):
     return s
 
 
+@kernel(inline=True)
+def _place(zero, plan, tile, structure, work):
+    """Write the places of a tile's joints."""
+    tiles = read(plan, FACTORED.tiles)
+    q = tile_coordinates(zero, tiles, tile, kind_of(tiles, tile), read(plan, FACTORED.q))
+    joint_places(zero, structure, q, work.place)
+
+
+@kernel(inline=True)
+def _ready(zero, plan, tile):
+    """Structure and workspace of a tile, whose places are made again where they are not kept: memory is slower."""
+    tiles = read(plan, FACTORED.tiles)
+    structure = read(kind_of(tiles, tile), KIND_OF_TILE.structure)
+    work = work_of(zero, tiles, tile, structure)
+    if read(tiles, PLAN.kept) != KEEP_ALL:
+        _place(zero, plan, tile, structure, work)
+    return structure, work
+
+
 @kernel
-def _tile_factor(zero, plan, tile, q, two_handles):
+def _tile_factor(zero, plan, tile, two_handles):
     tiles = read(plan, FACTORED.tiles)
     structure = _heavier(zero, plan, tiles, tile)
     work = work_of(zero, tiles, tile, structure)
-    joint_places(zero, structure, tile_coordinates(zero, tiles, tile, kind_of(tiles, tile), q), work.place)
+    _place(zero, plan, tile, structure, work)
     blocks = read(tiles, PLAN.blocks)
     block = room_side_by_side(zero, 0, blocks, tile[FIRST_LANE] * SIZE, SIZE, read(tiles, PLAN.lane_room))
     none = (zero, zero, zero, zero, zero, zero)
@@ -121,8 +144,8 @@ def _tile_factor(zero, plan, tile, q, two_handles):
 
 
 @kernel
-def factor_sweep(zero, plan, q):
-    """Leave the pivots and joins of a state [nq]; and the handle equations of the subchain as the first block."""
+def factor_sweep(zero, plan):
+    """Leave the pivots and joins of the state; and the handle equations of the subchain as the first block."""
     tiles = read(plan, FACTORED.tiles)
     blocks, responses, scratch = read(tiles, PLAN.blocks), read(tiles, PLAN.responses), read(tiles, PLAN.scratch)
     joins, copy = read(plan, FACTORED.joins), read(plan, FACTORED.copy)
@@ -132,9 +155,9 @@ def factor_sweep(zero, plan, q):
     for number in range(count - 1, -1, -1):
         tile = tile_of(tiles, number)
         if width(zero) > 1 and tile[WIDTH] > 1:
-            _tile_factor(zero, plan, tile, q, True)
+            _tile_factor(zero, plan, tile, True)
         else:
-            _tile_factor(0.0, plan, tile, q, two or number + 1 < count)
+            _tile_factor(0.0, plan, tile, two or number + 1 < count)
         first = tile[FIRST_LANE]
         for lane in range(min(first + tile[WIDTH], lanes - 1) - 1, first - 1, -1):
             left, right = item(blocks, lane, SIZE), item(blocks, lane + 1, SIZE)
@@ -150,8 +173,7 @@ def factor_sweep(zero, plan, q):
 @kernel
 def _tile_inward(zero, plan, tile, f, two_handles):
     tiles = read(plan, FACTORED.tiles)
-    structure = read(kind_of(tiles, tile), KIND_OF_TILE.structure)
-    work = work_of(zero, tiles, tile, structure)
+    structure, work = _ready(zero, plan, tile)
     forces = tile_speeds(zero, tiles, tile, structure, f)
     left = span(read(plan, FACTORED.left), tile[U_AT], structure.axes.size * width(zero))
     none = (zero, zero, zero, zero, zero, zero)
@@ -186,8 +208,7 @@ def loads_inward(zero, plan, f):
 @kernel
 def _tile_outward(zero, plan, tile, answer, two_handles):
     tiles = read(plan, FACTORED.tiles)
-    structure = read(kind_of(tiles, tile), KIND_OF_TILE.structure)
-    work = work_of(zero, tiles, tile, structure)
+    structure, work = _ready(zero, plan, tile)
     nu = structure.axes.size
     given = side_by_side_from(
         zero, 0, read(plan, FACTORED.given), tile[FIRST_LANE] * PAIR, PAIR, read(plan, FACTORED.room)

@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import borrowed, span
+from mpimbs.spatial.memory import Floats, borrowed, read, schema, span
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
+from mpimbs.sweep.structure import Structure
+
+
+class StagePlan(NamedTuple):
+    """What the stages of a step are given."""
+
+    structure: Structure
+    q: Floats  # [nq]: the state
+    by_speed: Floats  # [nu]: forces by a change of the speeds
+    by_place: Floats  # [nu]: forces by speeds at which coordinates would change
+    plain: int  # whether the rates of the coordinates are the speeds
+
+
+STAGE = schema(StagePlan)
 
 
 @kernel
-def stage_forces(structure, q, r, by_speed, by_place, tau):
-    """Write the generalized forces [nu] of a stage: of a change r [nq + nu] of the state, so much of its speeds, and so
-    much of the speeds at which its coordinates would change so."""
-    r = borrowed(r)
-    speeds_of_rates(0.0, structure, q, r, tau)
-    speeds = span(r, q.size, tau.size)
-    for d in range(tau.size):
-        tau[d] = by_speed[d] * speeds[d] + by_place[d] * tau[d]
+def stage_forces(plan, r, tau):
+    """Write the generalized forces [nu] of a stage, by a change r [nq + nu] of the state."""
+    r, tau = borrowed(r), borrowed(tau)
+    s = read(plan, STAGE)
+    speeds = span(r, s.q.size, tau.size)
+    if s.plain != 0:
+        for d in range(tau.size):
+            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * r[d]
+    else:
+        speeds_of_rates(0.0, s.structure, s.q, r, tau)
+        for d in range(tau.size):
+            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * tau[d]
 
 
 @kernel
-def stage_changes(structure, q, r, z, step, x):
-    """Write x [nq + nu]: speeds r_u + z, and coordinates r_q + h G x_u, for a step h (s)."""
-    r, x = borrowed(r), borrowed(x)
-    speeds, given = span(x, q.size, z.size), span(r, q.size, z.size)
-    for d in range(z.size):
-        speeds[d] = given[d] + z[d]
-    coordinate_rates(0.0, structure, q, speeds, x)
-    for k in range(q.size):
-        x[k] = r[k] + step * x[k]
+def stage_changes(plan, r, z, step, times, x):
+    """Write x [nq + nu]: speeds r_u + z, and coordinates r_q + h G x_u, for a step h (s); all so many times."""
+    r, z, x = borrowed(r), borrowed(z), borrowed(x)
+    s = read(plan, STAGE)
+    speeds, given = span(x, s.q.size, z.size), span(r, s.q.size, z.size)
+    if s.plain != 0:
+        for d in range(z.size):
+            speed = times * (given[d] + z[d])
+            speeds[d] = speed
+            x[d] = times * r[d] + step * speed
+    else:
+        for d in range(z.size):
+            speeds[d] = times * (given[d] + z[d])
+        coordinate_rates(0.0, s.structure, s.q, speeds, x)
+        for k in range(s.q.size):
+            x[k] = times * r[k] + step * x[k]

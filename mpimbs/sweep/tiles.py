@@ -184,8 +184,8 @@ class Tiles:
         JOINED, ALONE or HUNG.
     interleaved : bool
         Whether the numbers of a tile's lanes stand side by side in vectors, which are made for the sweeps then.
-    keep_all : bool
-        Whether all is kept however large it is.
+    factored : bool
+        Whether they are for factored load sweeps: pivots are kept however large they are, and nothing has speeds.
 
     Attributes
     ----------
@@ -216,15 +216,15 @@ class Tiles:
         wrenches: bool,
         lanes_are: int = JOINED,
         interleaved: bool = False,
-        keep_all: bool = False,
+        factored: bool = False,
     ) -> None:
         self.kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
         self.width = max(tile.width for tile in chosen)
         alone = lanes_are == ALONE
         rows, self.steps = _in_sequence(kinds, chosen, alone)
         needs = _needs(kinds, chosen, wrenches)
-        self.kept = KEEP_ALL if alone or keep_all else _kept(needs)  # of a system at a time
-        place, bias, pivot = _rooms(rows, needs, KEEP_NOTHING if alone else self.kept)
+        self.kept = KEEP_ALL if alone else min(_kept(needs), KEEP_PIVOTS if factored else KEEP_NOTHING)
+        place, bias, pivot = _rooms(rows, needs, KEEP_NOTHING if alone else self.kept, factored)
         self.leading = _leading(kinds, chosen) if not interleaved and self.kept == KEEP_ALL and not alone else -1
         lanes = self.width if alone else chosen[-1].lane + chosen[-1].width
         self.wrenches = np.zeros(self.steps * 6 * wrenches)
@@ -301,12 +301,15 @@ def _kept(needs: Needs) -> int:
     return KEEP_PIVOTS if 8 * needs.pivot.sum() <= tuned().pivot_bytes else KEEP_NOTHING
 
 
-def _rooms(rows: Integers, needs: Needs, kept: int) -> tuple[int, int, int]:
-    """Write where the rooms of tiles begin, their own for what is kept, the same for all else; give the doubles."""
+def _rooms(rows: Integers, needs: Needs, kept: int, still: bool) -> tuple[int, int, int]:
+    """Write where the rooms of tiles begin, their own for what is kept, the same for all else; give the doubles.
+
+    `still`: the bias is always zero.
+    """
     doubles = []
     for column, need, own in (
         (PLACE_ROOM, needs.place, kept == KEEP_ALL),
-        (BIAS_ROOM, needs.bias, kept == KEEP_ALL),
+        (BIAS_ROOM, needs.bias, kept == KEEP_ALL and not still),
         (PIVOT_ROOM, needs.pivot, kept != KEEP_NOTHING),
     ):
         if own:
@@ -322,7 +325,7 @@ def _leading(kinds: Kinds, chosen: list[Placed]) -> int:
     return int(np.argmax(steps)) if any(steps) else -1
 
 
-def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: bool, keep_all: bool = False) -> Tiles:
+def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: bool, factored: bool = False) -> Tiles:
     """Make the tiles of a subchain; those of the same bodies share what they are made of.
 
     Parameters
@@ -330,7 +333,7 @@ def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: boo
     system : Contents
     tiles : list of Tile
         In sequence, over the bodies of the subchain.
-    tip, wrenches, keep_all : bool
+    tip, wrenches, factored : bool
         See `Tiles`.
     """
     kinds = Kinds()
@@ -345,7 +348,7 @@ def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: boo
             found[key] = kinds.add(made, len(columns.q) // tile.width, tile.width)
         chosen.append(Placed(found[key], tile.width, lane))
         lane += tile.width
-    return Tiles(kinds, chosen, tip, wrenches, keep_all=keep_all)
+    return Tiles(kinds, chosen, tip, wrenches, factored=factored)
 
 
 def boundary_frames(system: Contents, inboard: Integers) -> Floats:

@@ -14,16 +14,18 @@ heavier by h D_b + h^2 K_b, on the right stands inverse dynamics of bodies that 
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.factor import load_sweeps
-from mpimbs.inverse import required_forces
+from mpimbs.inverse import InverseSweeps, required_forces
 from mpimbs.model.resting import resting
-from mpimbs.sweep.intervals import Intervals
 from mpimbs.spatial.memory import Table
+from mpimbs.sweep.added import put_added
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.motion import speeds_of_rates
 from mpimbs.sweep.stages import StagePlan, stage_changes, stage_forces
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Springs, Structure
@@ -37,6 +39,8 @@ Integers = npt.NDArray[np.int64]
 
 
 _MASS = 15  # where the first mass stands in a row of `Structure.added`
+_INERTIA = 12  # where a body's own inertia begins in a row of `Structure.fixed`
+_NONE = np.zeros((0, ADDED))
 
 
 class _Joints(NamedTuple):
@@ -74,13 +78,15 @@ class _Bodies(NamedTuple):
         rows, at = np.nonzero(told)
         return cls(table, rows, at, told[rows, at] - 1 - first)
 
-    def take(self, heavier: Floats) -> None:
-        """Let the sweeps see what bodies are heavier by [n, ADDED]."""
-        self.table[self.rows, :, self.lanes] = heavier[self.numbers]
+    def take(self, own: Floats, pulls: Floats, step2: float, drags: Floats, step: float) -> None:
+        """Let the sweeps see own + step2 pulls + step drags, each [n, ADDED], or empty for none."""
+        put_added(*self, own, pulls, step2, drags, step)
 
 
 class _Product:
     """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse dynamics at rest.
+
+    Of chains by sweeps in lanes, messages included. All ranks make it together and call.
 
     Parameters
     ----------
@@ -88,24 +94,45 @@ class _Product:
     """
 
     def __init__(self, dynamics: Dynamics) -> None:
-        made = dynamics.subchain.made
+        self._dynamics, subchain = dynamics, dynamics.subchain
+        self._still = np.zeros(subchain.nu)
+        self._sweeps: InverseSweeps | None = None
+        if subchain.system.is_chain:
+            self._sweeps = InverseSweeps(dynamics, np.zeros(6), apart=True)
+            self._bodies = [_Bodies.of(structure, subchain.first) for structure, _ in self._sweeps.joints]
+            for (structure, _), bodies in zip(self._sweeps.joints, self._bodies, strict=True):
+                structure.fixed.reshape(-1, FIXED, bodies.table.shape[2])[:, _INERTIA:] = 0.0
+            return
+        made = subchain.made
         m = len(made.structure.steps)
         steps = made.structure.steps.copy()
         steps[:, BODY] = np.arange(m)
         added, none = np.zeros(m * ADDED), np.zeros(0)
-        structure = made.structure._replace(steps=steps, fixed=np.zeros(m * FIXED), armature=none, added=added)
-        self._dynamics, self._structure, self._carriers = dynamics, structure, made.body_step
-        self._still = np.zeros(dynamics.subchain.nu)
+        self._structure = made.structure._replace(steps=steps, fixed=np.zeros(m * FIXED), armature=none, added=added)
+        self._carriers = made.body_step
 
-    def take(self, matrices: Floats) -> None:
-        """Take matrices [n, ADDED], in the frames of the steps that carry the bodies."""
-        self._structure.added.reshape(-1, ADDED)[self._carriers] = matrices
+    def take(self, q: Floats, matrices: Floats, times: float) -> None:
+        """Take a state, and matrices [n, ADDED] so many times, in the frames of the steps that carry the bodies."""
+        self._q = q
+        if self._sweeps is not None:
+            for bodies in self._bodies:
+                bodies.take(_NONE, matrices, times, _NONE, 0.0)
+        else:
+            self._structure.added.reshape(-1, ADDED)[self._carriers] = times * matrices
+            self._boundary = self._dynamics.boundary_motion(q, self._still)
 
-    def __call__(self, q: Floats, boundary: Floats, v: Floats) -> Floats:
-        """Give the generalized forces [nu] of v [nu]; all ranks call. `boundary`: as of `inverse.required_forces`."""
-        dynamics, still = self._dynamics, self._still
-        given = q, still, v, still, boundary, np.zeros(6)
+    def __call__(self, v: Floats) -> Floats:
+        """Give the generalized forces [nu] of v [nu]."""
+        dynamics, q, still = self._dynamics, self._q, self._still
+        if self._sweeps is not None:
+            return self._sweeps(q, still, v, still, acting=False)
+        given = q, still, v, still, self._boundary, np.zeros(6)
         return required_forces(dynamics.comm, dynamics.subchain, *given, at_rest=True, structure=self._structure)
+
+    def close(self) -> None:
+        """Free what MPI holds."""
+        if self._sweeps is not None:
+            self._sweeps.close()
 
 
 class ImplicitMatrix:
@@ -148,7 +175,6 @@ class ImplicitMatrix:
             own = made.structure.added.reshape(-1, ADDED)
             n = self._subchain.n_bodies
             self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
-            self._pulls, self._drags = _Product(dynamics), _Product(dynamics)
         nq, nu = self._subchain.nq, self._subchain.nu
         self._step, structure = 0.0, self._subchain.structure
         self._q = np.zeros(nq) if self._factor is None else self._factor.q
@@ -192,16 +218,13 @@ class ImplicitMatrix:
                 joints.take(step)
         self._pulled, self._dragged = stiffness is not None, damping is not None
         if self._bodies:
-            heavier = self._own.copy()
+            pulls, drags = _NONE if stiffness is None else stiffness, _NONE if damping is None else damping
             if stiffness is not None:
-                self._pulls.take(step * stiffness)
-                heavier += step**2 * stiffness
+                self._pulls.take(self._q, stiffness, step)
             if damping is not None:
-                self._drags.take(step * damping)
-                heavier += step * damping
+                self._drags.take(self._q, damping, step)
             for bodies in self._bodies:
-                bodies.take(heavier)
-            self._boundary = self._dynamics.boundary_motion(self._q, self._still)
+                bodies.take(self._own, pulls, step**2, drags, step)
         if self._factor is not None:
             self._factor.take(heavier=True)
 
@@ -219,13 +242,22 @@ class ImplicitMatrix:
     def _forces_of_bodies(self, r: Floats) -> Floats:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] of what acts on bodies, by a change of the state r [nq + nu]."""
         nq = len(self._q)
-        speeds, given = r[nq : nq + len(self._tau)], (self._q, self._boundary)
-        found = self._drags(*given, speeds) if self._dragged else np.zeros_like(speeds)
+        speeds = r[nq : nq + len(self._tau)]
+        found = self._drags(speeds) if self._dragged else 0.0
         if self._pulled:
             along = np.empty_like(speeds)
             speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
-            found += self._pulls(*given, along + self._step * speeds)
+            along += self._step * speeds
+            found = found + self._pulls(along)
         return found
+
+    @functools.cached_property
+    def _pulls(self) -> _Product:
+        return _Product(self._dynamics)
+
+    @functools.cached_property
+    def _drags(self) -> _Product:
+        return _Product(self._dynamics)
 
     def heavier(self, tau: Floats, z: Floats) -> None:
         """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""
@@ -236,6 +268,6 @@ class ImplicitMatrix:
 
     def close(self) -> None:
         """Free what MPI holds; all ranks call."""
-        for made in (self._factor, self.resting):
+        for made in (self._factor, self.resting, *map(self.__dict__.get, ("_pulls", "_drags"))):
             if made is not None:
                 made.close()

@@ -7,6 +7,7 @@ those before, or behind it.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.inverse import MOVED, PASSED
 from mpimbs.sweep.inverse_passes import TreePlan
 from mpimbs.sweep.limbs import Limbs
-from mpimbs.sweep.structure import PLACE, TURNING, Structure, workspace
+from mpimbs.sweep.structure import PLACE, TURNING, Springs, Structure, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain, frame_change
 from mpimbs.sweep.tiles import Tiles, subchain_tiles
 
@@ -122,6 +123,8 @@ class InverseSweeps:
     dynamics : Dynamics
     root : array [6]
         Acceleration of the root, -g; read whenever it is called.
+    apart : bool
+        As `Contents.apart`, of a chain; rotors don't count then.
 
     Attributes
     ----------
@@ -131,9 +134,11 @@ class InverseSweeps:
         whether the arrays have the rank's sizes, and tau is finite.
     lanes : int
         Number of pieces that are swept side by side at the most.
+    joints : list of (Structure, Springs)
+        What is swept of a chain.
     """
 
-    def __init__(self, dynamics: Dynamics, root: Floats) -> None:
+    def __init__(self, dynamics: Dynamics, root: Floats, apart: bool = False) -> None:
         subchain, comm = dynamics.subchain, dynamics.comm
         first, last = subchain.first, subchain.last
         self._subchain, self._scans = subchain, []
@@ -141,12 +146,16 @@ class InverseSweeps:
         self._tiles: Tiles | None = None
         self._limbs: Limbs | None = None
         self._work = subchain.work
+        self.joints: list[tuple[Structure, Springs]] = []
         if subchain.system.is_chain:
             self._scans = [Scan(comm, HELD_AT_REST), Scan(comm, HELD_AT_REST[:PASSED].copy(), backward=True)]
             width = dynamics.division.width or chosen_width(last - first, None)
             cut = [tile._replace(first=first + tile.first) for tile in cut_tiles(patterns, width)]
-            self._tiles = subchain_tiles(subchain.system, cut, subchain.tip, wrenches)
+            system = copy.copy(subchain.system)
+            system.apart = apart
+            self._tiles = subchain_tiles(system, cut, subchain.tip, wrenches)
             part, self.lanes, by_width = self._tiles.plan, self._tiles.width, NEEDED_BY_CHAIN
+            self.joints = self._tiles.kinds.joints
         else:
             part, by_width = self._tree(patterns, dynamics.division.width, wrenches), NEEDED_BY_TREE
             self.lanes = self._limbs.width if self._limbs else 1
@@ -158,7 +167,7 @@ class InverseSweeps:
             passed=self._scans[1].plan if self._scans else no_scan,
             value=np.zeros(PASSED),
             root=root,
-            rotors=rotors if rotors.any() else np.zeros(0),
+            rotors=rotors if rotors.any() and not apart else np.zeros(0),
             alone=int(comm.size == 1),
             nq=subchain.nq,
             nu=subchain.nu,

@@ -16,7 +16,8 @@ from mpimbs.sweep.subchain import Subchain
 Floats = npt.NDArray[np.float64]
 
 _UPPER = np.triu_indices(3)
-_TURNS = [0, 1, 2, 6, 7, 11]  # of the numbers of a symmetric 6x6 matrix those of its upper left part
+# Of the upper triangle of a 3x3 matrix where each row begins and ends, and where it begins in that of a 6x6 matrix.
+_ROWS = [(0, 3, 0), (3, 5, 6), (5, 6, 11)]
 
 
 def levers(subchain: Subchain) -> Floats:
@@ -79,19 +80,21 @@ class Tension:
         made = subchain.made
         body = made.structure.steps[made.body_step, BODY]
         self._inertias = made.structure.fixed.reshape(-1, FIXED)[body][:, [12, 15, 17]].sum(axis=1)
-        self._frames, self._levers = made.body_frame, levers(subchain)
+        self._levers = levers(subchain)
+        square = np.einsum("ni,ni->n", self._levers, self._levers)
+        turned = np.einsum("nij,ni->nj", made.body_frame, self._levers)
+        self._of_one = tension_stiffness(turned, -turned / np.where(square > 0.0, square, 1.0)[:, None])
+        self._found = np.zeros((len(square), ADDED))
 
     def stiffness(self, loads: Floats) -> Floats:
-        """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it."""
-        symmetric = tension_stiffness(self._levers, loads[:, 3:])
-        whole = np.empty((len(symmetric), 3, 3))
-        whole[:, _UPPER[0], _UPPER[1]] = whole[:, _UPPER[1], _UPPER[0]] = symmetric
-        found = np.zeros((len(symmetric), ADDED))
-        found[:, _TURNS] = (np.swapaxes(self._frames, 1, 2) @ whole @ self._frames)[:, _UPPER[0], _UPPER[1]]
-        return found
+        """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it. Used again."""
+        pulled = np.maximum(-np.einsum("ni,ni->n", self._levers, loads[:, 3:]), 0.0)[:, None]
+        for first, last, at in _ROWS:
+            np.multiply(pulled, self._of_one[:, first:last], out=self._found[:, at : at + last - first])
+        return self._found
 
     def share(self, step: float, stiffness: Floats) -> float:
         """Give what such stiffness adds in an implicit step (s), at the most, of any body's inertia."""
-        added = step**2 * stiffness[:, _TURNS][:, [0, 3, 5]].sum(axis=1)
+        added = step**2 * (stiffness[:, 0] + stiffness[:, 6] + stiffness[:, 11])
         heavy = self._inertias > 0.0
         return float(np.max(added[heavy] / self._inertias[heavy], initial=0.0))

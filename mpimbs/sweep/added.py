@@ -65,3 +65,28 @@ def add_fluid_loads(zero, structure, gravity, motion, wrench):
         felt = apply(a, (zero, zero, zero, weight[0] - c[0], weight[1] - c[1], weight[2] - c[2]))
         own = load6(zero, wrench, step * 6)
         store_numbers(zero, wrench, step * 6, sub6(own, add6(felt, turning)))
+
+
+@kernel
+def put_added(table, rows, lanes, numbers, own, first, times_first, second, times_second):
+    """Write what bodies are heavier by where sweeps read it.
+
+    Parameters
+    ----------
+    table : array [any, ADDED, width]
+        Written.
+    rows, lanes, numbers : array [k]
+        Where in it each of some bodies stands, and which it is.
+    own, first, second : array [n, ADDED]
+        Of all bodies, to be added up; empty ones are left out.
+    times_first, times_second : float
+    """
+    for k in range(rows.size):
+        row, lane, body = rows[k], lanes[k], numbers[k]
+        for i in range(ADDED):
+            sum = own[body, i] if own.size > 0 else 0.0
+            if first.size > 0:
+                sum += times_first * first[body, i]
+            if second.size > 0:
+                sum += times_second * second[body, i]
+            table[row, i, lane] = sum

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import borrowed
-from mpimbs.spatial.tuples import load3, load6, load18, store_numbers
+from mpimbs.spatial.tuples import load3, load6, load9, load18, store_numbers
+from mpimbs.spatial.vectors import rotate
 from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.inverse import add_rotors, newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward
@@ -12,6 +13,7 @@ from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, load_quaternion, motions, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.passes import systems_alone
+from mpimbs.sweep.sequence import carried_by_all
 from mpimbs.sweep.structure import BIAS, BOUNDARY, FIRST_Q, TURN, TURNING
 from mpimbs.sweep.walk import place_boundary
 
@@ -105,10 +107,27 @@ def required_forces(structure, springs, work, q, u, udot, forces, outer, outer_l
         tau[d] -= total[d]
 
 
+@kernel
+def loads_of_bodies(loads, carriers, frames, found):
+    """Write loads [n * 6] in the frames of bodies, of those of the steps [m * 6] that carry them.
+
+    `frames` [n * 9] turn what is seen from these steps.
+    """
+    for body in range(carriers.size):
+        at, turn = carriers[body] * 6, load9(0.0, frames, 9 * body)
+        store_numbers(0.0, found, 6 * body, rotate(turn, load3(0.0, loads, at)))
+        store_numbers(0.0, found, 6 * body + 3, rotate(turn, load3(0.0, loads, at + 3)))
+
+
 @kernel(merge=True)
 def _alone(zero, plan, q, u, tau, udot, rates):
     systems_alone(zero, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
-# By the number of lanes: all of an evaluation of systems of their own.
-SYSTEMS_ALONE = by_width(_alone)
+@kernel(merge=True)
+def _carried(zero, part, q, u, tau, loads):
+    carried_by_all(zero, part, borrowed(q), borrowed(u), borrowed(tau), borrowed(loads))
+
+
+# By the number of lanes: all of an evaluation of systems of their own; what the joints of subchains carry after one.
+SYSTEMS_ALONE, CARRIED = by_width(_alone), by_width(_carried)

@@ -14,7 +14,7 @@ from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
 from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
-from mpimbs.sweep.entries import displace, joint_loads, move, prescribe, required_forces
+from mpimbs.sweep.entries import displace, joint_loads, loads_of_bodies, move, prescribe, required_forces
 from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
@@ -309,9 +309,13 @@ class Subchain:
         array [n, 6]
             Moment (N m) about the origin of the body's frame, force (N); body frame components.
         """
-        loads, _ = self._loads(q, u, tau, turns, accelerations, outer_loads, wrenches)
-        made = self._whole.made
-        return (loads[made.body_step] @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
+        return self.of_bodies(self._loads(q, u, tau, turns, accelerations, outer_loads, wrenches)[0])
+
+    def of_bodies(self, loads: Floats) -> Floats:
+        """Give loads [n, 6] in the frames of the bodies, of those of the steps [m * 6] in their frames."""
+        made, found = self._whole.made, np.empty((self.n_bodies, 6))
+        loads_of_bodies(loads.reshape(-1), made.body_step, made.body_frame.reshape(-1), found.reshape(-1))
+        return found
 
     def forces_through_joints(
         self,

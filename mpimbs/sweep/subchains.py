@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER
 from mpimbs.spatial.memory import Table, aligned_zeros
+from mpimbs.sweep.entries import CARRIED
 from mpimbs.sweep.part import Ends, PartByHandles
 from mpimbs.sweep.sequence import SequencePlan, sequence_rows
 from mpimbs.sweep.structure import TURNING, Handles, Springs, Structure
@@ -80,6 +81,13 @@ class Subchains(PartByHandles):
     def handle_loads(self) -> tuple[Floats, Floats]:
         """Acceleration A1 of the first handle 1 [1, 6] and load f2 on the last handle 2 [1, 6], as they stand."""
         return self.loads[:1, :6].copy(), self.loads[-1:, 6:].copy()
+
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None) -> Floats:
+        """Loads that the bodies receive through their inboard joints [n, 6], as of `Part`: in lanes."""
+        assert wrenches is None  # there are no loops
+        loads = np.empty(6 * len(self.whole.structure.steps))
+        CARRIED[self.width](self.plan, q, u, tau, loads)
+        return self.whole.of_bodies(loads)
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps of all subchains in sequence [m * 6], as `Subchain.wrenches`."""

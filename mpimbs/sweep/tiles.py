@@ -50,6 +50,7 @@ class TilePlan(NamedTuple):
 
     tiles: Integers  # [tiles * TILE]: the columns above
     kinds: Integers  # the tables of all kinds, one after the other
+    steps: int  # of all tiles
     tip: int  # whether nothing hangs outboard
     kept: int  # KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING
     interleaved: int  # whether the numbers of lanes stand side by side in vectors of coordinates and speeds
@@ -234,6 +235,7 @@ class Tiles:
         plan = TilePlan(
             tiles=rows.ravel(),
             kinds=kinds.table(),
+            steps=self.steps,
             tip=int(tip),
             kept=self.kept,
             interleaved=int(interleaved),

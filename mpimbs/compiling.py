@@ -19,6 +19,7 @@ from mpimbs.sizes import tuned
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY
 from mpimbs.sweep.subchain import AT_REST
+from mpimbs.tension import Tension
 
 
 def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool = False) -> None:
@@ -105,9 +106,13 @@ def compile_implicit(dynamics: Dynamics) -> None:
 def _compile_stages(chain: bool, lanes: int) -> None:
     system = system_from(f"rope:{2 * tuned().least_lane * lanes}" if chain else "tree:2:2")
     with closing(Dynamics(system, lanes=lanes if chain else 1)) as alone:
-        r = np.zeros(alone.subchain.nq + alone.subchain.nu)
-        alone.implicit_matrix.at(alone.subchain.q, 1.0)
+        q, u = alone.subchain.q, alone.subchain.u
+        r = np.zeros(len(q) + len(u))
+        alone.implicit_matrix.at(q, 1.0)
         alone.implicit_matrix.solve(r, r.copy())
+        tension = Tension(alone.subchain).stiffness(alone.joint_loads(q, u))
+        alone.implicit_matrix_of_bodies.at(q, 1.0, tension)
+        alone.implicit_matrix_of_bodies.solve(r, r.copy())
 
 
 @functools.cache

@@ -243,13 +243,13 @@ class ImplicitMatrix:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] of what acts on bodies, by a change of the state r [nq + nu]."""
         nq = len(self._q)
         speeds = r[nq : nq + len(self._tau)]
-        found = self._drags(speeds) if self._dragged else 0.0
-        if self._pulled:
-            along = np.empty_like(speeds)
-            speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
-            along += self._step * speeds
-            found = found + self._pulls(along)
-        return found
+        if not self._pulled:
+            return self._drags(speeds)
+        along = np.empty_like(speeds)
+        speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
+        along += self._step * speeds
+        pulls = self._pulls(along)
+        return pulls + self._drags(speeds) if self._dragged else pulls
 
     @functools.cached_property
     def _pulls(self) -> _Product:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.sweep.added import straightened
 from mpimbs.sweep.structure import ADDED, BODY, FIXED
 from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 
 _UPPER = np.triu_indices(3)
-# Of the upper triangle of a 3x3 matrix where each row begins and ends, and where it begins in that of a 6x6 matrix.
-_ROWS = [(0, 3, 0), (3, 5, 6), (5, 6, 11)]
 
 
 def levers(subchain: Subchain) -> Floats:
@@ -80,7 +79,7 @@ class Tension:
         made = subchain.made
         body = made.structure.steps[made.body_step, BODY]
         self._inertias = made.structure.fixed.reshape(-1, FIXED)[body][:, [12, 15, 17]].sum(axis=1)
-        self._levers = levers(subchain)
+        self._levers = np.ascontiguousarray(levers(subchain))
         square = np.einsum("ni,ni->n", self._levers, self._levers)
         turned = np.einsum("nij,ni->nj", made.body_frame, self._levers)
         self._of_one = tension_stiffness(turned, -turned / np.where(square > 0.0, square, 1.0)[:, None])
@@ -88,9 +87,7 @@ class Tension:
 
     def stiffness(self, loads: Floats) -> Floats:
         """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it. Used again."""
-        pulled = np.maximum(-np.einsum("ni,ni->n", self._levers, loads[:, 3:]), 0.0)[:, None]
-        for first, last, at in _ROWS:
-            np.multiply(pulled, self._of_one[:, first:last], out=self._found[:, at : at + last - first])
+        straightened(self._levers, self._of_one, loads, self._found)
         return self._found
 
     def share(self, step: float, stiffness: Floats) -> float:

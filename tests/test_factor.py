@@ -1,6 +1,7 @@
 """The inertia matrix factored, over ranks and in lanes: against the dense oracle, and heavier joints."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from mpimbs.errors import InputError
 from mpimbs.factor import LoadSweeps
 from mpimbs.instruments.extended import ExtendedSweeps, extended
 from mpimbs.model import System, system_from
+from mpimbs.sizes import PACKAGE, using
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -60,6 +62,12 @@ def test_chains(comm: MPI.Comm, kind: str, coupling: str) -> None:
     with closing(Dynamics(system_from(kind), comm, coupling)) as dynamics:
         check(dynamics)
         parallel_assert(isinstance(dynamics.factor(dynamics.subchain.q), LoadSweeps), "no load sweeps", comm)
+
+
+def test_places_made_again(comm: MPI.Comm) -> None:
+    """Of subchains that no cache holds."""
+    with using(replace(PACKAGE, all_bytes=1)), closing(Dynamics(system_from("spatial_chain:110"), comm)) as dynamics:
+        check(dynamics)
 
 
 @pytest.mark.parametrize("seed", range(3))

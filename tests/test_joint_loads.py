@@ -1,6 +1,7 @@
 """Loads through the joints, over ranks: against oracles, the balance of every body, and statics by hand."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from cases import GENERATORS, along_motion, moving_state, typed_chain
 from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System, system_from
+from mpimbs.sizes import PACKAGE, using
 from mpimbs.spatial.lanes import native_width
 from oracles import dense
 from oracles.dense import Array
@@ -63,6 +65,26 @@ def assert_drives(system: System, loads: Array, q: Array, u: Array, tau: Array, 
     expected = dense.generalized_forces(system.columns(), q, u, tau)
     scale = max(np.abs(loads).max(), np.abs(expected).max(initial=0.0))
     assert_close("components", np.concatenate(components), expected, "dense", scale=scale, comm=comm)
+
+
+@pytest.mark.parametrize("pivots", [1, 1 << 30], ids=["nothing", "pivots"])
+def test_little_kept(comm: MPI.Comm, pivots: int) -> None:
+    """Of subchains that no cache holds."""
+    system = system_from("spatial_chain:110")
+    q, u, tau = moving_state(system, 3)
+    with using(replace(PACKAGE, all_bytes=1, pivot_bytes=pivots)):
+        assert_as_dense(comm, system, q, u, tau)
+
+
+@pytest.mark.parametrize("lanes", [1, NATIVE])
+def test_asked_for_twice(comm: MPI.Comm, lanes: int) -> None:
+    system = system_from("spatial_chain:70")
+    given = moving_state(system, 3)
+    with closing(Dynamics(system, comm, lanes=lanes)) as dynamics:
+        q, u, tau = given[0][dynamics.gather_q.part], *(v[dynamics.gather_u.part] for v in given[1:])
+        acted = dynamics.evaluate(0.0, q, u, np.empty_like(u), np.empty_like(q), tau)
+        first, again = (dynamics.carried(q, u, acted) for _ in range(2))
+    parallel_assert(np.array_equal(first, again), "others", comm)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -85,7 +85,7 @@ def _solve(zero, plan, f, out):
             assign(load, shared_load)
         else:
             assign(acceleration, shared_acceleration)
-    loads_outward(zero, p.part, out)
+    loads_outward(zero, p.part, f, out)
     return True
 
 

@@ -68,6 +68,24 @@ def add_fluid_loads(zero, structure, gravity, motion, wrench):
 
 
 @kernel
+def straightened(levers, of_one, loads, found):
+    """Write into stiffnesses [n, ADDED] of bodies what loads through their joints [n, 6] give them that pull.
+
+    With levers [n, 3] (m) these are T l = -lever . force times those of 1 N m, xx xy xz yy yz zz [n, 6].
+    """
+    for body in range(levers.shape[0]):
+        pulled = 0.0
+        for i in range(3):
+            pulled -= levers[body, i] * loads[body, 3 + i]
+        pulled = max(pulled, 0.0)
+        for i in range(3):
+            found[body, i] = pulled * of_one[body, i]
+        found[body, 6] = pulled * of_one[body, 3]
+        found[body, 7] = pulled * of_one[body, 4]
+        found[body, 11] = pulled * of_one[body, 5]
+
+
+@kernel
 def put_added(table, rows, lanes, numbers, own, first, times_first, second, times_second):
     """Write what bodies are heavier by where sweeps read it.
 

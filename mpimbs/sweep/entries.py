@@ -13,7 +13,6 @@ from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, load_quaternion, motions, velocity_terms
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.passes import systems_alone
-from mpimbs.sweep.sequence import carried_by_all
 from mpimbs.sweep.structure import BIAS, BOUNDARY, FIRST_Q, TURN, TURNING
 from mpimbs.sweep.walk import place_boundary
 
@@ -124,10 +123,5 @@ def _alone(zero, plan, q, u, tau, udot, rates):
     systems_alone(zero, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
 
 
-@kernel(merge=True)
-def _carried(zero, part, q, u, tau, loads):
-    carried_by_all(zero, part, borrowed(q), borrowed(u), borrowed(tau), borrowed(loads))
-
-
-# By the number of lanes: all of an evaluation of systems of their own; what the joints of subchains carry after one.
-SYSTEMS_ALONE, CARRIED = by_width(_alone), by_width(_carried)
+# By the number of lanes: all of an evaluation of systems of their own.
+SYSTEMS_ALONE = by_width(_alone)

@@ -2,6 +2,10 @@
 
 `factor_sweep` leaves pivots and joins in a state; then, for any forces, `loads_inward` gives (p, c) of the subchain,
 and `loads_outward` the accelerations of its joints from (A1, f2) [design, section 12].
+
+Where memory is what takes the time, U and 1 / D are all that is read of a body. Places are made again; and s is not
+needed: c is how handle 2 accelerates by the forces alone, handle 1 at rest; and once f2 is known, the sweep that begins
+with -f2 finds all u.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from mpimbs.spatial.load_joins import LOADS_JOINED, PAIR, join_loads, keep_join,
 from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema, span
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.tuples import load6, store_numbers
+from mpimbs.spatial.vectors import scale6
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.loads import answered, loaded
 from mpimbs.sweep.motion import joint_places
@@ -35,7 +40,7 @@ class FactoredPlan(NamedTuple):
     armature: Floats  # [nu]: what the pivots hold of rotors and all else
     heavier: int  # whether that is more than the rotors
     still: Floats  # [nu]: zeros
-    left: Floats  # [nu]: u of every joint, the lanes of a tile side by side
+    left: Floats  # [nu]: u of every joint, the lanes of a tile side by side; where all is kept
     joins: Floats  # [lanes * LOADS_JOINED]: of each lane and all outboard of it
     between: Floats  # [lanes * PAIR]: h and r of these
     values: Floats  # [lanes * PAIR]: p and c
@@ -175,9 +180,16 @@ def _tile_inward(zero, plan, tile, f, two_handles):
     tiles = read(plan, FACTORED.tiles)
     structure, work = _ready(zero, plan, tile)
     forces = tile_speeds(zero, tiles, tile, structure, f)
-    left = span(read(plan, FACTORED.left), tile[U_AT], structure.axes.size * width(zero))
     none = (zero, zero, zero, zero, zero, zero)
-    state = walk_inward(zero, structure, work.junction, loaded, none + none, (zero, work, forces, left, two_handles))
+    if read(tiles, PLAN.kept) == KEEP_ALL:
+        left = span(read(plan, FACTORED.left), tile[U_AT], structure.axes.size * width(zero))
+        inward_given = (zero, work, forces, left, two_handles)
+        state = walk_inward(zero, structure, work.junction, loaded, none + none, inward_given)
+    else:
+        left = read(tiles, PLAN.total)
+        p = walk_inward(zero, structure, work.junction, loaded, none + none, (zero, work, forces, left, False))
+        outward_given = (zero, work, left, False, none, read(tiles, PLAN.udot))
+        state = p[0:6] + walk_outward(zero, structure, work.junction, answered, none, outward_given)
     values = read(plan, FACTORED.values)
     room = room_side_by_side(zero, 0, values, tile[FIRST_LANE] * PAIR, PAIR, read(plan, FACTORED.room))
     store_numbers(zero, room, 0, state[0:6])
@@ -206,23 +218,34 @@ def loads_inward(zero, plan, f):
 
 
 @kernel
-def _tile_outward(zero, plan, tile, answer, two_handles):
+def _tile_outward(zero, plan, tile, f, answer, two_handles):
     tiles = read(plan, FACTORED.tiles)
     structure, work = _ready(zero, plan, tile)
     nu = structure.axes.size
-    given = side_by_side_from(
+    ends = side_by_side_from(
         zero, 0, read(plan, FACTORED.given), tile[FIRST_LANE] * PAIR, PAIR, read(plan, FACTORED.room)
     )
-    acceleration, load2 = load6(zero, given, 0), load6(zero, given, ROW)
-    left = span(read(plan, FACTORED.left), tile[U_AT], nu * width(zero))
+    acceleration, load2 = load6(zero, ends, 0), load6(zero, ends, ROW)
     room = room_side_by_side(zero, read(tiles, PLAN.interleaved), answer, tile[U_AT], nu, read(tiles, PLAN.udot))
-    walk_outward(zero, structure, work.junction, answered, acceleration, (zero, work, left, two_handles, load2, room))
+    if read(tiles, PLAN.kept) == KEEP_ALL:
+        left = span(read(plan, FACTORED.left), tile[U_AT], nu * width(zero))
+        given = (zero, work, left, two_handles, load2, room)
+        walk_outward(zero, structure, work.junction, answered, acceleration, given)
+    else:
+        none = (zero, zero, zero, zero, zero, zero)
+        forces, left = tile_speeds(zero, tiles, tile, structure, f), read(tiles, PLAN.total)
+        begin = scale6(-1.0, load2) + none
+        walk_inward(zero, structure, work.junction, loaded, begin, (zero, work, forces, left, False))
+        walk_outward(zero, structure, work.junction, answered, acceleration, (zero, work, left, False, none, room))
     put_in_sequence(zero, read(tiles, PLAN.interleaved), room, answer, tile[U_AT], nu)
 
 
 @kernel
-def loads_outward(zero, plan, answer):
-    """Write the accelerations [nu] of the joints, given A1 and f2 of the subchain, after `loads_inward`."""
+def loads_outward(zero, plan, f, answer):
+    """Write the accelerations [nu] of the joints, given A1 and f2 of the subchain, after `loads_inward` of the same f.
+
+    They may take the place of f.
+    """
     tiles = read(plan, FACTORED.tiles)
     joins, between, given = read(plan, FACTORED.joins), read(plan, FACTORED.between), read(plan, FACTORED.given)
     outer = read(plan, FACTORED.outer)
@@ -239,6 +262,6 @@ def loads_outward(zero, plan, answer):
     for number in range(count):
         tile = tile_of(tiles, number)
         if width(zero) > 1 and tile[WIDTH] > 1:
-            _tile_outward(zero, plan, tile, answer, True)
+            _tile_outward(zero, plan, tile, f, answer, True)
         else:
-            _tile_outward(0.0, plan, tile, answer, two or number + 1 < count)
+            _tile_outward(0.0, plan, tile, f, answer, two or number + 1 < count)

@@ -11,14 +11,13 @@ from mpimbs.spatial.handles import SIZE, TRANSFER, join_to_next, spread_loads
 from mpimbs.spatial.lanes import width
 from mpimbs.spatial.layout import put_in_sequence, room_side_by_side, side_by_side_from
 from mpimbs.spatial.memory import assign, fetch_ahead, read, size_of, span
-from mpimbs.spatial.tuples import load3, load6, store_numbers
+from mpimbs.spatial.tuples import load3, load6
 from mpimbs.spatial.widths import lanes_only
 from mpimbs.sweep.ahead import inward_after
-from mpimbs.sweep.inverse import newton_euler
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relative_turn, velocity_terms
-from mpimbs.sweep.outward import accelerated, outward
+from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BIAS, GATHERED, PIVOT, PLACE, TURNING, Workspace
 from mpimbs.sweep.tiles import (
     BIAS_ROOM,
@@ -37,7 +36,6 @@ from mpimbs.sweep.tiles import (
     WIDTH,
     TileKind,
 )
-from mpimbs.sweep.walk import walk_outward
 
 _KIND = size_of(TileKind)
 
@@ -265,7 +263,7 @@ def inward_sweep(zero, plan, q, u, tau, turn, ahead):
 
 
 @kernel
-def _again(zero, plan, tile, q, u, tau, load):
+def tile_again(zero, plan, tile, q, u, tau, load):
     """Make again what a tile has not kept from the inward sweep. Where that is all, the load f2 is known by now: the
     sweep with one handle, which begins with -f2, does."""
     kind = kind_of(plan, tile)
@@ -318,55 +316,11 @@ def tile_outward(zero, plan, tile, q, u, tau, udot, rates, two_handles):
     acceleration = load6(zero, loads, 0)
     load = load6(zero, loads, 6)
     if read(plan, PLAN.kept) != KEEP_ALL:
-        _again(zero, plan, tile, q, u, tau, load)
+        tile_again(zero, plan, tile, q, u, tau, load)
     room = room_side_by_side(zero, read(plan, PLAN.interleaved), udot, tile[U_AT], nu, read(plan, PLAN.udot))
     outward(zero, structure, work, acceleration, load, two_handles and read(plan, PLAN.kept) != KEEP_NOTHING, room)
     put_in_sequence(zero, read(plan, PLAN.interleaved), room, udot, tile[U_AT], nu)
     tile_rates(zero, plan, tile, q, u, rates)
-
-
-@kernel(inline=True)
-def _keep_in_bias(zero, bias, step, acceleration):
-    store_numbers(zero, bias, step * BIAS, acceleration)
-
-
-@kernel
-def _tile_carried(zero, plan, tile, q, u, tau, loads, two_handles):
-    kind = kind_of(plan, tile)
-    structure = read(kind, KIND_OF_TILE.structure)
-    work = work_of(zero, plan, tile, structure)
-    nu, w = structure.axes.size, width(zero)
-    room = read(plan, PLAN.lane_room)
-    ends = side_by_side_from(zero, 0, read(plan, PLAN.loads), tile[FIRST_LANE] * 12, 12, room)
-    acceleration, load = load6(zero, ends, 0), load6(zero, ends, 6)
-    if read(plan, PLAN.kept) == KEEP_ALL:  # but for accelerations that loads have taken the place of
-        omega = side_by_side_from(zero, 0, read(plan, PLAN.omegas), tile[FIRST_LANE] * 3, 3, room)
-        velocity_terms(zero, structure, work, tile_speeds(zero, plan, tile, structure, u), load3(zero, omega, 0))
-    else:
-        _again(zero, plan, tile, q, u, tau, load)
-    udot = span(read(plan, PLAN.udot), 0, nu * w)
-    two = two_handles and read(plan, PLAN.kept) != KEEP_NOTHING
-    given = (work, load, two, udot, _keep_in_bias, work.bias)
-    walk_outward(zero, structure, work.junction, accelerated, acceleration, given)
-    newton_euler(zero, structure, work, load, work.bias, BIAS, udot)
-    steps = structure.steps.shape[0]
-    for step in range(steps):
-        for i in range(6):
-            for lane in range(w):
-                loads[(tile[STEP_AT] + lane * steps + step) * 6 + i] = work.bias[(step * BIAS + i) * w + lane]
-
-
-@kernel
-def carried(zero, plan, q, u, tau, loads):
-    """Write what the steps [m * 6] receive through their joints, in their frames, in the state of the passes before."""
-    two = read(plan, PLAN.tip) == 0
-    count = tiles_of(plan)
-    for number in range(count):
-        tile = tile_of(plan, number)
-        if width(zero) > 1 and tile[WIDTH] > 1:
-            _tile_carried(zero, plan, tile, q, u, tau, loads, True)
-        else:
-            _tile_carried(0.0, plan, tile, q, u, tau, loads, two or number + 1 < count)
 
 
 @kernel

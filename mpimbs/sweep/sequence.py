@@ -11,7 +11,7 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.handles import SIZE, item
 from mpimbs.spatial.memory import Floats, IntegerItem, Integers, Rows, assign, read, schema, span
 from mpimbs.sweep.motion import join_turn
-from mpimbs.sweep.passes import carried, go_ahead, inward_sweep, motion, outward_sweep
+from mpimbs.sweep.passes import go_ahead, inward_sweep, motion, outward_sweep
 from mpimbs.sweep.structure import TURNING, Handles
 from mpimbs.sweep.tiles import PLAN
 
@@ -113,17 +113,3 @@ def outward_of_all(zero, part, q, u, tau, udot, rates):
         forces = speeds_of(row, tau)
         accelerations, changes = speeds_of(row, udot), coordinates_of(row, rates)
         outward_sweep(zero, plan, coordinates_of(row, q), speeds_of(row, u), forces, accelerations, changes)
-
-
-@kernel(merge=True)
-def carried_by_all(zero, part, q, u, tau, loads):
-    """Write what the steps of all subchains receive through their joints [m * 6], in their frames, after pass 3."""
-    rows = read(part, SEQUENCE.rows)
-    begin = 0
-    for number in range(rows.shape[0]):
-        row = rows[number]
-        plan = read(row, SUBCHAIN)
-        size = 6 * read(plan, PLAN.steps)
-        here = span(loads, begin, size)
-        carried(zero, plan, coordinates_of(row, q), speeds_of(row, u), speeds_of(row, tau), here)
-        begin += size

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mpimbs.spatial.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER
 from mpimbs.spatial.memory import Table, aligned_zeros
-from mpimbs.sweep.entries import CARRIED
+from mpimbs.sweep.carried import CARRIED_LOADS
 from mpimbs.sweep.part import Ends, PartByHandles
 from mpimbs.sweep.sequence import SequencePlan, sequence_rows
 from mpimbs.sweep.structure import TURNING, Handles, Springs, Structure
@@ -86,7 +86,7 @@ class Subchains(PartByHandles):
         """Loads that the bodies receive through their inboard joints [n, 6], as of `Part`: in lanes."""
         assert wrenches is None  # there are no loops
         loads = np.empty(6 * len(self.whole.structure.steps))
-        CARRIED[self.width](self.plan, q, u, tau, loads)
+        CARRIED_LOADS[self.width](self.plan, q, u, tau, loads)
         return self.whole.of_bodies(loads)
 
     def set_wrenches(self, wrenches: Floats) -> None:

@@ -50,7 +50,7 @@ def levers(subchain: Subchain) -> Floats:
     return found
 
 
-def tension_stiffness(levers: Floats, forces: Floats) -> Floats:
+def tension_stiffness(levers: Floats, forces: Floats, most: bool = False) -> Floats:
     """Stiffness of bodies against their rotation, xx xy xz yy yz zz [n, 6] (N m/rad), body frames.
 
     Parameters
@@ -58,9 +58,14 @@ def tension_stiffness(levers: Floats, forces: Floats) -> Floats:
     levers : array [n, 3]
     forces : array [n, 3]
         What the bodies receive through their inboard joints (N).
+    most : bool
+        As if the forces pulled along the bodies, however these stand: no turn of a body meets more.
     """
     square = np.einsum("ni,ni->n", levers, levers)
-    pulled = np.maximum(-np.einsum("ni,ni->n", levers, forces), 0.0)  # T l
+    if most:
+        pulled = np.sqrt(square * np.einsum("ni,ni->n", forces, forces))
+    else:
+        pulled = np.maximum(-np.einsum("ni,ni->n", levers, forces), 0.0)  # T l
     along = pulled / np.where(square > 0.0, square, 1.0)
     found: Floats = -along[:, None] * levers[:, _UPPER[0]] * levers[:, _UPPER[1]]
     found[:, [0, 3, 5]] += pulled[:, None]
@@ -81,9 +86,9 @@ class Tension:
         self._inertias = made.structure.fixed.reshape(-1, FIXED)[body][:, [12, 15, 17]].sum(axis=1)
         self._frames, self._levers = made.body_frame, levers(subchain)
 
-    def stiffness(self, loads: Floats) -> Floats:
+    def stiffness(self, loads: Floats, most: bool = False) -> Floats:
         """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it."""
-        symmetric = tension_stiffness(self._levers, loads[:, 3:])
+        symmetric = tension_stiffness(self._levers, loads[:, 3:], most)
         whole = np.empty((len(symmetric), 3, 3))
         whole[:, _UPPER[0], _UPPER[1]] = whole[:, _UPPER[1], _UPPER[0]] = symmetric
         found = np.zeros((len(symmetric), ADDED))

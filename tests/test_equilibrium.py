@@ -99,8 +99,38 @@ def test_what_stands_on_its_head_is_told(comm: MPI.Comm) -> None:
                 assert_close("rate", growth(dynamics, q), rate, "difference", scale=1.0)
 
 
+@pytest.mark.parametrize("spec", ["caterpillar:16", "random_tree:40", "rope:16", "coupled_loops"])
+def test_the_lowest_place_around(comm: MPI.Comm, spec: str) -> None:
+    """Wherever it goes from there, the potential energy rises, as much to one side as to the other."""
+    system, rng = system_from(spec), np.random.default_rng(1)
+    with closing(Dynamics(system, comm)) as dynamics:
+        still, displaced = np.zeros(dynamics.subchain.nu), dynamics.subchain.displaced
+        q = settle(dynamics, dynamics.subchain.q).q
+
+        def potential(move: Array) -> float:
+            there = displaced(q, move[dynamics.gather_u.part])
+            if dynamics.loops is not None:
+                there = dynamics.loops.close_places(there)
+            return float(dynamics.energy_and_momentum(there, still)[1])
+
+        lowest = potential(np.zeros(system.nu))
+        for move in 1e-4 * rng.uniform(-1, 1, (4, system.nu)):
+            rises = potential(move) - lowest, potential(-move) - lowest
+            assert min(rises) > 0.0, rises
+            assert_close(f"{spec}: rise", rises[0], rises[1], "cubic", comm=comm)
+
+
+@pytest.mark.parametrize("n", [16, 80])
+def test_a_coil_hangs_down(comm: MPI.Comm, n: int) -> None:
+    """All links of 2 m and 1 kg below one another, from a start in which they go round and round."""
+    with closing(Dynamics(system_from(f"spatial_chain:{n}"), comm)) as dynamics:
+        q = settle(dynamics, dynamics.subchain.q).q
+        found = dynamics.energy_and_momentum(q, np.zeros(dynamics.subchain.nu))[1]
+        assert_close("potential energy", found, -9.81 * n**2, "settled", comm=comm)
+
+
 def test_free_fall_is_no_equilibrium(comm: MPI.Comm) -> None:
     with closing(Dynamics(system_from("free_chain:4"), comm)) as dynamics:
-        with pytest.raises(SimulationError, match=r"no equilibrium was found .* free to fall") as caught:
+        with pytest.raises(SimulationError, match=r"falls, .* on and on: the joint of body 'root'") as caught:
             settle(dynamics, dynamics.subchain.q)
         parallel_assert(len(set(comm.allgather(str(caught.value)))) == 1, "other messages", comm)

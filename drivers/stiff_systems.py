@@ -176,7 +176,7 @@ def spaghetti(links: int = 32, t_end: float = 7.0) -> Found:
 FALLING = ((0.10, 0.443340, 0.602778), (0.25, 0.690809, 0.770833), (0.50, 0.948025, 1.125), (0.75, 1.113656, 1.8125))
 
 
-def folded_chain(links: Sequence[int] = (64, 256), gap: float = 0.02) -> Found:
+def folded_chain(links: Sequence[int] = (64, 256, 1024), gap: float = 0.02) -> Found:
     """Let one end of a chain go that hangs from both, `gap` lengths apart; compare with energy kept on a line.
 
     1 m and 1 kg, gravity 1 m/s^2.

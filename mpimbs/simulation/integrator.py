@@ -267,6 +267,9 @@ class Integrator:
         left = target - began
         if left <= ROUNDING * began:  # an event came so near
             self._ts.setTime(target)
+            stuck = self._settle() if self._dynamics.follows else None
+            if stuck is not None:
+                raise SimulationError(f"t = {target:g} s: {stuck}")
             return True
         step = self._fixed or self._step
         size, last = towards(left, step, self._fixed is not None)

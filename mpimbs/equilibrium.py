@@ -129,7 +129,7 @@ class Equilibrium:
 
     def _found(self, q: Floats, told: Callable[[int, float, float], None]) -> Settled:
         dynamics = self._dynamics
-        at = self._place(q, self._still)
+        at = self._place(q if dynamics.loops is None else dynamics.loops.close_places(q))
         farthest = FARTHEST * (1.0 if dynamics.loops is None else dynamics.loops.size())
         nothing = NOTHING * max(1.0, float(np.linalg.norm(dynamics.system.gravity)))
         left = self._largest(at.r)
@@ -142,9 +142,10 @@ class Equilibrium:
             change = self._largest(z)
             force = self._work(z, at.forces) if change <= farthest else 0.0
             near = change <= (NEAR if straight else SETTLED) * farthest  # where signs are of rounding
-            led = near or force > 0.0
-            if led:
-                new = self._place(at.q, z)
+            moved = self._moved(at.q, z) if near or force > 0.0 else None
+            led = moved is not None
+            if moved is not None:
+                new = self._place(moved)
                 left, behind = self._largest(new.r), self._work(z, new.forces)
                 told(number, left, change)
                 rounding = step >= LONGEST and near and (change <= SETTLED * farthest or change >= 0.5 * last)
@@ -165,13 +166,19 @@ class Equilibrium:
             straight = near or change <= begins
         raise self._refusal(at.r, f"no equilibrium was found in {STEPS} steps")
 
-    def _place(self, q: Floats, z: Floats) -> _Place:
-        """Give where a displacement leads, loops closed."""
-        dynamics, q = self._dynamics, self._dynamics.subchain.displaced(q, z)
-        if dynamics.loops is not None:
-            q = dynamics.loops.close_places(q)
+    def _moved(self, q: Floats, z: Floats) -> Floats | None:
+        """Coordinates after a displacement, with loops closed; none where they don't close any more."""
+        loops, moved = self._dynamics.loops, self._dynamics.subchain.displaced(q, z)
+        if loops is None:
+            return moved
+        try:
+            return loops.close_places(moved)
+        except SimulationError:
+            return None
+
+    def _place(self, q: Floats) -> _Place:
         r = self._accelerations(q)
-        return _Place(q, r, dynamics.inertia_times(q, r))
+        return _Place(q, r, self._dynamics.inertia_times(q, r))
 
     def _refusal(self, r: Floats, why: str) -> SimulationError:
         dynamics = self._dynamics

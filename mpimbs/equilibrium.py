@@ -41,7 +41,7 @@ FARTHEST = 1.0  # rad, and m of a system of 1 m: a step does not move a joint by
 STRAIGHT = 0.03  # of that: a step behind which Newton's method may begin
 UNCHANGED = 0.99  # of the force along a step that is left behind it where nothing resists
 FALLING = 100  # steps of more than half of `FARTHEST` that nothing resists
-ACCURATE = 1e-6  # of the linear solutions
+ACCURATE = 1e-3  # of the linear solutions
 ROOM = 60  # vectors that they keep
 PRODUCTS = 600  # in a solution at the most
 

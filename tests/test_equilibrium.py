@@ -10,7 +10,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.equilibrium import growth, settle
 from mpimbs.errors import SimulationError
-from mpimbs.model import Joint, System, system_from
+from mpimbs.model import Joint, Loop, System, system_from
 from mpimbs.simulation.run import simulate
 from oracles.dense import Array
 from tolerances import assert_close
@@ -60,6 +60,23 @@ def test_a_chain_pulled_at_its_tip(comm: MPI.Comm, n: int, coupling: str) -> Non
     turned = np.array([[np.cos(angles), np.sin(angles)], [-np.sin(angles), np.cos(angles)]])
     forces = np.einsum("ijn,jn->ni", turned, np.array([np.full(n, -along), lift]))
     assert_close("forces", loads[:, 3:5], forces, "settled", comm=comm)
+
+
+@pytest.mark.parametrize("n", [10, 50])
+def test_a_chain_held_at_both_ends(comm: MPI.Comm, n: int) -> None:
+    """From an arc: tan of the links' angles grows by the weight of a link over the horizontal force, all along."""
+    system, span, half = links(n, 2.0), 0.6, 1.66136  # m, and rad of an arc of 1 m with that chord
+    system.add_loop(
+        Loop(name="end", bodies=[f"link{n - 1}", "world"], type="revolute", positions=[(1 / n, 0, 0), (span, 0, 0)])
+    )
+    start = np.full(n, 2 * half / n)
+    start[0] = half / n - half
+    with closing(Dynamics(system, comm)) as dynamics:
+        found = settle(dynamics, start[dynamics.gather_q.part]).q
+        angles = np.cumsum(comm.bcast(dynamics.gather_q(found)))
+    assert_close("span", np.cos(angles).mean(), span, "settled", comm=comm)
+    slopes = np.diff(np.tan(angles))
+    assert_close("slopes", slopes, np.full(n - 1, slopes.mean()), "settled", comm=comm)
 
 
 @pytest.mark.parametrize("n", TIP)

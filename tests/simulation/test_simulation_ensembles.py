@@ -186,7 +186,7 @@ def test_states_and_samples(comm: MPI.Comm) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no end": ({"t_end": None}, "`t_end` is missing"),
-    "integrator": ({"integrator": "ra34pw2"}, "integrator 'ra34pw2' is not for ensembles: choose one of 1fe"),
+    "integrator": ({"integrator": "ra34"}, "integrator 'ra34'"),
     "loads": ({"sample": "q,loads"}, "loads through joints are not kept"),
     "coupling": ({"coupling": "dca"}, "`coupling` is not for ensembles"),
     "misspelt": ({"rtoll": 1.0}, "rtoll"),

@@ -36,7 +36,8 @@ def ensemble(
 ) -> None:
     """Simulate copies of MODEL that differ as a table says, and write their motion.
 
-    They go side by side; with loops, given motions or an implicit integrator one after the other on each rank. A copy that fails does not end the others. Signals as for run; they are answered at samples.
+    They go side by side; with loops, given motions or an implicit integrator one after the other on each rank. A copy
+    that fails does not end the others. Signals as for run; they are answered at samples.
     """
     together(comm, lambda: import_module("mpimbs.petsc"))  # which may be missing on one node alone
     from mpimbs.members import members_of_table

@@ -132,11 +132,10 @@ class CopiesStepper:
 
     def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """PETSc's right-hand side: rates of q, then udot; zero of what is left behind."""
-        out, rates, udot, self._last_stage = self._arrays(f)
+        out, rates, udot, self._last_stage = self._arrays.stage(self._state.data, x, f)
         if self._given_rates is not None:
             out[:], self._given_rates = self._given_rates, None
             return
-        self._state[:] = self._arrays.read(x)
         self.copies.evaluate(t, *self._views, udot, rates)
         self.evaluations += 1
         if self.copies.forces.failures:

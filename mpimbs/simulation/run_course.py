@@ -314,10 +314,7 @@ class Run:
         )  # fmt: skip
 
     def _step_towards(self, t: float) -> Integrator:
-        """Take one step, not beyond a time (s) or a sample; and the sample, events and checkpoints after it.
-
-        Gives what integrates then.
-        """
+        """Take one step, not beyond a time (s), and what follows: sample, events, checkpoints; give what integrates."""
         stepper, sample = self.stepper, self._next
         target = sample if sample <= (1.0 + TOGETHER) * t else t
         events = self._events

@@ -26,7 +26,7 @@ from mpimbs.partition.lanes import width_of
 from mpimbs.side_by_side import SideBySide, why_apart
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.ensembles.copies_stepper import CopiesStepper, EnsembleMemory
-from mpimbs.simulation.ensembles.in_turn import CopiesInTurn, TurnStepper
+from mpimbs.simulation.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
 from mpimbs.simulation.ensembles.layout import lay_out_ensemble, units_of
 from mpimbs.simulation.ensembles.result import EnsembleResult, EnsembleSamples, KeptCopies, copies_in_file
 from mpimbs.simulation.ensembles.rounds import Rounds
@@ -315,8 +315,8 @@ class EnsembleRun:
         own = np.array([stepper.steps, stepper.rejected, stepper.evaluations])
         self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
         found: dict[str, Any] = {
-            name: value + before.get(name, 0)
-            for name, value in zip(("steps", "rejected", "evaluations"), own.tolist(), strict=True)
+            name: value + (before.get(name, 0) if stepper.at_samples_alone else 0)
+            for name, value in zip(COUNTS, own.tolist(), strict=True)
         }
         seconds = self._seconds | ({"checkpoints": self._keeper.seconds} if self._keeper.seconds else {})
         spent = before.get("seconds", {})

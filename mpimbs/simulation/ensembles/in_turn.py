@@ -23,6 +23,7 @@ from mpimbs.simulation.step_memory import StepMemory
 from mpimbs.simulation.step_sizes import StepSizes
 
 Floats = npt.NDArray[np.float64]
+COUNTS = ("steps", "rejected", "evaluations")
 
 
 class CopiesInTurn:
@@ -91,7 +92,7 @@ class TurnStepper:
         What all copies that go on have reached (s).
     """
 
-    at_samples_alone = False  # what it gives by `memory`
+    at_samples_alone = False  # what it gives by `memory`, which has all that copies have taken
 
     def __init__(
         self, copies: CopiesInTurn, state: tuple[Floats, Floats] | None, memory: EnsembleMemory | None = None
@@ -103,6 +104,10 @@ class TurnStepper:
         self.left = np.zeros(count, bool) if memory is None else memory.left
         self.time = 0.0 if memory is None else memory.time
         self._now = 0  # whose turn it is
+        self._before = np.zeros((count, len(COUNTS)), np.int64)  # what copies have taken before a restart
+        if memory is not None:
+            self._before[:] = [told["taken"] for told in memory.told]
+        self.steps, self.rejected = self._before[:, :2].sum(axis=0).tolist()
         self._steppers: list[Integrator | None] = []
         self._q, self._u = np.empty((count, copies.nq)), np.empty((count, copies.nu))  # of those left behind
         for k, segment in enumerate(copies.segments):
@@ -144,19 +149,17 @@ class TurnStepper:
         return min((stepper.step_size for stepper in self._going), default=np.inf)
 
     @property
-    def steps(self) -> int:
-        """Steps taken by all copies."""
-        return sum(stepper.steps for stepper in self._made)
-
-    @property
-    def rejected(self) -> int:
-        """Steps rejected of all copies."""
-        return sum(stepper.rejected for stepper in self._made)
-
-    @property
     def evaluations(self) -> int:
         """Evaluations of all copies."""
-        return sum(segment.dynamics.evaluations for segment in self._copies.segments)
+        return int(self._taken()[:, 2].sum())
+
+    def _taken(self) -> npt.NDArray[np.int64]:
+        """What each copy has taken [copies, COUNTS]."""
+        found = self._before.copy()
+        for own, stepper, segment in zip(found, self._steppers, self._copies.segments, strict=True):
+            own += (stepper.steps, stepper.rejected, 0) if stepper is not None else 0
+            own[2] += segment.dynamics.evaluations
+        return found
 
     @property
     def sizes(self) -> StepSizes:
@@ -181,11 +184,13 @@ class TurnStepper:
             if stepper is None or self.left[k]:
                 self._now += 1
                 continue
+            steps, rejected = stepper.steps, stepper.rejected
             try:
                 there = stepper.step_towards(target)
             except SimulationError as error:
                 self._leave(k, stepper.time, str(error))
                 there = True
+            self.steps, self.rejected = self.steps + stepper.steps - steps, self.rejected + stepper.rejected - rejected
             self._now += there
             break
         if self._now < self._copies.count:
@@ -199,15 +204,14 @@ class TurnStepper:
         vectors = {"q": q, "u": u} | {
             name: np.full(like.shape, np.nan) for name, like in zip(RATES, (q, u), strict=True)
         }
-        told: list[Any] = []
+        told: list[Any] = [{"taken": taken} for taken in self._taken().tolist()]
         for k, stepper in enumerate(self._steppers):
             if stepper is None or self.left[k]:
-                told.append(None)
                 continue
             memory = stepper.memory()
             for name, values in memory.vectors.items():
                 vectors[name][k] = values
-            told.append(memory._replace(steps=0, rejected=0, vectors={})._asdict())
+            told[k]["steps"] = memory._replace(steps=0, rejected=0, vectors={})._asdict()
         return told, vectors
 
     def close(self) -> None:
@@ -221,4 +225,4 @@ def _recalled(memory: EnsembleMemory, k: int) -> StepMemory:
     """What a copy's next step takes from those before it."""
     rates = {name: memory.vectors[name][k] for name in RATES}
     known = {name: values for name, values in rates.items() if np.isfinite(values).all()}
-    return StepMemory(**memory.told[k] | {"vectors": known})
+    return StepMemory(**memory.told[k]["steps"] | {"vectors": known})

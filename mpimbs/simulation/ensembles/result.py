@@ -108,8 +108,8 @@ class EnsembleResult:
     time : float
         Simulated time reached (s).
     steps, rejected, evaluations : int
-        Of the rank that has taken the most, from one restart to the next: those of all of its copies at once, or of
-        copies with steps of their own the sum.
+        Of the rank that has taken the most: those of all of its copies at once, or of copies with steps of their own
+        the sum.
     step_sizes : dict
         Of rank 0; see `Result`.
     seconds : dict of str to float

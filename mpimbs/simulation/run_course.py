@@ -68,6 +68,8 @@ class Run:
     outcome : Result or None
         Of a run that has ended.
     files : RunFiles
+    whole : bool
+        Whether the vectors of this rank are those of the whole system, in the model's order.
     """
 
     def __init__(
@@ -172,13 +174,16 @@ class Run:
         """Forces (N m, N) on the joints on top of the model's, in its order [nu]."""
         return self._held
 
-    def hold(self, forces: Floats) -> None:
-        """Let other forces [nu] of the whole system act on its joints from here on."""
-        self._held, stepper = forces, self.stepper
+    def hold(self, where: slice, forces: Floats | float) -> None:
+        """Let other forces act on some of the joints, of those [nu] of the whole system, from here on."""
+        held, stepper = self._held, self.stepper
+        if held is None:
+            self._held = held = np.zeros(self.dynamics.system.nu)
+        held[where] = forces
         if stepper.held is None:
             self._renew()
         else:
-            stepper.held[:] = forces[self.dynamics.gather_u.part]
+            stepper.held[:] = held[self._own_forces]
             stepper.restart()
 
     def _renew(self) -> None:
@@ -191,10 +196,10 @@ class Run:
 
     def advance(self, t: float) -> None:
         """Simulate to a time (s), at the most to the end; all ranks call. Errors, as those of `simulate`, end it."""
-        goal = (1.0 - TOGETHER) * t
+        goal, stepper = (1.0 - TOGETHER) * t, self.stepper
         try:
-            while self.stepper.time < goal and not self.ended:
-                self._step_towards(t)
+            while stepper.time < goal and not self.ended:
+                stepper = self._step_towards(t)
         except SimulationError as stopped:
             self.end(stopped)
 
@@ -299,28 +304,23 @@ class Run:
 
     def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:
         segment, settings = self._segment, self._asked
-        asked, probed = self._keeper.asked, segment.constraints is None  # whose solutions go on from each other
+        self._own_forces = part = segment.dynamics.gather_u.part
+        self.whole = self._comm.size == 1 and isinstance(part, slice)
+        probed = segment.constraints is None  # whose solutions go on from each other
         return Integrator(
-            segment.dynamics,
-            q,
-            u,
-            settings.integrator,
-            settings.accuracy,
-            memory=memory,
-            asked=asked,
-            probed=probed,
-            projection=segment.projection,
-            tension=settings.tension,
-            held=None if self._held is None else self._held[segment.dynamics.gather_u.part].copy(),
-        )
+            segment.dynamics, q, u, settings.integrator, settings.accuracy, memory=memory, asked=self._keeper.asked,
+            probed=probed, projection=segment.projection, tension=settings.tension,
+            held=None if self._held is None else self._held[part].copy(),
+        )  # fmt: skip
 
-    def _step_towards(self, t: float) -> None:
-        """Take one step, not beyond a time (s) or a sample; and the sample, events and checkpoints after it."""
+    def _step_towards(self, t: float) -> Integrator:
+        """Take one step, not beyond a time (s), and what follows: sample, events, checkpoints; give what integrates."""
         stepper, sample = self.stepper, self._next
         target = sample if sample <= (1.0 + TOGETHER) * t else t
-        goal = self._events.next_goal(target)
+        events = self._events
+        goal = events.next_goal(target) if events.any else target
         there = stepper.step_towards(goal)
-        happening, passed = self._events.happening(stepper)
+        happening, passed = events.happening(stepper) if events.any else ([], [])
         self._recorder.watch(stepper)
         if there and goal == sample == stepper.time:
             self._record(sample)
@@ -328,6 +328,7 @@ class Run:
             if happening:
                 stepper = self._change(happening, passed)
             self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
+        return stepper
 
     def _change(self, happening: list[Event], passed: list[int]) -> Integrator:
         """Go on with another structure."""

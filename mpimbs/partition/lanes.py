@@ -121,12 +121,16 @@ def longest_lanes(
         first = np.concatenate(([0], differs + 1))
         last = np.concatenate((differs, [n - length])) - span
         wide = first <= last
-        for a, b in zip(first[wide].tolist(), last[wide].tolist(), strict=True):
-            if places is None:
+        if places is None:
+            for a, b in zip(first[wide].tolist(), last[wide].tolist(), strict=True):
                 longest[a : b + 1] = length
-            else:
-                bodies = places[a + length : b + length + 1] - places[a : b + 1]
-                longest[a + np.flatnonzero((bodies >= least) & (bodies <= most))] = length
+        else:
+            bodies = places[length:] - places[:-length]
+            fits = np.zeros(n + 1, np.int64)
+            fits[first[wide]] += 1
+            fits[last[wide] + 1] -= 1
+            inside = np.cumsum(fits)[: len(bodies)] > 0
+            longest[np.flatnonzero(inside & (bodies >= least) & (bodies <= most))] = length
     return longest
 
 

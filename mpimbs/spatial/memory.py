@@ -310,7 +310,7 @@ class Table:
         items = _items(type(values))
         self.data: npt.NDArray[np.int64] = np.zeros(2 * len(items), np.int64)
         self._kept = values
-        data = []
+        data: list[int] = []
         for (name, place), value in zip(items, _leaves(values), strict=True):
             data += self._put(name, place, value)
         self.data[:] = data

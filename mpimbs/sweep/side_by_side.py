@@ -32,7 +32,7 @@ def put_side_by_side(lane: Structure, lanes: LanesOfTiles) -> list[tuple[Structu
     tiles, width, m, _ = lanes.fixed.shape
     bodies = np.concatenate((lanes.fixed, lanes.added), axis=3)
     numbers = np.moveaxis(bodies, 1, 3).reshape(tiles, m, -1)
-    number = np.broadcast_to(np.arange(tiles)[:, None, None], (tiles, m, 1))  # rows of two tiles are different
+    number = np.broadcast_to(np.arange(float(tiles))[:, None, None], (tiles, m, 1))  # rows of two tiles are different
     different, which = different_rows(np.concatenate((number, numbers), axis=2).reshape(tiles * m, -1))
     fixed, added = (aligned(part).reshape(len(different), -1) for part in parted(different[:, 1:], width))
     which = which.reshape(tiles, m)

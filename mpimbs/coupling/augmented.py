@@ -26,10 +26,10 @@ from mpimbs.spatial.condensing import SIDE, SQUARE
 from mpimbs.spatial.memory import Table, aligned, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.absolute import AbsoluteBodies
-from mpimbs.sweep.build import different_rows
+from mpimbs.sweep.build import different_rows, freedoms_of
 from mpimbs.sweep.loop_joints import MINUS_S
 from mpimbs.sweep.loop_table import load_subspace
-from mpimbs.sweep.structure import BIAS, BODY, FIRST_U, FIXED, HELD, LAST_U, Structure
+from mpimbs.sweep.structure import BIAS, BODY, FIXED, HELD, Structure
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -275,7 +275,7 @@ class _Driven:
 
     def __init__(self, part: AbsoluteBodies) -> None:
         s = part.made.structure
-        step, speeds = _axes_of_steps(s)
+        step, speeds = freedoms_of(s.steps)
         own = s.armature[speeds] >= HELD if s.armature.size else np.zeros(len(speeds), bool)
         step, self.speeds = step[own], speeds[own]
         self._total, self._bias = part.total, part.work.bias.reshape(-1, BIAS)[:, :6]
@@ -361,18 +361,10 @@ class _Laid:
         self.listed = np.array(listed, np.int64)
 
 
-def _axes_of_steps(structure: Structure) -> tuple[Integers, Integers]:
-    """The step of each axis, and its place among the speeds [nu]."""
-    first, last = structure.steps[:, FIRST_U], structure.steps[:, LAST_U]
-    step = np.repeat(np.arange(len(first)), last - first)
-    begins = np.cumsum(last - first) - (last - first)
-    return step, first[step] + np.arange(len(step)) - begins[step]
-
-
 def _weights(structure: Structure, mass: float, inertia: float) -> tuple[Floats, Integers]:
     """P and R of the different joints [kinds * 2 * 36], and which each step has [m]."""
     s = structure
-    step, speeds = _axes_of_steps(s)
+    step, speeds = freedoms_of(s.steps)
     axis = s.axes[speeds]
     told = np.zeros((len(s.steps), 3, 6))
     told[step, 0, axis], told[step, 1, axis] = 1.0, s.pitch[speeds]

@@ -201,11 +201,6 @@ def coupling_for(
     if given:
         raise InputError(f"`{next(iter(given))}` is for the coupling assembly: leave it out, or choose that")
     if name == "augmented":
-        if system.has_motions:
-            raise InputError(
-                "coupling 'augmented' has no joints that follow a given motion; leave out `motion`, or choose "
-                "`coupling='dcae'`"
-            )
         return _augmented(solver, lagrangian)
     if name not in LOOPED:
         refuse_loops(

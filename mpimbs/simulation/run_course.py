@@ -17,7 +17,6 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InterruptionError, SimulationError
 from mpimbs.forces.motions import check_covered
 from mpimbs.model import Event, System
-from mpimbs.model.connections import connected
 from mpimbs.parallel.agreement import together
 from mpimbs.resources import ranks_on_node
 from mpimbs.simulation.checkpoint import Kept
@@ -32,7 +31,6 @@ from mpimbs.simulation.result import Result
 from mpimbs.simulation.run_events import TOGETHER, RunEvents
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.run_memory import RunMemory
-from mpimbs.simulation.run_segment import RunSegment
 from mpimbs.simulation.run_totals import RunTotals
 from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
@@ -91,16 +89,15 @@ class Run:
         together(comm, lambda: check_covered(system, self._times.t_end if np.isfinite(self._times.t_end) else 0.0))
         self._solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
         self._events = together(comm, lambda: RunEvents(system, self._times.t_end))
-        together(comm, lambda: self._events.check_coupling(settings.coupling, self._solver))
-        self._totals = RunTotals({} if kept is None else kept.header["seconds"])
+        together(comm, lambda: self._events.check_coupling(settings, self._solver))
+        self._totals = RunTotals(*({}, {}) if kept is None else (kept.header["seconds"], kept.header["solutions"]))
         header = None if kept is None else kept.header.get("events")
         self._asked = settings
         if header is not None:
             self._events.recall(header["events"])
             self._totals.recall(header["totals"])
             self._asked = SimulationSettings.of(header["asked"])
-        first = connected(system, self._events.now) if self._totals.begins[1:] else system
-        self._segment = segment = RunSegment(first, comm, settings, self._solver)
+        self._segment = segment = self._events.segment(comm, settings, self._solver)
         self._check_integrator()
         self._first = self._initial() if kept is None else None
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
@@ -335,7 +332,7 @@ class Run:
         before, stepper, events, recorder = self._segment, self.stepper, self._events, self._recorder
         spent, began, now = self._spent(), time.perf_counter(), stepper.time
         energy = before.dynamics.energy_and_momentum(stepper.q, stepper.u)[:2].sum()
-        after = RunSegment(connected(events.system, events.now), self._comm, self._asked, self._solver)
+        after = events.segment(self._comm, self._asked, self._solver)
         try:
             q, u, moved = go_over(before.dynamics, after, stepper.q, stepper.u, happening)
         except SimulationError as error:
@@ -388,7 +385,8 @@ class Run:
         if self._events.any:
             totals, asked = self._totals.memory(), self._asked.data()
             events = {"events": self._events.memory(), "totals": totals, "asked": asked}
-        return self._memory.write(self.stepper, self._recorder, self._spent(), events)
+        solutions = self._totals.solutions_left(self._segment)
+        return self._memory.write(self.stepper, self._recorder, self._spent(), solutions, events)
 
     def _spent(self) -> dict[str, float]:
         """Wall time by phase of this rank so far, of the segments and the parts of the run before too (s)."""

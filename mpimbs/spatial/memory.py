@@ -19,6 +19,7 @@ reads them, one or a whole tuple, by `read`:
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
@@ -120,7 +121,7 @@ class NumberItem(NamedTuple):
 
 
 _ITEMS: dict[Any, Any] = {Floats: FloatItem, Integers: IntegerItem, Rows: RowItem, int: NumberItem}
-_DTYPES = {FloatItem: np.float64, IntegerItem: np.int64, RowItem: np.int64}
+_DTYPES = {FloatItem: np.dtype(np.float64), IntegerItem: np.dtype(np.int64), RowItem: np.dtype(np.int64)}
 Declared = TypeVar("Declared", bound=tuple[Any, ...])
 
 
@@ -152,7 +153,7 @@ def _places(declared: type[tuple[Any, ...]], first: int) -> Any:
 
 def size_of(declared: type[tuple[Any, ...]]) -> int:
     """Integers in a table."""
-    return 2 * _count(schema(declared))
+    return 2 * len(_items(declared))
 
 
 def _is_item(place: Any) -> bool:
@@ -162,6 +163,29 @@ def _is_item(place: Any) -> bool:
 def _count(places: Any) -> int:
     """Number of items of a schema."""
     return sum(1 if _is_item(place) else _count(place) for place in places)
+
+
+@functools.cache
+def _items(declared: type[tuple[Any, ...]]) -> tuple[tuple[str, Any], ...]:
+    """Names and places of all items of a table, in sequence."""
+    return tuple(_named(schema(declared), declared.__name__))
+
+
+def _named(places: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if _is_item(places):
+        yield name, places
+    else:
+        for part, field in zip(places, places._fields, strict=True):
+            yield from _named(part, f"{name}.{field}")
+
+
+def _leaves(values: tuple[Any, ...]) -> Iterator[Any]:
+    """All values of a NamedTuple of such, in sequence."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _leaves(value)
+        else:
+            yield value
 
 
 def read(table: Any, item: Any) -> Any:
@@ -283,27 +307,28 @@ class Table:
     """
 
     def __init__(self, values: tuple[Any, ...]) -> None:
-        places = schema(type(values))
-        self.data: npt.NDArray[np.int64] = np.zeros(size_of(type(values)), np.int64)
+        items = _items(type(values))
+        self.data: npt.NDArray[np.int64] = np.zeros(2 * len(items), np.int64)
         self._kept = values
-        self._put(places, values, type(values).__name__)
+        data: list[int] = []
+        for (name, place), value in zip(items, _leaves(values), strict=True):
+            data += self._put(name, place, value)
+        self.data[:] = data
 
-    def _put(self, place: Any, value: Any, name: str) -> None:
-        if not _is_item(place):
-            for part, inner, field in zip(place, value, place._fields, strict=True):
-                self._put(part, inner, f"{name}.{field}")
-        elif isinstance(place, NumberItem):
+    @staticmethod
+    def _put(name: str, place: Any, value: Any) -> tuple[int, int]:
+        """What stands at the place of an item."""
+        if isinstance(place, NumberItem):
             if not isinstance(value, int | np.integer):
                 raise TypeError(f"{name}: a whole number is needed, not {value!r}")
-            self.data[place.at] = value
-        else:
-            dtype = _DTYPES[type(place)]
-            if not isinstance(value, np.ndarray) or value.dtype != dtype or not value.flags.c_contiguous:
-                given = f"{value.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
-                raise TypeError(f"{name}: a contiguous array of {np.dtype(dtype)} is needed, not {given}")
-            if isinstance(place, RowItem) and value.shape[1:] != (8,):
-                raise TypeError(f"{name}: rows of 8 are needed, not {value.shape}")
-            self.data[place.at : place.at + 2] = value.ctypes.data, value.size
+            return int(value), 0
+        dtype = _DTYPES[type(place)]
+        if not isinstance(value, np.ndarray) or value.dtype != dtype or not value.flags.c_contiguous:
+            given = f"{value.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
+            raise TypeError(f"{name}: a contiguous array of {dtype} is needed, not {given}")
+        if isinstance(place, RowItem) and value.shape[1:] != (8,):
+            raise TypeError(f"{name}: rows of 8 are needed, not {value.shape}")
+        return value.__array_interface__["data"][0], value.size
 
     def number(self, name: str) -> int:
         """Give back a number."""

@@ -74,7 +74,7 @@ class Composites:
         self._shape = self.last - self.first, self._n
         self._counts = np.array(self._comm.allgather(self.last - self.first))
         self._blocks = _blocks(np.concatenate(([0], np.cumsum(self._counts))))
-        self._pitch = -(-max(self._n + ROW * (self._comm.size > 1), 1) // ROW) * ROW
+        self._pitch = -(-self._n // ROW) * ROW + ROW  # blocks begin anywhere
         # Of several ranks bodies are depth first. Of one they need not be: its steps are.
         bodies = np.arange(system.n_bodies) if self._comm.size > 1 else made.order
         sizes = np.diff(offsets)[bodies]
@@ -261,7 +261,7 @@ class Composites:
 
     @functools.cached_property
     def _alone(self) -> Table:
-        made, n, pitch = self._subchain.made, self._n, self._pitch
+        made, n, pitch = self._subchain.made, self._n, self._pitch - ROW * self._few
         places, armature, related = self.places, self._armature, np.zeros((0, 0))
         tiles = np.zeros((0, 2), np.int64)
         if self._few:

@@ -30,7 +30,7 @@ class AlonePlan(NamedTuple):
     numbers: Integers
     target: Floats  # [n * n]: the matrix by places; empty where these are the numbers
     related: Floats  # [pitch * pitch]: of few, whose places are their numbers (`inertia_of_few`); else empty
-    tiles: Integers  # as well
+    tiles: Integers  # of few, too
     nq: int
 
 

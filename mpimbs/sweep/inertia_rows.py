@@ -31,7 +31,7 @@ BLOCK_ROWS = 64  # degrees of freedom whose loads are taken about one point; a m
 BLOCK_SIDE = 6 * BLOCK_ROWS  # numbers that a block has of either factor: those of each of the six side by side
 ROOM = 2 * BLOCK_SIDE + ROW * ROW  # numbers that `inertia_rows` needs beside
 _HALF = (np.triu(np.ones((ROW, ROW))) - 0.5 * np.eye(ROW)).ravel()  # above the diagonal, and half of this
-_CACHED = 2**22  # doubles that a last-level cache of today holds; larger matrices are written past it
+_CACHED = 2**22  # doubles that a last-level cache of today holds; what is larger is written past it
 
 
 @kernel(inline=True)
@@ -174,19 +174,21 @@ def write_block(twists, loads, first, last, n, i, rows, j, columns, out, streame
     """Write the products of two blocks' twists and loads, in rows from i and columns from j on, and the same mirrored.
 
     Each where these are rows of `first` to `last`. The numbers of rows and columns are multiples of ROW. The two may be
-    the same block.
+    the same block. What is next to another in memory is written one after the other.
     """
     along, across = first <= i < last, first <= j < last
-    for c in range(0, columns, ROW):
-        for r in range(0, c if i == j else rows, ROW):
+    outer, inner = (columns, rows) if across else (rows, columns)
+    for one in range(0, outer, ROW):
+        for other in range(0, one if i == j else inner, ROW):
+            r, c = (other, one) if across else (one, other)
             tile = tile_of(twists, r, BLOCK_ROWS, loads, c)
             if along:
                 _put_tile(out, (i + r - first) * n + j + c, n, tile, streamed)
             if across:
                 _put_tile(out, (j + c - first) * n + i + r, n, transposed_rows(tile), streamed)
         if i == j:
-            tile = _chosen(_HALF, 0, ROW, tile_of(twists, c, BLOCK_ROWS, loads, c))
-            _put_tile(out, (i + c - first) * n + j + c, n, _added(tile, transposed_rows(tile)), streamed)
+            tile = _chosen(_HALF, 0, ROW, tile_of(twists, one, BLOCK_ROWS, loads, one))
+            _put_tile(out, (i + one - first) * n + j + one, n, _added(tile, transposed_rows(tile)), streamed)
 
 
 @kernel(inline=True)
@@ -272,7 +274,7 @@ def inertia_rows(lines, pitch, ends, blocks, armature, first, last, n, out, room
     lines : array [LINE * pitch]
         Of all n degrees of freedom of the system, depth first; then zeros.
     pitch : int
-        A multiple of ROW, n at the least; n + ROW where blocks begin anywhere.
+        A multiple of ROW, n + ROW - 1 at the least; n, where all blocks begin at multiples of ROW.
     ends : array [pitch]
         Behind the last degree of freedom that moves with each.
     blocks : array [b + 1]
@@ -301,7 +303,8 @@ def inertia_rows(lines, pitch, ends, blocks, armature, first, last, n, out, room
             if _is_full(ends, i, behind, begin, end):
                 for r in range(0, behind - i, ROW):
                     _twists_about(lines, pitch, i + r, point, twists, r, BLOCK_ROWS)
-                write_block(twists, loads, first, last, n, i, behind - i, begin, end - begin, out, streamed)
+                whole_lines = streamed and i % ROW == 0 and begin % ROW == 0
+                write_block(twists, loads, first, last, n, i, behind - i, begin, end - begin, out, whole_lines)
             else:
                 _write_strips(lines, pitch, ends, point, room, first, last, n, i, behind, begin, end, out)
     for d in range(armature.size):

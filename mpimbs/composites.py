@@ -63,6 +63,8 @@ class Composites:
         Where this rank's stand there.
     ends : array [nu of all]
         Of each place, that behind the last which moves with it.
+    room : callable
+        Gives room for this rank's rows [nu, nu of all].
     """
 
     def __init__(self, dynamics: Dynamics) -> None:
@@ -71,10 +73,9 @@ class Composites:
         offsets = system.offsets()[1]
         self.first, self.last = (int(offsets[k]) for k in (self._subchain.first, self._subchain.last))
         self._n = system.nu
-        self._shape = self.last - self.first, self._n
         self._counts = np.array(self._comm.allgather(self.last - self.first))
         self._blocks = _blocks(np.concatenate(([0], np.cumsum(self._counts))))
-        self._pitch = -(-self._n // ROW) * ROW + ROW  # blocks begin anywhere
+        self._pitch = -(-max(self._n, 1) // ROW) * ROW + ROW  # blocks begin anywhere
         # Of several ranks bodies are depth first. Of one they need not be: its steps are.
         bodies = np.arange(system.n_bodies) if self._comm.size > 1 else made.order
         sizes = np.diff(offsets)[bodies]
@@ -109,6 +110,8 @@ class Composites:
         self._handed = np.zeros(2 + 2 * most * OUTER)
         self._scan = Scan(self._comm, self._handed, scan_composites, backward=True)
         self._few = self._comm.size == 1 and self._n <= BLOCK_ROWS  # whose matrix is made at once
+        # The begin of rows matters where there is much to write.
+        self.room = functools.partial(np.empty if self._few else _aligned_rows, (self.last - self.first, self._n))
 
     @property
     def exchanges(self) -> int:
@@ -207,12 +210,6 @@ class Composites:
         alone(self.plan, q, out)
         return out
 
-    def room(self) -> Floats:
-        """Room for this rank's rows; where there is much to write, rows begin where cache lines do."""
-        if self._few:
-            return np.empty(self._shape)
-        return aligned_room(self._shape[0] * self._n).reshape(self._shape)
-
     @functools.cached_property
     def plan(self) -> Integers:
         """What `sweep.inertia_alone` takes, on one rank."""
@@ -303,3 +300,8 @@ def _blocks(cuts: Integers) -> Integers:
     """Where blocks of no more than BLOCK_ROWS begin, between the cuts; and the last cut."""
     between = [np.arange(begin, end, BLOCK_ROWS) for begin, end in itertools.pairwise(cuts)]
     return np.concatenate((*between, cuts[-1:]))
+
+
+def _aligned_rows(shape: tuple[int, int]) -> Floats:
+    """Give room for rows, the first of which begins with a cache line."""
+    return aligned_room(shape[0] * shape[1]).reshape(shape)

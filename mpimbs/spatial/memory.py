@@ -238,24 +238,66 @@ def fetch_ahead(array, first, count):
         _prefetch(array, i)
 
 
-@intrinsic
-def _flat_floats(typing_context: Any, array: Any) -> Any:
-    """Give back a contiguous, writable array of doubles of one axis; any other is refused while compiling."""
+def _flat(array: Any, axes: int) -> Any:
+    """Give a contiguous, writable array of doubles of so many axes, flat; any other is refused while compiling."""
     if not (
         isinstance(array, types.Array)
         and array.is_c_contig
         and array.mutable
-        and array.ndim == 1
+        and array.ndim == axes
         and array.dtype == types.float64
     ):
-        raise TypingError(f"needs a flat array of doubles, not {array}")
-    return array(array), lambda context, builder, sig, args: args[0]
+        raise TypingError(f"needs a contiguous array of doubles of {axes} axes, not {array}")
+    flat_type = types.Array(types.float64, 1, "C")
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        given, flat = make_array(array)(context, builder, args[0]), make_array(flat_type)(context, builder)
+        size, strides = given.itemsize, [given.itemsize]
+        populate_array(flat, data=given.data, shape=[given.nitems], strides=strides, itemsize=size, meminfo=None)
+        return flat._getvalue()
+
+    return flat_type(array), lower
+
+
+@intrinsic
+def _flat_floats(typing_context: Any, array: Any) -> Any:
+    return _flat(array, 1)
+
+
+@intrinsic
+def _flat_rows(typing_context: Any, array: Any) -> Any:
+    return _flat(array, 2)
 
 
 @kernel(inline=True)
 def borrowed(array):
-    """Give an array back that Python gave, if it is what kernels compute with: see `_flat_floats`."""
+    """Give an array back that Python gave, if it is what kernels compute with: see `_flat`."""
     return _flat_floats(array)
+
+
+@kernel(inline=True)
+def borrowed_rows(array):
+    """As `borrowed`, an array of two axes: flat."""
+    return _flat_rows(array)
+
+
+@intrinsic
+def _address(typing_context: Any, array: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = make_array(array)(context, builder, args[0]).data
+        return builder.ptrtoint(data, context.get_value_type(types.intp))
+
+    return types.intp(array), lower
+
+
+def before_line(array: Any) -> int:
+    """How many doubles of an array come before a cache line begins: 0 of one that begins with a line."""
+    return int(-array.ctypes.data // 8 % _LINE)
+
+
+@kernel_overload(before_line)
+def _overload_before_line(array):
+    return lambda array: -_address(array) // 8 % _LINE
 
 
 @kernel(inline=True)

@@ -1,5 +1,6 @@
 # make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
-# make test   set up, run all tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
+# make test   set up, run the tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
+# make long   set up, run the tests that take longer, at 1, 2, 3 and 4 ranks
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
 # make lint   ruff and mypy
@@ -21,7 +22,7 @@ RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 
-.PHONY: run test environments faults lint docs setup clean
+.PHONY: run peers test long environments faults lint docs setup clean
 
 setup:
 	@bash .ci/setup
@@ -29,11 +30,16 @@ setup:
 run: setup
 	mpiexec -n $(RANKS) $(BIN)/python drivers/sixteen_body_chain.py --folder results
 
-test: setup
+peers: setup
 	@bash .ci/slurm
 	@bash .ci/simgrid
 	@bash .ci/chromium
-	@bash .ci/test "$(TEST_RANKS)" $(ARGS)
+
+test: peers
+	@bash .ci/test "$(TEST_RANKS)" "not long" $(ARGS)
+
+long: peers
+	@bash .ci/test "$(TEST_RANKS)" "long" $(ARGS)
 
 environments: setup
 	@bash .ci/environments

@@ -129,18 +129,21 @@ class Job:
                 raise HangError
             time.sleep(0.01)
 
-    def end(self) -> int:
-        """The exit code, when all processes are gone."""
-        try:
-            code = self.launcher.wait(timeout=LIMIT)
-        except subprocess.TimeoutExpired:
-            raise HangError from None
+    def end(self) -> int | None:
+        """The exit code, when all processes are gone; None if mpiexec alone stays behind, long after its ranks."""
+
+        def left() -> bool:
+            return any(map(alive, self._seen))
+
+        self._wait(lambda: bool(self._seen) and not left())
         end = time.monotonic() + LIMIT / 10
-        while any(map(alive, self._seen)):
+        while self.running() or left():
             if time.monotonic() > end:
-                raise HangError
+                if left():
+                    raise HangError
+                return None
             time.sleep(0.01)
-        return code
+        return self.launcher.wait()
 
     def kill(self) -> None:
         """End all that is left of the job."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -41,11 +42,40 @@ class TestFaults:
         text, rows = faults.text_of(table), table["faults"]
         for name, row in rows.items():
             good = int(name != "odd")
-            assert f"| {name} | 1 (1 on 2 ranks) | {good} | 0 |" in text
+            assert f"| {name} | 1 (1 on 2 ranks) | {good} | 0 | 0 |" in text
             assert (row["injected"], row["as documented"], row["hung"]) == (1, good, 0)
             assert row["restarts"] == (name == "rank killed") and row["anew"] == 0
         assert rows["rank killed"]["complaints"] == [] and rows["rank killed"]["same ranks, equal"] == 1
         assert len(rows["odd"]["complaints"]) == 1 and "does not say 'so it goes'" in rows["odd"]["complaints"][0]
+
+    def test_a_launcher_that_stays(self, faults: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is told from a job that hangs, and only a rank that is killed while the job starts may bring it about."""
+        injection = sys.modules["fault_injection"]
+        launcher = tmp_path / "mpiexec"
+        launcher.write_text("#!/bin/sh\nOMPI_COMM_WORLD_RANK=0 sleep $LASTS\nwhile sleep 0.1; do :; done\n")
+        launcher.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setattr(injection, "LIMIT", 2.0)
+        for lasts in ("1", "60"):
+            monkeypatch.setenv("LASTS", lasts)
+            job = injection.Job(1, [], tmp_path)
+            try:
+                assert len(job.ranks()) == 1
+                if lasts == "1":
+                    assert job.end() is None
+                else:
+                    with pytest.raises(injection.HangError):
+                        job.end()
+            finally:
+                job.kill()
+        chains = {
+            fault.name: faults.Chain(fault, 0, faults.Options(tmp_path, 1.0, 2, 1))
+            for fault in faults.FAULTS
+            if fault.name in ("rank killed", "SIGTERM to one rank")
+        }
+        assert not chains["rank killed"]._undocumented(job, None, begun=False)
+        assert "its mpiexec stays" in chains["rank killed"]._undocumented(job, None, begun=True)
+        assert "its mpiexec stays" in chains["SIGTERM to one rank"]._undocumented(job, None, begun=False)
 
     def test_what_counts_as_equal(self, faults: ModuleType) -> None:
         whole = {"time": np.arange(3.0), "q": np.ones((3, 2)), "u": np.ones((3, 2))}

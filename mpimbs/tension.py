@@ -32,8 +32,9 @@ def levers(subchain: Subchain) -> Floats:
         parents = np.append(parents, behind.parent - subchain.first)
         places = np.append(places, behind.position, axis=0)
     held = [(k, wrench.point) for k, wrench in columns.wrenches if wrench.frame == "world"]
-    ends = [*system.loop_bodies, *system.spring_bodies]
-    positions = [loop.positions for loop in system.loops] + [spring.positions for spring in system.springs.values()]
+    ends = [*(bodies for bodies, _ in system.loop_joints), *system.spring_bodies]
+    positions = [loop.positions for _, loop in system.loop_joints]
+    positions += [spring.positions for spring in system.springs.values()]
     for bodies, points in zip(ends, positions, strict=True):
         held += zip((k - subchain.first for k in bodies), points, strict=True)
     for force in system.body_forces:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from mpimbs.partition.shapes import Words, closed_subtrees, places_of, shapes
 from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.build import Build
+from mpimbs.sweep.loop_joints import GEARED
 from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
 from mpimbs.sweep.strips import Strip, StripLanes
 
@@ -70,7 +71,8 @@ class _Choice:
         self._ends = np.where(inside, place[np.where(inside, table.bodies, 0)], table.bodies)
         kinds = np.stack((table.turns, table.constraints), axis=1)
         self._kinds = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
-        self._fit = (table.driven == 0) & (table.pitch == 0.0) & (table.bodies != ELSEWHERE).all(axis=1)
+        plain = (table.driven == 0) & (table.pitch == 0.0) & (table.turns != GEARED)
+        self._fit = plain & (table.bodies != ELSEWHERE).all(axis=1)
         self.found: list[Strip] = []
         above = made.parent[made.order]
         self._parent = np.where(above >= 0, place[np.maximum(above, 0)], above)

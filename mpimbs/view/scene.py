@@ -187,7 +187,7 @@ def _ties(system: System, drawn: Integers | None) -> Ties:
     """The springs of a system; of the joints that close loops the lines to them from the origins of their bodies."""
     ends = [*system.spring_bodies]
     points = [spring.positions for spring in system.springs.values()]
-    for pair, loop in zip(system.loop_bodies, system.loops, strict=True):
+    for pair, loop in system.loop_joints:
         for body, point in zip(pair, loop.positions, strict=True):
             if body >= 0 and any(point):
                 ends.append((body, body))

@@ -4,6 +4,7 @@
     python drivers/stiff_systems.py --folder results spaghetti      a free rod, pushed and turned at its end
     python drivers/stiff_systems.py --folder results folded-chain   a folded chain falls: faster than freely
     python drivers/stiff_systems.py --folder results beam           a beam after a blow, with more and more links
+    python drivers/stiff_systems.py --folder results frequency      its lowest frequency, with up to 10^5 links
     python drivers/stiff_systems.py --folder results taut-line      a line under tension, without springs
 
 Each prints its table, and writes it as stiff_NAME.json and .tsv, with a picture. Orders and stability of the methods:
@@ -29,6 +30,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.model import Body, Joint, System
 from mpimbs.model.rod import Rod
+from mpimbs.modes import modes
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.schemes import INTEGRATORS
@@ -174,7 +176,7 @@ def spaghetti(links: int = 32, t_end: float = 7.0) -> Found:
 FALLING = ((0.10, 0.443340, 0.602778), (0.25, 0.690809, 0.770833), (0.50, 0.948025, 1.125), (0.75, 1.113656, 1.8125))
 
 
-def folded_chain(links: Sequence[int] = (64, 256), gap: float = 0.02) -> Found:
+def folded_chain(links: Sequence[int] = (64, 256, 1024), gap: float = 0.02) -> Found:
     """Let one end of a chain go that hangs from both, `gap` lengths apart; compare with energy kept on a line.
 
     1 m and 1 kg, gravity 1 m/s^2.
@@ -258,7 +260,7 @@ def swing(t: Floats, modes: int = 12) -> Floats:
 
 
 def beam(
-    links: Sequence[int] = (64, 256, 1024, 4096), steps: Sequence[float] = (1e-4, 5e-5, 2e-5), t_end: float = 0.038
+    links: Sequence[int] = (64, 1024, 16384, 100000), steps: Sequence[float] = (1e-4, 5e-5), t_end: float = 0.038
 ) -> Found:
     """Strike a beam: fixed steps of ra34pw2, as long with many links as with few, against the modes of a continuum.
 
@@ -283,6 +285,46 @@ def beam(
         axes.plot(t * 1e3, down * 1e3, label=f"{n} links, steps of {steps[-1] * 1e6:g} us")
     axes.plot(t * 1e3, swing(t) * 1e3, "k:", label="continuum")
     axes.legend()
+    return rows, figure
+
+
+def clamped_frequency() -> float:
+    """Lowest frequency (Hz) of the beam as a continuum, whose sections turn, too [Rayleigh 1894]."""
+    turning = PER_LENGTH * HEIGHT**2 / 12
+
+    def at_the_tip(omega: float) -> float:
+        """Determinant of moments w'' and shears EI w''' + turning omega^2 w' of the two shapes that are clamped."""
+        share, root = turning * omega**2 / (2 * BENDING), omega * math.sqrt(PER_LENGTH / BENDING)
+        a, b = (math.sqrt(math.hypot(share, root) + sign * share) for sign in (-1, 1))
+        # cosh a x - cos b x, and sinh a x - a / b sin b x
+        sh, ch, s, c = (f(k * LENGTH) for f, k in ((math.sinh, a), (math.cosh, a), (math.sin, b), (math.cos, b)))
+        moments = a**2 * ch + b**2 * c, a**2 * sh + a * b * s
+        slopes = a * sh + b * s, a * ch - a * c
+        bends = a**3 * sh - b**3 * s, a**3 * ch + a * b**2 * c
+        shears = [bend + 2 * share * slope for bend, slope in zip(bends, slopes, strict=True)]
+        return moments[0] * shears[1] - moments[1] * shears[0]
+
+    first = (1.8751 / LENGTH) ** 2 * math.sqrt(BENDING / PER_LENGTH)
+    return float(brentq(at_the_tip, 0.9 * first, 1.01 * first, xtol=1e-12 * first)) / (2 * math.pi)
+
+
+def frequency(links: Sequence[int] = (64, 256, 1024, 4096, 16384, 100000)) -> Found:
+    """Find the lowest frequency of the beam by shift-inverted iteration: the error falls with the square of the links.
+
+    Of a beam whose sections don't turn it is 65.33004 Hz.
+    """
+    exact, rows = clamped_frequency(), Rows()
+    for n in links:
+        with closing(Dynamics(beam_system(n))) as dynamics:
+            begun = perf_counter()
+            found = float(modes(dynamics, dynamics.subchain.q, 1).frequencies[0])
+            spent = perf_counter() - begun
+        error, order = abs(found - exact), math.nan
+        if rows:
+            order = math.log(rows[-1]["error, Hz"] / error) / math.log(n / rows[-1]["links"])
+        rows.append({"links": n, "Hz": found, "error, Hz": error, "order": order, "s": spent})
+    figure, axes = new_figure("lowest frequency of a beam", "links", "error (Hz)")
+    axes.loglog(links, [row["error, Hz"] for row in rows], "o-")
     return rows, figure
 
 
@@ -325,7 +367,8 @@ def taut_line(
 # --- the command ------------------------------------------------------------------------------------------------------
 
 CASES: dict[str, Callable[..., Found]] = {
-    "circle": circle, "spaghetti": spaghetti, "folded-chain": folded_chain, "beam": beam, "taut-line": taut_line,
+    "circle": circle, "spaghetti": spaghetti, "folded-chain": folded_chain, "beam": beam, "frequency": frequency,
+    "taut-line": taut_line,
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +18,7 @@ from mpimbs.members import Members, Parameters, members_of_table
 from mpimbs.model import System, system_of
 from mpimbs.parallel.agreement import alike, communicator, first_on_node, read_once, together
 from mpimbs.partition.lanes import width_of
-from mpimbs.side_by_side import SideBySide, check_alike, facts_of
+from mpimbs.side_by_side import SideBySide, check_alike, facts_of, initial_states, why_apart
 from mpimbs.spatial.lanes import native_width
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ Floats = npt.NDArray[np.float64]
 
 class Batch:
     """Forward dynamics of many copies of a system, chain or tree, as many side by side as the processor has lanes.
+
+    Copies that close loops or follow given motions can be simulated, one after the other, but not evaluated.
 
     Each rank owns a share of the copies; there is no communication. Vectors given and returned are the rank's own, one
     row a copy, in the model's order, contiguous.
@@ -61,8 +64,7 @@ class Batch:
     Raises
     ------
     InputError
-        On all ranks: systems that differ in joints, close loops or follow given motions, fewer copies than
-        ranks, no such number of lanes.
+        On all ranks: systems that differ in joints, fewer copies than ranks, no such number of lanes.
     """
 
     def __init__(
@@ -79,12 +81,12 @@ class Batch:
         shared = len(all_systems) == 1
         alike(given, lambda: facts_of(all_systems) | {name: str(value) for name, value in settings.items()})
         self.members = Members(all_systems, tuple(map(str, range(number))))
-        self._comm, self._lanes = given, lanes
+        self._comm, self._lanes, self._apart = given, lanes, why_apart(all_systems)
         self.first, self.last = (number * rank // given.size for rank in (given.rank, given.rank + 1))
         mine = all_systems if shared else all_systems[self.first : self.last]
-        self._own = SideBySide(mine, self.last - self.first, width, wrenches)
-        self.n_bodies, self.nq, self.nu = self._own.n_bodies, self._own.nq, self._own.nu
-        self.q, self.u = self._own.initial_state()
+        self._make_own = partial(SideBySide, mine, self.copies, width, wrenches)
+        self.n_bodies, self.nq, self.nu = mine[0].n_bodies, mine[0].nq, mine[0].nu
+        self.q, self.u = initial_states(mine, self.copies)
 
     @classmethod
     def of_parameters(
@@ -121,15 +123,24 @@ class Batch:
         batch.members = members
         return batch
 
+    @cached_property
+    def _own(self) -> SideBySide:
+        if self._apart is not None:
+            raise InputError(
+                f"{self._apart}, which lanes don't carry: evaluate it by `Dynamics`; `simulate` takes copies of it one "
+                "after the other"
+            )
+        return self._make_own()
+
     @property
     def copies(self) -> int:
         """Number of this rank's copies."""
-        return self._own.count
+        return self.last - self.first
 
     @property
     def lanes(self) -> int:
         """Number of copies that are evaluated side by side."""
-        return self._own.lanes
+        return self._own.lanes if self._apart is None else 1
 
     def compile(self, comm: MPI.Comm) -> None:
         """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call."""
@@ -164,7 +175,8 @@ class Batch:
         Raises
         ------
         InputError
-            An array of another shape, or not contiguous; or wrenches where the batch was made without.
+            An array of another shape, or not contiguous; wrenches where the batch was made without; or systems that
+            close loops or follow given motions.
         SimulationError
             On the rank where a function of a model failed; names the copy. The others' accelerations are there.
         """
@@ -210,10 +222,12 @@ class Batch:
         settings: SimulationSettings | None = None,
         **given: Any,
     ) -> EnsembleResult:
-        """Simulate all copies side by side; all ranks call together.
+        """Simulate all copies; all ranks call together.
 
-        Each rank takes one step for all of its copies, which the most demanding one sets: each has the tolerance that
-        it would have alone. A copy that fails is left behind, with NaN from then on, and the others go on.
+        Side by side, each rank takes one step for all of its copies, which the most demanding one sets: each has the
+        tolerance that it would have alone. Where copies close loops or follow given motions, or the integrator is
+        implicit, each takes steps of its own, one after the other on its rank. A copy that fails is left behind, with
+        NaN from then on, and the others go on.
 
         Parameters
         ----------
@@ -226,7 +240,7 @@ class Batch:
             for all of them; those of the models by default.
         settings : SimulationSettings, optional
         **given
-            Of `SimulationSettings` t_end, integrator (an explicit one), rtol, atol, dt, every, sample, poses, force.
+            Of `SimulationSettings` those of `OF_ENSEMBLES`.
 
         Returns
         -------

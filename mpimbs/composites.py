@@ -4,7 +4,8 @@ inertia matrix, and Jacobians."""
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +19,22 @@ from mpimbs.spatial.memory import Floats, Integers, Table, aligned_room, aligned
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.composite import (
     COMPOSITE,
+    FRAME,
     LINE,
+    MOMENT_OF,
     NOT_OPEN,
     OUTER,
     composites,
     hand_on,
     join_composites,
     take_up,
+    twists,
 )
 from mpimbs.sweep.inertia_alone import AlonePlan, alone
 from mpimbs.sweep.inertia_rows import BLOCK_ROWS, BLOCK_SIDE, ROOM, inertia_entries, inertia_rows
 from mpimbs.sweep.inverse_of_chains import inverse_of_chain
 from mpimbs.sweep.loads import factor, inverse_rows
-from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U
+from mpimbs.sweep.structure import FIRST_U, JUNCTION, LAST_U
 from mpimbs.sweep.subchain import AT_REST
 
 if TYPE_CHECKING:
@@ -59,6 +63,8 @@ class Composites:
         Where this rank's stand there.
     ends : array [nu of all]
         Of each place, that behind the last which moves with it.
+    room : callable
+        Gives room for this rank's rows [nu, nu of all].
     """
 
     def __init__(self, dynamics: Dynamics) -> None:
@@ -67,7 +73,9 @@ class Composites:
         offsets = system.offsets()[1]
         self.first, self.last = (int(offsets[k]) for k in (self._subchain.first, self._subchain.last))
         self._n = system.nu
-        self._pitch = -(-max(self._n, 1) // ROW) * ROW
+        self._counts = np.array(self._comm.allgather(self.last - self.first))
+        self._blocks = _blocks(np.concatenate(([0], np.cumsum(self._counts))))
+        self._pitch = -(-max(self._n, 1) // ROW) * ROW + ROW  # blocks begin anywhere
         # Of several ranks bodies are depth first. Of one they need not be: its steps are.
         bodies = np.arange(system.n_bodies) if self._comm.size > 1 else made.order
         sizes = np.diff(offsets)[bodies]
@@ -89,17 +97,21 @@ class Composites:
         armature = self._subchain.with_rotors.armature
         self._armature = armature[np.argsort(self.places)] if armature.size else armature
         self._lines = aligned_zeros(LINE * self._pitch)
-        self._own = aligned_zeros(LINE * (self.last - self.first))
+        self._own = aligned_zeros(LINE * (self.last - self.first)) if self._comm.size > 1 else self._lines
+        self._own_pitch = self._pitch if self._comm.size == 1 else self.last - self.first
+        self._own_places = self.places if self._comm.size == 1 else self.places - self.first
+        self._frames = aligned_zeros(len(made.structure.steps) * FRAME)
         outer = self._subchain.outer_steps if self._comm.size > 1 else np.zeros(0, np.int64)
         self._open_at = np.full(len(made.structure.steps), NOT_OPEN)
         self._open_at[outer] = np.arange(len(outer))
-        self._outer, self._beyond = outer, np.zeros(max(1, len(outer)) * COMPOSITE)
+        self._outer_steps, self._beyond = outer, np.zeros(max(1, len(outer)) * COMPOSITE)
         self._still, self._room = np.zeros(self._subchain.nu), aligned_zeros(ROOM)
         most = self._comm.allreduce(max(self._subchain.most_open, len(self._subchain.inboard)), MPI.MAX) + 1
         self._handed = np.zeros(2 + 2 * most * OUTER)
         self._scan = Scan(self._comm, self._handed, scan_composites, backward=True)
-        self._few = self._n <= BLOCK_ROWS  # whose matrix is made at once
-        self._counts = np.array(self._comm.allgather(self.last - self.first))
+        self._few = self._comm.size == 1 and self._n <= BLOCK_ROWS  # whose matrix is made at once
+        # The begin of rows matters where there is much to write.
+        self.room = functools.partial(np.empty if self._few else _aligned_rows, (self.last - self.first, self._n))
 
     @property
     def exchanges(self) -> int:
@@ -116,9 +128,9 @@ class Composites:
         """Compile, or load from the cache, what several ranks take beside."""
         nobody, room = np.zeros(0, np.int64), self._handed.copy()
         hand_on(self._subchain.work, 0, nobody, np.zeros(0), room)
-        take_up(room, nobody, np.zeros(0), self._beyond)
+        take_up(room, nobody, nobody, np.zeros(0), self._beyond)
         join_composites(0.0, room, room, room.copy())
-        inertia_rows(self._lines, self._pitch, self._ends, self._armature, 0, 0, self._n, np.zeros(0), self._room)
+        self.write_rows(0, 0, np.zeros(0))
         self._scan(room)
 
     def close(self) -> None:
@@ -127,24 +139,33 @@ class Composites:
 
     def at(self, q: Floats, form: str = DOUBLING) -> Floats:
         """Give the lines of all degrees of freedom in a state [LINE, nu of all], by place; all call. Used again."""
-        subchain, made, work = self._subchain, self._subchain.made, self._subchain.work
-        boundary = self._boundary(q, self._still)
-        motion = subchain.motions(q, self._still, boundary)
-        own = self._lines if self._comm.size == 1 else self._own
-        pitch = self._pitch if self._comm.size == 1 else self.last - self.first
+        boundary = self.place(q)
+        subchain, work = self._subchain, self._subchain.work
         self._beyond[:] = 0.0
-        at = self.places if self._comm.size == 1 else self.places - self.first
-        given = made.structure, work, motion, self._open_at, self._beyond, own, pitch, at
+        lines = self._own, self._own_pitch, self._own_places
+        given = subchain.made.structure, work, self._frames, self._open_at, self._beyond, *lines
         composites(*given)
         if self._comm.size > 1:
-            hand_on(work, subchain.first, np.ascontiguousarray(subchain.inboard), boundary.reshape(-1), self._handed)
+            hand_on(work, subchain.first, np.ascontiguousarray(subchain.inboard), boundary, self._handed)
             behind = self._scan(self._handed) if form == DOUBLING else self._one_after_the_other()
             if behind[1] > 0:
-                frames = np.ascontiguousarray(motion.reshape(-1, BOUNDARY)[self._outer]).reshape(-1)
-                take_up(behind, np.ascontiguousarray(subchain.outer), frames, self._beyond)
+                take_up(behind, np.ascontiguousarray(subchain.outer), self._outer_steps, self._frames, self._beyond)
                 composites(*given)
             self._gather()
         return self._lines.reshape(LINE, -1)[:, : self._n]
+
+    def twists(self, q: Floats) -> Floats:
+        """Give twists and points of the lines of this rank's freedoms in a state [MOMENT_OF, nu]; all call."""
+        self.place(q)
+        found: Floats = self._own.reshape(LINE, -1)[:MOMENT_OF, self._own_places]
+        return found
+
+    def place(self, q: Floats) -> Floats:
+        """Find the twists of this rank's lines in a state; gives the motions of what its bodies hang on; all call."""
+        boundary = self._boundary(q, self._still).reshape(-1)
+        lines = self._own, self._own_pitch, self._own_places
+        twists(self._subchain.made.structure, self._subchain.work, q, boundary, self._frames, *lines)
+        return boundary
 
     def _one_after_the_other(self) -> Floats:
         """What all ranks behind hand on: each waits for the next, and tells the one before."""
@@ -170,14 +191,14 @@ class Composites:
 
     def rows(self, out: Floats | None = None) -> Floats:
         """Give this rank's rows of the inertia matrix [nu, nu of all] of the lines found last."""
-        if out is None:
-            out = aligned_room((self.last - self.first) * self._n).reshape(-1, self._n)
-        self.write_rows(self.first, self.last, out, self._armature)
+        out = self.room() if out is None else out
+        given = self._lines, self._pitch, self._ends, self._blocks, self._armature
+        inertia_rows(*given, self.first, self.last, self._n, out.reshape(-1), self._room)
         return out
 
-    def write_rows(self, first: int, last: int, out: Floats, armature: Floats) -> None:
-        """Write rows, by place, of the lines found last; without rotors where `armature` is empty."""
-        given = self._lines, self._pitch, self._ends, armature
+    def write_rows(self, first: int, last: int, out: Floats) -> None:
+        """Write any rows, by place, of the lines found last, without rotors."""
+        given = self._lines, self._pitch, self._ends, _blocks(np.array([0, first, last, self._n])), np.zeros(0)
         inertia_rows(*given, first, last, self._n, out.reshape(-1), self._room)
 
     def matrix(self, q: Floats, form: str = DOUBLING, out: Floats | None = None) -> Floats:
@@ -185,20 +206,13 @@ class Composites:
         if self._comm.size > 1:
             self.at(q, form)
             return self.rows(out)
-        return self.at_once(q, out)[0]
-
-    def at_once(self, q: Any, out: Floats | None = None) -> tuple[Floats, bool]:
-        """Give the inertia matrix on one rank [nu, nu], and whether `q` had the right size, and it is finite.
-
-        TypeError and numba's errors: of a `q` that compiled code can't read.
-        """
-        n = self._n
-        if out is None:  # the begin of rows matters where there is much to write
-            out = np.empty((n, n)) if self._few else aligned_room(n * n).reshape(n, n)
-        return out, alone(self._plan, q, out.reshape(-1))
+        out = self.room() if out is None else out
+        alone(self.plan, q, out)
+        return out
 
     @functools.cached_property
-    def _plan(self) -> Integers:
+    def plan(self) -> Integers:
+        """What `sweep.inertia_alone` takes, on one rank."""
         return self._alone.data
 
     def inverse(self, q: Floats) -> Floats:
@@ -244,30 +258,33 @@ class Composites:
 
     @functools.cached_property
     def _alone(self) -> Table:
-        made, n, pitch = self._subchain.made, self._n, self._pitch
+        made, n, pitch = self._subchain.made, self._n, self._pitch - ROW * self._few
         places, armature, related = self.places, self._armature, np.zeros((0, 0))
+        tiles = np.zeros((0, 2), np.int64)
         if self._few:
             places, armature = np.arange(n), self._subchain.with_rotors.armature
             related = np.zeros((pitch, pitch))
             related[:n, :n] = (self.places[:, None] < self.places) & (self.places < self.ends[self.places][:, None])
             related[np.arange(n), np.arange(n)] = 0.5
+            tiles = np.argwhere(related.reshape(pitch // ROW, ROW, -1, ROW).any((1, 3))) * ROW
         plan = AlonePlan(
             made.structure,
             self._subchain.work,
-            still=self._still,
             boundary=np.tile(AT_REST, len(self._subchain.inboard)),
-            motion=self._subchain.last_motions,
+            frames=self._frames,
             open_at=self._open_at,
             beyond=self._beyond,
             lines=aligned_zeros(LINE * pitch) if self._few else self._lines,
             pitch=pitch,
             places=places,
             ends=self._ends,
+            blocks=self._blocks,
             armature=armature,
-            room=self._room,
+            room=aligned_zeros(2 * BLOCK_SIDE + pitch * pitch) if self._few else self._room,
             numbers=self.numbers,
             target=np.zeros(0 if self._in_sequence or self._few else n * n),
             related=related.ravel(),
+            tiles=tiles.ravel(),
             nq=self._subchain.nq,
         )
         return Table(plan)
@@ -277,3 +294,14 @@ class Composites:
         out = np.empty(len(rows))
         inertia_entries(self._lines, self._pitch, self._armature, self.first, rows, columns, out)
         return out
+
+
+def _blocks(cuts: Integers) -> Integers:
+    """Where blocks of no more than BLOCK_ROWS begin, between the cuts; and the last cut."""
+    between = [np.arange(begin, end, BLOCK_ROWS) for begin, end in itertools.pairwise(cuts)]
+    return np.concatenate((*between, cuts[-1:]))
+
+
+def _aligned_rows(shape: tuple[int, int]) -> Floats:
+    """Give room for rows, the first of which begins with a cache line."""
+    return aligned_room(shape[0] * shape[1]).reshape(shape)

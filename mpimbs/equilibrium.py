@@ -1,9 +1,13 @@
-"""Static equilibrium, by pseudo-transient continuation that ends in Newton's method [Kelley & Keyes 1998].
+"""Static equilibrium: downhill in energy first, then pseudo-transient continuation [Kelley & Keyes 1998].
 
-At rest the accelerations are those that would set in, r(q) = udot(q, 0), with loops closed. Coordinates follow them
-without inertia of motion, dq/dT = G r, downhill in energy, by linearly implicit steps: (1 / T - dr/dq) z = r. The steps
-T grow as r falls; without bound they are Newton's. The Jacobian is applied by differences, and preconditioned by the
-sweep: dr/dq is about -M^-1 K, K by the springs of the joints and the tension of lines.
+At rest the accelerations are those that would set in, r(q) = udot(q, 0), with loops closed; M r are the forces that
+move the system. Coordinates follow without inertia of motion, dq/dT = r, by steps that grow as long as forces fall.
+
+Far away a step is z of (M + T K) z = T M r, K of the springs and of what the loads that hold each body could resist its
+turn with at the most: so it leads downhill, by a length of which the energy of hinges bends upward no more than K says
+[majorization; Hunter & Lange 2004]. Near an equilibrium it is z of (1 / T - dr/dq) z = r, which becomes Newton's as T
+grows: the Jacobian is applied by differences, and preconditioned by the matrix above. A step that would lead uphill, to
+where the equilibrium is not stable, is taken downhill instead.
 """
 
 from __future__ import annotations
@@ -24,19 +28,30 @@ from mpimbs.tension import Tension
 
 Floats = npt.NDArray[np.float64]
 
-STEPS = 300  # at the most
+STEPS = 3000  # at the most
 BEGIN = 0.1  # s^2: the first step
-GROWTH = 4.0  # of steps, times what the accelerations have fallen by
+GROWTH = 4.0  # of steps, times what the forces along them have fallen by
 SHRINK = 0.2  # of a step that has led too far
 LONGEST = 1e10  # s^2: beyond, the step is Newton's but for what fades with the next
 NOTHING = 1e-13  # of 1 m/s^2 or gravity, and so many rad/s^2: accelerations that are rounding
 SETTLED = 1e-12  # rad, and m of a system of 1 m: smaller changes are rounding, or soon will be
 NEAR = 1e-7  # a change after which the next ones are no smaller is of rounding
 DIFFERENCE = 1e-6  # rad, m: of the largest change, for the product with the Jacobian
-FARTHEST = 0.5  # rad, and m of a system of 1 m: a step does not move a joint by more
-ACCURATE = 1e-6  # of the linear solutions
+FARTHEST = 1.0  # rad, and m of a system of 1 m: a step does not move a joint by more
+STRAIGHT = 0.03  # of that: a step behind which Newton's method may begin
+UNCHANGED = 0.99  # of the force along a step that is left behind it where nothing resists
+FALLING = 100  # steps of more than half of `FARTHEST` that nothing resists
+ACCURATE = 1e-3  # of the linear solutions
 ROOM = 60  # vectors that they keep
 PRODUCTS = 600  # in a solution at the most
+
+
+class _Place(NamedTuple):
+    """Coordinates [nq], with loops closed, and what moves the system from there: accelerations, and forces [nu]."""
+
+    q: Floats
+    r: Floats
+    forces: Floats
 
 
 class Settled(NamedTuple):
@@ -88,7 +103,7 @@ class Equilibrium:
         solver.setOperators(self._jacobian)
         solver.setType(PETSc.KSP.Type.FGMRES)
         solver.setGMRESRestart(ROOM)
-        solver.setTolerances(rtol=ACCURATE, atol=0.0, max_it=PRODUCTS)
+        solver.setTolerances(rtol=ACCURATE, atol=0.0, max_it=min(PRODUCTS, dynamics.system.nu + ROOM))
         solver.getPC().setType(PETSc.PC.Type.PYTHON)
         solver.getPC().setPythonContext(self)
         solver.setFromOptions()
@@ -114,41 +129,58 @@ class Equilibrium:
 
     def _found(self, q: Floats, told: Callable[[int, float, float], None]) -> Settled:
         dynamics = self._dynamics
-        q = self._moved(q, self._still)
-        size = 1.0 if dynamics.loops is None else dynamics.loops.size()
-        r, step, last = self._accelerations(q), BEGIN, np.inf
+        at = self._place(q if dynamics.loops is None else dynamics.loops.close_places(q))
+        farthest = FARTHEST * (1.0 if dynamics.loops is None else dynamics.loops.size())
         nothing = NOTHING * max(1.0, float(np.linalg.norm(dynamics.system.gravity)))
-        if self._largest(r) <= nothing:
-            return Settled(q, 0, 0, self._largest(r), 0.0)
+        left = self._largest(at.r)
+        if left <= nothing:
+            return Settled(at.q, 0, 0, left, 0.0)
+        nothing = max(nothing, NOTHING * left)
+        step, last, straight, begins, unresisted = BEGIN, np.inf, False, STRAIGHT * farthest, 0
         for number in range(1, STEPS + 1):
-            z = self._step(q, r, step)
+            z = self._newton(at, step) if straight else self._downhill(at, step)
             change = self._largest(z)
-            if not np.isfinite(change):
-                break
-            if change > FARTHEST * size:
-                step *= max(SHRINK, 0.7 * FARTHEST * size / change)
+            force = self._work(z, at.forces) if change <= farthest else 0.0
+            near = change <= (NEAR if straight else SETTLED) * farthest  # where signs are of rounding
+            moved = self._moved(at.q, z) if near or force > 0.0 else None
+            led = moved is not None
+            if moved is not None:
+                new = self._place(moved)
+                left, behind = self._largest(new.r), self._work(z, new.forces)
+                told(number, left, change)
+                rounding = step >= LONGEST and near and (change <= SETTLED * farthest or change >= 0.5 * last)
+                if left <= nothing or rounding:
+                    return Settled(new.q, number, self.products, left, change)
+                led = near or behind > -force  # not as high up on the other side
+            if not led:
+                begins = SHRINK * begins if straight else begins
+                step *= max(SHRINK, 0.7 * farthest / change) if change > farthest else SHRINK
+                straight = False
                 continue
-            new = self._moved(q, z)
-            r_new = self._accelerations(new)
-            told(number, self._largest(r_new), change)
-            rounding = change <= SETTLED * size or (change <= NEAR * size and change >= 0.5 * last)
-            if self._largest(r_new) <= nothing or (step >= LONGEST and rounding):
-                return Settled(new, number, self.products, self._largest(r_new), change)
-            fallen = self._norm(r) / max(self._norm(r_new), 1e-300)
-            bent = change > SHRINK * FARTHEST * size  # far from where it is straight
-            if bent and fallen < 0.1:
-                step *= SHRINK
-                continue
-            step = min(LONGEST, step * (min(max(fallen, 0.5), 1.5) if bent else GROWTH * max(fallen, 1.0)))
-            q, r, last = new, r_new, change
-        raise self._refusal(r)
+            unresisted = unresisted + 1 if change > 0.5 * farthest and behind > UNCHANGED * force else 0
+            if unresisted == FALLING:
+                raise self._refusal(at.r, "the system falls, or is pulled, on and on")
+            if near or behind > -0.5 * force:
+                step = min(LONGEST, step * GROWTH * max(1.0, force / max(abs(behind), 1e-300)))
+            at, last = new, change if straight else np.inf
+            straight = near or change <= begins
+        raise self._refusal(at.r, f"no equilibrium was found in {STEPS} steps")
 
-    def _moved(self, q: Floats, z: Floats) -> Floats:
-        """Coordinates after a displacement, with loops closed."""
+    def _moved(self, q: Floats, z: Floats) -> Floats | None:
+        """Coordinates after a displacement, with loops closed; none where they don't close any more."""
         loops, moved = self._dynamics.loops, self._dynamics.subchain.displaced(q, z)
-        return moved if loops is None else loops.close_places(moved)
+        if loops is None:
+            return moved
+        try:
+            return loops.close_places(moved)
+        except SimulationError:
+            return None
 
-    def _refusal(self, r: Floats) -> SimulationError:
+    def _place(self, q: Floats) -> _Place:
+        r = self._accelerations(q)
+        return _Place(q, r, self._dynamics.inertia_times(q, r))
+
+    def _refusal(self, r: Floats, why: str) -> SimulationError:
         dynamics = self._dynamics
         largest, rank = dynamics.comm.allreduce((self._largest_here(r), dynamics.comm.rank), MPI.MAXLOC)
         name = ""
@@ -158,23 +190,33 @@ class Equilibrium:
             name = dynamics.subchain.name_of(body)
         name = dynamics.comm.bcast(name, rank)
         return SimulationError(
-            f"no equilibrium was found in {STEPS} steps: the joint of body '{name}' still accelerates by {largest:.3g} "
-            "(rad/s^2, m/s^2); is the system free to fall, or pulled with nothing that holds it?"
+            f"{why}: the joint of body '{name}' still accelerates by {largest:.3g} (rad/s^2, m/s^2); "
+            "check what holds it"
         )
 
     def _accelerations(self, q: Floats) -> Floats:
         return self._dynamics.accelerations(q, self._still, t=self._time)
 
-    def _step(self, q: Floats, r: Floats, step: float) -> Floats:
+    def _take(self, at: _Place, step: float, most: bool) -> None:
+        """Make the matrix of a step from a place: by the loads of bodies that are held there."""
+        self._at, self._length = at, step
+        loads = self._dynamics.joint_loads(at.q, self._still, -at.forces, self._time)
+        self._matrix.at(at.q, float(np.sqrt(step)), self._tension.stiffness(loads, most))
+
+    def _downhill(self, at: _Place, step: float) -> Floats:
+        """z of (M + T K) z = T M r."""
+        self._take(at, step, most=True)
+        z = np.empty_like(at.r)
+        self._matrix.heavier(step * at.forces, z)
+        return z
+
+    def _newton(self, at: _Place, step: float) -> Floats:
         """z of (1 / T - dr/dq) z = r."""
-        self._q, self._r, self._length = q, r, step
-        dynamics = self._dynamics
-        loads = dynamics.joint_loads(q, self._still, t=self._time)
-        self._matrix.at(q, float(np.sqrt(step)), self._tension.stiffness(loads))
+        self._take(at, step, most=False)
         b, z = self._vector.duplicate(), self._vector.duplicate()
-        b.setArray(r)
+        b.setArray(at.r)
         self._solver.solve(b, z)
-        found: Floats = z.array_r.copy()
+        found: Floats = z.array_r.copy() if self._solver.converged else np.full_like(at.r, np.inf)
         b.destroy()
         z.destroy()
         return found
@@ -188,19 +230,20 @@ class Equilibrium:
             y.set(0.0)
             return
         h = DIFFERENCE / size
-        ahead = self._accelerations(self._dynamics.subchain.displaced(self._q, h * z))
-        behind = self._accelerations(self._dynamics.subchain.displaced(self._q, -h * z))
-        y.array[:] = z / self._length - (ahead - behind) / (2.0 * h)
+        ahead = self._accelerations(self._dynamics.subchain.displaced(self._at.q, h * z))
+        behind = self._accelerations(self._dynamics.subchain.displaced(self._at.q, -h * z))
+        product, loops = z / self._length - (ahead - behind) / (2.0 * h), self._dynamics.loops
+        y.array[:] = product if loops is None else loops.close_speeds(self._at.q, product)
 
     def apply(self, preconditioner: object, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Write y = (M + T K)^-1 T M x: PETSc calls it."""
-        forces = self._dynamics.inertia_times(self._q, x.array_r.copy())
+        forces = self._dynamics.inertia_times(self._at.q, x.array_r.copy())
         z = np.empty_like(forces)
         self._matrix.heavier(self._length * forces, z)
         y.array[:] = z
 
-    def _norm(self, r: Floats) -> float:
-        return float(np.sqrt(self._dynamics.comm.allreduce(float(r @ r))))
+    def _work(self, z: Floats, forces: Floats) -> float:
+        return float(self._dynamics.comm.allreduce(float(z @ forces)))
 
     def _largest(self, values: Floats) -> float:
         return float(self._dynamics.comm.allreduce(self._largest_here(values), MPI.MAX))

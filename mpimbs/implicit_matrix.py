@@ -170,7 +170,8 @@ class ImplicitMatrix:
             self._take_apart(seen)
         self._bodies: list[_Bodies] = []
         if of_bodies:
-            self._bodies = [_Bodies.of(structure, self._subchain.first) for structure, _ in seen]
+            swept = (structure for structure, _ in seen if len(structure.steps))
+            self._bodies = [_Bodies.of(structure, self._subchain.first) for structure in swept]
             made = self._subchain.made
             own = made.structure.added.reshape(-1, ADDED)
             n = self._subchain.n_bodies

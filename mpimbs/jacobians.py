@@ -153,9 +153,7 @@ class Jacobians:
         choose("frame", frame, FRAMES)
         q = self._coordinates(q)
         here = self._point(q, body, point, frame)
-        parts = self.composites
-        lines = parts.at(q)[:, parts.places]
-        moved = parts.moving(here.body)
+        lines, moved = self.composites.twists(q), self.composites.moving(here.body)
         found = np.zeros((6, len(moved)))
         w, arms = lines[TURN_OF : TURN_OF + 3, moved], here.position[:, None] - lines[POINT : POINT + 3, moved]
         found[:3, moved], found[3:, moved] = w, lines[SHIFT_OF : SHIFT_OF + 3, moved] + np.cross(w, arms, axis=0)

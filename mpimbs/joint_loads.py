@@ -87,8 +87,8 @@ class JointLoads:
         if not motions or not acted.forces.size:
             return np.zeros(self.subchain.nu)
         wrenches = part.loop_wrenches() if isinstance(part, Intervals) and self.loops is not None else None
-        given = q, u, acted.forces, self._evaluation.turns, *part.handle_loads()
-        return motions.forces(q, u, self.subchain.forces_through_joints(*given, wrenches))
+        given = q, u, acted.forces, self._evaluation.turns
+        return motions.forces(q, u, part.forces_through_joints(*given, wrenches))
 
     def inverse_dynamics(self: Any, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the

@@ -41,6 +41,7 @@ from mpimbs.jacobians import Jacobians
 from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.gather import Gather
+from mpimbs.sweep.inertia_alone import alone
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -70,7 +71,7 @@ class JointSpace(Jacobians):
             "rows": dense. Without the zeros between branches: "csr", a `scipy.sparse.csr_array` of these rows, "upper",
             of their part from the diagonal on, "aij", "sbaij": PETSc matrices over the ranks, the second one symmetric.
         out : array [nu, nu of all], optional
-            Written and given back, of "rows".
+            Written and given back, of "rows": best one that was given before, whose rows begin where cache lines do.
 
         Returns
         -------
@@ -82,10 +83,10 @@ class JointSpace(Jacobians):
         InputError
             On all ranks: q as of `accelerations`; an unknown form or layout.
         """
+        if layout == ROWS and form in FORMS and (found := self._matrix_at_once(q, out)) is not None:
+            return found
         choose("form", form, FORMS)
         choose("layout", layout, LAYOUTS)
-        if layout == ROWS and (found := self._matrix_at_once(q, out)) is not None:
-            return found
         q = self._coordinates(q)
         out, heavier = self._checked(out), self._heavier
         if layout == ROWS:
@@ -108,17 +109,22 @@ class JointSpace(Jacobians):
         """Whether bodies have added mass."""
         return bool(self.system.has_added_mass(0, self.system.n_bodies))
 
+    @functools.cached_property
+    def _in_one_call(self: Any) -> bool:
+        """Whether one call of compiled code gives the inertia matrix."""
+        return self.comm.size == 1 and not self._heavier
+
     def _matrix_at_once(self: Any, q: Any, out: Any) -> Floats | None:
-        """Give the inertia matrix on one rank, of a `q` that nobody has looked at; None where that comes first."""
-        if self.comm.size > 1 or self._heavier or self.system.changes != self._changes:
+        """Give the inertia matrix on one rank, of arrays that nobody has looked at; None where that comes first."""
+        if not self._in_one_call or self.system.changes != self._changes:
             return None
-        if out is not None:
-            check_array("out", out, (self.subchain.nu, self.system.nu))
+        parts = self.composites
+        if out is None:
+            out = parts.room()
         try:
-            found, fine = self.composites.at_once(q, out)
+            return out if alone(parts.plan, q, out) else None
         except (TypeError, NumbaError):
             return None
-        return found if fine else None
 
     def inverse_inertia_matrix(self: Any, q: Floats) -> Floats:
         """Give the inverse of the inertia matrix: this rank's rows [nu, nu of all].

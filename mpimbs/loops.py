@@ -60,7 +60,7 @@ class ClosedLoops:
         assert isinstance(part, Intervals)
         self._dynamics, self._part, self._parts = dynamics, part, part.loops
         self._names = [loop.name for loop in dynamics.system.loops]
-        self.driven = any(loop.acts for loop in dynamics.system.loops)
+        self.driven = any(loop.acts for _, loop in dynamics.system.loop_joints)
         self.evaluations = 0
         self.loads = np.zeros((len(self._names), 6))
 

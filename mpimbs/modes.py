@@ -160,10 +160,6 @@ class _Displacements:
         """M of the spanning tree, on rank 0."""
         return self.dynamics.gather_rows(self.dynamics.inertia_matrix(self._q))
 
-    def springs(self) -> Floats:
-        """Stiffness of the joints along their speeds [nu]."""
-        return self.whole(self.dynamics.subchain.columns.stiffness)
-
     def allowed(self) -> Floats:
         """A basis of the displacements that joints and loops allow [nu, any]."""
         free = np.eye(self.nu)[:, self.moving]
@@ -241,12 +237,8 @@ def _by_lanczos(space: _Displacements, count: int) -> Modes:
 
     stiffness = operator(lambda x: space.whole(space.change(space.holding, embedded(x)))[moving])
     inertia = operator(lambda x: space.multiplied(embedded(x))[moving])
-    springs = space.springs()[moving]
-    if (springs > 0).all():
-        near = operator(lambda x: np.ravel(x) / springs)
-    else:
-        softened = space.softened()
-        near = operator(lambda x: softened(embedded(x))[moving])
+    softened = space.softened()
+    near = operator(lambda x: softened(embedded(x))[moving])
 
     def solution(b: Floats) -> Floats:
         found, failed = cg(stiffness, np.ravel(b), rtol=SOLVED, atol=0.0, maxiter=ROUNDS * n, M=near)

@@ -44,7 +44,7 @@ class Arrays:
     def __init__(self, first: int, second: int) -> None:
         self._first, self._second = first, second
         self._found: dict[int, tuple[Any, ...]] = {}
-        self._read: dict[int, tuple[Any, PETSc.Vec]] = {}
+        self._read: dict[int, tuple[Any, memoryview, PETSc.Vec]] = {}
 
     def __call__(self, vector: PETSc.Vec) -> Any:
         """Give all of this rank's numbers, those of the first part, those of the second; and the vector."""
@@ -57,12 +57,20 @@ class Arrays:
 
     def read(self, vector: PETSc.Vec) -> Any:
         """Give all of this rank's numbers of a vector that is read; compiled code takes no array that says so."""
+        return self._readable(vector)[0]
+
+    def stage(self, room: memoryview, x: PETSc.Vec, f: PETSc.Vec) -> Any:
+        """Copy the numbers of `x` into a room, of few in half of the time that arrays take; give those of `f`."""
+        room[:] = (self._read.get(x.handle) or self._readable(x))[1]
+        return self._found.get(f.handle) or self(f)
+
+    def _readable(self, vector: PETSc.Vec) -> tuple[Any, memoryview, PETSc.Vec]:
         found = self._read.get(vector.handle)
         if found is None:
             locked = vector.getArray(readonly=True)
-            whole = np.ctypeslib.as_array((ctypes.c_double * locked.size).from_address(locked.ctypes.data))
-            found = self._read[vector.handle] = whole, vector
-        return found[0]
+            values = np.ctypeslib.as_array((ctypes.c_double * locked.size).from_address(locked.ctypes.data))
+            found = self._read[vector.handle] = values, locked.data, vector
+        return found
 
     def written(self) -> Iterator[Any]:
         """Go through the numbers of all vectors."""

@@ -33,8 +33,8 @@ class SideBySide:
     Parameters
     ----------
     systems : sequence of System
-        One for all copies, or one for each: with the same bodies, parents and joint types, see `check_alike`. Lanes
-        are copies in sequence that have the same gravity.
+        One for all copies, or one for each: with the same bodies, parents and joint types, see `check_alike`, and none
+        that `why_apart` names. Lanes are copies in sequence that have the same gravity.
     count : int
         Number of copies.
     lanes : int
@@ -106,11 +106,7 @@ class SideBySide:
 
     def initial_state(self) -> tuple[Floats, Floats]:
         """Give the models' initial states: q [copies, nq], u [copies, nu] (rad, m, quaternions; rad/s, m/s)."""
-        q, u = zip(*(system.initial_state(0, system.n_bodies) for system in self.systems), strict=True)
-        return self._rows(q, self.nq), self._rows(u, self.nu)
-
-    def _rows(self, values: Sequence[Floats], size: int) -> Floats:
-        return np.broadcast_to(np.array(values), (self.count, size)).copy(order="C")
+        return initial_states(self.systems, self.count)
 
     def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate the state derivative of every copy, of arrays that are read by address.
@@ -175,8 +171,15 @@ class SideBySide:
         return self._subchains[copy % len(self._subchains)].body_poses(q)
 
 
+def initial_states(systems: Sequence[System], count: int) -> tuple[Floats, Floats]:
+    """Give the initial states of so many copies of a system, or of one of each: q [copies, nq], u [copies, nu]."""
+    parts = zip(*(system.initial_state(0, system.n_bodies) for system in systems), strict=True)
+    q, u = (np.repeat(np.array(part), count // len(systems), axis=0) for part in parts)
+    return q, u
+
+
 def check_alike(systems: Sequence[System]) -> None:
-    """Refuse systems that can't be evaluated side by side, or at all as copies.
+    """Refuse systems that are no copies of each other.
 
     Raises
     ------
@@ -191,13 +194,15 @@ def check_alike(systems: Sequence[System]) -> None:
                 f"system {k} of the batch has other joints or parents than the first: a batch takes copies that "
                 "differ in numbers only"
             )
-        if system.loops:
-            raise InputError(f"system {k} of the batch ('{system.name}') closes a loop: batches take chains and trees")
-        if system.has_motions:
-            raise InputError(
-                f"system {k} of the batch ('{system.name}') has joints that follow given motions, which batches don't "
-                "take: drive them by functions of time and state"
-            )
+
+
+def why_apart(systems: Sequence[System]) -> str | None:
+    """Say what keeps systems from being evaluated side by side, if anything does."""
+    for k, system in enumerate(systems):
+        if system.loops or system.has_motions:
+            why = "closes a loop" if system.loops else "has joints that follow given motions"
+            return f"system {k} of the batch ('{system.name}') {why}"
+    return None
 
 
 def facts_of(systems: Sequence[System]) -> dict[str, Any]:

@@ -32,8 +32,9 @@ def levers(subchain: Subchain) -> Floats:
         parents = np.append(parents, behind.parent - subchain.first)
         places = np.append(places, behind.position, axis=0)
     held = [(k, wrench.point) for k, wrench in columns.wrenches if wrench.frame == "world"]
-    ends = [*system.loop_bodies, *system.spring_bodies]
-    positions = [loop.positions for loop in system.loops] + [spring.positions for spring in system.springs.values()]
+    ends = [*(bodies for bodies, _ in system.loop_joints), *system.spring_bodies]
+    positions = [loop.positions for _, loop in system.loop_joints]
+    positions += [spring.positions for spring in system.springs.values()]
     for bodies, points in zip(ends, positions, strict=True):
         held += zip((k - subchain.first for k in bodies), points, strict=True)
     for force in system.body_forces:
@@ -50,7 +51,7 @@ def levers(subchain: Subchain) -> Floats:
     return found
 
 
-def tension_stiffness(levers: Floats, forces: Floats) -> Floats:
+def tension_stiffness(levers: Floats, forces: Floats, most: bool = False) -> Floats:
     """Stiffness of bodies against their rotation, xx xy xz yy yz zz [n, 6] (N m/rad), body frames.
 
     Parameters
@@ -58,9 +59,14 @@ def tension_stiffness(levers: Floats, forces: Floats) -> Floats:
     levers : array [n, 3]
     forces : array [n, 3]
         What the bodies receive through their inboard joints (N).
+    most : bool
+        As if the forces pulled along the bodies, however these stand: no turn of a body meets more.
     """
     square = np.einsum("ni,ni->n", levers, levers)
-    pulled = np.maximum(-np.einsum("ni,ni->n", levers, forces), 0.0)  # T l
+    if most:
+        pulled = np.sqrt(square * np.einsum("ni,ni->n", forces, forces))
+    else:
+        pulled = np.maximum(-np.einsum("ni,ni->n", levers, forces), 0.0)  # T l
     along = pulled / np.where(square > 0.0, square, 1.0)
     found: Floats = -along[:, None] * levers[:, _UPPER[0]] * levers[:, _UPPER[1]]
     found[:, [0, 3, 5]] += pulled[:, None]
@@ -81,12 +87,20 @@ class Tension:
         self._inertias = made.structure.fixed.reshape(-1, FIXED)[body][:, [12, 15, 17]].sum(axis=1)
         self._levers = np.ascontiguousarray(levers(subchain))
         square = np.einsum("ni,ni->n", self._levers, self._levers)
+        self._squares = np.where(square > 0.0, square, 1.0)
         turned = np.einsum("nij,ni->nj", made.body_frame, self._levers)
-        self._of_one = tension_stiffness(turned, -turned / np.where(square > 0.0, square, 1.0)[:, None])
+        self._of_one = tension_stiffness(turned, -turned / self._squares[:, None])
         self._found = np.zeros((len(square), ADDED))
 
-    def stiffness(self, loads: Floats) -> Floats:
-        """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it. Used again."""
+    def stiffness(self, loads: Floats, most: bool = False) -> Floats:
+        """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it. Used again.
+
+        `most`: as of `tension_stiffness`.
+        """
+        if most:
+            forces = loads[:, 3:]
+            sizes = np.sqrt(np.einsum("ni,ni->n", forces, forces) / self._squares)
+            loads = np.hstack((loads[:, :3], -sizes[:, None] * self._levers))
         straightened(self._levers, self._of_one, loads, self._found)
         return self._found
 

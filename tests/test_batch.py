@@ -1,5 +1,7 @@
 """Batches: every copy as if alone, whatever stands in the lanes beside it; shares of ranks; what is refused."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -219,8 +221,6 @@ REFUSED = {
     "other sizes": (lambda: system_from("rope:4"), "system 7 of the batch has other joints"),
     "other parents": (lambda: ending("revolute", "link2"), "system 7 of the batch has other joints or parents"),
     "more bodies": (lambda: system_from("chain:5"), "system 7 of the batch has other joints"),
-    "loop": (loop, "system 7 of the batch .* closes a loop"),
-    "motion": (following, "system 7 of the batch .* follow given motions"),
     "empty": (System, "bod"),
 }
 
@@ -231,6 +231,13 @@ def test_refused_systems(comm: MPI.Comm, case: str) -> None:
     make, words = REFUSED[case]
     with pytest.raises(InputError, match=words):
         Batch([system_from("chain:4")] * 7 + [make()], comm=comm)
+
+
+@pytest.mark.parametrize("make, words", [(loop, "closes a loop"), (following, "follow given motions")])
+def test_systems_that_are_not_evaluated_side_by_side(comm: MPI.Comm, make: Callable[[], System], words: str) -> None:
+    batch = Batch([make()] * 8, comm=comm)
+    with pytest.raises(InputError, match=f"system 0 of the batch .* {words}, which lanes don't carry"):
+        batch.accelerations(batch.q, batch.u)
 
 
 def test_refused_numbers(comm: MPI.Comm) -> None:

@@ -53,6 +53,12 @@ def test_a_beam_after_a_blow(tmp_path: Path) -> None:
     assert rows[1]["omega h"] > 90
 
 
+def test_the_frequency_of_the_beam(tmp_path: Path) -> None:
+    _, second = solved("stiff_systems", "frequency", tmp_path, links=(16, 32))
+    assert abs(second["order"] - 2.0) < 0.01
+    assert second["error, Hz"] < 0.02
+
+
 def test_orders(tmp_path: Path) -> None:
     rows = solved("implicit_orders", "order", tmp_path, steps=(0.01, 0.005), t_end=0.05)
     orders = {row["integrator"]: np.log2(row["10 ms"] / row["5 ms"]) for row in rows if row["rod"] == "not stiff"}

@@ -10,7 +10,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.equilibrium import growth, settle
 from mpimbs.errors import SimulationError
-from mpimbs.model import Joint, System, system_from
+from mpimbs.model import Joint, Loop, System, system_from
 from mpimbs.simulation.run import simulate
 from oracles.dense import Array
 from tolerances import assert_close
@@ -62,6 +62,23 @@ def test_a_chain_pulled_at_its_tip(comm: MPI.Comm, n: int, coupling: str) -> Non
     assert_close("forces", loads[:, 3:5], forces, "settled", comm=comm)
 
 
+@pytest.mark.parametrize("n", [10, 50])
+def test_a_chain_held_at_both_ends(comm: MPI.Comm, n: int) -> None:
+    """From an arc: tan of the links' angles grows by the weight of a link over the horizontal force, all along."""
+    system, span, half = links(n, 2.0), 0.6, 1.66136  # m, and rad of an arc of 1 m with that chord
+    system.add_loop(
+        Loop(name="end", bodies=[f"link{n - 1}", "world"], type="revolute", positions=[(1 / n, 0, 0), (span, 0, 0)])
+    )
+    start = np.full(n, 2 * half / n)
+    start[0] = half / n - half
+    with closing(Dynamics(system, comm)) as dynamics:
+        found = settle(dynamics, start[dynamics.gather_q.part]).q
+        angles = np.cumsum(comm.bcast(dynamics.gather_q(found)))
+    assert_close("span", np.cos(angles).mean(), span, "settled", comm=comm)
+    slopes = np.diff(np.tan(angles))
+    assert_close("slopes", slopes, np.full(n - 1, slopes.mean()), "settled", comm=comm)
+
+
 @pytest.mark.parametrize("n", TIP)
 def test_a_rod_under_its_weight(comm: MPI.Comm, n: int) -> None:
     angles = np.cumsum(settled(comm, links(n, 5.0, 1.0))[0])
@@ -99,8 +116,38 @@ def test_what_stands_on_its_head_is_told(comm: MPI.Comm) -> None:
                 assert_close("rate", growth(dynamics, q), rate, "difference", scale=1.0)
 
 
+@pytest.mark.parametrize("spec", ["caterpillar:16", "random_tree:40", "rope:16", "coupled_loops"])
+def test_the_lowest_place_around(comm: MPI.Comm, spec: str) -> None:
+    """Wherever it goes from there, the potential energy rises, as much to one side as to the other."""
+    system, rng = system_from(spec), np.random.default_rng(1)
+    with closing(Dynamics(system, comm)) as dynamics:
+        still, displaced = np.zeros(dynamics.subchain.nu), dynamics.subchain.displaced
+        q = settle(dynamics, dynamics.subchain.q).q
+
+        def potential(move: Array) -> float:
+            there = displaced(q, move[dynamics.gather_u.part])
+            if dynamics.loops is not None:
+                there = dynamics.loops.close_places(there)
+            return float(dynamics.energy_and_momentum(there, still)[1])
+
+        lowest = potential(np.zeros(system.nu))
+        for move in 1e-4 * rng.uniform(-1, 1, (4, system.nu)):
+            rises = potential(move) - lowest, potential(-move) - lowest
+            assert min(rises) > 0.0, rises
+            assert_close(f"{spec}: rise", rises[0], rises[1], "cubic", comm=comm)
+
+
+@pytest.mark.parametrize("n", [16, 80])
+def test_a_coil_hangs_down(comm: MPI.Comm, n: int) -> None:
+    """All links of 2 m and 1 kg below one another, from a start in which they go round and round."""
+    with closing(Dynamics(system_from(f"spatial_chain:{n}"), comm)) as dynamics:
+        q = settle(dynamics, dynamics.subchain.q).q
+        found = dynamics.energy_and_momentum(q, np.zeros(dynamics.subchain.nu))[1]
+        assert_close("potential energy", found, -9.81 * n**2, "settled", comm=comm)
+
+
 def test_free_fall_is_no_equilibrium(comm: MPI.Comm) -> None:
     with closing(Dynamics(system_from("free_chain:4"), comm)) as dynamics:
-        with pytest.raises(SimulationError, match=r"no equilibrium was found .* free to fall") as caught:
+        with pytest.raises(SimulationError, match=r"falls, .* on and on: the joint of body 'root'") as caught:
             settle(dynamics, dynamics.subchain.q)
         parallel_assert(len(set(comm.allgather(str(caught.value)))) == 1, "other messages", comm)

@@ -128,6 +128,21 @@ def test_tension_is_a_stiffness_of_bodies(comm: MPI.Comm, spec: str) -> None:
     assert_close("solution", found, np.linalg.solve(inertia, tau), "iterated", comm=comm)
 
 
+def test_parts_that_sweep_nothing(comm: MPI.Comm) -> None:
+    """A tree of which ranks have pieces of no bodies: as on one rank."""
+    system = system_from("caterpillar:100")
+    tau, found = np.random.default_rng(1).standard_normal(system.nu), []
+    for ranks in (comm, MPI.COMM_SELF):
+        with closing(Dynamics(system, ranks)) as dynamics:
+            matrix, mine = dynamics.implicit_matrix_of_bodies, dynamics.subchain
+            against_turns = np.diag((1.0, 1, 1, 0, 0, 0))[np.triu_indices(6)]
+            matrix.at(mine.q, H, np.tile(against_turns, (mine.n_bodies, 1)))
+            z = np.empty(mine.nu)
+            matrix.heavier(tau[dynamics.gather_u.part], z)
+            found.append(ranks.bcast(dynamics.gather_u(z)))
+    assert_close("solution", *found, "iterated", comm=comm)
+
+
 class Resisting:
     """A body force that gives damping and stiffness, any of the bodies' own, in the world frame about a point."""
 

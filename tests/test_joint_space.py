@@ -15,6 +15,7 @@ from mpimbs.composites import FORMS
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
+from mpimbs.spatial.memory import aligned_room
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import opened
@@ -85,6 +86,20 @@ def test_whole_blocks(comm: MPI.Comm, kind: str) -> None:
         parts = comm.allgather((np.arange(dynamics.system.nu)[dynamics.gather_u.part], u))
         answer = inverse @ np.concatenate([own for _, own in parts])
         assert_close("M^-1 f", answer, dynamics.factor(q).solve(u), "long", comm=comm)
+
+
+def test_larger_than_caches(comm: MPI.Comm) -> None:
+    """What is written past the caches, where rows begin with their lines: the same numbers, from any row on."""
+    if comm.size > 1:
+        return
+    with moving(comm, system_from("spatial_chain:2104")) as (dynamics, q, _, _, _):
+        n = dynamics.subchain.nu
+        matrix = dynamics.inertia_matrix(q)
+        beside = np.empty(n * n + 1)[1:].reshape(n, n)
+        assert np.array_equal(matrix, dynamics.inertia_matrix(q, out=beside))
+        rows = aligned_room((n - 5) * n).reshape(n - 5, n)
+        dynamics.composites.write_rows(5, n, rows)
+        assert_close("rows", rows, matrix[5:], "long")
 
 
 @pytest.mark.parametrize("seed", range(4))

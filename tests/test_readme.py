@@ -110,7 +110,7 @@ def test_the_files_named_are_there() -> None:
 
 
 def test_the_events_run(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The files of the page and its commands: the crane takes the box, and drops it."""
+    """The files of the page and its commands: the crane takes the box, and drops it; a rope is cut and spliced."""
     text = (PAGES / "howto/events.md").read_text(encoding="utf-8")
     found = {match[1]: text for text in blocks(text) if (match := re.match(r"# (\S+\.\w+)\n", text))}
     for name, content in found.items():
@@ -129,3 +129,5 @@ def test_the_events_run(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out.splitlines()
     assert len(told) == 5 and "['box'] ['grip']" in told[0] and "(201,) (201, 4, 7)" in told[2]
     assert told[3].count("(") == 3
+    exec(found["rejoin.py"], {})
+    assert capsys.readouterr().out.count("(['splice'], [])") == 1

@@ -45,6 +45,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "table": (2e-8, "eight decimals of the tables"),
     "random events": (1e-10, "the dense oracle and the sweeps, amplified by random loops that hold nearly the same"),
     "settled": (1e-10, "Newton's method to rounding, times the condition of the stiffness"),
+    "cubic": (1e-2, "what the third power of displacements of 1e-4 rad adds to the square, and rounding of the sum"),
     "published": (2e-8, "as many digits as the table has"),
     "five decimals": (1e-5, "as many decimals as were published"),
     "difference": (
@@ -100,6 +101,7 @@ TOLERANCE |= {
 TOLERANCE |= {
     "imported": (1e-10, "links without mass are given a share of the next ones', thickened by 1e-13 of these"),
     "difference of exports": (1e-5, "central differences over 2 ms of motions of some rad/s: their third derivatives"),
+    "single": (1e-6, "single precision, 6e-8, of numbers of a few m, turned back by quaternions"),
 }
 
 # Closed loops.

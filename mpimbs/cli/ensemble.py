@@ -1,4 +1,4 @@
-"""The command that simulates copies side by side: `mpimbs ensemble`."""
+"""The command that simulates copies of a system: `mpimbs ensemble`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _OTHERS = tuple(field.name for field in SimulationSettings.fields() if field.nam
 def ensemble(
     comm: MPI.Comm, model: str, parameters: Path, output: Path, forces: tuple[str, ...], **options: Any
 ) -> None:
-    """Simulate copies of MODEL that differ as a table says, side by side, and write their motion.
+    """Simulate copies of MODEL that differ as a table says, and write their motion.
 
-    A copy that fails does not end the others. Signals as for run; they are answered at samples.
+    They go side by side; with loops, given motions or an implicit integrator one after the other on each rank. A copy
+    that fails does not end the others. Signals as for run; they are answered at samples.
     """
     together(comm, lambda: import_module("mpimbs.petsc"))  # which may be missing on one node alone
     from mpimbs.members import members_of_table

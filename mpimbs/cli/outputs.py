@@ -68,7 +68,7 @@ def plot(
     "--output",
     type=Path,
     required=True,
-    help="File to write: .vtkhdf, .usd, .csv, .parquet or .npz by its suffix.",
+    help="File to write: .vtkhdf, .shapes.vtkhdf, .usd, .csv, .parquet or .npz by its suffix.",
 )
 @click.option("--copy", help="Name of the copy, of an ensemble.  [default: all of them: .csv, .parquet and .npz]")
 @click.option("--force", is_flag=True, help="Replace an existing file.")

@@ -16,7 +16,8 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.filesystem.places import check_new
 from mpimbs.parallel.agreement import on_root, together
 
-EXAMINED = 1000  # speeds, of which modes take a second
+EXAMINED = 4000  # speeds, of which modes take a second or two
+EXAMINED_LOOPED = 1000  # the same, with loops
 
 
 @click.command(cls=Command)
@@ -53,7 +54,8 @@ def settle(
     search = Equilibrium(dynamics, time)
     found = search.find(q)
     search.close()
-    unstable = growth(dynamics, found.q) if system.nu <= EXAMINED else None
+    most = EXAMINED_LOOPED if system.loops else EXAMINED
+    unstable = growth(dynamics, found.q) if system.nu <= most else None
     results = {"q": dynamics.gather_q(found.q), "u": dynamics.gather_u(np.zeros(dynamics.subchain.nu))}
     write_arrays(comm, output, results, {})
     if comm.rank == 0:
@@ -62,7 +64,7 @@ def settle(
             f"{found.acceleration:.2e} rad/s^2 or m/s^2, last change {found.change:.2e} rad or m"
         )
         if unstable is None:
-            click.echo(f"stability: not examined, of more than {EXAMINED} speeds")
+            click.echo(f"stability: not examined, of more than {most} speeds")
         elif unstable > 0.0:
             click.echo(f"stability: it is not stable: left alone, it departs at a rate of {unstable:.4g} 1/s")
         else:

@@ -4,6 +4,9 @@ Of a loop, F_a is the joint frame on the first body and F_b that on the second, 
 does in the joint frame on its parent. What of that motion the joint allows is found from its steps: the frame before
 its last turn has the free axes among its unit axes, and every other unit axis is a constraint, a moment in N m or a
 force in N at F_b's origin. A helical joint holds the force along its axis together with the moment that it turns into.
+
+A gear has one constraint, of coordinates of the tree: its load is told as a moment or force along the axis of the joint
+of its second body, on that body.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
-from mpimbs.model import JOINT_TYPES, System
+from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import offsets
+from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joints import joint_index
 from mpimbs.sweep.build import matrices_of, turned_to
 from mpimbs.sweep.structure import PLACE
@@ -46,13 +50,34 @@ class Held(NamedTuple):
     violation: Floats  # [rows]: rad or m, of the motion in that direction that would close the loop, reversed
 
 
+class GearJoints(NamedTuple):
+    """The gears of a system."""
+
+    loop: Integers  # [gears]: their numbers among the loops
+    row: Integers  # [gears]: their constraints
+    speed: Integers  # [gears, 2]: of the joints of both bodies
+    coordinate: Integers  # [gears, 2]
+    factor: Floats  # [gears, 2]: of these
+    offset: Floats  # [gears]
+
+    def place(self, q: Floats) -> Floats:
+        """How far coordinates are from what gears ask [gears]."""
+        return np.asarray((self.factor * q[self.coordinate]).sum(axis=1) - self.offset)
+
+    def rate(self, u: Floats) -> Floats:
+        """How fast they depart from it [gears]."""
+        return np.asarray((self.factor * u[self.speed]).sum(axis=1))
+
+
 class BodyMotions(NamedTuple):
-    """Poses and velocities of all bodies, and at last of the world; world components."""
+    """Poses and velocities of all bodies, and at last of the world, world components; and what they are made from."""
 
     rotation: Floats  # [n + 1, 3, 3]
     origin: Floats  # [n + 1, 3], m
     omega: Floats  # [n + 1, 3], rad/s
     velocity: Floats  # [n + 1, 3], m/s, of the origin
+    q: Floats  # [nq]
+    u: Floats  # [nu]
 
 
 def body_motions(subchain: Subchain, q: Floats, u: Floats) -> BodyMotions:
@@ -64,7 +89,8 @@ def body_motions(subchain: Subchain, q: Floats, u: Floats) -> BodyMotions:
     rotation = to_world @ np.swapaxes(made.body_frame, 1, 2)
     moving = rotation, rows[:, 9:PLACE], omega, velocity
     world = np.eye(3), np.zeros(3), np.zeros(3), np.zeros(3)
-    return BodyMotions(*(np.concatenate([here, still[None]]) for here, still in zip(moving, world, strict=True)))
+    r, p, w, v = (np.concatenate([here, still[None]]) for here, still in zip(moving, world, strict=True))
+    return BodyMotions(r, p, w, v, q, u)
 
 
 class LoopJoints:
@@ -76,26 +102,39 @@ class LoopJoints:
     bodies : int64 [loops, 2]
         Numbers of the bodies; -1 the world.
     kind : int64 [loops]
-        Row of `JOINT_TYPES`.
+        Row of `JOINT_TYPES`; of a gear that of the joint of its second body.
     first : int64 [loops + 1]
         Where the rows of each loop begin.
     loop, axis : int64 [rows]
         Of each constraint, its loop and its unit axis: 0 to 2 moments about, 3 to 5 forces along x, y, z.
+    gears : GearJoints
     """
 
     def __init__(self, system: System) -> None:
         loops = system.loops
         self.names = [loop.name for loop in loops]
         self.bodies = system.loop_ends
-        self.kind = np.array([joint_index(loop.type) for loop in loops], np.int64)
-        self._positions = np.array([loop.positions for loop in loops], np.float64).reshape(-1, 2, 3)
-        turned = matrices_of(np.array([loop.rotations for loop in loops], np.float64).reshape(-1, 4))
-        axis = turned_to(np.array([loop.axis for loop in loops], np.float64).reshape(-1, 3))
+        joints = [_as_joint(system, loop) for loop in loops]
+        geared = np.array([isinstance(loop, Gear) for loop in loops], bool)
+        self._ends = np.where(geared[:, None], self.bodies[:, 1:], self.bodies)
+        self.kind = np.array([joint_index(joint.type) for joint in joints], np.int64)
+        self._positions = np.array([joint.positions for joint in joints], np.float64).reshape(-1, 2, 3)
+        turned = matrices_of(np.array([joint.rotations for joint in joints], np.float64).reshape(-1, 4))
+        axis = turned_to(np.array([joint.axis for joint in joints], np.float64).reshape(-1, 3))
         self._frames = turned.reshape(-1, 2, 3, 3) @ axis[:, None]
-        self._pitch = np.array([loop.pitch for loop in loops], np.float64)
-        held = _HELD[self.kind]
+        self._pitch = np.array([joint.pitch for joint in joints], np.float64)
+        held = np.where(geared[:, None], ~_HELD[self.kind], _HELD[self.kind])
         self.first = offsets(held.sum(axis=1))
         self.loop, self.axis = np.nonzero(held)
+        self.gears = self._geared(system, np.flatnonzero(geared))
+
+    def _geared(self, system: System, gears: Integers) -> GearJoints:
+        q, u = system.offsets()
+        given = [(-gear.ratio, gear.offset) for gear in system.loops if isinstance(gear, Gear)]
+        ratio, offset = np.array(given).reshape(-1, 2).T
+        bodies = self.bodies[gears]
+        factor = np.stack((ratio, np.ones(len(gears))), axis=1)
+        return GearJoints(gears, self.first[gears], u[bodies], q[bodies], factor, offset)
 
     def held(self, bodies: BodyMotions) -> Held:
         """The constraints, given where the bodies are."""
@@ -113,7 +152,9 @@ class LoopJoints:
         length = np.hypot(1.0, screw)[:, None]
         moment = units * np.where(is_force, -screw, 1.0)[:, None] / length
         force = units * is_force[:, None] / length
-        return Held(place_b, moment, force, moved[self.loop, self.axis] / length[:, 0])
+        violation = moved[self.loop, self.axis] / length[:, 0]
+        violation[self.gears.row] = self.gears.place(bodies.q)
+        return Held(place_b, moment, force, violation)
 
     def position_violation(self, bodies: BodyMotions) -> Floats:
         """How far each loop is from closed [loops]: norm over its constraints, m and rad together."""
@@ -127,6 +168,7 @@ class LoopJoints:
         first, second = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
         rates = np.einsum("ni,ni->n", held.moment, turning[self.loop])
         rates += np.einsum("ni,ni->n", held.force, (second - first)[self.loop])
+        rates[self.gears.row] = self.gears.rate(bodies.u)
         return self.norms(rates)
 
     def norms(self, rows: Floats) -> Floats:
@@ -143,7 +185,7 @@ class LoopJoints:
 
     def _placed(self, bodies: BodyMotions, end: int) -> tuple[Floats, Floats]:
         """Joint frames [loops, 3, 3] and their origins [loops, 3] on the first or second bodies."""
-        body = self.bodies[:, end]
+        body = self._ends[:, end]
         rotation = bodies.rotation[body]
         arm = np.einsum("nij,nj->ni", rotation, self._positions[:, end])
         return rotation @ self._frames[:, end], bodies.origin[body] + arm
@@ -169,6 +211,16 @@ class LoopJoints:
         pitch = np.where(self._pitch == 0.0, np.inf, self._pitch)
         more = np.where(self._pitch == 0.0, 0.0, np.round((shift[:, 2] / pitch - angle) / (2 * np.pi)))
         return before, reached, angle + 2 * np.pi * more
+
+
+def _as_joint(system: System, loop: Constraint) -> Loop:
+    """The joint of a loop; of a gear one as that of its second body, between this and itself."""
+    if isinstance(loop, Loop):
+        joint: Loop = loop
+        return joint
+    of_body = system.segments.template(system.index_of(loop.bodies[1])).joint
+    given = {key: value for key, value in of_body.given.items() if key in ("type", "axis", "pitch")}
+    return Loop(name=loop.name, bodies=loop.bodies, positions=((0.0,) * 3,) * 2, **given)
 
 
 def _turns(axis: Integers, angle: Floats) -> Floats:

@@ -69,7 +69,9 @@ class LoopJacobian:
         speeds = np.arange(counts.sum()) + np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts)
         self._step = np.empty(system.nu, np.int64)
         self._step[speeds] = np.repeat(np.arange(len(counts)), counts)
-        self._ways = _paths(system.parents(), np.diff(system.offsets()[1]), self.joints.bodies)
+        ends, self._gears = self.joints.bodies.copy(), self.joints.gears
+        ends[self._gears.loop] = 0  # whose constraints are of two joints alone
+        self._ways = _paths(system.parents(), np.diff(system.offsets()[1]), ends)
         self._row, self._speed, self._sign = self._pairs()
         self._shape = len(self.joints.loop), system.nu
         self.moves = np.where(system.columns().prescribed, 0.0, 1.0)
@@ -110,7 +112,10 @@ class LoopJacobian:
         least = np.full(self.system.nu, np.inf)
         np.minimum.at(least, speed, size[loop])
         columns = np.where((structure.axes >= FORCE) & np.isfinite(least), least, 1.0)
-        values *= self._sign * rows[row] * columns[speed]
+        values = np.concatenate((self._sign * values, self._gears.factor.ravel()))
+        row = np.concatenate((row, np.repeat(self._gears.row, 2)))
+        speed = np.concatenate((speed, self._gears.speed.ravel()))
+        values *= rows[row] * columns[speed]
         whole = csr_array((values, (row, speed)), shape=self._shape)
         matrix = whole if self.moves.all() else csr_array((values * self.moves[speed], (row, speed)), shape=self._shape)
         return Constraints(matrix, rows * held.violation, rows, columns, whole, held)

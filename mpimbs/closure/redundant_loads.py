@@ -94,10 +94,11 @@ def _through_joints(constraints: LoopJacobian, bodies: BodyMotions, origin: Floa
     about_world = loads.copy()
     about_world[:, :3] += np.cross(origin, loads[:, 3:])
     pair, parent = constraints.joints.bodies, constraints.system.parents()
+    about_world[constraints.joints.gears.loop] = 0.0  # which act along joints, and not on bodies
     beyond = np.zeros((len(parent) + 1, 6))  # on all bodies from each on, about the world's origin; at last the world
     np.add.at(beyond, pair[:, 1], about_world)
     np.add.at(beyond, pair[:, 0], -about_world)
-    if not loads.any():
+    if not about_world.any():
         return beyond[:-1]
     for body in np.flatnonzero(parent >= 0)[::-1].tolist():
         beyond[parent[body]] += beyond[body]

@@ -17,7 +17,7 @@ from mpimbs.coupling.solver import LoadSolver
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.contents import Contents
-from mpimbs.model.summary import refuse_loops
+from mpimbs.model.summary import refuse_gears, refuse_loops
 from mpimbs.partition.division import (
     Division,
     as_tree,
@@ -140,6 +140,7 @@ TREES: dict[str, Callable[[LoadSolver | None], Strategy]] = {
 }
 
 LOOPED = ("dcae", "pcg", "assembly", "augmented")  # couplings that close loops
+GEARED = ("dcae", "assembly")  # those that have gears among them
 # Left out where couplings are compared: what by default joins as dcae does; what sweeps nothing, and is no faster.
 UNCOMPARED = ("assembly", "augmented")
 
@@ -194,6 +195,8 @@ def coupling_for(
     """
     strategy = coupling_named(name, solver)
     given: dict[str, Any] = {key: value for key, value in scheduled.items() if value is not None}
+    if name in LOOPED and name not in GEARED:
+        refuse_gears(system, f"coupling '{name}' has none; choose {' or '.join(f'`coupling={k!r}`' for k in GEARED)}")
     if lagrangian is not None and name != "augmented":
         raise InputError("`lagrangian` is for the coupling augmented: leave it out, or choose that")
     if name == "assembly":
@@ -201,11 +204,6 @@ def coupling_for(
     if given:
         raise InputError(f"`{next(iter(given))}` is for the coupling assembly: leave it out, or choose that")
     if name == "augmented":
-        if system.has_motions:
-            raise InputError(
-                "coupling 'augmented' has no joints that follow a given motion; leave out `motion`, or choose "
-                "`coupling='dcae'`"
-            )
         return _augmented(solver, lagrangian)
     if name not in LOOPED:
         refuse_loops(

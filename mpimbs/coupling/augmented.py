@@ -6,7 +6,9 @@ between two bodies; constraints may repeat one another, for none of them is ever
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +26,10 @@ from mpimbs.spatial.condensing import SIDE, SQUARE
 from mpimbs.spatial.memory import Table, aligned, aligned_zeros
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.absolute import AbsoluteBodies
-from mpimbs.sweep.build import different_rows
+from mpimbs.sweep.build import different_rows, freedoms_of
 from mpimbs.sweep.loop_joints import MINUS_S
 from mpimbs.sweep.loop_table import load_subspace
-from mpimbs.sweep.structure import BODY, FIRST_U, FIXED, LAST_U, Structure
+from mpimbs.sweep.structure import BIAS, BODY, FIXED, HELD, Structure
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -72,7 +74,8 @@ class AugmentedLagrangian:
         penalties = self._penalties()
         weights, weight_of = _weights(s, *penalties)
         self._loops = _LoopEnds(comm, part, *penalties)
-        held = 6 * m - len(s.axes) + int(self._loops.rows[:, 3].sum())
+        self._driven = _Driven(part)
+        held = 6 * m - len(s.axes) + len(self._driven.speeds) + int(self._loops.rows[:, 3].sum())
         self.unknowns = comm.allreduce(held)
         elements = self._elements()
         tree = Condensation([element[:2] for element in elements], self._shared())
@@ -148,10 +151,15 @@ class AugmentedLagrangian:
         SimulationError
             On all ranks: the iteration does not converge.
         """
-        table, settings = self._table.data, self._settings
         self._part.loads[self._world] = root
         self._loops.take()
         self._factor(q)
+        with self._driven.constrained():
+            self._iterate(t, q)
+        return self._part.loads
+
+    def _iterate(self, t: float, q: Floats) -> None:
+        table, settings = self._table.data, self._settings
         begin(table)
         advance(table, True)
         self.solutions += 1
@@ -175,7 +183,6 @@ class AugmentedLagrangian:
             self.unfinished += 1
         elif not done or np.isnan(change):
             self._fail(t, q, own[2], change, own[0])
-        return self._part.loads
 
     def _factor(self, q: Floats) -> None:
         """Condense the matrix, unless it is that of the last state."""
@@ -257,6 +264,42 @@ class AugmentedLagrangian:
         """Nothing: MPI holds nothing."""
 
 
+class _Driven:
+    """The axes of a rank that follow given motions.
+
+    Attributes
+    ----------
+    speeds : array [d]
+        Their places among the rank's speeds.
+    """
+
+    def __init__(self, part: AbsoluteBodies) -> None:
+        s = part.made.structure
+        step, speeds = freedoms_of(s.steps)
+        own = s.armature[speeds] >= HELD if s.armature.size else np.zeros(len(speeds), bool)
+        step, self.speeds = step[own], speeds[own]
+        self._total, self._bias = part.total, part.work.bias.reshape(-1, BIAS)[:, :6]
+        axis, pitch = s.axes[self.speeds], s.pitch[self.speeds]
+        screws = np.flatnonzero(pitch)
+        self._of = np.concatenate((np.arange(len(axis)), screws))  # which of them each component is of
+        self._at = np.concatenate((step, step[screws])), np.concatenate((axis, 3 + axis[screws]))
+        self._along = np.concatenate((np.ones(len(axis)), pitch[screws]))
+
+    @contextlib.contextmanager
+    def constrained(self) -> Iterator[None]:
+        """Let their joints ask for their accelerations; no force drives them."""
+        if not len(self.speeds):
+            yield
+            return
+        forces, bias = self._total[self.speeds], self._bias[self._at]
+        self._total[self.speeds] = 0.0
+        self._bias[self._at] += self._along * forces[self._of] / HELD
+        try:
+            yield
+        finally:
+            self._total[self.speeds], self._bias[self._at] = forces, bias
+
+
 class _LoopEnds:
     """What the loop joints that a rank answers for ask, in the frames of the steps that carry them.
 
@@ -320,17 +363,17 @@ class _Laid:
 
 def _weights(structure: Structure, mass: float, inertia: float) -> tuple[Floats, Integers]:
     """P and R of the different joints [kinds * 2 * 36], and which each step has [m]."""
-    s, count = structure, structure.steps[:, LAST_U] - structure.steps[:, FIRST_U]
-    speeds = np.concatenate([np.zeros(0, np.int64), *(np.arange(*row[[FIRST_U, LAST_U]]) for row in s.steps)])
-    step, axis = np.repeat(np.arange(len(count)), count), s.axes[speeds]
-    told = np.zeros((len(count), 3, 6))
+    s = structure
+    step, speeds = freedoms_of(s.steps)
+    axis = s.axes[speeds]
+    told = np.zeros((len(s.steps), 3, 6))
     told[step, 0, axis], told[step, 1, axis] = 1.0, s.pitch[speeds]
     if s.armature.size:
         told[step, 2, axis] = s.armature[speeds]
     kinds, which = different_rows(told.reshape(-1, 18))
     found = np.zeros((len(kinds), 2, 6, 6))
     for weight, (freed, pitch, armature) in zip(found, kinds.reshape(-1, 3, 6), strict=True):
-        axes = np.flatnonzero(freed)
+        axes = np.flatnonzero((freed != 0.0) & (armature < HELD))
         motion = np.eye(6)[:, axes]
         motion[3:] += np.eye(6)[:3, axes] * pitch[axes]
         held = load_subspace(motion)

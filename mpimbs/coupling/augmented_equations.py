@@ -14,6 +14,8 @@ definite equations between bodies and their parents, K = M + F^T penalty F, whic
 once, and solved in every iteration for the change of the accelerations: so that rounding is corrected as violations
 are.
 
+An axis that follows a given motion is constrained as well: its c has the acceleration that it is to have.
+
 With Euler parameters r, of which r^T r = 1 is one more constraint of every body [eq. 5, 8], the equations of a body are
 7 x 7. In place of their second derivatives stand here their parts along 2 L^T, the angular acceleration, and along r
 itself. The latter is in no joint, and in no inertia; its own constraint alone determines it, at once: -r'^T r'. It is
@@ -41,14 +43,14 @@ from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add6, force_inward, scale6, sub6
 from mpimbs.sweep.absolute_passes import motion_across
 from mpimbs.sweep.added import add_inertia, body_momentum
-from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE, Structure, Workspace
+from mpimbs.sweep.structure import BIAS, FIRST_U, HELD, LAST_U, PLACE, Structure, Workspace
 
 # Columns of the rows of nodes: two that are assembled (-1: none); how many elements; bodies that are eliminated, and
 # all; where what follows begins in `listed`; where the factor begins.
 NODE_LEFT, NODE_RIGHT, ELEMENT_COUNT, GONE, BODIES, LISTED_AT, FACTOR_AT = range(7)
 # `listed` has of a node its bodies; of each node that is assembled, and of each element, their places among these.
 # Columns of the rows of loops: which closure, the accelerations of both ends, constraints.
-CLOSURE_OF, END_A, END_B, HELD = range(4)
+CLOSURE_OF, END_A, END_B, CONSTRAINTS = range(4)
 
 
 class AugmentedPlan(NamedTuple):
@@ -159,7 +161,7 @@ def _add_loop(plan, loop, a, b, size):
     """Add a loop joint to the front: E penalty E^T between its two bodies; -1 the world."""
     front, block = read(plan, AUGMENTED.front), span(read(plan, AUGMENTED.room), 0, SQUARE)
     ends, penalties = read(plan, AUGMENTED.ends), read(plan, AUGMENTED.penalties)
-    held = read(plan, AUGMENTED.loops)[loop, HELD]
+    held = read(plan, AUGMENTED.loops)[loop, CONSTRAINTS]
     at_a = loop * 2 * SIDE * ROW
     at_b = at_a + SIDE * ROW
     for pair in range(3):
@@ -273,6 +275,12 @@ def begin(plan):
 
 
 @kernel(inline=True)
+def _follows(structure, d):
+    """Whether an axis follows a given motion: it is constrained, not freed."""
+    return structure.armature.size > 0 and structure.armature[d] >= HELD
+
+
+@kernel(inline=True)
 def _loaded(weights, at, across, w):
     """Loads, less a matrix times what a joint adds."""
     return (
@@ -325,7 +333,7 @@ def advance(plan, first):
         violated = across
         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
             pitch = structure.pitch[d]
-            if pitch != 0.0:  # a screw's axis is no unit axis, and P to rounding only blind to it
+            if pitch != 0.0 and not _follows(structure, d):  # no unit axis: P is blind to it to rounding only
                 turned = along(violated, structure.axes[d], pitch) / (1.0 + pitch * pitch)
                 violated = add_along(violated, structure.axes[d], pitch, -turned)
         if not first:
@@ -356,7 +364,7 @@ def _advance_loops(plan, first):
         a, b = SIDE * rows[loop, END_A], SIDE * rows[loop, END_B]
         at_a = loop * 2 * SIDE * ROW
         at_b = at_a + SIDE * ROW
-        for k in range(rows[loop, HELD]):
+        for k in range(rows[loop, CONSTRAINTS]):
             v = -asked[loop * ROW + k]
             for i in range(SIDE):
                 v += ends[at_a + ROW * i + k] * accelerations[a + i] + ends[at_b + ROW * i + k] * accelerations[b + i]

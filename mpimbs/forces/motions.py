@@ -24,7 +24,9 @@ from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 
-SMALLEST = 1e-12  # rad/s or m/s, of a jump: other loads move an axis that is held by less
+SMALLEST = 1e-12  # rad/s or m/s, rad or m, of a jump: other loads move an axis that is held by less
+ROUNDING = 1e-9  # the same, of the value itself
+LEAP = 4.0  # times what the speeds of a step lead to: farther is a jump
 
 
 class GivenMotions:
@@ -104,18 +106,20 @@ class GivenMotions:
         return forces
 
     def jump(self, begin: float, end: float, u: Floats) -> str | None:
-        """Name a joint whose speed changes between two times (s) by what its accelerations don't account for.
+        """Name a joint that changes between two times (s) by what its speeds or accelerations don't account for.
 
         `u` [nu]: the speeds that integration found at the end.
         """
         if not self._joints:
             return None
-        before, after = (list(self._at(t)) for t in (begin, end))
-        for (body, _, _, speeds), (_, slow, pull), (_, fast, push) in zip(self._joints, before, after, strict=True):
-            change = np.maximum(np.abs(fast - slow), (end - begin) * np.maximum(np.abs(pull), np.abs(push)))
-            if np.any(
-                np.abs(u[speeds] - fast) > 0.5 * change + 1e-9 * np.maximum(np.abs(slow), np.abs(fast)) + SMALLEST
-            ):
+        step, (before, after) = end - begin, (list(self._at(t)) for t in (begin, end))
+        for (body, _, _, speeds), old, new in zip(self._joints, before, after, strict=True):
+            place, speed, acceleration = np.maximum(np.abs(old), np.abs(new))
+            moved, faster, _ = np.abs(new - old)
+            leaps = moved > LEAP * step * (speed + step * acceleration) + ROUNDING * place + SMALLEST
+            missed = np.abs(u[speeds] - new[1])
+            bursts = missed > 0.5 * np.maximum(faster, step * acceleration) + ROUNDING * speed + SMALLEST
+            if np.any(leaps | bursts):
                 return self._subchain.name_of(body)
         return None
 

@@ -21,10 +21,9 @@ from mpimbs.spatial.memory import Floats
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add3, cross, multiply, rotate, scale3, sub3
-from mpimbs.sweep.composite import COMPOSITE, LINE, NOT_OPEN, composites
-from mpimbs.sweep.inertia_rows import ROOM, inertia_rows
-from mpimbs.sweep.motion import joint_places, motions
-from mpimbs.sweep.structure import BOUNDARY
+from mpimbs.sweep.composite import COMPOSITE, FRAME, LINE, NOT_OPEN, composites, twists
+from mpimbs.sweep.inertia_rows import BLOCK_ROWS, ROOM, inertia_rows
+from mpimbs.sweep.motion import joint_places
 from mpimbs.sweep.subchain import AT_REST, Subchain
 
 _PLACED = 12  # rotation and position of a link in the one before
@@ -117,14 +116,13 @@ def _here(n: int) -> Counts:
 
 
 def _sweeps(n: int) -> Counts:
-    """Motions and composites of a chain of n links, with the lines of their joints."""
+    """Twists and composites of a chain of n links."""
     subchain = Subchain(system_from(f"spatial_chain:{n}"))
-    made, work, still = subchain.made, subchain.work, np.zeros(n)
-    joint_places(0.0, made.structure, subchain.q, work.place)
-    motion, lines = np.zeros(n * BOUNDARY), np.zeros(LINE * n)
-    moved = count(motions, 0.0, made.structure, work, still, AT_REST, motion)
-    given = made.structure, work, motion, np.full(n, NOT_OPEN), np.zeros(COMPOSITE), lines, n, np.arange(n)
-    return moved + count(composites, *given)
+    structure, work, lines = subchain.made.structure, subchain.work, (np.zeros(LINE * n), n, np.arange(n))
+    frames = np.zeros(n * FRAME)
+    placed = count(joint_places, 0.0, structure, subchain.q, work.place)
+    moved = count(twists, structure, work, subchain.q, AT_REST, frames, *lines) - placed
+    return moved + count(composites, structure, work, frames, np.full(n, NOT_OPEN), np.zeros(COMPOSITE), *lines)
 
 
 def _numbers(n: int) -> Counts:
@@ -141,4 +139,5 @@ def _numbers(n: int) -> Counts:
 def _products(n: int, pitch: int) -> Counts:
     lines: Floats = np.linspace(1.0, 2.0, LINE * pitch)
     ends: npt.NDArray[np.int64] = np.full(pitch, n)
-    return count(inertia_rows, lines, pitch, ends, np.zeros(0), 0, n, n, np.zeros(n * n), np.zeros(ROOM), whole=True)
+    blocks, out = np.append(np.arange(0, n, BLOCK_ROWS), n), np.zeros(n * n)
+    return count(inertia_rows, lines, pitch, ends, blocks, np.zeros(0), 0, n, n, out, np.zeros(ROOM), whole=True)

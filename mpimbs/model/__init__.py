@@ -9,6 +9,7 @@ from mpimbs.model.event import Event
 from mpimbs.model.facts import facts
 from mpimbs.model.files import read_system, system_from_text
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
+from mpimbs.model.gear import Gear
 from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
@@ -29,6 +30,7 @@ __all__ = [
     "Columns",
     "Event",
     "ForceFunction",
+    "Gear",
     "Joint",
     "JointForce",
     "JointStep",

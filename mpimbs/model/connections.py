@@ -14,6 +14,7 @@ from mpimbs.model.body import Body
 from mpimbs.model.contents import Contents
 from mpimbs.model.event import Event
 from mpimbs.model.force_functions import ForceFunction
+from mpimbs.model.gear import Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
 from mpimbs.model.segments import Branches, Copies, Integers, Segment, Segments
@@ -52,14 +53,22 @@ class Connections(NamedTuple):
                     f"cuts {name!r}, which is cut already" if not loop else f"cuts loop {name!r}, which does not hold"
                 )
         held = next((name for name in event.connect if name in self.loops), None)
-        return None if held is None else f"connects loop {held!r}, which holds already"
+        if held is not None:
+            return f"connects loop {held!r}, which holds already"
+        cut = set(self.cut) | {system.index_of(name) for name in event.cut if name not in system.loop_names}
+        for gear in (*system.loops, *system.idle_loops):
+            if isinstance(gear, Gear) and gear.name in event.connect and not cut.isdisjoint(_ends(system, gear.bodies)):
+                return f"connects gear {gear.name!r}, of whose joints one is cut"
+        return None
 
     def after(self, system: Contents, event: Event) -> Connections:
         """What holds the system together after an event."""
         bodies = {system.index_of(name) for name in event.cut if name not in system.loop_names}
         held = {*self.loops, *event.connect} - set(event.cut)
-        order = (loop.name for loop in (*system.loops, *system.idle_loops))
-        return Connections(tuple(sorted({*self.cut, *bodies})), tuple(name for name in order if name in held))
+        loops = (*system.loops, *system.idle_loops)
+        held -= {loop.name for loop in loops if isinstance(loop, Gear) and not set(event.cut).isdisjoint(loop.bodies)}
+        names = tuple(loop.name for loop in loops if loop.name in held)
+        return Connections(tuple(sorted({*self.cut, *bodies})), names)
 
 
 def check_event(system: Contents, event: Event) -> None:

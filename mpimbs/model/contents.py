@@ -16,6 +16,7 @@ from mpimbs.model.body import Body, Loop, Name, Wrench
 from mpimbs.model.columns import Columns
 from mpimbs.model.event import Event
 from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce
+from mpimbs.model.gear import Constraint
 from mpimbs.model.joints import joint_index
 from mpimbs.model.names import WORLD, Names
 from mpimbs.model.segments import Integers, Segments, counts
@@ -41,9 +42,9 @@ class Contents:
         The bodies, run-length coded.
     names : Names
         Which body has which name.
-    loops : list of Loop
-        The joints that close loops.
-    idle_loops : list of Loop
+    loops : list of Loop or Gear
+        What closes loops: joints, and gears between joints.
+    idle_loops : list of Loop or Gear
         Those that hold nothing before an event connects them.
     loop_names : set of str
         The names of both.
@@ -86,8 +87,8 @@ class Contents:
         self.gravity = gravity
         self.segments = Segments()
         self.left_out: tuple[str, ...] = ()
-        self.loops: list[Loop] = []
-        self.idle_loops: list[Loop] = []
+        self.loops: list[Constraint] = []
+        self.idle_loops: list[Constraint] = []
         self.events: list[Event] = []
         self.loop_names: set[str] = set()
         self.loop_bodies: list[tuple[int, int]] = []
@@ -123,7 +124,7 @@ class Contents:
         """All force functions, in the order in which they act."""
         return [*self.joint_forces, *self.body_forces]
 
-    def hold(self, loops: list[Loop], ends: list[tuple[int, int]]) -> None:
+    def hold(self, loops: list[Constraint], ends: list[tuple[int, int]]) -> None:
         """Let these loops hold, and no others, between bodies of these numbers."""
         self.loops, self.loop_bodies = loops, ends
         self._loop_ends = np.empty((0, 2), np.int64)
@@ -133,6 +134,12 @@ class Contents:
         """`loop_bodies` as an array [loops, 2]."""
         self._loop_ends = _as_array(self.loop_bodies, self._loop_ends)
         return self._loop_ends
+
+    @property
+    def loop_joints(self) -> list[tuple[tuple[int, int], Loop]]:
+        """The joints that close loops, each with the numbers of its bodies."""
+        pairs = zip(self.loop_bodies, self.loops, strict=True)
+        return [(ends, loop) for ends, loop in pairs if isinstance(loop, Loop)]
 
     @property
     def spring_ends(self) -> Integers:
@@ -266,7 +273,7 @@ class Contents:
         """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, or
         joints follow given motions."""
         joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
-        driven = any(map(callable, chain(self.torques.values(), joints, (loop.torque for loop in self.loops))))
+        driven = any(map(callable, chain(self.torques.values(), joints, (loop.torque for _, loop in self.loop_joints))))
         return bool(driven or self.force_functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
 
     @property

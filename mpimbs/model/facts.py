@@ -52,7 +52,7 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
     if len(system.shifted):
         yield "where repeated bodies lie", digest((system.shifted.tobytes(), system.shifts.tobytes()))
     for loop in (*system.loops, *system.idle_loops):
-        yield f"loop '{loop.name}'", digest(_plain(loop))
+        yield f"{type(loop).__name__.lower()} '{loop.name}'", digest(_plain(loop))
     for name, spring in system.springs.items():
         yield f"spring '{name}'", digest(_plain(spring))
     for event in system.events:

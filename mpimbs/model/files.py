@@ -19,6 +19,7 @@ from mpimbs.errors import InputError, about
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.contents import Heading
 from mpimbs.model.event import Event
+from mpimbs.model.gear import Gear
 from mpimbs.model.rod import Rod
 from mpimbs.model.sequence import Statement, add_in_sequence
 from mpimbs.model.spring import Spring
@@ -84,6 +85,7 @@ class Model(Opening, Heading):
     repeat: Tables = Field(default=[])
     rod: Tables = Field(default=[])
     loop: Tables = Field(default=[])
+    gear: Tables = Field(default=[])
     spring: Tables = Field(default=[])
     event: Tables = Field(default=[])
 
@@ -152,6 +154,7 @@ TABLES: dict[str, type[CheckedTable]] = {
     "repeat": Repeat,
     "rod": Rod,
     "loop": Loop,
+    "gear": Gear,
     "spring": Spring,
     "event": Event,
 }
@@ -239,6 +242,7 @@ def _system_of(source: Source, overrides: Mapping[str, float]) -> System:
     add_in_sequence(system, [statement for part in parts for statement in part.statements()])
     adders: tuple[tuple[type[CheckedTable], Callable[[Any], Any]], ...] = (
         (Loop, system.add_loop),
+        (Gear, system.add_gear),
         (Spring, system.add_spring),
         (Event, system.add_event),
     )

@@ -29,7 +29,8 @@ def resting(system: System, apart: bool = False) -> System:
     left.events, left.springs, left.spring_bodies = [], {}, []
     left.torques, left.wrenches = {}, {}
     left.joint_forces, left.body_forces, left.force_modules = [], [], []
-    left.hold([loop.model_copy(update=_nothing(loop)) for loop in system.loops], system.loop_bodies)
+    undriven = [loop.model_copy(update=_nothing(loop)) if isinstance(loop, Loop) else loop for loop in system.loops]
+    left.hold(undriven, system.loop_bodies)
     return left
 
 

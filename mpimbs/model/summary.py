@@ -10,6 +10,7 @@ from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.connections import check_events
 from mpimbs.model.contents import Contents
+from mpimbs.model.gear import Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.joints import JOINT_TYPES
 from mpimbs.model.segments import Segment
@@ -45,6 +46,13 @@ def refuse_loops(system: Contents, reason: str) -> None:
     if system.loops:
         more = f" and {len(system.loops) - 1} more" if len(system.loops) > 1 else ""
         raise InputError(f"system '{system.name}' closes a loop ({system.loops[0].name!r}{more}): {reason}")
+
+
+def refuse_gears(system: Contents, reason: str) -> None:
+    """Raise InputError for a system with gears, one of which is named; `reason` as of `refuse_loops`."""
+    gear = next((loop for loop in system.loops if isinstance(loop, Gear)), None)
+    if gear is not None:
+        raise InputError(f"system '{system.name}' has a gear ({gear.name!r}): {reason}")
 
 
 def validate(system: Contents) -> None:
@@ -96,7 +104,7 @@ def summarise(system: Contents) -> Summary:
         gravity=system.gravity,
         default_axes=(
             *names_where(system, lambda segment: segment.where(lambda body: _default_axis(body.joint))),
-            *(f"loop {loop.name!r}" for loop in system.loops if _default_axis(loop)),
+            *(f"loop {loop.name!r}" for _, loop in system.loop_joints if _default_axis(loop)),
         ),
         warnings=tuple(_warnings(system)),
     )
@@ -125,7 +133,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
     loaded = any(system.gravity) or system.torques or system.wrenches or system.springs or system.force_functions
-    pulled = any(loop.driven or any(loop.stiffness) for loop in system.loops)
+    pulled = any(loop.driven or any(loop.stiffness) for _, loop in system.loop_joints)
     return not loaded and not pulled and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 
 

@@ -16,6 +16,7 @@ from mpimbs.model.driven_loop import opened
 from mpimbs.model.event import Event
 from mpimbs.model.force_checks import body_force, joint_force
 from mpimbs.model.force_functions import Selection
+from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS, WORLD
 from mpimbs.model.rod import Rod
@@ -187,13 +188,42 @@ class System(Contents):
         """
         loop = loop or Loop(**fields)
         title = f"loop {loop.name!r}"
-        if loop.name in self.loop_names:
-            raise InputError(f"{title}: the name is taken by another loop; give each its own")
+        self._check_loop_name(title, loop.name)
         if loop.motion is not None:
             self._bodies_of(title, loop.bodies)
             body, loop = opened(loop)
             self.add(body)
-        ends = self._bodies_of(title, loop.bodies)
+        self._hold(loop, self._bodies_of(title, loop.bodies))
+        return loop
+
+    def add_gear(self, gear: Gear | None = None, **fields: Any) -> Gear:
+        """Let the coordinate of one joint follow that of another: a `Gear` or the fields of one.
+
+        Raises
+        ------
+        InputError
+            A field is bad, the name is taken, a body is not in the system, or its joint has not one coordinate.
+        """
+        gear = gear or Gear(**fields)
+        title = f"gear {gear.name!r}"
+        self._check_loop_name(title, gear.name)
+        ends = self._bodies_of(title, gear.bodies)
+        for name, body in zip(gear.bodies, ends, strict=True):
+            kind = self.segments.template(body).joint.kind
+            if kind.nu != 1:
+                raise InputError(
+                    f"{title}: the joint of body {name!r} is {kind.name}, and a gear takes revolute, prismatic and "
+                    "helical ones; choose such"
+                )
+        self._hold(gear, ends)
+        return gear
+
+    def _check_loop_name(self, title: str, name: str) -> None:
+        if name in self.loop_names:
+            raise InputError(f"{title}: the name is taken by another loop or gear; give each its own")
+
+    def _hold(self, loop: Constraint, ends: tuple[int, int]) -> None:
+        """Take what closes a loop between bodies of these numbers, from the begin on or for events."""
         self.loop_names.add(loop.name)
         if loop.active:
             self.loop_bodies.append(ends)
@@ -201,7 +231,6 @@ class System(Contents):
         else:
             self.idle_loops.append(loop)
         self.changes += 1
-        return loop
 
     def add_event(self, event: Event | None = None, **fields: Any) -> Event:
         """Add a change of structure: an `Event` or the fields of one.

@@ -74,7 +74,9 @@ def at(where: str | Place) -> Iterator[None]:
         yield
     except InputError as error:
         message, begin = str(error), where if isinstance(where, str) else where.told(error.keys)
-        for kind in ("body", "repeat", "rod", "loop", "spring", "event") if begin.endswith(tuple(DIGITS)) else ():
+        for kind in (
+            ("body", "repeat", "rod", "loop", "gear", "spring", "event") if begin.endswith(tuple(DIGITS)) else ()
+        ):
             message = message.removeprefix(kind)
         raise InputError(begin + message) from None
 

@@ -96,7 +96,8 @@ def system_text(system: System, functions: bool = False) -> str:
         for body in system.bodies():
             lines += ["", "[[body]]", *_table("body", body, functions)]
     for loop in (*system.loops, *system.idle_loops):
-        lines += ["", "[[loop]]", *_table("loop", loop, functions)]
+        kind = type(loop).__name__.lower()
+        lines += ["", f"[[{kind}]]", *_table(kind, loop, functions)]
     for spring in system.springs.values():
         lines += ["", "[[spring]]", *_table("spring", spring, functions)]
     for event in system.events:

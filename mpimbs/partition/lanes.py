@@ -46,59 +46,73 @@ def cut_tiles(
     width: int,
     least: int | None = None,
     most: int | None = None,
-    path: npt.NDArray[np.bool_] | None = None,
+    places: Integers | None = None,
+    longest: Integers | None = None,
 ) -> list[Tile]:
     """Cut a subchain into tiles whose lanes agree in their joints; what does not fit is swept as one piece.
 
     Parameters
     ----------
     patterns : array [n]
-        A number for each body's joint: equal where the sweeps take the same steps.
+        A number for each link: equal where the sweeps take the same steps. Links are what lanes are made of: the
+        bodies of a chain, or those of a path with all that hangs beside.
     width : int
         Number of lanes; 1 for none.
     least, most : int, optional
         Bodies of a lane; by default those of `Sizes`.
-    path : array [n], optional
-        Whether a lane can begin at each body, and end before it; by default, of a chain, at all.
+    places : array [n + 1], optional
+        How many bodies are before each link, and in all; by default each is one body.
+    longest : array [n], optional
+        What `longest_lanes` gives, where that is known.
 
     Returns
     -------
     list of Tile
-        In sequence, over all bodies: each tile begins at the first body at which one can.
+        In sequence, over all bodies: each tile begins at the first link at which one can.
     """
     least = tuned().least_lane if least is None else least
     most = tuned().most_lane if most is None else most
     n = len(patterns)
+    at = np.arange(n + 1) if places is None else places
+    if longest is None:
+        longest = longest_lanes(patterns, width, least, most, places) if width > 1 else np.zeros(n, np.int64)
     tiles: list[Tile] = []
-    cuts = None if path is None else np.append(path, True)
-    longest = _longest_lanes(patterns, width, least, most, cuts) if width > 1 else np.zeros(0, np.int64)
     begins = np.flatnonzero(longest)
-    alone = 0  # the first of the bodies that are in no tile yet
+    alone = 0  # the first of the links that are in no tile yet
     while (k := int(np.searchsorted(begins, alone))) < len(begins):
-        at = int(begins[k])
-        rest = None if cuts is None else cuts[at:]
-        length = _even_length(patterns[at:], int(longest[at]), width, least, most, rest)
-        if at > alone:
-            tiles.append(Tile(alone, at - alone, 1))
-        tiles.append(Tile(at, length, width))
-        alone = at + length * width
+        link = int(begins[k])
+        links = _even_length(patterns[link:], int(longest[link]), width, least, most, at[link:])
+        if link > alone:
+            tiles.append(Tile(int(at[alone]), int(at[link] - at[alone]), 1))
+        tiles.append(Tile(int(at[link]), int(at[link + links] - at[link]), width))
+        alone = link + links * width
     if n > alone:
-        tiles.append(Tile(alone, n - alone, 1))
+        tiles.append(Tile(int(at[alone]), int(at[n] - at[alone]), 1))
     return tiles
 
 
-Cuts = npt.NDArray[np.bool_] | None
+def longest_lanes(
+    patterns: Patterns,
+    width: int,
+    least: int,
+    most: int,
+    places: Integers | None = None,
+    together: int | None = None,
+) -> Integers:
+    """Links of a lane of the longest tile that begins at each link; 0 if none does [n].
 
+    A tile begins where the patterns equal those `length` links further (width - 1) * length times in succession.
 
-def _longest_lanes(patterns: Patterns, width: int, least: int, most: int, cuts: Cuts) -> Integers:
-    """Bodies of a lane of the longest tile that begins at each body; 0 if none does.
-
-    A tile begins where the patterns equal those `length` bodies further (width - 1) * length times in succession, and
-    where it and its end can be cut [n + 1].
+    Parameters
+    ----------
+    patterns, width, least, most, places
+        As of `cut_tiles`.
+    together : int, optional
+        No tile has more links than so many; by default it may have all.
     """
     n = len(patterns)
     longest = np.zeros(n, np.int64)
-    for length in range(least, min(most, n // width) + 1):
+    for length in range(least if places is None else 1, min(most, (together or n) // width) + 1):
         span = (width - 1) * length
         here, further = patterns[:-length], patterns[length:]
         if not (here[::span] == further[::span]).any():
@@ -107,22 +121,26 @@ def _longest_lanes(patterns: Patterns, width: int, least: int, most: int, cuts: 
         first = np.concatenate(([0], differs + 1))
         last = np.concatenate((differs, [n - length])) - span
         wide = first <= last
-        for a, b in zip(first[wide].tolist(), last[wide].tolist(), strict=True):
-            if cuts is None:
+        if places is None:
+            for a, b in zip(first[wide].tolist(), last[wide].tolist(), strict=True):
                 longest[a : b + 1] = length
-            else:
-                ends = slice(a + width * length, b + 1 + width * length)
-                longest[a + np.flatnonzero(cuts[a : b + 1] & cuts[ends])] = length
+        else:
+            bodies = places[length:] - places[:-length]
+            fits = np.zeros(n + 1, np.int64)
+            fits[first[wide]] += 1
+            fits[last[wide] + 1] -= 1
+            inside = np.cumsum(fits)[: len(bodies)] > 0
+            longest[np.flatnonzero(inside & (bodies >= least) & (bodies <= most))] = length
     return longest
 
 
-def _even_length(patterns: Patterns, longest: int, width: int, least: int, most: int, cuts: Cuts) -> int:
-    """Bodies of a lane of the tile that begins here: as many as make the tiles of the rest alike, else the longest."""
-    rest = len(patterns)
-    even = rest // (width * -(-rest // (width * most)))
-    if longest > even:
-        for length in range(even, max(even // 2, least - 1), -1):
-            ends = cuts is None or cuts[length : width * length + 1 : length].all()
-            if ends and (patterns[length : width * length] == patterns[: (width - 1) * length]).all():
+def _even_length(patterns: Patterns, longest: int, width: int, least: int, most: int, places: Integers) -> int:
+    """Links of a lane of the tile that begins here: as many as make the tiles of the rest alike, else the longest."""
+    bodies = places - places[0]
+    even = int(bodies[-1] // (width * -(-bodies[-1] // (width * most))))
+    if bodies[longest] > even:
+        first, last = np.searchsorted(bodies, (max(even // 2 + 1, least), even + 1)).tolist()
+        for length in range(min(last - 1, len(patterns) // width), first - 1, -1):
+            if (patterns[length : width * length] == patterns[: (width - 1) * length]).all():
                 return length
     return longest

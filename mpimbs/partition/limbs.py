@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.partition.chain import body_costs
 from mpimbs.partition.lanes import cut_tiles
+from mpimbs.partition.links import Links
+from mpimbs.partition.shapes import Subtrees, Words, closed_subtrees, places_of, shapes
 from mpimbs.sizes import tuned
 from mpimbs.spatial.lanes import WIDTHS, native_width
 from mpimbs.sweep.build import NO_BODIES
@@ -19,81 +20,11 @@ from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 MOST_ON_PATH = 16  # bodies of a stretch for each of its path
 WITHOUT_SIDES = 0.9  # of a subtree is on its heaviest child: what is beside it hardly counts
 PAYING = (0.0, 0.45, 0.9)  # time of a stretch over that in doubles up to which it is chosen
 BYTES_OF_A_BODY = 8 * (PLACE + BIAS + PIVOT)  # of workspace
-_FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2^64
-
-
-class Subtrees(Protocol):
-    """How bodies hang together: what is asked of a `Build`, or of what stands for one."""
-
-    @property
-    def parent(self) -> Integers: ...
-
-    @property
-    def order(self) -> Integers: ...
-
-    @property
-    def sizes(self) -> Integers: ...
-
-
-def closed_subtrees(made: Subtrees, open_bodies: Integers) -> npt.NDArray[np.bool_]:
-    """Whether all of the subtree of the body at each place of the depth-first order is here [n].
-
-    Parameters
-    ----------
-    made : Subtrees
-    open_bodies : array
-        Bodies, numbered as in `made`, that have children elsewhere.
-    """
-    closed = np.ones(len(made.order), bool)
-    place = _places(made)
-    for body in open_bodies.tolist():
-        while body >= 0 and closed[place[body]]:
-            closed[place[body]] = False
-            body = int(made.parent[body])
-    return closed
-
-
-def shapes(made: Subtrees, patterns: npt.NDArray[np.integer]) -> Integers:
-    """A number for each place: the same where subtrees have the same joints and hang together in the same way [n].
-
-    Parameters
-    ----------
-    made : Subtrees
-    patterns : array [n]
-        Of each body, a number for its joint.
-    """
-    n, place = len(made.order), _places(made)
-    above = made.parent[made.order]
-    back = np.where(above >= 0, np.arange(n) - place[above], 0)
-    # A subtree is a word: its root's joint, then joint and distance to the parent of each body; the sum of its letters
-    # times powers of a number, from any place on, is that from the first on over the power there (modulo 2^64).
-    letters = _mixed(np.stack((patterns[made.order].astype(np.int64), back), axis=1))
-    roots = _mixed(np.stack((patterns[made.order].astype(np.int64), np.full(n, -1)), axis=1))
-    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(letters * _powers(_FACTOR, n))))
-    places = np.arange(n)
-    words = (sums[places + made.sizes] - sums[places + 1]) * _powers(pow(_FACTOR, -1, 2**64), n) + roots
-    words += _mixed(np.stack((made.sizes, np.full(n, -2)), axis=1))
-    return np.unique(words, return_inverse=True)[1]
-
-
-def _powers(number: int, count: int) -> Words:
-    powers = np.full(count, number, np.uint64)
-    powers[0] = 1
-    return np.cumprod(powers)
-
-
-def _mixed(pairs: Integers) -> Words:
-    """A random number for each different pair of numbers [n, 2]."""
-    x = pairs[:, 0].astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9) + pairs[:, 1].astype(np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return x ^ (x >> np.uint64(31))
 
 
 class _Tree:
@@ -121,14 +52,15 @@ class _Tree:
         strips: Sequence[Strip] = (),
     ) -> None:
         self.n, self.sizes = len(made.order), made.sizes
-        self.shape = shapes(made, patterns)
+        self._words = Words(made, patterns)
+        self.shape = shapes(self._words, made.sizes)
         self.closed = closed_subtrees(made, open_bodies if looped is None else np.concatenate((open_bodies, looped)))
-        place = np.append(_places(made), -1)
+        place = np.append(places_of(made), -1)
         self.parent = place[np.maximum(made.parent[made.order], -1)]
-        self.heavy = np.full(self.n + 1, -1)  # last child of each
-        self.heavy[self.parent] = np.arange(self.n)
+        self._links = Links(self._words, self.sizes)
         self._made: dict[tuple[int, int], Stretch | None] = {}  # by first body and width
         self._relative: dict[tuple[int, int], float] = {}  # time over that in doubles, by shape and width
+        self._lanes: dict[int, Integers] = {}  # by width
         self._patterns = patterns[made.order].astype(np.int64)
         self.costs = costs_of(self._patterns)
         self._open = place[open_bodies] if looped is None else NO_BODIES
@@ -141,7 +73,7 @@ class _Tree:
         """Choose stretches that cost no more than so much per body, the largest first."""
         found: list[Stretch] = []
         free = self.free.copy()
-        for first in self._begins(width * tuned().least_lane).tolist() if most_cost > 0.0 else []:
+        for first in self._begins(width).tolist() if most_cost > 0.0 else []:
             alike = int(self.shape[first]) if self.closed[first] else -1, width
             if not free[first] or self._relative.get(alike, 0.0) > most_cost:
                 continue
@@ -156,54 +88,56 @@ class _Tree:
                 found.append(stretch)
         return found
 
-    def alike(self, places: Integers) -> Integers:
-        """Those of places of one shape where the subtree is the first one's, body by body: numbers may be equal by
-        chance."""
-        within = places[:, None] + np.arange(self.sizes[places[0]])
+    def alike(self, places: Integers, count: int) -> Integers:
+        """Those of places from which on so many bodies are as from the first one on, body by body: numbers may be equal
+        by chance."""
+        within = places[:, None] + np.arange(count)
         back = within[:, 1:] - self.parent[within[:, 1:]]
         same = (self._patterns[within] == self._patterns[within[0]]).all(axis=1)
         return places[same & (back == back[0]).all(axis=1)]
 
-    def _begins(self, least: int) -> Integers:
-        """Where stretches may begin: subtrees of so many bodies on the world, outside, or beside others that count."""
+    def _begins(self, width: int) -> Integers:
+        """Where stretches may begin: large subtrees on the world, outside, or beside others that count."""
         inner = self.parent >= 0
         begins = ~inner | (self.sizes < WITHOUT_SIDES * self.sizes[self.parent])
-        begins &= (self.sizes >= least) & (self.closed | (~inner & (len(self._open) == 1)))
+        begins &= self.sizes >= width * tuned().least_lane
+        begins &= (self.closed & self._has_lanes(width)) | (~inner & ~self.closed & (len(self._open) == 1))
         places = np.flatnonzero(begins)
         return places[np.argsort(-self.sizes[places], kind="stable")]
 
+    def _has_lanes(self, width: int) -> npt.NDArray[np.bool_]:
+        """Whether a tile in lanes begins on the heaviest path from each place outward [n]."""
+        found = np.zeros(self.n, bool)
+        links = self._links
+        begins = np.flatnonzero(self._longest_lanes(width))
+        found[links.first] = np.append(begins, self.n)[np.searchsorted(begins, np.arange(self.n))] < links.behind
+        return found
+
+    def _longest_lanes(self, width: int) -> Integers:
+        if width not in self._lanes:
+            self._lanes[width] = self._links.longest_lanes(width)
+        return self._lanes[width]
+
     def _stretch(self, first: int, width: int) -> Stretch | None:
-        """Cut the subtree at a place along its path; None where too much hangs on that, or nothing is cut."""
+        """Cut the subtree at a place along its heaviest path; None where too much hangs on that, or nothing is cut."""
         last, is_open = first + int(self.sizes[first]), not self.closed[first]
-        path = self._path(first, int(self._open[0]) if is_open else -1)
+        here = self._links.from_place(first)
+        path, letters = self._links.first[here], self._links.letters[here]
+        longest: Integers | None = self._longest_lanes(width)[here]
+        if is_open:
+            tip = int(self._open[0])
+            path = path[(path <= tip) & (tip < path + self.sizes[path])]
+            letters, longest = self._words.between(path, np.append(path[1:], last)), None
+            if path[-1] != tip:  # what is on the path beside the heaviest is in the last piece, which is like no other
+                letters[-1] = ~letters[-1]
         if last - first > MOST_ON_PATH * len(path) or len(path) < width:
             return None
-        on_path = np.zeros(last - first, bool)
-        on_path[path - first] = True
-        here = np.arange(first, last)
-        back = np.where(on_path, 0, here - self.parent[here])
-        words = _mixed(np.stack((self._patterns[here], 2 * back + on_path), axis=1)).view(np.int64)
-        tiles = [tile._replace(first=first + tile.first) for tile in cut_tiles(words, width, path=on_path)]
-        return Stretch(first, last, tiles, path, is_open) if len(tiles) > 1 or tiles[0].width > 1 else None
-
-    def _path(self, first: int, tip: int) -> Integers:
-        """Places of the bodies from one outward, to `tip` or along the heaviest."""
-        path = []
-        if tip >= 0:
-            while tip >= first:
-                path.append(tip)
-                tip = int(self.parent[tip])
-            return np.array(path[::-1])
-        while first >= 0:
-            path.append(first)
-            first = int(self.heavy[first])
-        return np.array(path)
-
-
-def _places(made: Subtrees) -> Integers:
-    places = np.empty(len(made.order), np.int64)
-    places[made.order] = np.arange(len(made.order))
-    return places
+        tiles = cut_tiles(letters, width, places=np.append(path, last), longest=longest)
+        lanes = [tile for tile in tiles if tile.width > 1]
+        alike = all(len(self.alike(t.first + t.length * np.arange(width), t.length)) == width for t in lanes)
+        if is_open and path[-1] != tip:
+            path = np.append(path, tip)
+        return Stretch(first, last, tiles, path, is_open) if lanes and alike else None
 
 
 def costs_of(patterns: npt.NDArray[np.integer]) -> Floats:
@@ -271,7 +205,7 @@ class _Choice:
     def _add(self, places: Integers) -> None:
         if not len(places):
             return
-        places = self._tree.alike(places)
+        places = self._tree.alike(places, int(self._tree.sizes[places[0]]))
         self._free[(places[:, None] + np.arange(self._tree.sizes[places[0]])).ravel()] = False
         filled = np.concatenate((places, np.full(-len(places) % self._width, places[-1])))
         self.chosen.groups.append(Group(filled.reshape(-1, self._width), len(places)))

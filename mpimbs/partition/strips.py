@@ -6,14 +6,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.partition.limbs import closed_subtrees, shapes
+from mpimbs.partition.shapes import Words, closed_subtrees, places_of, shapes
 from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.build import Build
+from mpimbs.sweep.loop_joints import GEARED
 from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
 from mpimbs.sweep.strips import Strip, StripLanes
 
 Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+Hashes = npt.NDArray[np.uint64]
 
 MOST_PERIOD = 8  # subtrees after which a pattern repeats, at the most
 MOST_OPEN = 4  # loops that lead out of a lane
@@ -63,15 +64,15 @@ class _Choice:
     ) -> None:
         self._made, self._table, self._inboard, self._width = made, table, inboard, width
         self._patterns = patterns[made.order]
-        self._shapes = shapes(made, patterns)
+        self._shapes = shapes(Words(made, patterns), made.sizes)
         self._closed = closed_subtrees(made, open_bodies)
-        place = np.empty(len(made.order), np.int64)
-        place[made.order] = np.arange(len(place))
+        place = places_of(made)
         inside = table.bodies >= 0
         self._ends = np.where(inside, place[np.where(inside, table.bodies, 0)], table.bodies)
         kinds = np.stack((table.turns, table.constraints), axis=1)
         self._kinds = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
-        self._fit = (table.driven == 0) & (table.pitch == 0.0) & (table.bodies != ELSEWHERE).all(axis=1)
+        plain = (table.driven == 0) & (table.pitch == 0.0) & (table.turns != GEARED)
+        self._fit = plain & (table.bodies != ELSEWHERE).all(axis=1)
         self.found: list[Strip] = []
         above = made.parent[made.order]
         self._parent = np.where(above >= 0, place[np.maximum(above, 0)], above)
@@ -115,7 +116,7 @@ class _Choice:
         first, last = int(siblings[begin]), int(siblings[begin + used - 1])
         return Strip(first, (last + int(self._made.sizes[last]) - first) // self._width, self._width)
 
-    def _words(self, siblings: Integers) -> Words:
+    def _words(self, siblings: Integers) -> Hashes:
         """A number for each of some subtrees: the same where they and the ends of loops in them are alike."""
         made, n = self._made, len(siblings)
         first, last = int(siblings[0]), int(siblings[-1] + made.sizes[siblings[-1]])
@@ -172,7 +173,7 @@ def _longest(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
     return int(begins[longest]), int(counts[longest])
 
 
-def _mixed(rows: Integers) -> Words:
+def _mixed(rows: Integers) -> Hashes:
     """A random number for each different row."""
     x = np.zeros(len(rows), np.uint64)
     for column in rows.T:

@@ -103,7 +103,8 @@ class Integrator:
         self._views = self._state[: self._nq], self._state[self._nq : self._end]
         self._broke = StepFailure(dynamics)
         # Of every evaluation, whose calls cost a small system as much as the sweep.
-        self._evaluate, self._follows, self._has_power = dynamics.evaluate, dynamics.follows, self._power.any
+        self._follows, self._has_power = dynamics.follows, self._power.any
+        self._only_held = self._has_power and not self._power.overflows
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0 if memory is None else memory.norm_error
         self._scheme, self._accuracy = INTEGRATORS[integrator], accuracy
@@ -113,6 +114,7 @@ class Integrator:
         self._vector = PETSc.Vec().createMPI((len(self._state), None), comm=dynamics.comm)
         self._vector.setArray(self._state)
         self._arrays = Arrays(self._nq, self._end)
+        self._at_hand = self._arrays, self._state.data, self._views, dynamics.evaluate
         self._acted = NOTHING
         self._stages: Stages | None = None
         if self._scheme.implicit:
@@ -171,23 +173,24 @@ class Integrator:
 
     def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """PETSc's right-hand side: rates of q, then udot. What breaks is kept for `_examine`: PETSc must go on."""
-        out, rates, udot, self._last_stage = self._arrays(f)
+        arrays, room, (q, u), evaluate = self._at_hand
+        out, rates, udot, self._last_stage = arrays.stage(room, x, f)
         if self._first_stage is not None:
             out[:], self._first_stage = self._first_stage, None
             return
-        self._state[:] = self._arrays.read(x)  # which PETSc may have locked
-        q, u = self._views
         broken, self._acted = False, NOTHING
         try:
             if self._follows:
                 q, u = self._dynamics.external.motions.follow(t, q, u)
-            self._acted = acted = self._evaluate(t, q, u, udot, rates, self.held)
+            self._acted = acted = evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
         except SimulationError as error:
             self._broke.take(error)
             broken = True
-        if self._has_power:  # on all ranks, whatever broke: there may be messages
+        if self._only_held:
+            out[self._end] = np.vdot(self._acted.forces, u)
+        elif self._has_power:  # on all ranks, whatever broke: there may be messages
             out[self._end] = self._power(q, u, self._acted)
         if broken:
             out[:] = np.nan
@@ -213,7 +216,8 @@ class Integrator:
     @property
     def time(self) -> float:
         """Time reached (s)."""
-        return float(self._ts.getTime())
+        time: float = self._ts.getTime()
+        return time
 
     @property
     def q(self) -> Floats:
@@ -228,8 +232,8 @@ class Integrator:
     @property
     def parts(self) -> tuple[Floats, Floats]:
         """Both."""
-        values = self._arrays.read(self._vector)
-        return values[: self._nq].copy(), values[self._nq : self._end].copy()
+        values = self._arrays.read(self._vector).copy()
+        return values[: self._nq], values[self._nq : self._end]
 
     @property
     def step_size(self) -> float:
@@ -270,6 +274,9 @@ class Integrator:
         left = target - began
         if left <= ROUNDING * began:  # an event came so near
             self._ts.setTime(target)
+            stuck = self._settle() if self._dynamics.follows else None
+            if stuck is not None:
+                raise SimulationError(f"t = {target:g} s: {stuck}")
             return True
         step = self._fixed or self._step
         size, last = towards(left, step, self._fixed is not None)

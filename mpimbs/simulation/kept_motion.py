@@ -62,6 +62,9 @@ class KeptMotion:
     ) -> None:
         self.where, self._read, self._make_system, self._make_partial = where, read, system, partial
 
+    def __repr__(self) -> str:
+        return f"KeptMotion({self.system.name} {self.where}: {_extent(self.t)})"
+
     @cached_property
     def system(self) -> System:
         """What moved; of an output file without the forces that are functions."""
@@ -174,6 +177,10 @@ class SegmentedMotion:
     def __init__(self, segments: list[KeptMotion]) -> None:
         self.segments, self.where = segments, segments[0].where
 
+    def __repr__(self) -> str:
+        told = f"{len(self.segments)} structures, {_extent(np.asarray(self.t))}"
+        return f"SegmentedMotion({self.system.name} {self.where}: {told})"
+
     @property
     def system(self) -> System:
         """What moved, as it began."""
@@ -210,6 +217,11 @@ class SegmentedMotion:
     def rod(self, name: str) -> RodHistory:
         """Give what a rod carries, as `KeptMotion.rod`."""
         return rod_history(self.system, self.loads if len(self.kept("loads")) == self.system.n_bodies else None, name)
+
+
+def _extent(t: Floats) -> str:
+    """The times of samples (s), in words."""
+    return f"{len(t)} samples of {t[0]:g} to {t[-1]:g} s" if len(t) else "no samples"
 
 
 def _throughout(parts: list[Any]) -> Floats | None:

@@ -17,7 +17,6 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InterruptionError, SimulationError
 from mpimbs.forces.motions import check_covered
 from mpimbs.model import Event, System
-from mpimbs.model.connections import connected
 from mpimbs.parallel.agreement import together
 from mpimbs.resources import ranks_on_node
 from mpimbs.simulation.checkpoint import Kept
@@ -32,7 +31,6 @@ from mpimbs.simulation.result import Result
 from mpimbs.simulation.run_events import TOGETHER, RunEvents
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.run_memory import RunMemory
-from mpimbs.simulation.run_segment import RunSegment
 from mpimbs.simulation.run_totals import RunTotals
 from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
@@ -68,6 +66,8 @@ class Run:
     outcome : Result or None
         Of a run that has ended.
     files : RunFiles
+    whole : bool
+        Whether the vectors of this rank are those of the whole system, in the model's order.
     """
 
     def __init__(
@@ -89,16 +89,15 @@ class Run:
         together(comm, lambda: check_covered(system, self._times.t_end if np.isfinite(self._times.t_end) else 0.0))
         self._solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
         self._events = together(comm, lambda: RunEvents(system, self._times.t_end))
-        together(comm, lambda: self._events.check_coupling(settings.coupling, self._solver))
-        self._totals = RunTotals({} if kept is None else kept.header["seconds"])
+        together(comm, lambda: self._events.check_coupling(settings, self._solver))
+        self._totals = RunTotals(*({}, {}) if kept is None else (kept.header["seconds"], kept.header["solutions"]))
         header = None if kept is None else kept.header.get("events")
         self._asked = settings
         if header is not None:
             self._events.recall(header["events"])
             self._totals.recall(header["totals"])
             self._asked = SimulationSettings.of(header["asked"])
-        first = connected(system, self._events.now) if self._totals.begins[1:] else system
-        self._segment = segment = RunSegment(first, comm, settings, self._solver)
+        self._segment = segment = self._events.segment(comm, settings, self._solver)
         self._check_integrator()
         self._first = self._initial() if kept is None else None
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
@@ -172,13 +171,16 @@ class Run:
         """Forces (N m, N) on the joints on top of the model's, in its order [nu]."""
         return self._held
 
-    def hold(self, forces: Floats) -> None:
-        """Let other forces [nu] of the whole system act on its joints from here on."""
-        self._held, stepper = forces, self.stepper
+    def hold(self, where: slice, forces: Floats | float) -> None:
+        """Let other forces act on some of the joints, of those [nu] of the whole system, from here on."""
+        held, stepper = self._held, self.stepper
+        if held is None:
+            self._held = held = np.zeros(self.dynamics.system.nu)
+        held[where] = forces
         if stepper.held is None:
             self._renew()
         else:
-            stepper.held[:] = forces[self.dynamics.gather_u.part]
+            stepper.held[:] = held[self._own_forces]
             stepper.restart()
 
     def _renew(self) -> None:
@@ -191,10 +193,10 @@ class Run:
 
     def advance(self, t: float) -> None:
         """Simulate to a time (s), at the most to the end; all ranks call. Errors, as those of `simulate`, end it."""
-        goal = (1.0 - TOGETHER) * t
+        goal, stepper = (1.0 - TOGETHER) * t, self.stepper
         try:
-            while self.stepper.time < goal and not self.ended:
-                self._step_towards(t)
+            while stepper.time < goal and not self.ended:
+                stepper = self._step_towards(t)
         except SimulationError as stopped:
             self.end(stopped)
 
@@ -299,28 +301,23 @@ class Run:
 
     def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:
         segment, settings = self._segment, self._asked
-        asked, probed = self._keeper.asked, segment.constraints is None  # whose solutions go on from each other
+        self._own_forces = part = segment.dynamics.gather_u.part
+        self.whole = self._comm.size == 1 and isinstance(part, slice)
+        probed = segment.constraints is None  # whose solutions go on from each other
         return Integrator(
-            segment.dynamics,
-            q,
-            u,
-            settings.integrator,
-            settings.accuracy,
-            memory=memory,
-            asked=asked,
-            probed=probed,
-            projection=segment.projection,
-            tension=settings.tension,
-            held=None if self._held is None else self._held[segment.dynamics.gather_u.part].copy(),
-        )
+            segment.dynamics, q, u, settings.integrator, settings.accuracy, memory=memory, asked=self._keeper.asked,
+            probed=probed, projection=segment.projection, tension=settings.tension,
+            held=None if self._held is None else self._held[part].copy(),
+        )  # fmt: skip
 
-    def _step_towards(self, t: float) -> None:
-        """Take one step, not beyond a time (s) or a sample; and the sample, events and checkpoints after it."""
+    def _step_towards(self, t: float) -> Integrator:
+        """Take one step, not beyond a time (s), and what follows: sample, events, checkpoints; give what integrates."""
         stepper, sample = self.stepper, self._next
         target = sample if sample <= (1.0 + TOGETHER) * t else t
-        goal = self._events.next_goal(target)
+        events = self._events
+        goal = events.next_goal(target) if events.any else target
         there = stepper.step_towards(goal)
-        happening, passed = self._events.happening(stepper)
+        happening, passed = events.happening(stepper) if events.any else ([], [])
         self._recorder.watch(stepper)
         if there and goal == sample == stepper.time:
             self._record(sample)
@@ -328,13 +325,14 @@ class Run:
             if happening:
                 stepper = self._change(happening, passed)
             self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
+        return stepper
 
     def _change(self, happening: list[Event], passed: list[int]) -> Integrator:
         """Go on with another structure."""
         before, stepper, events, recorder = self._segment, self.stepper, self._events, self._recorder
         spent, began, now = self._spent(), time.perf_counter(), stepper.time
         energy = before.dynamics.energy_and_momentum(stepper.q, stepper.u)[:2].sum()
-        after = RunSegment(connected(events.system, events.now), self._comm, self._asked, self._solver)
+        after = events.segment(self._comm, self._asked, self._solver)
         try:
             q, u, moved = go_over(before.dynamics, after, stepper.q, stepper.u, happening)
         except SimulationError as error:
@@ -387,7 +385,8 @@ class Run:
         if self._events.any:
             totals, asked = self._totals.memory(), self._asked.data()
             events = {"events": self._events.memory(), "totals": totals, "asked": asked}
-        return self._memory.write(self.stepper, self._recorder, self._spent(), events)
+        solutions = self._totals.solutions_left(self._segment)
+        return self._memory.write(self.stepper, self._recorder, self._spent(), solutions, events)
 
     def _spent(self) -> dict[str, float]:
         """Wall time by phase of this rank so far, of the segments and the parts of the run before too (s)."""

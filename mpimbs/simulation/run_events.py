@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver, coupling_for
 from mpimbs.dynamics import Dynamics
@@ -16,10 +19,13 @@ from mpimbs.model import Event, System
 from mpimbs.model.connections import Connections, check_events, connected
 from mpimbs.simulation.event_watch import EventSearch, EventWatch
 from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.run_segment import RunSegment
+from mpimbs.simulation.settings import SimulationSettings
 
 TOGETHER = 1e-12  # of times: events and samples that are so near come together
 MOST = 100  # events by functions ...
 SHARE = 1e-2  # ... in this share of the simulated time: more of them chatter
+OF_CHAINS = ("dca", "dca-terminal")  # couplings that solve nothing else
 
 
 class RunEvents:
@@ -63,15 +69,28 @@ class RunEvents:
         self.happened: list[dict[str, Any]] = []
         self.now = self._structures[0]
 
-    def check_coupling(self, name: str, solver: LoadSolver | None) -> None:
+    def check_coupling(self, settings: SimulationSettings, solver: LoadSolver | None) -> None:
         """Refuse a coupling that can't do what events may make of the system."""
         if not self.any:
             return
+        name = _for_all(settings).coupling
         every = self.now
         for event in (*self._in_time, *self._by_function):
             more = event.model_copy(update={"cut": tuple(n for n in event.cut if n not in self.system.loop_names)})
             every = every.after(self.system, more)
         coupling_for(connected(self.system, every), name, solver)
+
+    def segment(self, comm: MPI.Comm, settings: SimulationSettings, solver: LoadSolver | None) -> RunSegment:
+        """Make the system ready as it holds together now; all ranks call."""
+        if self.now == self._structures[0]:
+            return RunSegment(self.system, comm, settings, solver)
+        chosen = _for_all(settings)
+        if chosen != settings and not self.happened and comm.rank == 0:
+            told = (
+                f"{settings.coupling} solves chains: from here on the coupling is {chosen.coupling}, of single bodies"
+            )
+            print(f"mpimbs: note: {told}", file=sys.stderr, flush=True)
+        return RunSegment(connected(self.system, self.now), comm, chosen, solver)
 
     def next_goal(self, target: float) -> float:
         """When the next of those in time happens (s), or a `target` that comes before it or, to rounding, with it."""
@@ -175,6 +194,13 @@ class RunEvents:
         self._structures = [Connections(tuple(cut), tuple(loops)) for cut, loops in memory["structures"]]
         self.now = self._structures[-1]
         self._done, self._moments, self.happened = memory["done"], memory["moments"], memory["happened"]
+
+
+def _for_all(settings: SimulationSettings) -> SimulationSettings:
+    """Settings for what events make of a system: what `dca` does of chains, `assembly` does of all others."""
+    if settings.coupling not in OF_CHAINS:
+        return settings
+    return replace(settings, coupling="assembly", leaves="bodies", cuts=None)
 
 
 def _function(event: Event) -> Callable[..., Any]:

@@ -46,6 +46,7 @@ class RunMemory:
         stepper: Integrator,
         recorder: Recorder,
         seconds: dict[str, float],
+        solutions: dict[str, float],
         events: dict[str, Any] | None,
     ) -> str | None:
         """Write a checkpoint of the state after the last step; gives the reason why not.
@@ -56,6 +57,8 @@ class RunMemory:
         recorder : Recorder
         seconds : dict
             Wall time spent so far, by phase (s).
+        solutions : dict
+            As of `RunTotals.solutions_left`.
         events : dict or None
             What goes beyond the segment, where there are events: for JSON.
         """
@@ -76,7 +79,7 @@ class RunMemory:
             vectors |= {f"{_COUPLING}{name}": values for name, values in arrays.items()}
         header = self._unchanging | {
             "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,
-            "recorder": samples, "seconds": seconds, "events": events,
+            "recorder": samples, "seconds": seconds, "solutions": solutions, "events": events,
         } if dynamics.comm.rank == 0 else {}  # fmt: skip
         return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, dynamics.comm)
 

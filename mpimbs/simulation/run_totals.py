@@ -12,6 +12,11 @@ from mpimbs.simulation.run_segment import RunSegment
 class RunTotals:
     """Adds up what segments leave.
 
+    Parameters
+    ----------
+    seconds, solutions : dict
+        What a checkpoint has of them; `solutions` as `solutions_left` gave it.
+
     Attributes
     ----------
     begins : list of int
@@ -22,11 +27,11 @@ class RunTotals:
         What `Projection.memory` gave last.
     """
 
-    def __init__(self, seconds: dict[str, float]) -> None:
+    def __init__(self, seconds: dict[str, float], solutions: dict[str, float]) -> None:
         self.begins = [0]
         self.seconds = seconds
         self.loops: dict[str, Any] = {}
-        self._solutions: dict[str, float] = {}
+        self._solutions = solutions
         self._peaks: list[str] = []
 
     def take(self, segment: RunSegment, recorder: Recorder, time: float, seconds: dict[str, float]) -> None:
@@ -56,6 +61,10 @@ class RunTotals:
             joined[name] = before + value if summed else max(before, value)
         return joined
 
+    def solutions_left(self, segment: RunSegment) -> dict[str, float]:
+        """Of the constraint loads, what a checkpoint keeps: of a segment only where its coupling keeps nothing."""
+        return self._solutions if segment.constraints is not None else self.solutions(segment)
+
     def told_loops(self, segment: RunSegment) -> dict[str, Any]:
         """What a result tells of the loops, of the segment now and of those before."""
         if segment.projection is not None:
@@ -73,9 +82,8 @@ class RunTotals:
 
     def memory(self) -> dict[str, Any]:
         """For JSON; `recall` takes it again."""
-        return {"begins": self.begins, "loops": self.loops, "solutions": self._solutions, "peaks": self._peaks}
+        return {"begins": self.begins, "loops": self.loops, "peaks": self._peaks}
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
-        self.begins, self.loops = memory["begins"], memory["loops"]
-        self._solutions, self._peaks = memory["solutions"], memory["peaks"]
+        self.begins, self.loops, self._peaks = memory["begins"], memory["loops"], memory["peaks"]

@@ -17,7 +17,10 @@ from mpimbs.simulation.selection import Selection
 
 SAMPLES = 200  # by default
 # Settings of a simulation that ensembles take.
-OF_ENSEMBLES = ("t_end", "integrator", "rtol", "atol", "dt", "every", "sample", "poses", "force", "lanes")
+OF_ENSEMBLES = (
+    "t_end", "integrator", "rtol", "atol", "dt", "tension", "every", "projection", "stabilisation", "sample", "poses",
+    "force", "lanes",
+)  # fmt: skip
 MOST_SAMPLES = 1e8
 NEVER = math.inf  # s
 POSITIONS, VELOCITIES, NONE = PROJECTIONS = ("positions", "velocities", "none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -116,6 +117,7 @@ class Simulation:
         state: State | None,
     ) -> None:
         self._comm, self._settings = comm, settings
+        self._end_time = NEVER if settings.t_end is None else settings.t_end  # s
         self._known: tuple[Dynamics | None, dict[str, slice]] = (None, {})  # where speeds of joints stand
         with contextlib.ExitStack() as after_error:
             taken = after_error.enter_context(Signals(signals))
@@ -155,7 +157,10 @@ class Simulation:
     def state(self) -> State:
         """Coordinates q [nq] and speeds u [nu] now; rad, m, quaternions w x y z, rad/s, m/s."""
         run = self._going()
-        (q, u), dynamics = run.stepper.parts, run.dynamics
+        q, u = run.stepper.parts
+        if run.whole:
+            return State(q, u)
+        dynamics = run.dynamics
         return State(dynamics.gather_q.everywhere(q), dynamics.gather_u.everywhere(u))
 
     @property
@@ -183,15 +188,17 @@ class Simulation:
         """
         run = self._going()
         if isinstance(joint, str):
-            where, held = self._numbers(run, joint), run.held
-            own = doubles(f"the torque of joint {joint!r}", np.atleast_1d(torque), where.stop - where.start)  # type: ignore[arg-type]
-            forces = np.zeros(run.dynamics.system.nu) if held is None else held.copy()
-            forces[where] = own
+            where = self._numbers(run, joint)
+            if isinstance(torque, float) and where.stop - where.start == 1 and math.isfinite(torque):
+                run.hold(where, torque)  # the common case: an array of one number costs more than the rest
+                return
+            own = doubles(f"the torque of joint {joint!r}", np.array(torque, ndmin=1), where.stop - where.start)
         else:
-            forces = doubles("the torque", joint, run.dynamics.system.nu).copy()
-        if not all_finite(forces):
-            raise InputError(f"the torque is not finite at index {int(np.argmin(np.isfinite(forces)))}")
-        run.hold(forces)
+            where, own = slice(0, None), doubles("the torque", joint, run.dynamics.system.nu)
+        if not all_finite(own):
+            index = where.start + int(np.argmin(np.isfinite(own)))
+            raise InputError(f"the torque is not finite at index {index}")
+        run.hold(where, own)
 
     def _numbers(self, run: Run, joint: str) -> slice:
         """Where the speeds of a joint stand among all."""
@@ -238,8 +245,8 @@ class Simulation:
         SimulationError, InterruptionError
             As `simulate`; the simulation is closed then.
         """
-        run, end = self._going(), self._end_time
-        if not run.stepper.time * (1.0 - TOGETHER) <= t <= end:
+        run = self._going()
+        if not run.stepper.time * (1.0 - TOGETHER) <= t <= self._end_time:
             raise InputError(f"t = {t} s can't be reached from t = {self.time:g} s{self._until}; give a time between")
         self._try(run.advance, t)
 
@@ -332,10 +339,6 @@ class Simulation:
         if self._run.outcome is not None:
             raise InputError("the simulation is closed: look at its `result`, or make another one")
         return self._run
-
-    @property
-    def _end_time(self) -> float:
-        return NEVER if self._settings.t_end is None else self._settings.t_end
 
     @property
     def _until(self) -> str:

@@ -34,6 +34,12 @@ class _Spread:
             keys, counts = np.unique(np.rint(PER_OCTAVE * np.log2(values)).astype(np.int64), return_counts=True)
             self._counts.update(dict(zip(keys.tolist(), counts.tolist(), strict=True)))
 
+    def join(self, other: _Spread) -> None:
+        for spread in (self, other):
+            spread._count()
+        self._least, self._most = min(self._least, other._least), max(self._most, other._most)
+        self._counts += other._counts
+
     def memory(self) -> list[Any]:
         self._count()
         return [self._least, self._most, sorted(self._counts.items())]
@@ -98,6 +104,11 @@ class StepSizes:
         (self._cut if cut else self._free).take(size)
         if not cut and largest < np.inf:
             self._shares.take(size / largest)
+
+    def join(self, other: StepSizes) -> None:
+        """Take the steps of another one too."""
+        for name in ("_free", "_cut", "_shares"):
+            getattr(self, name).join(getattr(other, name))
 
     def memory(self) -> list[Any]:
         """What the steps so far leave to the next, for JSON."""

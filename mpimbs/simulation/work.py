@@ -35,7 +35,7 @@ class Power:
     any : bool
         Whether there are any such loads, on any rank.
     overflows : bool
-        Whether numpy may warn of one that grows without bound: not of those that are held.
+        Whether there are others than forces that are held, of which numpy may warn that they grow without bound.
     """
 
     def __init__(self, dynamics: Dynamics, driven: bool = False) -> None:
@@ -69,8 +69,6 @@ class Power:
 
     def __call__(self, q: Floats, u: Floats, acted: Acted) -> float:
         """Power (W) in a state, of what acted in its evaluation."""
-        if not self.overflows:
-            return float(np.vdot(acted.forces, u))
         power = 0.0
         if self._damping is not None:
             np.multiply(self._damping, u, out=self._room)

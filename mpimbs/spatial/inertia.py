@@ -208,10 +208,14 @@ def inertia_inward(r, p, i):
 
 
 @kernel(inline=True)
-def rigid_inward(r, p, a, h, m):
-    """`inertia_inward` of a rigid body, or of several that hang together: ten numbers."""
-    h = rotate_back(r, h)
-    a = _rotate_symmetric(r, a)
+def rigid_turned(r, a, h):
+    """A and h of a rigid body, turned back by a frame change."""
+    return _rotate_symmetric(r, a), rotate_back(r, h)
+
+
+@kernel(inline=True)
+def rigid_shifted(p, a, h, m):
+    """Ten numbers of a rigid body about another point, at -p."""
     # A' = A + 2 (h.p) 1 - h p^T - p h^T + m (p.p 1 - p p^T) = A + (h.p + k.p) 1 - sym,  k = h + m p
     k = add3(h, scale3(m, p))
     x, y, z = h[0] * p[0] + k[0] * p[0], h[1] * p[1] + k[1] * p[1], h[2] * p[2] + k[2] * p[2]
@@ -221,6 +225,13 @@ def rigid_inward(r, p, a, h, m):
         + k
         + (m,)
     )
+
+
+@kernel(inline=True)
+def rigid_inward(r, p, a, h, m):
+    """`inertia_inward` of a rigid body, or of several that hang together: ten numbers."""
+    a, h = rigid_turned(r, a, h)
+    return rigid_shifted(p, a, h, m)
 
 
 # What an elimination leaves has zeros where the axis was: half of the work above after the commonest joints.

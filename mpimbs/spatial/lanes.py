@@ -43,6 +43,7 @@ class _LanesModel(models.PrimitiveModel):
 LANES = {width: Lanes(width) for width in WIDTHS}
 
 
+@functools.cache
 def native_width() -> int:
     """Number of doubles in a SIMD register of this processor: 8 with AVX-512, 4 with AVX2, 2 otherwise."""
     features = binding.get_host_cpu_features()

@@ -19,6 +19,7 @@ reads them, one or a whole tuple, by `read`:
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
@@ -120,7 +121,7 @@ class NumberItem(NamedTuple):
 
 
 _ITEMS: dict[Any, Any] = {Floats: FloatItem, Integers: IntegerItem, Rows: RowItem, int: NumberItem}
-_DTYPES = {FloatItem: np.float64, IntegerItem: np.int64, RowItem: np.int64}
+_DTYPES = {FloatItem: np.dtype(np.float64), IntegerItem: np.dtype(np.int64), RowItem: np.dtype(np.int64)}
 Declared = TypeVar("Declared", bound=tuple[Any, ...])
 
 
@@ -152,7 +153,7 @@ def _places(declared: type[tuple[Any, ...]], first: int) -> Any:
 
 def size_of(declared: type[tuple[Any, ...]]) -> int:
     """Integers in a table."""
-    return 2 * _count(schema(declared))
+    return 2 * len(_items(declared))
 
 
 def _is_item(place: Any) -> bool:
@@ -162,6 +163,29 @@ def _is_item(place: Any) -> bool:
 def _count(places: Any) -> int:
     """Number of items of a schema."""
     return sum(1 if _is_item(place) else _count(place) for place in places)
+
+
+@functools.cache
+def _items(declared: type[tuple[Any, ...]]) -> tuple[tuple[str, Any], ...]:
+    """Names and places of all items of a table, in sequence."""
+    return tuple(_named(schema(declared), declared.__name__))
+
+
+def _named(places: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if _is_item(places):
+        yield name, places
+    else:
+        for part, field in zip(places, places._fields, strict=True):
+            yield from _named(part, f"{name}.{field}")
+
+
+def _leaves(values: tuple[Any, ...]) -> Iterator[Any]:
+    """All values of a NamedTuple of such, in sequence."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _leaves(value)
+        else:
+            yield value
 
 
 def read(table: Any, item: Any) -> Any:
@@ -214,24 +238,66 @@ def fetch_ahead(array, first, count):
         _prefetch(array, i)
 
 
-@intrinsic
-def _flat_floats(typing_context: Any, array: Any) -> Any:
-    """Give back a contiguous, writable array of doubles of one axis; any other is refused while compiling."""
+def _flat(array: Any, axes: int) -> Any:
+    """Give a contiguous, writable array of doubles of so many axes, flat; any other is refused while compiling."""
     if not (
         isinstance(array, types.Array)
         and array.is_c_contig
         and array.mutable
-        and array.ndim == 1
+        and array.ndim == axes
         and array.dtype == types.float64
     ):
-        raise TypingError(f"needs a flat array of doubles, not {array}")
-    return array(array), lambda context, builder, sig, args: args[0]
+        raise TypingError(f"needs a contiguous array of doubles of {axes} axes, not {array}")
+    flat_type = types.Array(types.float64, 1, "C")
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        given, flat = make_array(array)(context, builder, args[0]), make_array(flat_type)(context, builder)
+        size, strides = given.itemsize, [given.itemsize]
+        populate_array(flat, data=given.data, shape=[given.nitems], strides=strides, itemsize=size, meminfo=None)
+        return flat._getvalue()
+
+    return flat_type(array), lower
+
+
+@intrinsic
+def _flat_floats(typing_context: Any, array: Any) -> Any:
+    return _flat(array, 1)
+
+
+@intrinsic
+def _flat_rows(typing_context: Any, array: Any) -> Any:
+    return _flat(array, 2)
 
 
 @kernel(inline=True)
 def borrowed(array):
-    """Give an array back that Python gave, if it is what kernels compute with: see `_flat_floats`."""
+    """Give an array back that Python gave, if it is what kernels compute with: see `_flat`."""
     return _flat_floats(array)
+
+
+@kernel(inline=True)
+def borrowed_rows(array):
+    """As `borrowed`, an array of two axes: flat."""
+    return _flat_rows(array)
+
+
+@intrinsic
+def _address(typing_context: Any, array: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = make_array(array)(context, builder, args[0]).data
+        return builder.ptrtoint(data, context.get_value_type(types.intp))
+
+    return types.intp(array), lower
+
+
+def before_line(array: Any) -> int:
+    """How many doubles of an array come before a cache line begins: 0 of one that begins with a line."""
+    return int(-array.ctypes.data // 8 % _LINE)
+
+
+@kernel_overload(before_line)
+def _overload_before_line(array):
+    return lambda array: -_address(array) // 8 % _LINE
 
 
 @kernel(inline=True)
@@ -283,27 +349,28 @@ class Table:
     """
 
     def __init__(self, values: tuple[Any, ...]) -> None:
-        places = schema(type(values))
-        self.data: npt.NDArray[np.int64] = np.zeros(size_of(type(values)), np.int64)
+        items = _items(type(values))
+        self.data: npt.NDArray[np.int64] = np.zeros(2 * len(items), np.int64)
         self._kept = values
-        self._put(places, values, type(values).__name__)
+        data: list[int] = []
+        for (name, place), value in zip(items, _leaves(values), strict=True):
+            data += self._put(name, place, value)
+        self.data[:] = data
 
-    def _put(self, place: Any, value: Any, name: str) -> None:
-        if not _is_item(place):
-            for part, inner, field in zip(place, value, place._fields, strict=True):
-                self._put(part, inner, f"{name}.{field}")
-        elif isinstance(place, NumberItem):
+    @staticmethod
+    def _put(name: str, place: Any, value: Any) -> tuple[int, int]:
+        """What stands at the place of an item."""
+        if isinstance(place, NumberItem):
             if not isinstance(value, int | np.integer):
                 raise TypeError(f"{name}: a whole number is needed, not {value!r}")
-            self.data[place.at] = value
-        else:
-            dtype = _DTYPES[type(place)]
-            if not isinstance(value, np.ndarray) or value.dtype != dtype or not value.flags.c_contiguous:
-                given = f"{value.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
-                raise TypeError(f"{name}: a contiguous array of {np.dtype(dtype)} is needed, not {given}")
-            if isinstance(place, RowItem) and value.shape[1:] != (8,):
-                raise TypeError(f"{name}: rows of 8 are needed, not {value.shape}")
-            self.data[place.at : place.at + 2] = value.ctypes.data, value.size
+            return int(value), 0
+        dtype = _DTYPES[type(place)]
+        if not isinstance(value, np.ndarray) or value.dtype != dtype or not value.flags.c_contiguous:
+            given = f"{value.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
+            raise TypeError(f"{name}: a contiguous array of {dtype} is needed, not {given}")
+        if isinstance(place, RowItem) and value.shape[1:] != (8,):
+            raise TypeError(f"{name}: rows of 8 are needed, not {value.shape}")
+        return value.__array_interface__["data"][0], value.size
 
     def number(self, name: str) -> int:
         """Give back a number."""

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba import types
 from numba.extending import intrinsic
 
 from mpimbs.spatial.compiler import kernel, kernel_overload
 from mpimbs.spatial.inertia import add_outer, row
-from mpimbs.spatial.lanes import LANES, Lanes, extract, load, store, width
+from mpimbs.spatial.lanes import LANES, Lanes, extract, load, machine_type, pointer, store, width
 from mpimbs.spatial.layout import transposed
 from mpimbs.spatial.tuples import load6, store_numbers
 
@@ -44,6 +45,11 @@ def load_row(array: Any, index: int) -> Any:
 def write_row(array: Any, index: int, a: Any) -> None:
     """Store what `load_row` loads."""
     array[index : index + ROW] = a
+
+
+def stream_row(array: Any, index: int, a: Any) -> None:
+    """Store as `write_row` does what nobody reads soon, past the caches; where a cache line begins."""
+    write_row(array, index, a)
 
 
 def load_columns(zero: Any, array: Any, base: int) -> Any:
@@ -137,6 +143,23 @@ def _overload_load_row(array, index):
 @kernel_overload(write_row)
 def _overload_write_row(array, index, a):
     return lambda array, index, a: store(array, index, a)
+
+
+@intrinsic
+def _stream(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        stored = builder.store(args[2], pointer(context, builder, array, args[0], args[1], machine_type(value)))
+        stored.align = 8 * ROW
+        once = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        stored.set_metadata("nontemporal", once)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), lower
+
+
+@kernel_overload(stream_row)
+def _overload_stream_row(array, index, a):
+    return lambda array, index, a: _stream(array, index, a)
 
 
 @kernel_overload(load_columns)

@@ -253,7 +253,7 @@ def _closings(own: Interval, parents: Integers, table: LoopTable) -> Closings:
     outside = parent < 0
     parent[outside] = -1 - np.searchsorted(slots, parents[own.first : own.last][outside])
     places = np.argsort(heaviest_last(np.maximum(parent, -1))[0])
-    return Closings(Tree(parent, places, slots.tolist()), table.bodies, own.open - own.first)
+    return Closings(Tree(parent, places, slots.tolist()), table.bodies, table.gears, own.open - own.first)
 
 
 def event_counts(closings: Closings) -> list[int]:

@@ -31,7 +31,6 @@ from mpimbs.sweep.structure import BOUNDARY
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_NO_ROTORS = np.zeros(0)
 _MOST_WRITTEN = 1 << 23  # numbers: of longer rows fewer are timed
 _CALLS = 5
 
@@ -50,7 +49,7 @@ class InertiaTimes:
     calls : float
         What does not depend on the bodies.
     moving, composing : float
-        Motions of all bodies; composites of all, with their lines.
+        Twists of all joints; composites of all bodies, with the loads.
     copying : float
         Lines of all, put in order.
     rows : dict of (int, int) to float
@@ -63,13 +62,12 @@ class InertiaTimes:
         self.rows: dict[tuple[int, int], float] = {}
         self._dynamics = Dynamics(system)
         dynamics, q = self._dynamics, self._dynamics.subchain.q
-        still = np.zeros(dynamics.subchain.nu)
         self._composites = dynamics.composites
         self.handed = self._composites.handed
         with closing(Dynamics(system_from("chain:1"))) as one:
             least = one.subchain.q
             self.calls = self._least(lambda: one.composites.at(least))
-        self.moving = self._least(lambda: dynamics.subchain.motions(q, still))
+        self.moving = self._least(lambda: self._composites.place(q))
         both = self._least(lambda: self._composites.at(q))
         self.composing = max(both - self.calls - self.moving, 0.0)
         lines, room = np.ones((system.nu, LINE)), np.empty((LINE, system.nu))
@@ -86,7 +84,7 @@ class InertiaTimes:
         if (first, last) not in self.rows:
             end = min(last, first + max(_MOST_WRITTEN // max(n, 1), 1))
             out = np.empty((end - first, n))
-            once = self._least(lambda: self._composites.write_rows(first, end, out, _NO_ROTORS))
+            once = self._least(lambda: self._composites.write_rows(first, end, out))
             self.rows[first, last] = once * (last - first) / max(end - first, 1)
         return self.rows[first, last]
 

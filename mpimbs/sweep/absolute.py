@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.absolute_passes import AbsolutePlan
-from mpimbs.sweep.build import NO_BODIES, Build
+from mpimbs.sweep.build import NO_BODIES, Build, freedoms_of
 from mpimbs.sweep.interval import IntervalPart
 from mpimbs.sweep.interval_sequence import IntervalsPlan
 from mpimbs.sweep.intervals import Intervals
@@ -110,3 +110,14 @@ class AbsoluteBodies(Intervals):
         made = self.made
         loads = self.wrenches[made.body_step].reshape(-1, 2, 3)
         return (loads @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
+
+    def forces_through_joints(
+        self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> Floats:
+        """See `Part`: the same loads, on each step along the axes that it frees."""
+        s = self.made.structure
+        step, speed = freedoms_of(s.steps)
+        axis, found = s.axes[speed], np.zeros(len(s.axes))
+        sliding = s.pitch[speed] * self.wrenches[step, (axis + 3) % 6]  # of a screw; no other has a pitch
+        found[speed] = self.wrenches[step, axis] + sliding
+        return found

@@ -298,14 +298,20 @@ def _freedoms(steps: Integers, columns: Columns, made: _Steps) -> tuple[Integers
     steps[:, FIRST_U] = columns.u_offset[body] + before_u - before_u[made.first[body]]
     steps[:, LAST_U] = steps[:, FIRST_U] + speeds
     steps[:, SLIDES] = (_SLIDES[at] > 0) | (columns.pitch[body] != 0.0)
-    step = np.repeat(np.arange(len(body)), speeds)  # of each freedom
-    number = np.arange(len(step)) - before_u[step]
-    degree = steps[step, FIRST_U] + number
+    step, degree = freedoms_of(steps)
+    number = degree - steps[step, FIRST_U]
     axes = np.empty(columns.u_offset[-1], np.int64)
     pitch = np.zeros(columns.u_offset[-1])
     axes[degree] = _AXES[made.kind[step], made.slot[step], number]
     pitch[degree] = columns.pitch[body[step]]
     return axes, pitch
+
+
+def freedoms_of(steps: Integers) -> tuple[Integers, Integers]:
+    """Of the freedoms of steps [m, 8], in sequence: the step of each, and which speed is along it [nu]."""
+    counts = steps[:, LAST_U] - steps[:, FIRST_U]
+    step = np.repeat(np.arange(len(steps)), counts)
+    return step, steps[step, FIRST_U] + np.arange(len(step)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def path_to(body: int, parent: Integers, first: Integers, last: Integers) -> Integers:

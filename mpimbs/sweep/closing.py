@@ -17,13 +17,15 @@ from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
 from mpimbs.spatial.mixed import C_COLUMN, SCALE_COLUMN, row_at
 from mpimbs.spatial.rows import ROW, columns, load_columns, store_row
 from mpimbs.spatial.settling import settle, settled_loads, settled_size
-from mpimbs.spatial.tuples import load18
+from mpimbs.spatial.tuples import load3, load6, load9, load18
+from mpimbs.spatial.vectors import dot6, force_inward
 from mpimbs.spatial.widths import by_number
+from mpimbs.sweep.asking import close_joints, drive_joints, place_geared
 from mpimbs.sweep.inward import articulated, transferred
-from mpimbs.sweep.loop_joints import ClosingJoints, close_joints, drive_joints
+from mpimbs.sweep.loop_joints import ClosingJoints
 from mpimbs.sweep.motion import motions
 from mpimbs.sweep.outward import accelerated
-from mpimbs.sweep.structure import BOUNDARY, FIRST_U, JUNCTION, LAST_U, PIVOT
+from mpimbs.sweep.structure import BIAS, BOUNDARY, FIRST_U, JUNCTION, LAST_U, PIVOT, PLACE
 from mpimbs.sweep.walk import (
     HANDED_ON,
     keep_nothing,
@@ -39,8 +41,9 @@ from mpimbs.sweep.walk import (
 #   FOLD     which front is added, and its length; which groups: the first in `groups`, how many numbers
 #   CLOSE    the group, the slot of the body, where what is kept begins, the loop (-1: none)
 #   SETTLE   where groups, each with its loop, begin in `groups`; the slot, where what is kept begins, how many numbers
+#   REACT    the group, the step that it was moved past, where its columns E on that are
 KIND, FRONT, LENGTH, FIRST, SECOND, THIRD, FOURTH, GROUNDED = range(8)  # the last: whether the body is the world
-BEGIN, END, MOVE, FOLD, CLOSE, SETTLE = range(6)
+BEGIN, END, MOVE, FOLD, CLOSE, SETTLE, REACT = range(7)
 # What is asked of the loops: accelerations that keep them closed, or changes that close them, scaled.
 ACCELERATIONS, SPEEDS, PLACES = range(3)
 
@@ -122,6 +125,21 @@ def _move(zero, loops, structure, work, front, length, moved, path):
 
 
 @kernel(inline=True)
+def _react(loops, work, event, front, length):
+    """Let the parent of a step take back what the first column of a group does to both: what is left acts along the
+    joint alone, and E^T A + W x + c is the joint's acceleration."""
+    step, at, d = event[SECOND], event[THIRD], ROW * event[FIRST]
+    c = loops.joints.closures
+    e = (c[at], c[at + ROW], c[at + 2 * ROW], c[at + 3 * ROW], c[at + 4 * ROW], c[at + 5 * ROW])
+    r, p = load9(0.0, work.place, step * PLACE), load3(0.0, work.place, step * PLACE + 9)
+    # E <- E - X^T e,  c <- c - e^T c_joint
+    moved = force_inward(r, p, e)
+    for i in range(6):
+        front[i * length + d] -= moved[i]
+    front[C_ROW * length + d] -= dot6(load6(0.0, work.bias, step * BIAS), e)
+
+
+@kernel(inline=True)
 def _front(zero, loops, event):
     length = event[LENGTH]
     return _items(zero, loops.fronts, event[FRONT], (W_ROWS + length) * length), length
@@ -172,6 +190,9 @@ def _close_inward(zero, loops, structure, work, first, last):
         elif kind == SETTLE:
             if width(zero) == 1:
                 _settle(zero, loops, work, event, front, length)
+        elif kind == REACT:
+            if width(zero) == 1:
+                _react(loops, work, event, front, length)
         elif kind == BEGIN:
             _clear_front(zero, front, length, loops.used)
         else:
@@ -244,12 +265,13 @@ def _closed_and_accelerated(zero, structure, step, inboard, given):
 
 
 @kernel
-def move_ends(zero, plan, structure, work, u):
+def move_ends(zero, plan, structure, work, q, u):
     """Find how the steps move that carry ends of loops, given the motions of the inboard bodies."""
     loops = read(plan, LOOPS)
     for slot in range(1, loops.boundary.size // (BOUNDARY * width(zero))):
         place_boundary(zero, work.junction, slot, load18(zero, loops.boundary, slot * BOUNDARY))
     motions(zero, structure, work, u, loops.boundary, loops.joints.motions)
+    place_geared(zero, loops.joints, structure, q, u)
 
 
 @kernel

@@ -10,7 +10,7 @@ from mpimbs.spatial.fronts import front_size, kept_size
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.settling import settled_size
 from mpimbs.sweep.build import Build
-from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, SETTLE
+from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, REACT, SETTLE
 from mpimbs.sweep.loop_events import Closings, LoopEvent
 from mpimbs.sweep.loop_joints import CLOSURE, MINUS_S
 from mpimbs.sweep.loop_table import AT_WORLD
@@ -123,6 +123,10 @@ class EventTables:
             noted = loop if 0 <= loop < count else -1
             self._found.append((CLOSE, *front, group, self._slot(on), self.kept, noted, grounded))
             self.kept += kept_size.py_func(length // ROW)
+        elif event.kind == REACT:
+            group, end, body = event.numbers
+            acting = end // 2 * CLOSURE + end % 2 * SIX
+            self._found.append((REACT, *front, group, int(made.body_step[body]), acting, 0, 0))
         elif event.kind == END:
             group, end = event.numbers
             loop, second = end // 2, end % 2

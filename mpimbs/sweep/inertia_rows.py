@@ -2,61 +2,75 @@
 
 Numbers about points far away lose digits. Twists and loads are taken about a point nearby first, one for each block of
 `BLOCK_ROWS` degrees of freedom, which all products with the loads of the block share. What is left is a product of two
-matrices with six in common, written by registers: eight rows of eight columns, and the same mirrored, a block of
-`BLOCK_ROWS` rows and columns at a time where it is full. The two halves are the same bits.
+matrices with six in common, written by registers: eight rows of eight columns, and the same mirrored. The two halves
+are the same bits. Registers fill whole cache lines where rows begin with one.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import span
+from mpimbs.spatial.memory import before_line, span
 from mpimbs.spatial.rows import (
     ROW,
     add_row,
     load_row,
     multiply_rows,
     scale_row,
+    stream_row,
     transposed_rows,
     write_row,
     zero_row,
 )
 from mpimbs.spatial.six import six_rows
+from mpimbs.spatial.vectors import add3, cross, sub3
 from mpimbs.sweep.composite import FORCE_OF, MOMENT_OF, POINT, SHIFT_OF, TURN_OF
 
 BLOCK_ROWS = 64  # degrees of freedom whose loads are taken about one point; a multiple of ROW
 BLOCK_SIDE = 6 * BLOCK_ROWS  # numbers that a block has of either factor: those of each of the six side by side
-ROOM = 2 * BLOCK_SIDE + BLOCK_ROWS * BLOCK_ROWS  # numbers that `inertia_rows` needs beside
+ROOM = 2 * BLOCK_SIDE + ROW * ROW  # numbers that `inertia_rows` needs beside
+_HALF = (np.triu(np.ones((ROW, ROW))) - 0.5 * np.eye(ROW)).ravel()  # above the diagonal, and half of this
+_CACHED = 2**22  # doubles that a last-level cache of today holds; what is larger is written past it
+
+
+@kernel(inline=True)
+def _point(lines, pitch, number, d):
+    """Three numbers of one line."""
+    at = number * pitch + d
+    return (lines[at], lines[at + pitch], lines[at + 2 * pitch])
 
 
 @kernel(inline=True)
 def _three(lines, pitch, number, d):
-    return (lines[number * pitch + d], lines[(number + 1) * pitch + d], lines[(number + 2) * pitch + d])
+    """Three numbers of eight lines, from line d on."""
+    at = number * pitch + d
+    return (load_row(lines, at), load_row(lines, at + pitch), load_row(lines, at + 2 * pitch))
 
 
 @kernel(inline=True)
-def _twist_about(lines, pitch, d, point, out, at, spacing):
-    """Twist of a line about a point: the velocity there is v + w x (point - p)."""
-    x, y, z = _three(lines, pitch, TURN_OF, d)
-    a, b, c = _three(lines, pitch, SHIFT_OF, d)
-    px, py, pz = _three(lines, pitch, POINT, d)
-    rx, ry, rz = point[0] - px, point[1] - py, point[2] - pz
-    out[at], out[at + spacing], out[at + 2 * spacing] = x, y, z
-    out[at + 3 * spacing] = a + (y * rz - z * ry)
-    out[at + 4 * spacing] = b + (z * rx - x * rz)
-    out[at + 5 * spacing] = c + (x * ry - y * rx)
+def _write_three(out, at, spacing, rows):
+    write_row(out, at, rows[0])
+    write_row(out, at + spacing, rows[1])
+    write_row(out, at + 2 * spacing, rows[2])
 
 
 @kernel(inline=True)
-def _load_about(lines, pitch, d, point, out, at, spacing):
-    """Load of a line about a point: its moment there is n + (p - point) x f."""
-    a, b, c = _three(lines, pitch, MOMENT_OF, d)
-    x, y, z = _three(lines, pitch, FORCE_OF, d)
-    px, py, pz = _three(lines, pitch, POINT, d)
-    rx, ry, rz = px - point[0], py - point[1], pz - point[2]
-    out[at] = a + (ry * z - rz * y)
-    out[at + spacing] = b + (rz * x - rx * z)
-    out[at + 2 * spacing] = c + (rx * y - ry * x)
-    out[at + 3 * spacing], out[at + 4 * spacing], out[at + 5 * spacing] = x, y, z
+def _twists_about(lines, pitch, d, point, out, at, spacing):
+    """Twists of eight lines about a point: the velocity there is v + w x (point - p)."""
+    w = _three(lines, pitch, TURN_OF, d)
+    arm = sub3(point, _three(lines, pitch, POINT, d))
+    _write_three(out, at, spacing, w)
+    _write_three(out, at + 3 * spacing, spacing, add3(_three(lines, pitch, SHIFT_OF, d), cross(w, arm)))
+
+
+@kernel(inline=True)
+def _loads_about(lines, pitch, d, point, out, at, spacing):
+    """Loads of eight lines about a point: the moment there is n + (p - point) x f."""
+    f = _three(lines, pitch, FORCE_OF, d)
+    arm = sub3(_three(lines, pitch, POINT, d), point)
+    _write_three(out, at, spacing, add3(_three(lines, pitch, MOMENT_OF, d), cross(arm, f)))
+    _write_three(out, at + 3 * spacing, spacing, f)
 
 
 @kernel(inline=True)
@@ -99,26 +113,82 @@ def write_tile(array, at, spacing, tile):
     write_row(array, at + 7 * spacing, tile[7])
 
 
-@kernel
-def write_block(twists, loads, buffer, first, last, n, i, j, out):
-    """Write the products of BLOCK_ROWS twists and loads, in rows from i and columns from j on, and the same mirrored.
+@kernel(inline=True)
+def _chosen(related, at, spacing, tile):
+    """Eight rows, each number times one of `related`."""
+    return (
+        multiply_rows(load_row(related, at), tile[0]),
+        multiply_rows(load_row(related, at + spacing), tile[1]),
+        multiply_rows(load_row(related, at + 2 * spacing), tile[2]),
+        multiply_rows(load_row(related, at + 3 * spacing), tile[3]),
+        multiply_rows(load_row(related, at + 4 * spacing), tile[4]),
+        multiply_rows(load_row(related, at + 5 * spacing), tile[5]),
+        multiply_rows(load_row(related, at + 6 * spacing), tile[6]),
+        multiply_rows(load_row(related, at + 7 * spacing), tile[7]),
+    )
 
-    Either of the two only where `first` to `last` has all its rows. What is near in memory is written together, so that
-    cache lines are filled before they go. `buffer` has BLOCK_ROWS * BLOCK_ROWS numbers.
+
+@kernel(inline=True)
+def _added(a, b):
+    return (
+        add_row(a[0], b[0]),
+        add_row(a[1], b[1]),
+        add_row(a[2], b[2]),
+        add_row(a[3], b[3]),
+        add_row(a[4], b[4]),
+        add_row(a[5], b[5]),
+        add_row(a[6], b[6]),
+        add_row(a[7], b[7]),
+    )
+
+
+@kernel(inline=True)
+def _stream_tile(array, at, spacing, tile):
+    """As `write_tile`, past the caches."""
+    stream_row(array, at, tile[0])
+    stream_row(array, at + spacing, tile[1])
+    stream_row(array, at + 2 * spacing, tile[2])
+    stream_row(array, at + 3 * spacing, tile[3])
+    stream_row(array, at + 4 * spacing, tile[4])
+    stream_row(array, at + 5 * spacing, tile[5])
+    stream_row(array, at + 6 * spacing, tile[6])
+    stream_row(array, at + 7 * spacing, tile[7])
+
+
+@kernel(inline=True)
+def is_streamed(out, n):
+    """Whether rows of n numbers are written past the caches: more than these hold, and each begins with a line."""
+    return out.size > _CACHED and n % ROW == 0 and before_line(out) == 0
+
+
+@kernel(inline=True)
+def _put_tile(array, at, spacing, tile, streamed):
+    if streamed:
+        _stream_tile(array, at, spacing, tile)
+    else:
+        write_tile(array, at, spacing, tile)
+
+
+@kernel
+def write_block(twists, loads, first, last, n, i, rows, j, columns, out, streamed):
+    """Write the products of two blocks' twists and loads, in rows from i and columns from j on, and the same mirrored.
+
+    Each where these are rows of `first` to `last`. The numbers of rows and columns are multiples of ROW. The two may be
+    the same block. What is next to another in memory is written one after the other.
     """
-    along = first <= i and i + BLOCK_ROWS <= last
-    across = first <= j and j + BLOCK_ROWS <= last
-    for c in range(0, BLOCK_ROWS, ROW):
-        for r in range(0, BLOCK_ROWS, ROW):
+    along, across = first <= i < last, first <= j < last
+    outer, inner = (columns, rows) if across else (rows, columns)
+    for one in range(0, outer, ROW):
+        for other in range(0, one if i == j else inner, ROW):
+            r, c = (other, one) if across else (one, other)
             tile = tile_of(twists, r, BLOCK_ROWS, loads, c)
             if along:
-                write_tile(buffer, r * BLOCK_ROWS + c, BLOCK_ROWS, tile)
+                _put_tile(out, (i + r - first) * n + j + c, n, tile, streamed)
             if across:
-                write_tile(out, (j + c - first) * n + i + r, n, transposed_rows(tile))
-    if along:
-        for r in range(BLOCK_ROWS):
-            for c in range(0, BLOCK_ROWS, ROW):
-                write_row(out, (i + r - first) * n + j + c, load_row(buffer, r * BLOCK_ROWS + c))
+                _put_tile(out, (j + c - first) * n + i + r, n, transposed_rows(tile), streamed)
+        if i == j:
+            tile = _chosen(_HALF, 0, ROW, tile_of(twists, one, BLOCK_ROWS, loads, one))
+            _put_tile(out, (i + one - first) * n + j + one, n, _added(tile, transposed_rows(tile)), streamed)
 
 
 @kernel(inline=True)
@@ -163,26 +233,40 @@ def _write_corner(twists, loads, at, room, ends, first, last, n, i, j, out):
                 out[(column - first) * n + row] = number
 
 
+@kernel
+def _write_strips(lines, pitch, ends, point, room, first, last, n, i, behind, begin, end, out):
+    """Write rows i to behind - 1 in columns `begin` to `end` - 1, and the same mirrored: any two blocks.
+
+    Eight by eight numbers; those beyond either block are written again, with others.
+    """
+    loads, twists, corner = room[0:BLOCK_SIDE], room[BLOCK_SIDE : 2 * BLOCK_SIDE], room[2 * BLOCK_SIDE :]
+    while i < behind:
+        least, most = n, 0
+        _twists_about(lines, pitch, i, point, twists, 0, ROW)
+        for r in range(min(ROW, n - i)):
+            least, most = min(least, ends[i + r]), max(most, ends[i + r])
+        for j in range(max(begin, i), end, ROW):
+            if j >= i + ROW and j + ROW <= n and least >= j + ROW:
+                _write_products(twists, loads, j - begin, first, last, n, i, j, out)
+            elif j >= i + ROW and j + ROW <= n and most <= j:
+                _write_nothing(first, last, n, i, j, out)
+                _write_nothing(first, last, n, j, i, out)
+            else:
+                _write_corner(twists, loads, j - begin, corner, ends, first, last, n, i, j, out)
+        i += ROW
+
+
 @kernel(inline=True)
-def _is_full(ends, first, last, n, i, j):
-    """Whether the blocks of rows from i and from j on are apart, each all ours or not, and all of one branch."""
-    if i + BLOCK_ROWS > j or j + BLOCK_ROWS > n:
-        return False
-    if (
-        (i < first < i + BLOCK_ROWS)
-        or (i < last < i + BLOCK_ROWS)
-        or (j < first < j + BLOCK_ROWS)
-        or (j < last < j + BLOCK_ROWS)
-    ):
-        return False
-    least = j + BLOCK_ROWS
-    for r in range(BLOCK_ROWS):
-        least = min(least, ends[i + r])
-    return least == j + BLOCK_ROWS
+def _is_full(ends, i, behind, begin, end):
+    """Whether the blocks of i to behind - 1 and `begin` to `end` - 1 have whole tiles, and all are of one branch."""
+    least = end
+    for row in range(i, behind):
+        least = min(least, ends[row])
+    return least == end and (behind - i) % ROW == 0 and (end - begin) % ROW == 0
 
 
 @kernel
-def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
+def inertia_rows(lines, pitch, ends, blocks, armature, first, last, n, out, room):
     """Write rows of the inertia matrix.
 
     Parameters
@@ -190,9 +274,11 @@ def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
     lines : array [LINE * pitch]
         Of all n degrees of freedom of the system, depth first; then zeros.
     pitch : int
-        A multiple of ROW, n at the least.
+        A multiple of ROW, n + ROW - 1 at the least; n, where all blocks begin at multiples of ROW.
     ends : array [pitch]
         Behind the last degree of freedom that moves with each.
+    blocks : array [b + 1]
+        Where blocks of no more than BLOCK_ROWS begin, and n; `first` and `last` are among these.
     armature : array [last - first]
         Inertia of rotors (kg m^2 or kg); or empty.
     first, last : int
@@ -201,100 +287,78 @@ def inertia_rows(lines, pitch, ends, armature, first, last, n, out, room):
         Written.
     room : array [ROOM]
     """
-    loads, twists, buffer = room[0:BLOCK_SIDE], room[BLOCK_SIDE : 2 * BLOCK_SIDE], room[2 * BLOCK_SIDE :]
-    for begin in range(0, n, BLOCK_ROWS):
-        end = min(begin + BLOCK_ROWS, n)
+    loads, twists = room[0:BLOCK_SIDE], room[BLOCK_SIDE : 2 * BLOCK_SIDE]
+    streamed = is_streamed(out, n)
+    for number in range(blocks.size - 1):
+        begin, end = blocks[number], blocks[number + 1]
         if end <= first:
             continue  # columns before all rows: written with those of the rows, mirrored
-        ours = begin < last  # also as rows
-        point = _three(lines, pitch, POINT, begin)
-        for j in range(begin, min(begin + BLOCK_ROWS, pitch)):
-            _load_about(lines, pitch, j, point, loads, j - begin, BLOCK_ROWS)
-        i, high = (0, end) if ours else (first // ROW * ROW, last)
-        while i < high:
-            if i % BLOCK_ROWS == 0 and _is_full(ends, first, last, n, i, begin):
-                for r in range(BLOCK_ROWS):
-                    _twist_about(lines, pitch, i + r, point, twists, r, BLOCK_ROWS)
-                write_block(twists, loads, buffer, first, last, n, i, begin, out)
-                i += BLOCK_ROWS
+        point = _point(lines, pitch, POINT, begin)
+        for j in range(begin, end, ROW):
+            _loads_about(lines, pitch, j, point, loads, j - begin, BLOCK_ROWS)
+        for other in range(number + 1):
+            i, behind = blocks[other], blocks[other + 1]
+            if begin >= last and (behind <= first or last <= i):
                 continue
-            least, most = n, 0
-            for r in range(ROW):
-                _twist_about(lines, pitch, i + r, point, twists, r, ROW)
-                if i + r < n:
-                    least, most = min(least, ends[i + r]), max(most, ends[i + r])
-            for j in range(max(begin, i), end, ROW):
-                if j >= i + ROW and j + ROW <= n and least >= j + ROW:
-                    _write_products(twists, loads, j - begin, first, last, n, i, j, out)
-                elif j >= i + ROW and j + ROW <= n and most <= j:
-                    _write_nothing(first, last, n, i, j, out)
-                    _write_nothing(first, last, n, j, i, out)
-                else:
-                    _write_corner(twists, loads, j - begin, buffer, ends, first, last, n, i, j, out)
-            i += ROW
+            if _is_full(ends, i, behind, begin, end):
+                for r in range(0, behind - i, ROW):
+                    _twists_about(lines, pitch, i + r, point, twists, r, BLOCK_ROWS)
+                whole_lines = streamed and i % ROW == 0 and begin % ROW == 0
+                write_block(twists, loads, first, last, n, i, behind - i, begin, end - begin, out, whole_lines)
+            else:
+                _write_strips(lines, pitch, ends, point, room, first, last, n, i, behind, begin, end, out)
     for d in range(armature.size):
         out[d * n + first + d] += armature[d]
 
 
+@kernel(inline=True)
+def _copy(values, first, count, out, at):
+    """Copy some numbers; registers straddle cache lines, which takes long, at the begin and the end at the most."""
+    if count < ROW:
+        for k in range(count):
+            out[at + k] = values[first + k]
+        return
+    write_row(out, at, load_row(values, first))
+    for k in range((before_line(out) - at) % ROW, count - ROW, ROW):
+        write_row(out, at + k, load_row(values, first + k))
+    write_row(out, at + count - ROW, load_row(values, first + count - ROW))
+
+
 @kernel
-def inertia_of_few(lines, pitch, related, armature, n, out, room):
-    """Write the inertia matrix [n * n] of no more than BLOCK_ROWS degrees of freedom, in any order, all at once.
+def inertia_of_few(lines, pitch, related, tiles, armature, n, out, room):
+    """Write the inertia matrix [n * n] of no more than BLOCK_ROWS degrees of freedom, all at once.
 
     Parameters
     ----------
-    lines, pitch, out, room
-        As of `inertia_rows`, but for the order.
+    lines, pitch, out
+        As of `inertia_rows`, but in any order in which what moves with a degree of freedom follows it.
     related : array [pitch * pitch]
         1 where a column moves with the row, 1/2 on the diagonal, else 0.
+    tiles : array
+        Rows and columns where eight by eight of these begin that are not all 0.
     armature : array [n]
         Inertia of rotors (kg m^2 or kg); or empty.
+    room : array [2 * BLOCK_SIDE + pitch * pitch]
+        Zeros at first.
     """
     loads, twists, whole = span(room, 0, BLOCK_SIDE), span(room, BLOCK_SIDE, BLOCK_SIDE), 2 * BLOCK_SIDE
-    point = _three(lines, pitch, POINT, 0)
-    for d in range(pitch):
-        _load_about(lines, pitch, d, point, loads, d, BLOCK_ROWS)
-        _twist_about(lines, pitch, d, point, twists, d, BLOCK_ROWS)
-    for r in range(0, pitch, ROW):
-        for c in range(r, pitch, ROW):
-            upper = _chosen(related, r * pitch + c, pitch, tile_of(twists, r, BLOCK_ROWS, loads, c))
-            lower = _chosen(related, c * pitch + r, pitch, tile_of(twists, c, BLOCK_ROWS, loads, r))
-            tile = _added(upper, transposed_rows(lower))
+    point = _point(lines, pitch, POINT, 0)
+    for d in range(0, pitch, ROW):
+        _loads_about(lines, pitch, d, point, loads, d, BLOCK_ROWS)
+        _twists_about(lines, pitch, d, point, twists, d, BLOCK_ROWS)
+    for number in range(0, tiles.size, 2):
+        r, c = tiles[number], tiles[number + 1]
+        tile = _chosen(related, r * pitch + c, pitch, tile_of(twists, r, BLOCK_ROWS, loads, c))
+        mirrored = transposed_rows(tile)
+        if r == c:
+            write_tile(room, whole + r * pitch + c, pitch, _added(tile, mirrored))
+        else:
             write_tile(room, whole + r * pitch + c, pitch, tile)
-            write_tile(room, whole + c * pitch + r, pitch, transposed_rows(tile))
+            write_tile(room, whole + c * pitch + r, pitch, mirrored)
     for i in range(n):
-        for j in range(n):
-            out[i * n + j] = room[whole + i * pitch + j]
+        _copy(room, whole + i * pitch, n, out, i * n)
     for d in range(armature.size):
         out[d * n + d] += armature[d]
-
-
-@kernel(inline=True)
-def _chosen(related, at, spacing, tile):
-    """Eight rows, each number times one of `related`."""
-    return (
-        multiply_rows(load_row(related, at), tile[0]),
-        multiply_rows(load_row(related, at + spacing), tile[1]),
-        multiply_rows(load_row(related, at + 2 * spacing), tile[2]),
-        multiply_rows(load_row(related, at + 3 * spacing), tile[3]),
-        multiply_rows(load_row(related, at + 4 * spacing), tile[4]),
-        multiply_rows(load_row(related, at + 5 * spacing), tile[5]),
-        multiply_rows(load_row(related, at + 6 * spacing), tile[6]),
-        multiply_rows(load_row(related, at + 7 * spacing), tile[7]),
-    )
-
-
-@kernel(inline=True)
-def _added(a, b):
-    return (
-        add_row(a[0], b[0]),
-        add_row(a[1], b[1]),
-        add_row(a[2], b[2]),
-        add_row(a[3], b[3]),
-        add_row(a[4], b[4]),
-        add_row(a[5], b[5]),
-        add_row(a[6], b[6]),
-        add_row(a[7], b[7]),
-    )
 
 
 @kernel
@@ -302,11 +366,11 @@ def inertia_entries(lines, pitch, armature, first, rows, columns, out):
     """Write some numbers of the inertia matrix, by their rows and columns, of which one moves with the other."""
     for number in range(rows.size):
         i, j = min(rows[number], columns[number]), max(rows[number], columns[number])
-        x, y, z = _three(lines, pitch, TURN_OF, i)
-        a, b, c = _three(lines, pitch, SHIFT_OF, i)
-        here, there = _three(lines, pitch, POINT, i), _three(lines, pitch, POINT, j)
+        x, y, z = _point(lines, pitch, TURN_OF, i)
+        a, b, c = _point(lines, pitch, SHIFT_OF, i)
+        here, there = _point(lines, pitch, POINT, i), _point(lines, pitch, POINT, j)
         rx, ry, rz = there[0] - here[0], there[1] - here[1], there[2] - here[2]
-        n, f = _three(lines, pitch, MOMENT_OF, j), _three(lines, pitch, FORCE_OF, j)
+        n, f = _point(lines, pitch, MOMENT_OF, j), _point(lines, pitch, FORCE_OF, j)
         total = x * n[0] + y * n[1] + z * n[2] + (a + (y * rz - z * ry)) * f[0]
         total += (b + (z * rx - x * rz)) * f[1] + (c + (x * ry - y * rx)) * f[2]
         if i == j and armature.size > 0:

@@ -273,7 +273,8 @@ def _closings(
         for each in lanes.handed(made, strip, trunk, number)
     ]
     ends = np.where(here | (table.bodies < 0), table.bodies, ELSEWHERE)[own]
-    return closings_of(ends, made, outside.inboard, outside.open - first, handed), own
+    gears = np.flatnonzero(np.isin(own, table.gears))
+    return closings_of(ends, gears, made, outside.inboard, outside.open - first, handed), own
 
 
 def _path(whole: Subchain, made: Build, outside: Outside) -> tuple[Integers, Integers]:

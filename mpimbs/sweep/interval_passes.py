@@ -95,7 +95,7 @@ def measure_interval(zero, part, q, u, ends_only):
         move_limbs(zero, p.limbs, q, u, p.handles.turn)
         q, u = of_trunk(zero, p.limbs, q, u, False)
         joint_places(0.0, p.structure, q, p.work.place)
-        move_ends(0.0, p.loops, p.structure, p.work, u)
+        move_ends(0.0, p.loops, p.structure, p.work, q, u)
         if not ends_only:
             ask_of_strips(zero, p.limbs, p.work.junction, True)
             ask_of_loops(0.0, p.loops, True)
@@ -142,10 +142,10 @@ def _omega(p, before, slot):
 
 
 @kernel(inline=True)
-def _turn_and_ask(zero, p, u, before):
+def _turn_and_ask(zero, p, q, u, before):
     """What the loops ask for, and the velocity terms, given the turns of the open bodies before the interval."""
     if p.loops.size > 0:
-        move_ends(0.0, p.loops, p.structure, p.work, u)
+        move_ends(0.0, p.loops, p.structure, p.work, q, u)
         ask_of_strips(zero, p.limbs, p.work.junction, False)
         ask_of_loops(0.0, p.loops, False)
     for slot in range(1, p.inboard.size):
@@ -157,7 +157,7 @@ def _turn_and_ask(zero, p, u, before):
 def act_on_interval(zero, part, q, u, tau, before):
     """Pass 2 of bodies that are not swept: velocity terms, joint forces, and what drives the loop joints."""
     p = read(part, INTERVAL)
-    _turn_and_ask(zero, p, u, before)
+    _turn_and_ask(zero, p, q, u, before)
     joint_forces(0.0, p.structure, p.springs, q, u, tau, p.total)
     if p.loops.size > 0:
         drive_loops(p.loops, p.work)
@@ -172,7 +172,7 @@ def inward_of_interval(zero, part, q, u, tau, before, ahead):
     room = Room(p.room_inboard, p.room_open)
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # GATHERED
-    _turn_and_ask(zero, p, u, before)
+    _turn_and_ask(zero, p, q, u, before)
     clear_gathered(0.0, p.work.junction, inertia_and_force)
     gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
     joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)

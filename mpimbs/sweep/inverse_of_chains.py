@@ -23,7 +23,7 @@ from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, transposed_ro
 from mpimbs.spatial.six import six_rows, weighted, write_six
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import dot6, rotate, scale3, scale6, transpose
-from mpimbs.sweep.inertia_rows import BLOCK_ROWS, BLOCK_SIDE, tile_of, write_block, write_tile
+from mpimbs.sweep.inertia_rows import BLOCK_ROWS, BLOCK_SIDE, is_streamed, tile_of, write_block, write_tile
 from mpimbs.sweep.inward import mix, rows_inward
 from mpimbs.sweep.structure import FIRST_U, LAST_U, PIVOT, PLACE
 
@@ -208,6 +208,7 @@ def inverse_of_chain(structure, work, where, y, diagonal, g, ends, through, a, r
         BLOCK_SIDE and 6 ROW, [12 ROW], [BLOCK_ROWS * BLOCK_ROWS].
     """
     n = structure.axes.size
+    streamed = is_streamed(out, n)
     _responses(structure, work, y, diagonal)
     _factors(structure, work, y, g, ends, through, a)
     for begin in range(0, n, BLOCK_ROWS):
@@ -218,7 +219,7 @@ def inverse_of_chain(structure, work, where, y, diagonal, g, ends, through, a, r
             block = j // BLOCK_ROWS
             load = g[block * BLOCK_SIDE : (block + 1) * BLOCK_SIDE]
             if j + BLOCK_ROWS <= n:
-                write_block(z, load, room, 0, n, n, begin, j, out)
+                write_block(z, load, 0, n, n, begin, BLOCK_ROWS, j, BLOCK_ROWS, out, streamed)
                 for c in range(0, BLOCK_ROWS, ROW):
                     six = six_rows(z, c, BLOCK_ROWS)
                     for k in range(6):

@@ -18,7 +18,7 @@ from mpimbs.spatial.memory import Table, aligned_zeros
 from mpimbs.sweep.build import NO_BODIES, Build, different_rows, join_steps, path_to
 from mpimbs.sweep.limb_passes import IS_OPEN, SLOT, LimbsPlan
 from mpimbs.sweep.sequence import Q_BEGIN, U_BEGIN, sequence_rows
-from mpimbs.sweep.side_by_side import side_by_side
+from mpimbs.sweep.side_by_side import lanes_of_steps, put_side_by_side
 from mpimbs.sweep.strips import Strip, StripLanes
 from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, TURNING, Springs, Structure
 from mpimbs.sweep.tiles import HUNG, JOINED, Kinds, Placed, Tile, Tiles
@@ -132,16 +132,20 @@ def _numbers(made: Build, steps: Integers) -> _Numbers:
 
 
 def _structure(made: Build, steps: Integers, speeds: Integers, path: Integers) -> Structure:
-    """The structure of some steps, whose numbers are those, and of their speeds; an empty armature stays so."""
+    """The structure of some steps, whose numbers are those, and of their speeds."""
     s = made.structure
-    armature = s.armature[speeds] if s.armature.size else s.armature
-    return Structure(steps, s.axes[speeds], s.fixed, s.pitch[speeds], armature, path, s.added)
+    return Structure(steps, s.axes[speeds], s.fixed, s.pitch[speeds], _picked(s.armature, speeds), path, s.added)
 
 
 def _chosen(springs: Springs, coordinates: Integers, speeds: Integers) -> Springs:
-    """Joint forces of some coordinates and speeds; empty arrays stay so."""
+    """Joint forces of some coordinates and speeds."""
     index = {"rest": coordinates}
-    return Springs(*(a[index.get(name, speeds)] if a.size else a for name, a in springs._asdict().items()))
+    return Springs(*(_picked(a, index.get(name, speeds)) for name, a in springs._asdict().items()))
+
+
+def _picked(values: Floats, numbers: Integers) -> Floats:
+    """Some of these values [..., n]; of none, none [..., 0]."""
+    return values[numbers] if values.size else np.zeros((*numbers.shape[:-1], 0))
 
 
 class _Pieces:
@@ -183,47 +187,32 @@ class _Pieces:
 
     def add_to(self, kinds: Kinds) -> Integers:
         """Add what the tiles are made of; gives the number of the kind of each [tiles]."""
-        springs = _chosen(self._made.springs, self.numbers.coordinates, self.numbers.speeds)
-        pitch, armature = self._made.structure.pitch[self.numbers.speeds], self._made.structure.armature
-        sliding = self._made.structure.steps[self.steps][..., (BODY, SLIDES)]
-        differing = [sliding, pitch, *(a for a in springs if a.size)]
-        differing += [armature[self.numbers.speeds]] if armature.size else []
+        s, (_, q, u) = self._made.structure, self.numbers
+        sliding = s.steps[self.steps][..., (BODY, SLIDES)]
+        differing = [sliding, s.pitch[u], _picked(s.armature, u), *_chosen(self._made.springs, q, u)]
         rows = np.concatenate([a.reshape(self.tiles, -1).astype(np.float64) for a in differing], axis=1)
         which = different_rows(rows)[1]
         first = np.unique(which, return_index=True)[1]
-        added = [kinds.add(self.side_by_side(int(tile)), self.numbers.coordinates.shape[-1], self.width)
-                 for tile in first]  # fmt: skip
+        added = [kinds.add(made, q.shape[-1], self.width) for made in self.side_by_side(first)]
         return np.array(added)[which]
 
-    def side_by_side(self, tile: int) -> Build:
-        """Put the lanes of a tile side by side; bodies are counted from 0."""
-        made, bodies = self._made, self._bodies
-        base = self.numbers.steps.copy()
+    def side_by_side(self, tiles: Integers) -> list[Build]:
+        """Put the lanes of each of some tiles side by side; bodies are counted from 0."""
+        made, bodies, s = self._made, self._bodies, self._made.structure
+        steps = self.numbers.steps.copy()
         place_of = np.full(len(made.parent), -1)
         place_of[bodies] = np.arange(len(bodies))
         parent = np.where(made.parent[bodies] >= 0, place_of[made.parent[bodies]], -1)
         ends = made.first_step[bodies] - self._first, made.body_step[bodies] - self._first
-        junctions = join_steps(base, parent, *ends, 1, self._slotted)
-        path = path_to(self._tip, parent, *ends)
-        pieces = []
-        for lane in range(self.width):
-            steps = base.copy()
-            steps[:, (BODY, SLIDES)] = made.structure.steps[self.steps[tile, lane]][:, (BODY, SLIDES)]
-            q, u = self.numbers.coordinates[tile, lane], self.numbers.speeds[tile, lane]
-            structure = _structure(made, steps, u, path)
-            springs = _chosen(made.springs, q, u)
-            pieces.append(
-                made._replace(
-                    structure=structure,
-                    springs=springs,
-                    junctions=junctions,
-                    parent=parent,
-                    order=np.arange(len(bodies)),
-                    first_step=ends[0],
-                    body_step=ends[1],
-                )
-            )
-        return side_by_side(pieces)
+        junctions = join_steps(steps, parent, *ends, 1, self._slotted)
+        q, u = self.numbers.coordinates[tiles], self.numbers.speeds[tiles]
+        lane = s._replace(steps=steps, axes=s.axes[u[0, 0]], path=path_to(self._tip, parent, *ends))
+        piece = made._replace(
+            junctions=junctions, parent=parent, order=np.arange(len(bodies)), first_step=ends[0], body_step=ends[1]
+        )
+        freedoms = s.pitch[u], _picked(s.armature, u), _chosen(made.springs, q, u)
+        lanes = lanes_of_steps(s, self.steps[tiles], *freedoms)
+        return [piece._replace(structure=own, springs=forces) for own, forces in put_side_by_side(lane, lanes)]
 
 
 class _Sequence:
@@ -326,7 +315,7 @@ class Limbs:
             _Pieces(made, begins, each.places.reshape(1, -1), each.length, -1, lanes.closings.slotted)
             for each, lanes in zip(cut, strips, strict=True)
         ]
-        self.strip_lanes = [part.side_by_side(0) for part in pieces]
+        self.strip_lanes = [part.side_by_side(np.zeros(1, np.int64))[0] for part in pieces]
         self._strips = [_Sequence([part], True, wrenches, HUNG) for part in pieces]
         self._sequences = self._beside + self._along + self._strips
         self.has_open = any(stretch.is_open for stretch in stretches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from mpimbs.model.contents import Contents
 from mpimbs.spatial.mixed import LOOP, OPEN_BODY, TO_WORLD, OpenGroup
 from mpimbs.sweep.build import Build
-from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, SETTLE
+from mpimbs.sweep.closing import BEGIN, CLOSE, END, FOLD, MOVE, REACT, SETTLE
 from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
 
 Floats = npt.NDArray[np.float64]
@@ -102,6 +103,8 @@ class Closings:
     tree : Tree
     ends : array [loops, 2]
         The bodies of each loop; AT_WORLD, or ELSEWHERE.
+    gears : array
+        Which of the loops are gears: they act on the joints of their bodies, past which they are closed.
     open_bodies : array
         Bodies on which others hang elsewhere: what acts on them is open, too, numbered behind the loops; behind these
         is what is left of several loops to the world.
@@ -121,8 +124,13 @@ class Closings:
         What is left.
     """
 
-    def __init__(self, tree: Tree, ends: Integers, open_bodies: Integers, strips: Sequence[FromStrip] = ()) -> None:
+    def __init__(
+        self, tree: Tree, ends: Integers, gears: Integers, open_bodies: Integers, strips: Sequence[FromStrip] = ()
+    ) -> None:
         self._tree, self._loops = tree, len(ends)
+        self._geared: dict[int, list[int]] = {}  # of bodies, the ends of gears on them
+        for loop, end in itertools.product(gears.tolist(), range(2)):
+            self._geared.setdefault(int(ends[loop, end]), []).append(2 * loop + end)
         ends = np.concatenate((ends, np.stack((open_bodies, np.full(len(open_bodies), ELSEWHERE)), axis=1)))
         self._to_world = {int(loop) for loop in np.flatnonzero((ends == AT_WORLD).any(axis=1))}
         self._numbered = self.behind_bodies = len(ends)
@@ -174,21 +182,27 @@ class Closings:
     def _pass(self, body: int, handed: list[_Handed]) -> _Handed | None:
         """What goes on from a body to its parent."""
         own = self._begin.get(body, [])
-        if len(handed) == 1 and not own and not self._closes(body, handed[0].front):
+        goes_on = len(handed) == 1 and not own and not self._geared_on(handed[0].path)
+        if goes_on and not self._closes(body, handed[0].front):
             return _Handed(handed[0].front, [body, *handed[0].path], int(self._tree.places[body]), body)
         front = self._gather(body, handed, own)
         if front is None or not front.groups:
             return None
         return _Handed(front, [body], int(self._tree.places[body]), body)
 
+    def _geared_on(self, path: list[int]) -> list[int]:
+        """The ends of gears on the body that a path leads from."""
+        return self._geared.get(path[-1], []) if path else []
+
     def _closes(self, body: int, front: _Front) -> bool:
         return any(self._is_complete(body, loop) for loop in front.groups)
 
     def _is_complete(self, body: int, loop: int) -> bool:
-        """Whether a loop can be closed at a body: a loop to the world waits until that is it [design, section 12]."""
+        """Whether a loop can be closed at a body: a loop to the world waits until that is it [design, section 12], a
+        gear until the joints of its bodies are eliminated."""
         if loop in self._to_world:
             return body < 0 and self._tree.slots[-1 - body] == AT_WORLD
-        return loop in self._met
+        return loop in self._met and all(loop != end // 2 for end in self._geared.get(body, ()))
 
     def _gather(self, body: int, handed: list[_Handed], own: list[int]) -> _Front | None:
         """The front of a body, of what is handed to it and begins at it."""
@@ -208,6 +222,8 @@ class Closings:
             if path:
                 used = 1 + max(other.groups.values())
                 events.append(LoopEvent(MOVE, other.number, (used,), path=tuple(path)))
+            for end in self._geared_on(path):
+                events.append(LoopEvent(REACT, other.number, (other.groups[end // 2], end, path[-1])))
             events += self._ends_at(front, own) if number == 0 else []
             if other is not front:
                 pairs = []
@@ -259,13 +275,18 @@ class Closings:
 
 
 def closings_of(
-    ends: Integers, made: Build, inboard: Integers, open_bodies: Integers, strips: Sequence[FromStrip] = ()
+    ends: Integers,
+    gears: Integers,
+    made: Build,
+    inboard: Integers,
+    open_bodies: Integers,
+    strips: Sequence[FromStrip] = (),
 ) -> Closings:
-    """Find where loops are closed, given the bodies of each, the bodies outside [k], -1 the world, and the open bodies;
-    and what strips hand over."""
+    """Find where loops are closed, given the bodies of each, which are gears, the bodies outside [k], -1 the world, and
+    the open bodies; and what strips hand over."""
     places = np.empty(len(made.order), np.int64)
     places[made.order] = np.arange(len(made.order))
-    return Closings(Tree(made.parent, places, inboard.tolist()), ends, open_bodies, strips)
+    return Closings(Tree(made.parent, places, inboard.tolist()), ends, gears, open_bodies, strips)
 
 
 def groups_of(

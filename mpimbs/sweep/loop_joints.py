@@ -10,6 +10,8 @@ where s is what velocities leave [design, section 12]: with the angular velocity
 which j1 turns in the first step, the sliding velocity v of the joint in a, and r, x from the bodies' origins to it,
 
     s = C^T (w x j + j1 x j2,  w x (w x r) + 2 w x v - w_b x (w_b x x))
+
+A gear is among them, though no joint; see `sweep.asking`.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ import numpy as np
 
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import sqrt, width
-from mpimbs.spatial.memory import Floats, Rows, span
+from mpimbs.spatial.lanes import sqrt
+from mpimbs.spatial.memory import Floats, Rows
 from mpimbs.spatial.rows import ROW, add_row, columns, load_columns, scale_row, store_row
 from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import (
@@ -37,16 +39,19 @@ from mpimbs.spatial.vectors import (
     sub3,
     transpose,
 )
-from mpimbs.spatial.widths import by_number
 from mpimbs.sweep.joint_forces import spring_moment
-from mpimbs.sweep.structure import BIAS, BOUNDARY
+from mpimbs.sweep.structure import BOUNDARY
 
 # Columns of the rows of loop joints: where the motions of the ends are; how the joint turns (below); its constraints;
 # which ends are the world; whether it has a pitch; how many of its freedoms are driven; which geometry it has.
 MOTION_A, MOTION_B, TURNS, CONSTRAINTS, WORLD, PITCHED, DRIVEN, GEOMETRY = range(8)
-NOT, ABOUT_Z, BALL, ABOUT_X_AND_Y, SLID_ABOUT_Z = range(5)
+NOT, ABOUT_Z, BALL, ABOUT_X_AND_Y, SLID_ABOUT_Z, GEARED = range(6)
 NO_WORLD, WORLD_IS_A, WORLD_IS_B = range(3)
-END_SIZE = 12  # numbers of an end: rotation from step components to joint components 9, position in the step's frame 3
+# Numbers of an end: rotation from step components to joint components 9, position in the step's frame 3. Of the first
+# end of a gear they begin with f_a, f_b, f.
+END_SIZE = 12
+# Where in the motion of an end of a gear, which is an item of its own, the coordinate and the speed of the joint are.
+GEAR_Q, GEAR_U = 9, 12
 # What is written of a joint: E of a and of b, [6, 8]; -s, violations of position and velocity; what drives it on a and
 # on b; the energy of its springs (J), and the power of what else drives it (W).
 CLOSURE = 2 * SIX + 6 * ROW
@@ -70,6 +75,7 @@ class ClosingJoints(NamedTuple):
     subspaces: Floats  # [geometries * SIX]: C in T, [6, 8]
     pitch: Floats  # [n]: m/rad
     motions: Floats  # [any * BOUNDARY]: of the steps that carry the ends, absolute
+    geared: Rows  # [any, 8]: of the ends of gears here, which motion is theirs, and the step of the joint
     drives: Floats  # [n * 6 * DRIVE]: the freedoms of each that are driven
     closures: Floats  # [n * CLOSURE], written
     root: Floats  # [6]: acceleration of the world, -g
@@ -300,7 +306,7 @@ def close_joint(zero, row, ends, subspace, a, b, root, out):
 
 
 @kernel
-def _measure_joint(row, ends, subspace, pitch, drives, a, b, out):
+def measure_joint(row, ends, subspace, pitch, drives, a, b, out):
     """Write how far a loop joint is from closed, and what drives it, given the motions of its ends."""
     relative, apart, turn, slide, _, _, _ = _seen_from_a(0.0, ends, a, b)
     turned, t, fitted, first, second = turned_by(row[TURNS], relative)
@@ -331,95 +337,3 @@ def _measure_joint(row, ends, subspace, pitch, drives, a, b, out):
         store_numbers(0.0, out, DRIVE_B, n + f)
     store_row(0.0, out, POSITION, _weighted(0.0, subspace, violation, 0))
     store_row(0.0, out, VELOCITY, _weighted(0.0, subspace, speed, 0))
-
-
-@kernel(inline=True)
-def _part(zero, array, number, size):
-    """The numbers of one of several items of some size."""
-    return span(array, number * size * width(zero), size * width(zero))
-
-
-@kernel(inline=True)
-def _measured(zero, loops, number, measured):
-    """Measure a loop joint where that is asked for, or it is driven."""
-    row = loops.rows[number]
-    if measured or row[DRIVEN] > 0:
-        a, b = _part(zero, loops.motions, row[MOTION_A], BOUNDARY), _part(zero, loops.motions, row[MOTION_B], BOUNDARY)
-        _measure_joint(
-            row,
-            _part(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE),
-            _part(zero, loops.subspaces, row[GEOMETRY], SIX),
-            loops.pitch[number],
-            _part(zero, loops.drives, number, 6 * DRIVE),
-            a,
-            b,
-            _part(zero, loops.closures, number, CLOSURE),
-        )
-
-
-@kernel(inline=True)
-def _lane_of(zero, array, number, size, lane, room):
-    """Copy the numbers that a lane has of one of several items."""
-    at = number * size * width(zero) + lane
-    for i in range(size):
-        room[i] = array[at + i * width(zero)]
-
-
-@kernel
-def _measured_in_lanes(zero, loops, number, measured):
-    """Measure a loop joint of each lane where that is asked for: there are neither drives nor pitches."""
-    if not measured:
-        return
-    row = loops.rows[number]
-    ends, subspace = span(loops.room, 0, 2 * END_SIZE), span(loops.room, 2 * END_SIZE, SIX)
-    a, b = span(loops.room, 2 * END_SIZE + SIX, BOUNDARY), span(loops.room, 2 * END_SIZE + SIX + BOUNDARY, BOUNDARY)
-    out = span(loops.room, ROOM_OF_A_LANE - CLOSURE, CLOSURE)
-    for lane in range(width(zero)):
-        _lane_of(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE, lane, ends)
-        _lane_of(zero, loops.subspaces, row[GEOMETRY], SIX, lane, subspace)
-        _lane_of(zero, loops.motions, row[MOTION_A], BOUNDARY, lane, a)
-        _lane_of(zero, loops.motions, row[MOTION_B], BOUNDARY, lane, b)
-        _measure_joint(row, ends, subspace, 0.0, loops.drives, a, b, out)
-        at = number * CLOSURE * width(zero) + lane
-        for i in range(POSITION, POSITION + 2 * ROW):
-            loops.closures[at + i * width(zero)] = out[i]
-
-
-_measure = by_number(_measured, _measured_in_lanes)
-
-
-@kernel(inline=True)
-def close_joints(zero, loops, speeds, places, measured):
-    """Write what all loop joints ask, given the motions of their ends: with their violations where these are
-    `measured`, which then take part in what is asked by factors for velocities and positions."""
-    n = width(zero)
-    for number in range(loops.rows.shape[0]):
-        row = loops.rows[number]
-        out = _part(zero, loops.closures, number, CLOSURE)
-        close_joint(
-            zero,
-            row,
-            _part(zero, loops.ends, row[GEOMETRY], 2 * END_SIZE),
-            _part(zero, loops.subspaces, row[GEOMETRY], SIX),
-            _part(zero, loops.motions, row[MOTION_A], BOUNDARY),
-            _part(zero, loops.motions, row[MOTION_B], BOUNDARY),
-            loops.root,
-            out,
-        )
-        _measure(zero, loops, number, measured)
-        if measured:
-            for k in range(row[CONSTRAINTS] * n):
-                out[MINUS_S * n + k] += speeds * out[VELOCITY * n + k] + places * out[POSITION * n + k]
-
-
-@kernel(inline=True)
-def drive_joints(loops, bias):
-    """Add what drives the loop joints to the loads of the velocity terms [m * BIAS]."""
-    for number in range(loops.rows.shape[0]):
-        row = loops.rows[number]
-        if row[DRIVEN] > 0:
-            for end in range(2):
-                step = row[MOTION_A + end]
-                if step < bias.size // BIAS:
-                    for i in range(6):
-                        bias[step * BIAS + 6 + i] -= loops.closures[number * CLOSURE + DRIVE_A + ROW * end + i]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import Loop
 from mpimbs.model.contents import Contents
+from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joints import JointType
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.rows import ROW
@@ -21,6 +24,7 @@ from mpimbs.sweep.loop_joints import (
     DAMPING,
     DRIVE,
     END_SIZE,
+    GEARED,
     NOT,
     REST,
     SLID_ABOUT_Z,
@@ -33,6 +37,7 @@ Integers = npt.NDArray[np.int64]
 
 AT_WORLD = -1
 ELSEWHERE = -2  # an end on a body of another rank
+ABOUT_AXIS, ALONG_AXIS = 2, 5  # unit axes of the joints of gears
 
 _TURNS = {(0,): NOT, (1,): ABOUT_Z, (4,): BALL, (1, 1): ABOUT_X_AND_Y, (0, 1): SLID_ABOUT_Z}
 _DIRECTIONS = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0)}
@@ -93,12 +98,14 @@ class LoopTable:
 
     Parameters
     ----------
-    loops : sequence of Loop
+    loops : sequence of Loop or Gear
     bodies : array [n, 2]
         The numbers of their bodies; -1 the world.
     lengths : array [n]
         What makes of a moment a force like others (m): columns of pure moments are so many times as large, so that
         compliances compare.
+    slides : bool array [n, 2]
+        Of gears, which of their joints slide.
 
     Attributes
     ----------
@@ -106,20 +113,27 @@ class LoopTable:
         How the joint turns (`sweep.loop_joints`), and the number of its constraints.
     pitch : array [n]
     subspaces : array [n, 6, 8]
-        C.
+        C; none of a gear.
+    factors, axes : array [n, 3], [n, 2]
+        Of a gear f_a, f_b, f, and the unit axes of its joints.
     scales : array [n, 8]
         How much larger than of length 1 these are.
     """
 
-    def __init__(self, loops: list[Loop], bodies: Integers, lengths: Floats) -> None:
+    def __init__(
+        self, loops: Sequence[Constraint], bodies: Integers, lengths: Floats, slides: npt.NDArray[np.bool_]
+    ) -> None:
         n = len(loops)
+        joints = [(number, loop) for number, loop in enumerate(loops) if isinstance(loop, Loop)]
+        there = np.array([number for number, _ in joints], np.int64)
         self.bodies, self.numbers = bodies, np.arange(n)
-        self.pitch = np.array([loop.pitch for loop in loops])
-        self.turns = np.array([_TURNS[tuple(step.turn for step in loop.kind.steps)] for loop in loops], np.int64)
-        self.constraints = np.array([6 - loop.kind.nu for loop in loops], np.int64)
+        self.pitch, self.turns, self.constraints = np.zeros(n), np.full(n, GEARED), np.ones(n, np.int64)
+        self.pitch[there] = [loop.pitch for _, loop in joints]
+        self.turns[there] = [_TURNS[tuple(step.turn for step in loop.kind.steps)] for _, loop in joints]
+        self.constraints[there] = [6 - loop.kind.nu for _, loop in joints]
         self.subspaces, self.scales = np.zeros((n, 6, ROW)), np.ones((n, ROW))
         bases: dict[tuple[str, float], Floats] = {}
-        for number, loop in enumerate(loops):
+        for number, loop in joints:
             key = loop.type, loop.pitch
             if key not in bases:
                 bases[key] = load_subspace(motion_subspace(loop.kind, loop.pitch))
@@ -127,16 +141,27 @@ class LoopTable:
             self.scales[number, : len(basis)] = np.where(np.abs(basis[:, 3:]).max(axis=1) > 0, 1.0, lengths[number])
             self.subspaces[number, :, : len(basis)] = (basis * self.scales[number, : len(basis), None]).T
         self.driven, self.drives = np.zeros(n, np.int64), np.zeros((n, 6, DRIVE))
-        self.torques = {number: loop.torque for number, loop in enumerate(loops) if callable(loop.torque)}
-        for number, loop in enumerate(loops):
+        self.torques = {number: loop.torque for number, loop in joints if callable(loop.torque)}
+        for number, loop in joints:
             rows = _drives(loop)
             self.driven[number] = len(rows)
             self.drives[number, : len(rows)] = rows
-        self.positions = np.array([loop.positions for loop in loops]).reshape(n, 2, 3)
-        turned = matrices_of(np.array([loop.rotations for loop in loops]).reshape(-1, 4))
-        axes = turned_to(np.array([loop.axis for loop in loops]).reshape(-1, 3))
-        to_body = turned.reshape(n, 2, 3, 3) @ axes[:, None]  # joint to body components
-        self._from_body = np.swapaxes(to_body, -1, -2)
+        self.positions, self._from_body = np.zeros((n, 2, 3)), np.tile(np.eye(3), (n, 2, 1, 1))
+        self.positions[there] = np.array([loop.positions for _, loop in joints]).reshape(-1, 2, 3)
+        turned = matrices_of(np.array([loop.rotations for _, loop in joints]).reshape(-1, 4))
+        axes = turned_to(np.array([loop.axis for _, loop in joints]).reshape(-1, 3))
+        to_body = turned.reshape(-1, 2, 3, 3) @ axes[:, None]  # joint to body components
+        self._from_body[there] = np.swapaxes(to_body, -1, -2)
+        self.factors, self.axes = np.zeros((n, 3)), np.where(slides, ALONG_AXIS, ABOUT_AXIS)
+        for number, gear in enumerate(loops):
+            if isinstance(gear, Gear):
+                self.scales[number, 0] = 1.0 if slides[number, 1] else lengths[number]
+                self.factors[number] = self.scales[number, 0] * np.array((-gear.ratio, 1.0, -gear.offset))
+
+    @property
+    def gears(self) -> Integers:
+        """Which are gears."""
+        return np.flatnonzero(self.turns == GEARED)
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -165,6 +190,8 @@ class LoopTable:
             "subspaces",
             "scales",
             "positions",
+            "factors",
+            "axes",
             "_from_body",
             "numbers",
         )
@@ -187,17 +214,21 @@ class LoopTable:
         found = np.empty((len(self), 2, END_SIZE))
         found[..., :9] = (self._from_body @ frames).reshape(len(self), 2, 9)
         found[..., 9:] = np.einsum("nkji,nkj->nki", frames, self.positions)
+        found[self.gears] = 0.0
+        found[self.gears, 0, :3] = self.factors[self.gears]
         return found.reshape(-1, 2 * END_SIZE), self.subspaces.reshape(-1, SIX)
 
 
 def loops_of(system: Contents) -> LoopTable:
     """All loops of a system, of its bodies by number."""
     bodies = system.loop_ends
-    lengths = np.ones(len(bodies))
+    lengths, slides = np.ones(len(bodies)), np.zeros((len(bodies), 2), bool)
     for number, pair in enumerate(bodies.tolist()):
+        if isinstance(system.loops[number], Gear):
+            slides[number] = [system.segments.template(body).joint.kind.q_units == ("m",) for body in pair]
         radii = [_radius(system, body) for body in pair if body >= 0]
         lengths[number] = max(radii) or 1.0
-    return LoopTable(system.loops, bodies, lengths)
+    return LoopTable(system.loops, bodies, lengths, slides)
 
 
 def _radius(system: Contents, body: int) -> float:

@@ -23,6 +23,7 @@ from mpimbs.sweep.loop_joints import (
     DRIVE,
     DRIVE_A,
     ENERGY,
+    GEARED,
     GEOMETRY,
     POSITION,
     ROOM_OF_A_LANE,
@@ -115,11 +116,16 @@ class LoopArrays:
     ) -> None:
         first, n, count, m = tables[0], len(tables), len(tables[0]), len(made.structure.steps)
         rows = _joint_rows(first, steps[0], m)
-        # Behind the steps stand the world, and of each loop the far end.
-        motions, boundary = np.zeros((m + 1 + count, BOUNDARY, n)), np.zeros((slots, BOUNDARY, n))
+        geared = _geared(first, steps[0], rows, m + 1 + count)
+        # Behind the steps stand the world, of each loop the far end, and the ends of gears.
+        motions = np.zeros((m + 1 + count + len(geared), BOUNDARY, n))
+        boundary = np.zeros((slots, BOUNDARY, n))
         motions[m:, [0, 4, 8]] = boundary[:, [0, 4, 8]] = 1.0
         closures = aligned_zeros((count * CLOSURE + ROW + SIX) * n)
         closures[-SIX * n :] = np.repeat(np.eye(6, ROW).ravel(), n)
+        for gear in first.gears.tolist():  # never in lanes
+            for end, axis in enumerate(first.axes[gear].tolist()):
+                closures[gear * CLOSURE + end * SIX + axis * ROW] = first.factors[gear, end]
         geometry = [_side_by_side(parts) for parts in zip(*(table.geometry(frames) for table in tables), strict=True)]
         different, rows[:, GEOMETRY] = different_rows(np.concatenate(geometry, axis=1))
         ends, subspaces = np.split(different, [geometry[0].shape[1]], axis=1)
@@ -134,6 +140,7 @@ class LoopArrays:
             pitch=first.pitch,
             drives=drives,
             motions=self._motions,
+            geared=geared,
             closures=closures,
             root=np.array([0.0, 0.0, 0.0, *(-g for g in system.gravity)]),
             room=np.zeros(ROOM_OF_A_LANE),
@@ -200,6 +207,17 @@ def _joint_rows(table: LoopTable, steps: Integers, m: int) -> Integers:
     rows[:, 5] = table.pitch != 0.0
     rows[:, 6] = table.driven
     return rows
+
+
+def _geared(table: LoopTable, steps: Integers, rows: Integers, behind: int) -> Integers:
+    """The ends of gears here, as of `ClosingJoints`; in the rows of joints their motions are from `behind` on."""
+    found = np.zeros((0, 8), np.int64)
+    for gear in table.gears.tolist():
+        for end, body in enumerate(ends_here(table.bodies, steps)[gear].tolist()):
+            if body >= 0:
+                rows[gear, end] = behind + len(found)
+                found = np.append(found, [[rows[gear, end], steps[body], 0, 0, 0, 0, 0, 0]], axis=0)
+    return found
 
 
 def _open_rows(closings: Closings, events: EventTables, count: int) -> Integers:
@@ -274,6 +292,8 @@ class Loops:
         """Motion of the body, in its frame, of the end here of a loop whose other one is elsewhere [BOUNDARY]."""
         near = 1 - int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
         found, frame = self._motions[self._rows[loop, near]].copy(), self._frames[loop, near]
+        if loop in self._loop_table.gears:
+            return found
         found[:9] = (frame @ found[:9].reshape(3, 3)).ravel()
         found[12:] = (found[12:].reshape(2, 3) @ frame.T).ravel()
         return found
@@ -325,11 +345,12 @@ class Loops:
         return found
 
     def wrenches(self) -> tuple[Integers, Floats]:
-        """The bodies here [k] on which loops act, and the loads on them that an evaluation found [k, 6].
+        """The bodies here [k] on which loops act, not gears, and the loads on them that an evaluation found [k, 6].
 
         Moments (N m) about, and forces (N) at, the bodies' origins, in their frames; a body for each end that it has.
         """
-        return self._loop_table.bodies[self._here], self._acting()[self._here]
+        acts = self._here & (self._loop_table.turns != GEARED)[:, None]
+        return self._loop_table.bodies[acts], self._acting()[acts]
 
     def _acting(self) -> Floats:
         """What loops do at the origins of their two bodies, in the frames of these [n, 2, 6]."""

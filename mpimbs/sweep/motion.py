@@ -64,23 +64,30 @@ def slide(zero, structure, step, q):
     return r[3:6]
 
 
+@kernel(inline=True)
+def joint_place(zero, structure, step, q):
+    """Frame change from a step's parent to the step, rotation and position, from the joint coordinates."""
+    turn = structure.steps[step, TURN]
+    first = structure.steps[step, FIRST_Q]
+    body = structure.steps[step, BODY] * FIXED
+    joint = load9(zero, structure.fixed, body)
+    position = load3(zero, structure.fixed, body + 9)
+    rotation = joint
+    if turn == 1:
+        s, c = sincos(load(zero, q, first * width(zero)))
+        rotation = turn_z(s, c, joint)
+    elif turn == 4:
+        rotation = multiply(transpose(quaternion_matrix(load_quaternion(zero, q, first))), joint)
+    if structure.steps[step, SLIDES]:
+        position = add3(position, rotate_back(joint, slide(zero, structure, step, q)))
+    return rotation, position
+
+
 @kernel
 def joint_places(zero, structure, q, place):
     """Write the frame change from each step's parent to the step, from the joint coordinates."""
     for step in range(structure.steps.shape[0]):
-        turn = structure.steps[step, TURN]
-        first = structure.steps[step, FIRST_Q]
-        body = structure.steps[step, BODY] * FIXED
-        joint = load9(zero, structure.fixed, body)
-        position = load3(zero, structure.fixed, body + 9)
-        rotation = joint
-        if turn == 1:
-            s, c = sincos(load(zero, q, first * width(zero)))
-            rotation = turn_z(s, c, joint)
-        elif turn == 4:
-            rotation = multiply(transpose(quaternion_matrix(load_quaternion(zero, q, first))), joint)
-        if structure.steps[step, SLIDES]:
-            position = add3(position, rotate_back(joint, slide(zero, structure, step, q)))
+        rotation, position = joint_place(zero, structure, step, q)
         store_numbers(zero, place, step * PLACE, rotation)
         store_numbers(zero, place, step * PLACE + 9, position)
 

@@ -95,6 +95,12 @@ class Part(Protocol):
         `Subchain.joint_loads`."""
         ...
 
+    def forces_through_joints(
+        self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> Floats:
+        """The components of these loads along the axes of the joints [nu]: as of `Subchain.forces_through_joints`."""
+        ...
+
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches` of `whole`."""
         ...
@@ -125,6 +131,12 @@ class PartByHandles:
     ) -> Floats:
         """Loads that the bodies receive through their inboard joints [n, 6], as of `Part`."""
         return self.whole.joint_loads(q, u, tau, turns, *self.handle_loads(), wrenches)
+
+    def forces_through_joints(
+        self: Part, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> Floats:
+        """Components of these loads along the axes of the joints [nu], as of `Part`."""
+        return self.whole.forces_through_joints(q, u, tau, turns, *self.handle_loads(), wrenches)
 
 
 class PartOfOne:

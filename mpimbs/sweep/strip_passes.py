@@ -72,7 +72,7 @@ def ask_of_strips(zero, limbs, junction, measured):
         structure = read(kind_of(tiles, tile), KIND_OF_TILE.structure)
         _to_all(zero, read(strip.loops, LOOPS.boundary), junction, strip.slot, BOUNDARY)
         u = tile_speeds(zero, tiles, tile, structure, speeds_of(row, p.u))
-        move_ends(zero, strip.loops, structure, work_of(zero, tiles, tile, structure), u)
+        move_ends(zero, strip.loops, structure, work_of(zero, tiles, tile, structure), coordinates_of(row, p.q), u)
     for number in range(p.copies.shape[0]):
         row = p.copies[number]
         written, from_array = read(row, _TO), read(row, _FROM)

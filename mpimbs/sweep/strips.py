@@ -111,7 +111,7 @@ class StripLanes:
             self.alike = self.alike and same
         parent = np.where(made.parent[self.bodies[0]] >= 0, number[made.parent[self.bodies[0]]], -1)
         slots = [int(inboard[-1 - self.on]) if self.on < 0 else 0]
-        self.closings = Closings(Tree(parent, np.arange(strip.length), slots), self.ends, NO_BODIES)
+        self.closings = Closings(Tree(parent, np.arange(strip.length), slots), self.ends, NO_BODIES, NO_BODIES)
 
     def _of_lane(self, lane: int, number: Integers) -> tuple[Integers, Integers]:
         """The loops of a lane, and their bodies there, in the order of these."""

@@ -15,7 +15,7 @@ import numpy as np
 from mpimbs.model.contents import Contents
 from mpimbs.sizes import tuned
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
-from mpimbs.spatial.memory import Floats, Integers, Table, aligned, aligned_zeros, schema
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, schema
 from mpimbs.sweep.build import Build, build, inboard_bodies
 from mpimbs.sweep.side_by_side import in_lanes
 from mpimbs.sweep.structure import (
@@ -140,10 +140,9 @@ class Kinds:
     def add(self, made: Build, coordinates: int, width: int) -> int:
         """Add a kind of `width` lanes with so many coordinates each; returns its number."""
         s = made.structure
-        structure, springs = Structure(*map(aligned, s)), Springs(*map(aligned, made.springs))
-        self.joints.append((structure, springs))
+        self.joints.append((s, made.springs))
         plain = not (s.steps[:, TURN] == 4).any()
-        self._tables.append(Table(TileKind(structure, springs, coordinates, int(plain))))
+        self._tables.append(Table(TileKind(s, made.springs, coordinates, int(plain))))
         self._sizes.append(LaneSize(len(s.steps), coordinates, len(s.axes)))
         self.junctions = max(self.junctions, made.junctions * width)
         return len(self._tables) - 1

@@ -14,8 +14,8 @@ from mpimbs.model.table import suggest
 from mpimbs.simulation.ensembles.result import KeptCopies
 from mpimbs.study.curves import Histories
 from mpimbs.study.quantities import NAMED_QUANTITIES, Motion, quantities, segments_of
-from mpimbs.study.vtkhdf import write_vtkhdf
 from mpimbs.view.usd import write_usd
+from mpimbs.view.vtkhdf import write_shapes, write_vtkhdf
 
 COPY = "copy"  # the first column, of an ensemble
 COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
@@ -52,7 +52,7 @@ def export(motion: Motion | KeptCopies, path: Path, part: Path, texts: Sequence[
 
 def format_of(path: Path, texts: Sequence[str] = ()) -> Format:
     """The format of a file's suffix; see `export`."""
-    found = FORMATS.get(path.suffix.lower())
+    found = FORMATS.get("".join(path.suffixes[-2:]).lower()) or FORMATS.get(path.suffix.lower())
     if found is None:
         raise InputError(f"{path}: no format has the suffix {path.suffix!r}{suggest(path.suffix, FORMATS)}")
     if texts and not found.takes_quantities:
@@ -168,6 +168,7 @@ def _of_one(write: Callable[[Motion, Path], None]) -> Callable[[Motion | KeptCop
 
 FORMATS = {
     ".vtkhdf": Format(_of_one(write_vtkhdf), False, "poly data for ParaView"),
+    ".shapes.vtkhdf": Format(_of_one(write_shapes), False, "the surfaces of the bodies, for ParaView"),
     ".usd": Format(_of_one(write_usd), False, "a scene of what the viewer shows"),
     ".csv": Format(_write_csv, True, "a long table"),
     ".parquet": Format(_write_parquet, True, "the same table, compressed"),

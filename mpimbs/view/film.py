@@ -21,7 +21,7 @@ from mpimbs.filesystem.places import check_new, part_of
 from mpimbs.view.camera import FIELD, Camera
 from mpimbs.view.colors import tension_colors
 from mpimbs.view.recording import Recording
-from mpimbs.view.scene import Instances, Scene, rotated
+from mpimbs.view.scene import Instances, Scene
 
 Floats = npt.NDArray[np.float64]
 DOTS = 100.0  # of a picture per inch
@@ -155,12 +155,7 @@ class Film:
 
 def _placed(batch: Instances, poses: Floats) -> tuple[Floats, Floats]:
     """Triangles [n * faces, 3, 3] in the world, and the directions in which they look [n * faces, 3]."""
-    positions, quaternions = batch.placed(poses)
-    vertices = batch.surface.vertices
-    scaled = (batch.scale[:, None, :] * vertices).reshape(-1, 3)
-    turned = rotated(np.repeat(quaternions, len(vertices), axis=0), scaled)
-    placed = turned.reshape(len(positions), -1, 3) + positions[:, None]
-    triangles = placed[:, batch.surface.faces].reshape(-1, 3, 3)
+    triangles = batch.vertices(poses)[:, batch.surface.faces].reshape(-1, 3, 3)
     normals = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
     return triangles, normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
 

@@ -36,6 +36,13 @@ class Instances(NamedTuple):
         turn = own[:, 3:]
         return own[:, :3] + rotated(turn, self.position), product(turn, self.quaternion)
 
+    def vertices(self, poses: Floats) -> Floats:
+        """Vertices of all instances [n, v, 3] in the world (m), of the poses of all bodies [bodies, 7]."""
+        positions, quaternions = self.placed(poses)
+        scaled = (self.scale[:, None, :] * self.surface.vertices).reshape(-1, 3)
+        turned = rotated(np.repeat(quaternions, len(self.surface.vertices), axis=0), scaled)
+        return turned.reshape(len(positions), -1, 3) + positions[:, None]
+
 
 class Ties(NamedTuple):
     """Thin lines between points of bodies: springs, and from bodies to the joints that close loops."""
@@ -73,6 +80,8 @@ class Scene:
         Those that are drawn.
     size : float
         Of all that is seen (m): links are so thick that they are.
+    sides : int, optional
+        Corners of a circle; fewer for many instances by default.
 
     Attributes
     ----------
@@ -86,7 +95,12 @@ class Scene:
     """
 
     def __init__(
-        self, system: System, folder: Path = Path(), bodies: Integers | None = None, size: float = 0.0
+        self,
+        system: System,
+        folder: Path = Path(),
+        bodies: Integers | None = None,
+        size: float = 0.0,
+        sides: int | None = None,
     ) -> None:
         self.missing: list[str] = []
         self._links = _links(system)
@@ -98,11 +112,22 @@ class Scene:
         self._folder = folder
         drawn = range(system.n_bodies) if bodies is None else bodies.tolist()
         pieces = [piece for k in drawn for piece in self._pieces(system, k)]
-        sides = FINE if len(pieces) <= MANY else COARSE
+        sides = sides or (FINE if len(pieces) <= MANY else COARSE)
         groups: dict[Any, list[_Piece]] = {}
         for piece in pieces:
             groups.setdefault(piece.key, []).append(piece)
         self.batches = [self._instances(key, group, sides) for key, group in groups.items()]
+
+    @property
+    def faces(self) -> Integers:
+        """Triangles of all instances [f, 3], by numbers of vertices: batch behind batch, instance behind instance."""
+        found, begin = [], 0
+        for batch in self.batches:
+            count = len(batch.surface.vertices)
+            first = begin + count * np.arange(len(batch.bodies))
+            found.append((first[:, None, None] + batch.surface.faces).reshape(-1, 3))
+            begin += count * len(batch.bodies)
+        return np.concatenate(found)
 
     def _pieces(self, system: System, k: int) -> list[_Piece]:
         found = []
@@ -162,7 +187,7 @@ def _ties(system: System, drawn: Integers | None) -> Ties:
     """The springs of a system; of the joints that close loops the lines to them from the origins of their bodies."""
     ends = [*system.spring_bodies]
     points = [spring.positions for spring in system.springs.values()]
-    for pair, loop in zip(system.loop_bodies, system.loops, strict=True):
+    for pair, loop in system.loop_joints:
         for body, point in zip(pair, loop.positions, strict=True):
             if body >= 0 and any(point):
                 ends.append((body, body))

@@ -1,6 +1,7 @@
 """Robots from URDF and MJCF files: accelerations of MuJoCo and Pinocchio, what is drawn and left out, bad files."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,12 @@ from mpi4py import MPI
 
 from driver_modules import driver
 from mpimbs.closure.report import loop_report
+from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.model import read_robot, read_system, system_from, write_system
+from mpimbs.model import Gear, read_robot, read_system, system_from, write_system
 from mpimbs.model.robots.reading import robot_in
 from mpimbs.parallel.agreement import read_once
-from tolerances import TOLERANCE
+from tolerances import TOLERANCE, assert_close
 
 alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="rank 0 reads robots, and it alone")
 
@@ -160,16 +162,67 @@ def test_loops_hold_where_mujoco_has_them(zoo: Path) -> None:
     found = [(loop.name, loop.type, loop.bodies) for loop in (*system.loops, *system.idle_loops)]
     assert found == [
         ("pin", "spherical", ("skew", "ball")), ("bolt", "fixed", ("cart", "plate")),
-        ("glue", "fixed", ("drone", "world")),
+        ("gear", "gear", ("telescope", "turn")), ("glue", "fixed", ("drone", "world")),
     ]  # fmt: skip
     # MuJoCo has closed them in the initial position.
     assert loop_report(system).position_violation.size < TOLERANCE["closed"][0]
 
 
+GRIPPER = """
+<robot name="gripper">
+  <link name="palm"/>
+  <link name="left"><inertial><origin xyz="0.02 0 0.1"/><mass value="0.3"/>
+    <inertia ixx="0.002" iyy="0.002" izz="0.001" ixy="0" ixz="0.0002" iyz="0"/></inertial></link>
+  <link name="right"><inertial><origin xyz="0.03 0 0.1"/><mass value="0.2"/>
+    <inertia ixx="0.001" iyy="0.0015" izz="0.001" ixy="0" ixz="0" iyz="0.0001"/></inertial></link>
+  <link name="tip"><inertial><origin xyz="0 0 0.05"/><mass value="0.1"/>
+    <inertia ixx="0.001" iyy="0.001" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <joint name="close" type="revolute"><parent link="palm"/><child link="left"/><axis xyz="0 1 0"/>
+    <limit lower="0" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="follow" type="revolute"><origin xyz="0.1 0 0"/><parent link="palm"/><child link="right"/>
+    <axis xyz="0 1 0"/><limit lower="-1" upper="0" effort="1" velocity="1"/>
+    <mimic joint="close" multiplier="-0.8" offset="0.1"/></joint>
+  <joint name="slide" type="prismatic"><origin xyz="0 0 0.2"/><parent link="left"/><child link="tip"/>
+    <axis xyz="1 0 1"/><limit lower="0" upper="1" effort="1" velocity="1"/><mimic joint="close" multiplier="0.05"/>
+  </joint>
+</robot>
+"""
+
+
+@alone
+def test_joints_that_mimic_others_accelerate_as_in_pinocchio(tmp_path: Path) -> None:
+    pin = pytest.importorskip("pinocchio")
+    (tmp_path / "gripper.urdf").write_text(GRIPPER)
+    model = pin.buildModelFromXML(GRIPPER, mimic=True)
+    data, q, u = model.createData(), np.array([0.3]), np.array([2.0])
+    inertia, forces = pin.crba(model, data, q), pin.nonLinearEffects(model, data, q, u)
+    expected = -forces[0] / inertia[0, 0]
+    system = read_robot(tmp_path / "gripper.urdf")
+    ratios, offsets = np.zeros(3), np.zeros(3)
+    for name, ratio, offset in (("left", 1.0, 0.0), ("right", -0.8, 0.1), ("tip", 0.05, 0.0)):
+        ratios[system.index_of(name)], offsets[system.index_of(name)] = ratio, offset
+    with closing(Dynamics(system)) as dynamics:
+        found = dynamics.accelerations(ratios * q + offsets, ratios * u)
+    assert_close("accelerations", found, ratios * expected, "pinocchio")
+
+
+@alone
+def test_what_gears_take_over(zoo: Path, arm: Path) -> None:
+    zoo.write_text(MJCF.replace('joint2="reach"', 'joint2="hip_x" polycoef="0.5 2 0 0 0"'))
+    assert "left out: gear of a joint that is left out, or gathered with others: gear" in read_robot(zoo).left_out
+    zoo.write_text(MJCF.replace('joint2="reach"', 'joint2="reach" polycoef="0.5 2 1 0 0"'))
+    assert "left out: equality of a joint alone, or not linear: gear" in read_robot(zoo).left_out
+    zoo.write_text(MJCF.replace('joint2="reach"', 'joint2="reach" polycoef="0.5 2 0 0 0"'))
+    gear = next(loop for loop in read_robot(zoo).loops if isinstance(loop, Gear))
+    assert (gear.joint, gear.of, gear.ratio) == ("turn", "telescope", 2.0)
+    arm.write_text(URDF.replace('<mimic joint="yaw"/>', '<mimic joint="yow"/>'))
+    with pytest.raises(InputError, match=r"joint 'grip': mimic of 'yow', which is no joint.*'yaw'"):
+        read_robot(arm)
+
+
 @alone
 def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
     assert set(read_robot(zoo).left_out) == {
-        "left out: equality of kind joint: gear",
         "left out: limit of joint: joint14, joint15",
         "left out: actuator: push",
         "left out: contacts: of 10 geoms",
@@ -177,7 +230,6 @@ def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
     assert set(read_robot(arm).left_out) == {
         "left out: friction of joint: slew",
         "left out: limit of joint: roll, grip",
-        "left out: mimic (it moves by itself) of joint: grip after yaw",
         "left out: contacts: of 1 collision shapes",
         "left out: joint that carries no mass: wave",
     }

@@ -69,6 +69,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "implicit, fixed": ("rope:9", FIXED | {"integrator": "2m"}),
     "fixed": (CHAIN, FIXED | {"integrator": "rks3", "extremes": True}),
     "from a given state": (CHAIN, FIXED | {"state": (np.linspace(-1, 1, 9), np.linspace(2, -2, 9))}),
+    "augmented": (CHAIN, LOOSE | {"coupling": "augmented"}),
     "lagged, adaptive": (CHAIN, LOOSE | PCG),
     "second order, fixed": (CHAIN, FIXED | PCG | {"solver": LoadSolver("block-jacobi", "second"), "integrator": "3bs"}),
 }

@@ -180,13 +180,14 @@ def test_states_and_samples(comm: MPI.Comm) -> None:
         assert result.q.shape == (3, COPIES, 1) and result.poses.shape == (3, COPIES, 1, 7)
         assert np.array_equal(result.q[0, :, 0], q[:, 1]) and np.array_equal(result.u[0], np.zeros((COPIES, 3)))
         assert result[2].body("link2").q.shape == (3, 1)
+        assert repr(result[2]) == f"KeptMotion({result.kept.system.name} in memory, copy 2: 3 samples of 0 to 0.1 s)"
     with pytest.raises(InputError, match="state: has 2 rows of q and 1 of u"):
         batch.simulate(0.1, state=(q[:2], np.zeros(3)))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no end": ({"t_end": None}, "`t_end` is missing"),
-    "integrator": ({"integrator": "ra34pw2"}, "integrator 'ra34pw2' is not for ensembles: choose one of 1fe"),
+    "integrator": ({"integrator": "ra34"}, "integrator 'ra34'"),
     "loads": ({"sample": "q,loads"}, "loads through joints are not kept"),
     "coupling": ({"coupling": "dca"}, "`coupling` is not for ensembles"),
     "misspelt": ({"rtoll": 1.0}, "rtoll"),

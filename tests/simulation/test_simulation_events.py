@@ -24,7 +24,7 @@ from simulation.event_systems import at_a_third, flat, floating, gap, steep, sti
 from tolerances import assert_close
 
 TIGHT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
-COUPLINGS: list[dict[str, Any]] = [{"coupling": "dcae"}, {"coupling": "pcg", "cuts": 3}]
+COUPLINGS: list[dict[str, Any]] = [{"coupling": "dcae"}, {"coupling": "pcg", "cuts": 3}, {"coupling": "dca"}]
 
 
 def random_state(system: System) -> tuple[Array, Array]:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.model import System
-from mpimbs.partition.limbs import choose_limbs, closed_subtrees, shapes
+from mpimbs.model import System, system_from
+from mpimbs.partition.limbs import choose_limbs
+from mpimbs.partition.shapes import Words, closed_subtrees, shapes
 from mpimbs.sizes import PACKAGE, using
 from mpimbs.sweep.build import NO_BODIES, build
 from oracles import dense
@@ -73,13 +74,13 @@ def test_limbs_of_all_joint_types(width: int, kept: str) -> None:
 def test_the_shape_is_joints_and_how_they_hang_together() -> None:
     system = bushes(4)
     made = build(system.columns())
-    shape = shapes(made, system.joint_patterns(0, system.n_bodies))
+    shape = shapes(Words(made, system.joint_patterns(0, system.n_bodies)), made.sizes)
     roots = {made.order.tolist().index(3 + 9 * copy) for copy in range(4)}
     (same,) = {int(shape[place]) for place in roots}
     assert set(np.flatnonzero(shape == same).tolist()) == roots
     patterns = system.joint_patterns(0, system.n_bodies).copy()
     patterns[3 + 8] += 1  # another joint at the tip of the first
-    changed = shapes(made, patterns)
+    changed = shapes(Words(made, patterns), made.sizes)
     assert len({int(changed[place]) for place in roots}) == 2
 
 
@@ -107,8 +108,26 @@ def test_shapes_that_have_one_number_by_chance(monkeypatch: pytest.MonkeyPatch) 
     system = bushes(4)
     made, patterns = build(system.columns()), system.joint_patterns(0, system.n_bodies).copy()
     patterns[3 + 18 + 8] += 1  # another joint at the tip of the third bush
-    monkeypatch.setattr("mpimbs.partition.limbs.shapes", lambda made, patterns: made.sizes)
+    monkeypatch.setattr("mpimbs.partition.limbs.shapes", lambda words, sizes: sizes)
     groups, *_ = choose_limbs(made, patterns, NO_BODIES, 2)
     place = {int(body): k for k, body in enumerate(made.order)}
     (roots,) = [group.places.ravel()[: group.lanes].tolist() for group in groups if made.sizes[group.places[0, 0]] == 9]
     assert roots == sorted(place[3 + 9 * copy] for copy in (0, 1, 3))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_path_beside_which_more_hangs_than_further_on(width: int) -> None:
+    """The open body is not on the heaviest path: what hangs beside comes behind all pieces but the last."""
+    system, template = (
+        System(name="fork", gravity=(1.0, -2.0, -9.0)),
+        system_from("spatial_chain:2").segments.template(1),
+    )
+    for name, parent, count in (("trunk", "world", 200), ("beside", "trunk199", 62), ("further", "trunk199", 320)):
+        for k in range(count):
+            on = f"{name}{k - 1}" if k else parent
+            system.add(template.model_copy(update={"name": f"{name}{k}"}), parent=on)
+    q, u, tau = build_state(Seeded(5), system)
+    with closing(Dynamics(system, lanes=1)) as alone, closing(Dynamics(system, lanes=width, cuts=1)) as dynamics:
+        assert dynamics.division.bounds[1] in range(262, 324), "the cut is not where less is further on"
+        found, expected = evaluated(dynamics, q, u, tau), evaluated(alone, q, u, tau)
+    assert_close("accelerations", found[0], expected[0], "lanes", scale=float(np.abs(expected[0]).max()))

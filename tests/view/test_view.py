@@ -19,7 +19,7 @@ from mpimbs.cli import main
 from mpimbs.view.camera import Camera
 from mpimbs.view.film import Film
 from mpimbs.view.meshes import Surface, box, capsule, cylinder
-from mpimbs.view.page import Page
+from mpimbs.view.page import RATE, Page
 from mpimbs.view.recording import Recording
 from mpimbs.view.scene import Scene
 from simulation.event_systems import varied
@@ -234,6 +234,21 @@ def test_without_viser(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "viser", None)
     with pytest.raises(InputError, match=r"the viewer needs viser: pip install 'mpimbs\[view\]'"):
         Page(Recording(output))
+
+
+def test_ten_thousand_bodies_at_thirty_pictures_a_second(tmp_path: Path) -> None:
+    """On the server: what a picture takes of its process, with nobody looking."""
+    pytest.importorskip("viser")
+    simulate("rope:10000", 1e-3, output=tmp_path / "out.h5", every=1e-3, dt=1e-3, integrator="1fe")
+    page, spent = Page(Recording(tmp_path / "out.h5"), port=18280), []
+    try:
+        for k in range(8):
+            page.time, began = 1e-4 * k, time.process_time()
+            page.advance(0.0)
+            spent.append(time.process_time() - began)
+    finally:
+        page.close()
+    assert min(spent[1:]) < 1.0 / RATE
 
 
 def test_gravity_is_downward_in_the_picture() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
+from scipy.spatial.transform import Rotation
 
 from mpimbs.errors import InputError
 from mpimbs.model import Joint, System, system_from
@@ -38,19 +39,25 @@ def written(motion: Motion, folder: Path, suffix: str, *texts: str) -> Path:
 
 def test_vtk_reads_back_poses_velocities_and_loads(motion: Motion, tmp_path: Path) -> None:
     reading = pytest.importorskip("vtkmodules.vtkIOHDF")
-    from vtkmodules.util.numpy_support import vtk_to_numpy
-
-    reader = reading.vtkHDFReader()
-    reader.SetFileName(str(written(motion, tmp_path, ".vtkhdf")))
-    reader.UpdateInformation()
+    vtk_to_numpy = pytest.importorskip("vtkmodules.util.numpy_support").vtk_to_numpy
+    readers = {suffix: reading.vtkHDFReader() for suffix in (".vtkhdf", ".shapes.vtkhdf")}
     n = motion.system.n_bodies
-    assert reader.GetNumberOfSteps() == len(motion.t)
+    for suffix, reader in readers.items():
+        reader.SetFileName(str(written(motion, tmp_path, suffix)))
+        reader.UpdateInformation()
+        assert reader.GetNumberOfSteps() == len(motion.t)
     parts = [(part, k) for part in segments_of(motion) for k in range(len(part.t))]
     for step, (part, k) in enumerate(parts):
-        reader.SetStep(step)
-        reader.Update()
-        drawn = reader.GetOutputDataObject(0)
-        data = {name: vtk_to_numpy(drawn.GetPointData().GetArray(name)) for name in drawn.GetPointData().keys()}  # noqa: SIM118
+        for reader in readers.values():
+            reader.SetStep(step)
+            reader.Update()
+            names = reader.GetOutputDataObject(0).GetFieldData().GetAbstractArray("body_name")
+            assert [names.GetValue(b) for b in range(n)] == [part.system.name_of(b) for b in range(n)]
+        drawn, shapes = (reader.GetOutputDataObject(0) for reader in readers.values())
+        data, own = (
+            {name: vtk_to_numpy(of.GetArray(name)) for name in of.keys()}  # noqa: SIM118
+            for of in (drawn.GetPointData(), shapes.GetPointData())
+        )
         np.testing.assert_array_equal(vtk_to_numpy(drawn.GetPoints().GetData()), part.poses[k, :, :3])
         np.testing.assert_array_equal(data["quaternion"], part.poses[k, :, 3:])
         np.testing.assert_array_equal(data["body"], np.arange(n))
@@ -62,8 +69,15 @@ def test_vtk_reads_back_poses_velocities_and_loads(motion: Motion, tmp_path: Pat
         parents = part.system.parents()
         assert {(a, b) for a, b in lines} == {(int(parents[b]), b) for b in range(n) if parents[b] >= 0}
         assert drawn.GetNumberOfVerts() == n
-        names = drawn.GetFieldData().GetAbstractArray("body_name")
-        assert [names.GetValue(b) for b in range(n)] == [part.system.name_of(b) for b in range(n)]
+        body, points = own["body"], vtk_to_numpy(shapes.GetPoints().GetData()).astype(float)
+        turn, arm = Rotation.from_quat(data["quaternion"][body], scalar_first=True), points - part.poses[k, body, :3]
+        if step == 0:
+            fixed, faces = turn.inv().apply(arm), vtk_to_numpy(shapes.GetPolys().GetConnectivityArray()).reshape(-1, 3)
+            assert set(body) == set(range(n)) and (body[faces] == body[faces[:, :1]]).all()
+        assert_close("points of the surfaces, as the bodies see them", turn.inv().apply(arm), fixed, "single")
+        velocity = data["velocity"][body] + np.cross(data["angular_velocity"][body], arm)
+        assert_close("their velocities", own["velocity"], velocity, "single")
+        assert_close("tension", own["tension"], data["tension"][body], "single")
 
 
 def test_usd_reads_back_where_surfaces_are(motion: Motion, tmp_path: Path) -> None:

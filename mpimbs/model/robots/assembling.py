@@ -10,6 +10,7 @@ import numpy as np
 
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Loop
+from mpimbs.model.gear import Gear
 from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
@@ -42,6 +43,7 @@ def assembled(robot: Robot) -> System:
     carriers = [(WORLD, HERE)] * len(links)  # of each link: a body, and the link's frame in the body's
     shapes: dict[str, list[Shape]] = {WORLD: []}
     made: list[tuple[str, dict[str, object]]] = []
+    moved_by: dict[str, str] = {}  # of joints that are no part of others, the bodies
     for number, link in enumerate(links):
         on, place = carriers[link.parent] if link.parent >= 0 else (WORLD, HERE)
         here, group = place @ link.pose, groups[number]
@@ -55,6 +57,8 @@ def assembled(robot: Robot) -> System:
         shapes[link.name] = [_placed(shape, own) for shape in link.shapes]
         joint = {"type": "fixed"} if group is None else group.fields()
         robot.order += group.joints if group else ()
+        if group and group.type in ("revolute", "prismatic"):
+            moved_by[group.name] = link.name
         joint |= {"position": base.position, "rotation": quaternion_of(base)}
         fields = {"mass": link.mass, "center_of_mass": (own @ Pose(np.eye(3), link.center)).position}
         fields |= {"inertia": _six(own.rotation @ link.inertia @ own.rotation.T), "parent": on}
@@ -64,7 +68,20 @@ def assembled(robot: Robot) -> System:
         system.add(Body(name=name, geometry=tuple(shapes[name]), joint=joint, **given))
     for loop in robot.loops:
         _close(system, loop, robot, [carriers[k] for k in last])
+    _add_gears(system, robot, moved_by)
     return system
+
+
+def _add_gears(system: System, robot: Robot, bodies: dict[str, str]) -> None:
+    """Add the gears to the system, given the bodies of joints that are no part of others."""
+    for gear in robot.gears:
+        if gear.joint not in bodies or gear.of not in bodies:
+            robot.leave_out("gear of a joint that is left out, or gathered with others", gear.name)
+        elif not gear.ratio:
+            robot.leave_out("gear of ratio zero", gear.name)
+        else:
+            given = gear._asdict() | {"joint": bodies[gear.joint], "of": bodies[gear.of]}
+            system.add_gear(Gear(**given))
 
 
 def _gathered(robot: Robot) -> list[RobotLink]:

@@ -14,6 +14,7 @@ from mpimbs.model.robots.robot import (
     JointKind,
     Pose,
     Robot,
+    RobotGear,
     RobotJoint,
     RobotLink,
     RobotLoop,
@@ -148,6 +149,9 @@ class _Compiled:
     def _equality(self, number: int, robot: Robot) -> None:
         m, kind = self._model, _EQUALITIES[self._model.eq_type[number]]
         name = self._name("equality", number)
+        if kind == "joint":
+            self._gear(number, name, robot)
+            return
         if kind not in ("connect", "weld"):
             robot.leave_out(f"equality of kind {kind}", name)
             return
@@ -166,6 +170,18 @@ class _Compiled:
         kinds = {"connect": "spherical", "weld": "fixed"}
         active = bool(m.eq_active0[number])
         robot.loops.append(RobotLoop(name, kinds[kind], links, (poses[0], poses[1]), active))  # type: ignore[arg-type]
+
+    def _gear(self, number: int, name: str, robot: Robot) -> None:
+        """A joint that follows another; coordinates count from those of the initial position."""
+        m = self._model
+        ends, (begin, ratio, *curved) = [int(m.eq_obj1id[number]), int(m.eq_obj2id[number])], m.eq_data[number, :5]
+        if ends[1] < 0 or any(curved):
+            robot.leave_out("equality of a joint alone, or not linear", name)
+            return
+        first, second = (float(m.qpos0[m.jnt_qposadr[j]]) for j in ends)
+        joint, of = (self._name("joint", j) for j in ends)
+        offset = first + float(begin) - float(ratio) * second
+        robot.gears.append(RobotGear(name, joint, of, float(ratio), offset, bool(m.eq_active0[number])))
 
     def _leave_out(self, robot: Robot) -> None:
         """Note what MuJoCo computes and a `System` doesn't have."""

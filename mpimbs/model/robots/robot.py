@@ -127,6 +127,17 @@ class RobotLoop(NamedTuple):
     active: bool = True
 
 
+class RobotGear(NamedTuple):
+    """A hinge or slide that follows another: its coordinate is ratio times that of the other, and offset."""
+
+    name: str
+    joint: str
+    of: str
+    ratio: float
+    offset: float
+    active: bool = True
+
+
 @dataclass
 class Robot:
     """What a file of another program describes.
@@ -136,7 +147,7 @@ class Robot:
     name : str
     gravity : tuple of 3 floats
         m/s^2.
-    links, loops : list
+    links, loops, gears : list
     left_out : dict of str to list of str
         What can't be taken over: by kind, the names.
     order : list of RobotJoint
@@ -147,6 +158,7 @@ class Robot:
     gravity: tuple[float, ...] = (0.0, 0.0, -9.81)
     links: list[RobotLink] = field(default_factory=list)
     loops: list[RobotLoop] = field(default_factory=list)
+    gears: list[RobotGear] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     order: list[RobotJoint] = field(default_factory=list)
 

@@ -12,7 +12,17 @@ import numpy as np
 
 from mpimbs.errors import InputError
 from mpimbs.model.geometry import Shape
-from mpimbs.model.robots.robot import HERE, Floats, JointKind, Pose, Robot, RobotJoint, RobotLink, quaternion_of
+from mpimbs.model.robots.robot import (
+    HERE,
+    Floats,
+    JointKind,
+    Pose,
+    Robot,
+    RobotGear,
+    RobotJoint,
+    RobotLink,
+    quaternion_of,
+)
 from mpimbs.model.table import suggest
 
 _KINDS: dict[str, JointKind | None] = {
@@ -149,8 +159,16 @@ class _Urdf:
         if joint.find("limit") is not None and kind in ("revolute", "prismatic"):
             robot.leave_out("limit of joint", name)
         if (mimic := joint.find("mimic")) is not None:
-            robot.leave_out("mimic (it moves by itself) of joint", f"{name} after {mimic.get('joint')}")
+            robot.gears.append(self._gear(name, mimic))
         return [made]
+
+    def _gear(self, name: str, mimic: ElementTree.Element) -> RobotGear:
+        """What makes a joint follow another."""
+        title, of = f"joint {name!r}: mimic", mimic.get("joint", "")
+        if of not in self._joints:
+            raise InputError(f"{title} of {of!r}, which is no joint{suggest(of, self._joints)}")
+        ratio, offset = _number(mimic, "multiplier", title, 1.0), _number(mimic, "offset", title, 0.0)
+        return RobotGear(f"{name} after {of}", name, of, ratio, offset)
 
     def _shape(self, visual: ElementTree.Element, link: str) -> Shape | None:
         geometry = visual.find("geometry")

@@ -19,6 +19,7 @@ from mpimbs.simulation.step_sizes import StepSizes, first_step, towards
 from mpimbs.sweep.structure import TURN
 
 Floats = npt.NDArray[np.float64]
+RATES = ("q_rate", "u_rate")  # where the next step begins, if it does not evaluate them itself
 ROUNDING = 1e-14  # of times
 SMALLEST = 1e-14  # of the time reached, that a step may be
 # Of PETSc's step control `basic`: the share of the step that the error allows, the same after two rejections in
@@ -26,12 +27,25 @@ SMALLEST = 1e-14  # of the time reached, that a step may be
 SAFETY, REJECTED, CLIP = 0.9, 0.5, (0.1, 10.0)
 
 
-class CopiesMemory(NamedTuple):
-    """What the steps so far leave to the next, beside the states."""
+class EnsembleMemory(NamedTuple):
+    """What the steps of a rank's copies so far leave to the next.
 
-    time: float  # s
-    step: float  # s
-    rates: Floats | None = None  # [copies, nq + nu]: where the next step begins, if it does not evaluate them itself
+    Attributes
+    ----------
+    time : float
+        Reached (s).
+    told : list
+        What a stepper tells of itself, for JSON.
+    vectors : dict of arrays [copies, n]
+        Among them the states, `q` and `u`.
+    left : array of bool [copies]
+        Which copies are left behind.
+    """
+
+    time: float
+    told: list[Any]
+    vectors: dict[str, Floats]
+    left: npt.NDArray[np.bool_]
 
 
 class CopiesStepper:
@@ -40,15 +54,13 @@ class CopiesStepper:
     Parameters
     ----------
     copies : SideBySide
-    q, u : array [copies, nq], array [copies, nu]
-        Their states.
     integrator : str
         A name in `INTEGRATORS`, of an explicit one without history.
     accuracy : Accuracy
-    memory : CopiesMemory, optional
-        Go on from that of another one, whose states `q` and `u` are: with the same bits.
-    left : array of bool [copies], optional
-        Which copies are left behind from the begin.
+    state : (array [copies, nq], array [copies, nu]), optional
+        Where they begin, those of the models by default.
+    memory : EnsembleMemory, optional
+        Go on from that of other ones: on the same ranks with the same bits.
 
     Attributes
     ----------
@@ -60,21 +72,22 @@ class CopiesStepper:
     steps, rejected, evaluations : int
     sizes : StepSizes
         Of adaptive steps.
-    keeps_stage : bool
-        Whether a step begins with the last stage of the one before.
     """
+
+    at_samples_alone = True  # what it gives by `memory`: elsewhere other ranks are at other times
 
     def __init__(
         self,
         copies: SideBySide,
-        q: Floats,
-        u: Floats,
         integrator: str,
         accuracy: Accuracy,
-        memory: CopiesMemory | None = None,
-        left: npt.NDArray[np.bool_] | None = None,
+        state: tuple[Floats, Floats] | None = None,
+        memory: EnsembleMemory | None = None,
     ) -> None:
         self.copies, self._accuracy, self._fixed = copies, accuracy, accuracy.dt is not None
+        if memory is not None:
+            state = memory.vectors["q"], memory.vectors["u"]
+        q, u = copies.initial_state() if state is None else state
         self._end = q.size
         self._state = np.concatenate([q.ravel(), u.ravel()])  # whose address never changes, for the compiled code
         self._views = self._state[: self._end], self._state[self._end :]
@@ -85,12 +98,12 @@ class CopiesStepper:
         self.failed: dict[int, tuple[float, str]] = {}
         self._trouble: dict[int, str] = {}  # of functions, in the step
         self.steps = self.rejected = self.evaluations = 0
-        self.sizes = StepSizes()
+        self.sizes = StepSizes(None if memory is None else memory.told[0])  # of rank 0, which tells of them
         self._vector, self._embedded, self._room = (self._vector_like() for _ in range(3))
         self._vector.setArray(self._state)
         self._arrays = Arrays(self._end, len(self._state))
-        if left is not None:
-            self._give_up(left)
+        if memory is not None:
+            self._give_up(memory.left)
         self._last_stage: Any = None  # where the last evaluation of a step stands
         self._begin_rates: Floats | None = None  # where the next step begins, as the last stage of that before had them
         self._given_rates: Floats | None = None  # what the next evaluation gives
@@ -98,12 +111,12 @@ class CopiesStepper:
         self._scheme = INTEGRATORS[integrator]
         self._order = int(self._scheme.value[0]) if self._scheme.adaptive else 0
         self._ts = self._make(0.0 if memory is None else memory.time)
-        self._step = accuracy.dt or (self._first_step() if memory is None else memory.step)
-        self.keeps_stage = first_same_as_last(self._ts)
-        if memory is not None and memory.rates is not None and self.keeps_stage:
-            nq = copies.nq
-            rates = np.concatenate([memory.rates[:, :nq].ravel(), memory.rates[:, nq:].ravel()])
-            self._begin_rates, self._given_rates = rates, rates
+        self._step = accuracy.dt or (self._first_step() if memory is None else self._smallest(memory))
+        self._keeps_stage = first_same_as_last(self._ts)
+        if memory is not None and self._keeps_stage:
+            rates = np.concatenate([memory.vectors[name].ravel() for name in RATES])
+            if np.isfinite(rates).all():  # not so before the first step
+                self._begin_rates, self._given_rates = rates, rates
 
     def _vector_like(self) -> PETSc.Vec:
         return PETSc.Vec().createSeq(len(self._state), comm=PETSc.COMM_SELF)
@@ -119,11 +132,10 @@ class CopiesStepper:
 
     def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """PETSc's right-hand side: rates of q, then udot; zero of what is left behind."""
-        out, rates, udot, self._last_stage = self._arrays(f)
+        out, rates, udot, self._last_stage = self._arrays.stage(self._state.data, x, f)
         if self._given_rates is not None:
             out[:], self._given_rates = self._given_rates, None
             return
-        self._state[:] = self._arrays.read(x)
         self.copies.evaluate(t, *self._views, udot, rates)
         self.evaluations += 1
         if self.copies.forces.failures:
@@ -171,13 +183,19 @@ class CopiesStepper:
         values, count = self._vector.array_r.copy(), self.copies.count
         return values[: self._end].reshape(count, -1), values[self._end :].reshape(count, -1)
 
-    def memory(self) -> CopiesMemory:
-        """What the next step takes from those before it."""
-        rates = self._begin_rates
-        if rates is None:
-            return CopiesMemory(self.time, self._step)
-        parts = (part.reshape(self.copies.count, -1) for part in (rates[: self._end], rates[self._end :]))
-        return CopiesMemory(self.time, self._step, np.hstack(list(parts)))
+    def memory(self) -> tuple[list[Any], dict[str, Floats]]:
+        """What the next step takes from those before it: `told` and `vectors` of `EnsembleMemory`."""
+        count, (q, u) = self.copies.count, self.state
+        vectors = {"q": q, "u": u, "step": np.full((count, 1), self._step)}
+        if self._keeps_stage:
+            rates = np.full(len(self._state), np.nan) if self._begin_rates is None else self._begin_rates
+            parts = (rates[: self._end], rates[self._end :])
+            vectors |= {name: part.reshape(count, -1).copy() for name, part in zip(RATES, parts, strict=True)}
+        return [self.sizes.memory()], vectors
+
+    def _smallest(self, memory: EnsembleMemory) -> float:
+        """The smallest of the steps (s) that copies would take, which may come from several ranks."""
+        return float(np.min(memory.vectors["step"][:, 0], initial=np.inf, where=~memory.left))
 
     def step_towards(self, target: float) -> bool:
         """Try a step, not beyond a time (s), and say whether that is reached."""
@@ -207,7 +225,7 @@ class CopiesStepper:
             self._state[:] = self._vector.array_r
             self.copies.make_quaternions_unit(self._views[0].reshape(self.copies.count, -1))
             self._vector.setArray(self._state)
-        if self.keeps_stage:
+        if self._keeps_stage:
             self._begin_rates = self._last_stage.array_r.copy()
         if not self._fixed:
             cut = size < self._step

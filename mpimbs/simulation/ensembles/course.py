@@ -1,11 +1,14 @@
-"""An ensemble from end to end: its copies are stepped, each rank's for themselves, and meet at the samples."""
+"""An ensemble from end to end: its copies are stepped, each rank's for themselves, and meet at the samples.
+
+They are stepped side by side in lanes where these carry them, else one after the other.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +19,14 @@ from mpi4py import MPI
 
 from mpimbs.errors import InterruptionError, SimulationError
 from mpimbs.members import Members
+from mpimbs.model import System
 from mpimbs.model.writing import holds_functions
-from mpimbs.parallel.agreement import first_on_node
+from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.partition.lanes import width_of
-from mpimbs.side_by_side import SideBySide
+from mpimbs.side_by_side import SideBySide, why_apart
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
-from mpimbs.simulation.ensembles.copies_stepper import CopiesMemory, CopiesStepper
+from mpimbs.simulation.ensembles.copies_stepper import CopiesStepper, EnsembleMemory
+from mpimbs.simulation.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
 from mpimbs.simulation.ensembles.layout import lay_out_ensemble, units_of
 from mpimbs.simulation.ensembles.result import EnsembleResult, EnsembleSamples, KeptCopies, copies_in_file
 from mpimbs.simulation.ensembles.rounds import Rounds
@@ -32,13 +37,14 @@ from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.progress import Progress
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.sample_writer import SampleWriter
+from mpimbs.simulation.schemes import INTEGRATORS
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
-from mpimbs.simulation.step_sizes import StepSizes
 from mpimbs.spatial.lanes import native_width
 
 Floats = npt.NDArray[np.float64]
 UNDER_WAY = 8  # of a rank, beside the bits of `Keeper.asked`
+WITHOUT_MEMORY = ("rk", "ssp", "euler")  # types of integrators whose steps leave no more than a state and a stage
 ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
 
 
@@ -52,16 +58,14 @@ class _Sample(NamedTuple):
     totals : dict
         What the ensemble had taken.
     failed : dict of int to (float, str)
-    sizes : list
-        Of `StepSizes`.
-    vectors : dict of arrays
-        Of this rank's copies.
+    told, vectors
+        Of this rank's copies; see `EnsembleMemory`.
     """
 
     time: float
     totals: dict[str, Any]
     failed: dict[int, tuple[float, str]]
-    sizes: list[Any]
+    told: list[Any]
     vectors: dict[str, Floats]
 
     @property
@@ -103,8 +107,7 @@ class EnsembleRun:
         self._times, self._selection = settings.sample_times(), settings.selection(members.systems[0])
         self._first, self._last = (members.count * rank // comm.size for rank in (comm.rank, comm.rank + 1))
         own = members.systems if len(members.systems) == 1 else members.systems[self._first : self._last]
-        lanes = native_width() if settings.lanes is None else width_of(settings.lanes)
-        self._copies = SideBySide(own, self._last - self._first, lanes)
+        self._copies = self._make(own)
         self._rows = {name: self._selection.rows(name, own[0]) for name in self._selection.bodies}
         self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         units, count = units_of(self._selection, own[0]), self._copies.count
@@ -132,6 +135,14 @@ class EnsembleRun:
         self._rounds, self._due = Rounds(comm), 0
         self._remembered = self._remember()
 
+    def _make(self, own: Sequence[System]) -> SideBySide | CopiesInTurn:
+        """Make what evaluates this rank's copies; all ranks call."""
+        systems, settings, count = self._members.systems, self._settings, self._last - self._first
+        if why_apart(systems) is None and INTEGRATORS[settings.integrator].type in WITHOUT_MEMORY:
+            return SideBySide(own, count, native_width() if settings.lanes is None else width_of(settings.lanes))
+        first_on_node(self._comm, lambda: CopiesInTurn(systems[:1], 1, settings).close())  # what they need is compiled
+        return together(self._comm, lambda: CopiesInTurn(own, count, settings))
+
     def _begin_file(self, path: Path) -> OutputFile:
         told = self._settings.data() | {
             "every": self._times.at(1),
@@ -143,32 +154,31 @@ class EnsembleRun:
             path, lambda file: lay_out_ensemble(file, members, told, selection), force=self._settings.force
         )
 
-    def _begin(self) -> CopiesStepper:
+    def _begin(self) -> CopiesStepper | TurnStepper:
         """Make what steps this rank's copies: from their begin, or from the checkpoint."""
         settings, copies = self._settings, self._copies
-        given = settings.integrator, settings.accuracy
-        if self._kept is None:
-            q, u = copies.initial_state()
-            if self._members.state is not None:
-                q, u = (part[self._first : self._last].copy() for part in self._members.state)
-            return CopiesStepper(copies, q, u, *given)
-        header, count = self._kept.header, copies.count
-        sizes = {"q": copies.nq, "u": copies.nu, "rates": copies.nq + copies.nu, "step": 1, "failed": 1}
-        counts = {name: count * sizes[name] for name in header["parts"]}
+        memory = None if self._kept is None else self._recall(self._kept)
+        state: Any = self._members.state
+        if state is not None:
+            state = tuple(part[self._first : self._last].copy() for part in state)
+        if isinstance(copies, CopiesInTurn):
+            return TurnStepper(copies, state, memory)
+        return CopiesStepper(copies, settings.integrator, settings.accuracy, state, memory)
+
+    def _recall(self, kept: Kept) -> EnsembleMemory:
+        """What a checkpoint has of this rank's copies; all ranks call."""
+        header, copies = kept.header, self._copies
+        sizes = {"q": copies.nq, "u": copies.nu, "q_rate": copies.nq, "u_rate": copies.nu, "step": 1, "failed": 1}
+        counts = {name: copies.count * sizes[name] for name in header["parts"]}
         vectors = {
-            name: values.reshape(count, -1)
-            for name, values in read_vectors(self._kept.file, counts, self._comm).items()
+            name: values.reshape(copies.count, -1)
+            for name, values in read_vectors(kept.file, counts, self._comm).items()
         }
         self._failed = {int(k): (t, reason) for k, (t, reason) in header["failed"].items()}
-        left = np.isfinite(vectors["failed"][:, 0])
-        step = float(np.min(vectors["step"][:, 0], initial=np.inf, where=~left))
-        rates = vectors.get("rates")
-        if rates is not None and not np.isfinite(rates).all():  # before the first step
-            rates = None
-        memory = CopiesMemory(header["time"], settings.dt or step, rates)
-        stepper = CopiesStepper(copies, vectors["q"], vectors["u"], *given, memory, left)
-        stepper.sizes = StepSizes(header["sizes"])  # of rank 0, which tells of them
-        return stepper
+        told = header["told"]
+        if isinstance(copies, CopiesInTurn):
+            told = told[self._first : self._last]
+        return EnsembleMemory(header["time"], told, vectors, np.isfinite(vectors.pop("failed")[:, 0]))
 
     def __call__(self, progress: bool) -> EnsembleResult:
         """Simulate to the end. Raises what broke it: SimulationError, InterruptionError."""
@@ -246,27 +256,32 @@ class EnsembleRun:
             for part in self._comm.allgather(new):
                 self._failed |= part
 
-    def _remember(self) -> _Sample:
-        """What a checkpoint of the sample that was just taken has; all ranks call."""
+    def _remember(self, saves: bool = False) -> _Sample:
+        """What a checkpoint has of the sample that was just taken, or of now where one is saved; all ranks call."""
         stepper, count = self._stepper, self._copies.count
-        (q, u), memory, when = stepper.state, stepper.memory(), np.full(count, np.nan)
+        when = np.full(count, np.nan)
         for k, (t, _) in self._failed.items():
             if self._first <= k < self._last:
                 when[k - self._first] = t
-        vectors = {"q": q.ravel(), "u": u.ravel(), "step": np.full(count, memory.step), "failed": when}
-        if stepper.keeps_stage:
-            width = self._copies.nq + self._copies.nu
-            rates = np.full((count, width), np.nan) if memory.rates is None else memory.rates
-            vectors["rates"] = rates.ravel()
-        return _Sample(stepper.time, self._totals(), dict(self._failed), stepper.sizes.memory(), vectors)
+        told, vectors = stepper.memory() if saves or stepper.at_samples_alone else ([], {})
+        flat = {name: values.ravel() for name, values in vectors.items()} | {"failed": when}
+        return _Sample(stepper.time, self._totals(), dict(self._failed), told, flat)
 
     def _save(self) -> str | None:
-        """Write a checkpoint of the last sample; gives the reason why not. All ranks call."""
-        files, sample = self._files, self._remembered
+        """Write a checkpoint, of the last sample where copies meet there alone; gives the reason why not.
+
+        All ranks call.
+        """
+        files = self._files
         assert files.place is not None
         self._store.sync()  # its samples come first
+        if not self._stepper.at_samples_alone:
+            self._note_failures()
+            self._remembered = self._remember(saves=True)
+        sample = self._remembered
+        told = self._comm.gather(sample.told) or []
         header = self._unchanging | {"time": sample.time, "count": self._count, "totals": sample.totals}
-        header["sizes"] = sample.sizes
+        header["told"] = [one for part in told for one in part]
         header["failed"] = {str(k): found for k, found in sample.failed.items()}
         return write_checkpoint(files.place, files.checkpoints.keep, header, sample.vectors, self._comm)
 
@@ -300,8 +315,8 @@ class EnsembleRun:
         own = np.array([stepper.steps, stepper.rejected, stepper.evaluations])
         self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
         found: dict[str, Any] = {
-            name: value + before.get(name, 0)
-            for name, value in zip(("steps", "rejected", "evaluations"), own.tolist(), strict=True)
+            name: value + (before.get(name, 0) if stepper.at_samples_alone else 0)
+            for name, value in zip(COUNTS, own.tolist(), strict=True)
         }
         seconds = self._seconds | ({"checkpoints": self._keeper.seconds} if self._keeper.seconds else {})
         spent = before.get("seconds", {})
@@ -311,7 +326,9 @@ class EnsembleRun:
     def _result(self, status: str) -> EnsembleResult:
         members, stepper = self._members, self._stepper
         failed = {members.names[k]: found for k, found in sorted(self._failed.items())}
-        result = EnsembleResult(status, members.count, stepper.time, **self._totals(), failed=failed)
+        result = EnsembleResult(
+            status, members.count, self._copies.lanes, stepper.time, **self._totals(), failed=failed
+        )
         result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
         result.restarts = self._restarts()
         if self._comm.rank == 0 and isinstance(self._store, EnsembleSamples):

@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from mpimbs.errors import InputError
 from mpimbs.forces.modules import add_forces
+from mpimbs.forces.motions import check_covered
 from mpimbs.members import Members
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.facts import digest
@@ -26,13 +27,11 @@ from mpimbs.simulation.ensembles.result import EnsembleResult, ensemble_in
 from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.petsc_schemes import check_options
 from mpimbs.simulation.reading import open_output
-from mpimbs.simulation.schemes import INTEGRATORS
 from mpimbs.simulation.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import LARGEST, check_system, checked_state
 
 Floats = npt.NDArray[np.float64]
-WITHOUT_MEMORY = ("rk", "ssp", "euler")  # types of integrators whose steps leave no more than a state and a stage
 
 
 def simulate_copies(
@@ -67,7 +66,7 @@ def simulate_copies(
         found = _asked(given, settings, members.systems[0])
         if checkpoints is not None:
             checkpoints.checked()
-        _check(members, comm.size, here)
+        _check(members, found.t_end, comm.size, here)
         return members, found
 
     members, found = together(comm, prepared)
@@ -115,17 +114,14 @@ def _asked(given: Mapping[str, Any], base: SimulationSettings | None, system: Sy
             raise InputError(f"`{field.name}` is not for ensembles: leave it out, or simulate the copies by themselves")
     if found.t_end is None:
         raise InputError("`t_end` is missing: simulated time")
-    if INTEGRATORS[found.integrator].type not in WITHOUT_MEMORY:
-        names = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.type in WITHOUT_MEMORY)
-        raise InputError(f"integrator '{found.integrator}' is not for ensembles: choose one of {names}")
     if "loads" in found.selection(system).bodies:
         raise InputError("loads through joints are not kept of ensembles: leave them out of `sample`")
     check_options(found.integrator, found.accuracy, solves=False)
     return found
 
 
-def _check(members: Members, ranks: int, here: int) -> None:
-    """Refuse copies that can't be simulated side by side."""
+def _check(members: Members, t_end: float | None, ranks: int, here: int) -> None:
+    """Refuse copies that can't be simulated as an ensemble."""
     check_alike(members.systems)
     if members.count < ranks:
         raise InputError(f"{members.count} copies on {ranks} ranks: every rank needs one at least; start fewer ranks")
@@ -133,6 +129,7 @@ def _check(members: Members, ranks: int, here: int) -> None:
     for k, system in enumerate(members.systems):
         if system.events:
             raise InputError(f"copy {members.names[k]}: has events, which ensembles don't take: simulate it by itself")
+        check_covered(system, t_end or 0.0)
         u = system.initial_state(0, system.n_bodies)[1]
         if np.abs(u).max(initial=0.0) > LARGEST:
             raise InputError(f"copy {members.names[k]}: an initial speed is beyond {LARGEST:g}: give SI units")

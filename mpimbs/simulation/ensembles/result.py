@@ -103,12 +103,13 @@ class EnsembleResult:
     status : str
         "complete", or why the run stopped.
     copies : int
+    lanes : int
+        Copies side by side; 1: one after the other.
     time : float
         Simulated time reached (s).
-    steps, rejected : int
-        Of the rank that has taken the most.
-    evaluations : int
-        Of all copies of a rank at once; likewise.
+    steps, rejected, evaluations : int
+        Of the rank that has taken the most: those of all of its copies at once, or of copies with steps of their own
+        the sum.
     step_sizes : dict
         Of rank 0; see `Result`.
     seconds : dict of str to float
@@ -121,6 +122,7 @@ class EnsembleResult:
 
     status: str = "complete"
     copies: int = 0
+    lanes: int = 1
     time: float = 0.0
     steps: int = 0
     rejected: int = 0
@@ -187,9 +189,10 @@ class EnsembleResult:
     def summary(self) -> str:
         """A few lines for a person."""
         phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
+        how = f"({self.lanes} side by side)" if self.lanes > 1 else "(one after the other)"
         lines = [
-            f"{self.status}: t = {self.time:g} s, {self.copies} copies, {self.steps} steps, {self.rejected} rejected, "
-            f"{self.evaluations} evaluations",
+            f"{self.status}: t = {self.time:g} s, {self.copies} copies {how}, {self.steps} steps, {self.rejected} "
+            f"rejected, {self.evaluations} evaluations",
             *([told(self.step_sizes)] if self.step_sizes else []),
             f"seconds: {phases}",
         ]

@@ -99,13 +99,15 @@ def test_a_geared_pair_is_one_wheel(comm: MPI.Comm) -> None:
     if comm.size > 2:
         pytest.skip("more ranks than bodies")
     result = simulate(wheels(), 4.0, comm, rtol=1e-10, atol=1e-10, every=0.1, loads=True)
+    if comm.rank:  # the samples are on rank 0
+        return
     acceleration = (0.5 - RATIO * WEIGHT) / (SMALL + RATIO**2 * LARGE)
     torque = LARGE * RATIO * acceleration + WEIGHT
     first, second = result.q.T
     energy = result.energy.sum(axis=1) - 0.5 * first
-    assert_close("coordinates", second, RATIO * first, "closed", scale=1.0, comm=comm)
-    assert_close("energy", energy, np.full_like(energy, energy[0]), "conserved", scale=1.0, comm=comm)
-    assert_close("load", result.loop_loads[0, 0], [0, 0, torque, 0, 0, 0], "loops", comm=comm)
+    assert_close("coordinates", second, RATIO * first, "closed", scale=1.0)
+    assert_close("energy", energy, np.full_like(energy, energy[0]), "conserved", scale=1.0)
+    assert_close("load", result.loop_loads[0, 0], [0, 0, torque, 0, 0, 0], "loops")
 
 
 def test_what_begins_apart_is_put_together() -> None:

@@ -33,12 +33,12 @@ def written(path: Path) -> System:
 
 def test_convert(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if comm.rank == 0:
-        (folder / "arm.urdf").write_text(ARM.replace("<axis", '<mimic joint="none"/><axis'))
+        (folder / "arm.urdf").write_text(ARM.replace("<axis", '<dynamics friction="0.1"/><axis'))
     comm.Barrier()
     call(comm, "convert", folder / "arm.urdf", "-o", folder / "arm.toml")
     out, err = capsys.readouterr()
     told = f"wrote {folder / 'arm.toml'}: 1 bodies, 1 degrees of freedom\n"
-    assert out == (told if comm.rank == 0 else "") and ("mimic" in err) == (comm.rank == 0)
+    assert out == (told if comm.rank == 0 else "") and ("friction of joint" in err) == (comm.rank == 0)
     assert written(folder / "arm.toml").body(0).joint.axis == (0, 1, 0)
     with pytest.raises(InputError, match=r"exists; move it"):
         call(comm, "convert", folder / "arm.urdf", "-o", folder / "arm.toml")

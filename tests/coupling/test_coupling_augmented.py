@@ -13,7 +13,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.coupling import Lagrangian
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
-from mpimbs.model import Joint, System, system_from
+from mpimbs.model import system_from
 from mpimbs.partition.condensation import Condensation
 from mpimbs.simulation.result import load
 from mpimbs.simulation.run import simulate
@@ -142,14 +142,6 @@ def test_bad_settings(comm: MPI.Comm, settings: dict[str, Any], words: str) -> N
     with pytest.raises(InputError, match=words) as told:
         Dynamics("chain:12", comm, **{"coupling": "augmented"} | settings)
     assert len(set(comm.allgather(str(told.value)))) == 1
-
-
-def test_joints_that_follow_are_refused(comm: MPI.Comm) -> None:
-    system = System("driven")
-    joint = Joint(type="revolute", motion=lambda t: (t, 1.0, 0.0))
-    system.add(name="crank", mass=1.0, inertia=(1.0, 1.0, 1.0, 0, 0, 0), joint=joint)
-    with pytest.raises(InputError, match=r"no joints that follow a given motion.*dcae"):
-        Dynamics(system, comm, "augmented")
 
 
 def test_bars_pass_a_singular_position_closely() -> None:

@@ -43,6 +43,7 @@ NEEDING = [  # modules
     "mpimbs.simulation.ensembles.copies_stepper",
     "mpimbs.simulation.ensembles.course",
     "mpimbs.simulation.ensembles.ensemble",
+    "mpimbs.simulation.ensembles.in_turn",
     "mpimbs.simulation.event_watch",
     "mpimbs.simulation.integrator",
     "mpimbs.simulation.petsc_schemes",

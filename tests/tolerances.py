@@ -32,6 +32,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
         "the sweeps are backward stable, but moments are summed over the bodies beyond: in a rope, whose forces are "
         "right to 1e-13, up to 7e-12 of force times length",
     ),
+    "loads of dca": (1e-11, "accelerations, right to some 1e-14, times what resists at a cut, which dca inverts"),
     "multipliers": (5e-9, "the penalty, 1e6, times violations, of which some 1e-15 of the accelerations are rounding"),
     "cut": (1e-12, "steps of order 8 that are so short that only rounding is left; on numbers of order ten"),
     "carried over": (1e-13, "poses and twists to rounding, through a few joints"),

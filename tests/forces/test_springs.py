@@ -105,7 +105,7 @@ def test_the_oracle(comm: MPI.Comm, coupling: str) -> None:
         got_loads = dynamics.joint_loads(q[mine], u[ours], tau[ours], TIME)
         back, still = (dynamics.inverse_dynamics(q[mine], u[ours], a[ours], TIME) for a in (udot, 0 * udot))
     assert_close("accelerations", got, udot[ours], "dense", scale=np.abs(udot).max(), comm=comm)
-    exact = "multipliers" if coupling == "augmented" else "dense"
+    exact = {"augmented": "multipliers", "dca": "loads of dca"}.get(coupling, "dense")
     assert_close("joint loads", got_loads, loads[bodies], exact, scale=np.abs(loads).max(), comm=comm)
     size = comm.allreduce(float(np.abs(still).max(initial=1.0)), MPI.MAX)
     assert_close("generalized forces", back, tau[ours], "round trip", scale=size, comm=comm)

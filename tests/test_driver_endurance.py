@@ -15,6 +15,8 @@ from driver_modules import driver
 from mpimbs.errors import InputError
 from mpimbs.simulation.integrator import Integrator
 
+pytestmark = pytest.mark.long
+
 
 def test_endurance(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Too short to say what grows: what is left at the end, the table, the files."""

@@ -26,6 +26,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return driver("faults")
 
 
+@pytest.mark.long
 class TestFaults:
     pytestmark = starts_mpiexec
 

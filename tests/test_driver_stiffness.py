@@ -10,7 +10,7 @@ from mpi4py import MPI
 from driver_modules import driver
 from tolerances import assert_close
 
-pytestmark = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="these drivers run alone")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="these drivers run alone")]
 
 
 def solved(name: str, case: str, folder: Path, **options: object) -> list[dict[str, float]]:

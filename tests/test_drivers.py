@@ -11,6 +11,8 @@ from driver_modules import driver
 from mpimbs.errors import InputError
 from mpimbs.model import system_from
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("coupling", ["dcae", "pcg"])
 def test_the_sixteen_body_chain(

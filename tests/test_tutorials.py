@@ -10,7 +10,7 @@ import pytest
 from documents import PAGES, blocks
 from mpi_helpers import ROOT, run_job, starts_mpiexec
 
-pytestmark = starts_mpiexec
+pytestmark = [pytest.mark.long, *starts_mpiexec]
 
 TUTORIALS = sorted((PAGES / "tutorials").glob("*.md"))
 COMMAND = re.compile(r"(?:mpiexec -n \d+ )?(?:mpimbs|python) ")

@@ -11,13 +11,15 @@ from mpimbs.model import System, system_from
 from mpimbs.partition.limbs import choose_limbs
 from mpimbs.partition.shapes import Words, closed_subtrees, shapes
 from mpimbs.sizes import PACKAGE, using
+from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.build import NO_BODIES, build
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import Seeded, build_state, build_system
 from tolerances import assert_close
 
-WIDTHS = (2, 4, 8)
+NATIVE = native_width()
+WIDTHS = [width if width == NATIVE else pytest.param(width, marks=pytest.mark.long) for width in (2, 4, 8)]
 KEPT = {
     "all": PACKAGE,
     "pivots": replace(PACKAGE, all_bytes=1),

@@ -252,6 +252,7 @@ def test_joint_forces_back(cut: Cut) -> None:
     assert_close("generalized forces", back, tau, "round trip", scale=loads)
 
 
+@pytest.mark.long
 @pytest.mark.aside
 @pytest.mark.time_limit(400)  # compiles for a number of lanes that this processor would not choose
 @pytest.mark.parametrize("w", OTHERS)

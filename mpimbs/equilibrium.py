@@ -150,7 +150,9 @@ class Equilibrium:
                 told(number, left, change)
                 rounding = step >= LONGEST and near and (change <= SETTLED * farthest or change >= 0.5 * last)
                 if left <= nothing or rounding:
-                    return Settled(new.q, number, self.products, left, change)
+                    before = self._largest(at.r)
+                    best = new if left <= before else at  # the last step may have been of rounding alone
+                    return Settled(best.q, number, self.products, min(left, before), change)
                 led = near or behind > -force  # not as high up on the other side
             if not led:
                 begins = SHRINK * begins if straight else begins

@@ -143,12 +143,16 @@ def test_events_connect_gears_and_cut_their_joints() -> None:
         ({"of": "smell"}, "gear 'other': unknown body 'smell'; did you mean 'small'"),
         ({"of": "large"}, "gear 'other': joint and of must be two different ones"),
         ({"ratio": 0}, "gear 'other': ratio must not be zero"),
+        ({"joint": "led", "of": "driven"}, "gear 'other': both joints follow given motions; leave one"),
         ({"name": "teeth"}, "gear 'teeth': the name is taken by another loop or gear"),
     ],
 )
 def test_bad_gears(change: dict[str, Any], message: str) -> None:
     system = wheels()
     system.add(name="ball", parent="small", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint={"type": "spherical"})
+    for name in ("led", "driven"):
+        joint = {"type": "revolute", "motion": "numpy:cos"}
+        system.add(name=name, parent="small", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=joint)
     with pytest.raises(InputError, match=message):
         system.add_gear(**{"name": "other", "joint": "large", "of": "small", "ratio": 1} | change)
 

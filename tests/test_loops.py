@@ -206,12 +206,14 @@ def test_functions_act_on_mechanisms(comm: MPI.Comm, name: str) -> None:
             assert_close(what, found, reference[here], "loops", scale=float(np.abs(reference).max()), comm=comm)
 
 
-@pytest.mark.parametrize("name", ["four_bar_chain:9", "ring:12", "boom:4"])
+@pytest.mark.parametrize("name", ["four_bar_chain:9", "ring:12", "boom:4", "geared chain:8"])
 def test_restart_on_other_ranks(comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """From all ranks to the first one, and from that to all."""
-    folder = comm.bcast(tmp_path)
+    folder, system = comm.bcast(tmp_path), system_from(name.removeprefix("geared "))
+    if name.startswith("geared"):
+        system.add_gear(name="gear", joint="link6", of="link2", ratio=-0.5)
     settings: dict[str, Any] = {"dt": 5e-3, "every": 0.05}
-    reference = simulate(name, 0.2, comm, **settings)
+    reference = simulate(system, 0.2, comm, **settings)
     step, steps = Integrator.step_towards, []
 
     def dies(self: Integrator, target: float) -> bool:
@@ -227,7 +229,7 @@ def test_restart_on_other_ranks(comm: MPI.Comm, tmp_path: Path, monkeypatch: pyt
                 steps.clear()
                 with monkeypatch.context() as patch, pytest.raises(SimulationError, match="died"):
                     patch.setattr(Integrator, "step_towards", dies)
-                    simulate(name, 0.2, ranks, output=output, checkpoints=Checkpoints(steps=10), **settings)
+                    simulate(system, 0.2, ranks, output=output, checkpoints=Checkpoints(steps=10), **settings)
         with first_ranks(comm, after) as ranks:
             if ranks is not None:
                 restart(folder / f"{before}.checkpoint.h5", ranks)

@@ -208,13 +208,15 @@ class System(Contents):
         title = f"gear {gear.name!r}"
         self._check_loop_name(title, gear.name)
         ends = self._bodies_of(title, gear.bodies)
-        for name, body in zip(gear.bodies, ends, strict=True):
-            kind = self.segments.template(body).joint.kind
-            if kind.nu != 1:
+        joints = [self.segments.template(body).joint for body in ends]
+        for name, joint in zip(gear.bodies, joints, strict=True):
+            if joint.kind.nu != 1:
                 raise InputError(
-                    f"{title}: the joint of body {name!r} is {kind.name}, and a gear takes revolute, prismatic and "
-                    "helical ones; choose such"
+                    f"{title}: the joint of body {name!r} is {joint.kind.name}, and a gear takes revolute, prismatic "
+                    "and helical ones; choose such"
                 )
+        if all(joint.motion is not None for joint in joints):
+            raise InputError(f"{title}: both joints follow given motions; leave one of them free")
         self._hold(gear, ends)
         return gear
 

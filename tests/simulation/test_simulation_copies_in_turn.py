@@ -112,7 +112,7 @@ def test_a_restart_gives_the_same_bits(
     systems, settings = case_of(name)
     batch = Batch(systems, comm=comm)
     batch.simulate(0.12, output=folder / "whole.h5", checkpoints=Checkpoints(steps=10**6), **settings)
-    stop = disturbed(comm, monkeypatch, 7, lambda: signal.raise_signal(signal.SIGTERM), TurnStepper)
+    stop = disturbed(comm, monkeypatch, 4, lambda: signal.raise_signal(signal.SIGTERM), TurnStepper)
     with stop, pytest.raises(InterruptionError, match=r"SIGTERM at t = .*go on with"):
         batch.simulate(0.12, output=folder / "out.h5", signals=True, **settings)
     with pytest.raises(InputError, match="has forces that are functions"):
@@ -124,7 +124,10 @@ def test_a_restart_gives_the_same_bits(
 
 
 def test_a_table_of_a_model_with_loops(comm: MPI.Comm) -> None:
-    table = {"name": ["light", "heavy", "odd"], f"{system_from('four_bar:1').name_of(0)}.mass": [1.0, 2.0, 3.0]}
+    table = {
+        "name": ["light", "heavy", "odd", "even"],
+        f"{system_from('four_bar:1').name_of(0)}.mass": [1.0, 2.0, 3.0, 4.0],
+    }
     result = Batch.of_parameters("four_bar:1", table, comm).simulate(0.04, **SETTINGS)
     assert result.status == "complete" and not result.failed
     if comm.rank == 0:

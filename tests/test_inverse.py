@@ -1,6 +1,7 @@
 """Inverse dynamics over ranks: against Pinocchio and one rank, and as the inverse of the accelerations."""
 
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from mpi4py import MPI
 from cases import GENERATORS, moving_state, parts, tree_of
 from force_functions import loaded
 from mpi_helpers import parallel_assert
-from mpimbs.coupling import COUPLINGS
+from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
@@ -46,7 +47,8 @@ def test_there_and_back(comm: MPI.Comm, coupling: str) -> None:
     """With everything that acts: gravity, springs, dampers, torques, wrenches, functions of time and state."""
     system, q, u, tau = random_system(4, 16, True, springs=True, wrenches=True)
     loaded(system)
-    with closing(Dynamics(system, comm, coupling, cuts=7 if coupling == "pcg" else None)) as dynamics:
+    more: dict[str, Any] = {"cuts": 7, "solver": LoadSolver("dcae", rtol=1e-14)} if coupling == "pcg" else {}
+    with closing(Dynamics(system, comm, coupling, **more)) as dynamics:
         mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
         state = q[mine], u[ours]
         udot = dynamics.accelerations(*state, tau[ours], TIME)

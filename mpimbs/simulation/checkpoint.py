@@ -29,7 +29,7 @@ from mpimbs.filesystem.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.filesystem.places import note_input, part_of
 from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, PAGED, make_dataset
 from mpimbs.simulation.output_layout import FORMAT as OUTPUT_FORMAT
-from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.reading import open_hdf5
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
 from mpimbs.sizes import tuned
@@ -292,7 +292,7 @@ def _checkpoint(path: Path) -> Iterator[h5py.File]:
         signature = raw.read(8)
     if signature != b"\x89HDF\r\n\x1a\n":
         raise InputError(f"{path}: is no checkpoint (not HDF5){'' if signature else ': it is empty'}")
-    with open_output(path) as file:
+    with open_hdf5(path) as file:
         kind = file.attrs.get("format", "")
         if kind != FORMAT:
             raise InputError(f"{path}: {_what_else(str(kind))}")

@@ -16,7 +16,7 @@ from mpimbs.filesystem.disk import reason_of
 from mpimbs.model import System, system_from_text
 from mpimbs.model.connections import Connections, connected
 from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, FORMAT, SAMPLED, SEGMENTS
-from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.reading import newest, open_output
 from mpimbs.simulation.rods import RodHistory, rod_history
 from mpimbs.simulation.selection import OF_JOINTS, Selection
 from mpimbs.sweep.subchain import Subchain
@@ -260,14 +260,56 @@ def _of_samples(
     return np.empty((0, selection.number(name, system())) if name in OF_JOINTS else (0, *np.shape(example)))
 
 
-def motion_in_file(path: Path, structures: int) -> KeptMotion | SegmentedMotion:
-    """Give the motion in an output file, of so many structures one after the other."""
-    where, first = f"in {path}", partial(_read_system, path)
-    some = partial(_partial, path)
-    motions = [KeptMotion(where, partial(_read, path, ""), first, some)]
-    for number in range(1, structures):
-        place = f"{SEGMENTS}/{number}/"
-        motions.append(KeptMotion(where, partial(_read, path, place), partial(_read_segment, path, place), some))
+class RunFile:
+    """The output file of one run, read when something is asked for: another run's is never taken for it.
+
+    Parameters
+    ----------
+    path : Path
+    run : str
+        What tells the run from others.
+    """
+
+    def __init__(self, path: Path, run: str) -> None:
+        self.path, self.run = path, run
+        self._counts: dict[str, int] = {}  # of samples by segments, when they were first looked at
+
+    def open(self) -> h5py.File:
+        """Open it; InputError if another run's file has taken its place."""
+        return open_run(self.path, ensembles=True, run=self.run)
+
+    def read(self, place: str, name: str) -> Floats | None:
+        """Read what samples have under a name; None if they don't. So many samples as there were at the first look."""
+        with self.open() as file:
+            count = self._counts.setdefault(place, len(file[f"{place}time"]))
+            if place + name not in file:
+                return None
+            found = np.asarray(file[place + name][:count], np.float64)
+        if len(found) < count:
+            raise InputError(f"{self.path}: its run began anew at an earlier time since; see it by `mpimbs.load`")
+        return found
+
+    def partial(self) -> dict[str, Integers]:
+        """Which bodies [n] samples have quantities of, where these are not all."""
+        with self.open() as file:
+            return {name: bodies[:] for name, bodies in file.get(SAMPLED, {}).items()}
+
+    def system(self, place: str = "") -> System:
+        """What moved; in a later segment as it held together then."""
+        with self.open() as file:
+            system = system_from_text(file["model"].attrs["toml"], self.path)
+            if not place:
+                return system
+            cut, loops = (file[f"{place}model/{name}"].asstr()[:] for name in ("cut", "loop"))
+        return connected(system, Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops))))
+
+
+def motion_in_file(path: Path, run: str, structures: int) -> KeptMotion | SegmentedMotion:
+    """Give the motion of a run in its output file, of so many structures one after the other."""
+    file, motions = RunFile(path, run), []
+    for place in ("", *(f"{SEGMENTS}/{number}/" for number in range(1, structures))):
+        read, system = partial(file.read, place), partial(file.system, place)
+        motions.append(KeptMotion(f"in {path}", read, system, file.partial))
     return _of_segments(motions)
 
 
@@ -275,49 +317,27 @@ def _of_segments(motions: list[KeptMotion]) -> KeptMotion | SegmentedMotion:
     return motions[0] if len(motions) == 1 else SegmentedMotion(motions)
 
 
-def _read(path: Path, place: str, name: str) -> Floats | None:
-    with open_run(path) as file:
-        count = len(file[f"{place}time"])
-        return np.asarray(file[place + name][:count], np.float64) if place + name in file else None
-
-
-def _partial(path: Path) -> dict[str, Integers]:
-    with open_run(path) as file:
-        return {name: bodies[:] for name, bodies in file.get(SAMPLED, {}).items()}
-
-
-def _read_system(path: Path) -> System:
-    with open_run(path) as file:
-        return system_from_text(file["model"].attrs["toml"], path)
-
-
-def _read_segment(path: Path, place: str) -> System:
-    system = _read_system(path)
-    with open_run(path) as file:
-        cut, loops = (file[f"{place}model/{name}"].asstr()[:] for name in ("cut", "loop"))
-    return connected(system, Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops))))
-
-
-def open_run(path: Path, ensembles: bool = False) -> h5py.File:
+def open_run(path: Path, ensembles: bool = False, run: str | None = None) -> h5py.File:
     """Open an output file for reading: complete, left by a run that was killed, or being written.
 
-    `ensembles`: that of an ensemble will do.
+    `ensembles`: that of an ensemble will do. `run`: of which run it must be.
 
     Raises
     ------
     InputError
-        There is none, or it is none.
+        There is none, or it is none, or another's.
     """
+    place = newest(path, run)
     try:
-        file = open_output(path)
+        file = open_output(path, run)
     except OSError as error:
-        gone = f"is no readable HDF5 file ({reason_of(error)})" if path.exists() else "there is no such file"
-        raise InputError(f"{path}: {gone}; give an output of mpimbs run") from None
+        gone = f"is no readable HDF5 file ({reason_of(error)})" if place.exists() else "there is no such file"
+        raise InputError(f"{place}: {gone}; give an output of mpimbs run") from None
     kind = file.attrs.get("format")
     if kind == ENSEMBLE_FORMAT and not ensembles:
         file.close()
-        raise InputError(f"{path}: is the output of an ensemble; choose one of its copies")
+        raise InputError(f"{place}: is the output of an ensemble; choose one of its copies")
     if kind not in (FORMAT, ENSEMBLE_FORMAT) or "time" not in file:
         file.close()
-        raise InputError(f"{path}: is no output file of mpimbs; give what `run` or `simulate` has written")
+        raise InputError(f"{place}: is no output file of mpimbs; give what `run` or `simulate` has written")
     return file

@@ -24,7 +24,7 @@ from mpimbs.filesystem.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.filesystem.lock import Lock
 from mpimbs.filesystem.places import check_new, check_place, part_of
 from mpimbs.simulation.output_layout import PAGED, SEGMENTS, make_dataset
-from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.reading import newest, open_hdf5
 
 Floats = npt.NDArray[np.float64]
 METADATA = 2**18  # bytes that a flush adds to the samples, at the most
@@ -78,23 +78,36 @@ class OutputFile:
         self.run = uuid.uuid4().hex
         self._prepare(path)
         check_new(path, force, instead=NOWHERE)
-        self._lock = Lock(path)
-        try:
-            self._part.unlink(missing_ok=True)  # rather than overwrite what somebody may still read
-            check_room(self._part, METADATA)
-            self._file = h5py.File(self._part, "w", **PAGED)
-        except OSError as error:
-            self._lock.release()
-            raise InputError(
-                f"{path}: cannot be written ({reason_of(error)}); choose another place with `output`"
-            ) from None
-        lay(self._file)
-        self._file.attrs["run"] = self.run
+        check_place(self._fresh)
+        with contextlib.ExitStack() as after_error:
+            self._lock = Lock(path)
+            after_error.callback(self._lock.release)
+            self._file = self._begun(lay)
+            after_error.pop_all()
         self._place: h5py.Group = self._file  # of the samples that come next
         self._file.swmr_mode = True
 
+    def _begun(self, lay: Callable[[h5py.File], None]) -> h5py.File:
+        """Make the file, which takes the place of what an earlier run has left only when it is there."""
+        try:
+            self._fresh.unlink(missing_ok=True)
+            check_room(self._fresh, METADATA)
+            file = h5py.File(self._fresh, "w", **PAGED)
+            claim(file.id.get_vfd_handle(), 0, METADATA)
+            lay(file)
+            file.attrs["run"] = self.run
+            file.flush()
+            self._fresh.replace(self._part)
+            return file
+        except OSError as error:
+            self._fresh.unlink(missing_ok=True)
+            raise InputError(
+                f"{self._path}: cannot be written ({reason_of(error)}); choose another place with `output`"
+            ) from None
+
     def _prepare(self, path: Path) -> None:
         self._path, self._part = path, part_of(path)
+        self._fresh = self._part.with_name(self._part.name + ".new")
         self._claimed = 0  # bytes of the file
         self._first = 0  # row of the last flush
         self._open_rows = False  # it goes on
@@ -116,7 +129,7 @@ class OutputFile:
         file = cls.__new__(cls)
         file._prepare(path)
         file.run = run
-        source, fresh = unfinished(path), file._part.with_name(file._part.name + ".new")
+        source, fresh = newest(path, run), file._fresh
         for place in (path, file._part, fresh):
             check_place(place)
         with contextlib.ExitStack() as after_error:
@@ -286,7 +299,7 @@ def _copy(source: Path, fresh: Path, run: str, rows: list[int]) -> None:
     """Copy an output file up to so many samples of each segment, if it is that of the run and has them."""
     with source.open("rb"):  # HDF5 has no error of its own for a file that is not there
         pass
-    with open_output(source) as old, h5py.File(fresh, "w", **PAGED) as new:
+    with open_hdf5(source) as old, h5py.File(fresh, "w", **PAGED) as new:
         if old.attrs.get("run") != run:
             raise InputError(f"{source}: is the output of another run than the checkpoint")
         if old.attrs["status"] == "complete":
@@ -318,9 +331,3 @@ def _copy_samples(source: Path, old: h5py.Group, new: h5py.Group, count: int) ->
         rows = max(1, COPIED // max(1, _row_bytes(item)) // item.chunks[0]) * item.chunks[0]
         for lo in range(0, count, rows):
             data[lo : min(lo + rows, count)] = item[lo : min(lo + rows, count)]
-
-
-def unfinished(path: Path) -> Path:
-    """Where the samples of a run are that did not end, or of one that stopped."""
-    part = part_of(path)
-    return part if part.exists() else path

@@ -2,37 +2,66 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from pathlib import Path
 
 import h5py
 
+from mpimbs.errors import InputError
 from mpimbs.filesystem.places import part_of
 
 _ATTEMPTS = 25  # at metadata whose checksum is wrong: HDF5 waits twice as long after each, 30 ms in all
 
 
-def open_output(path: str | Path) -> h5py.File:
+def newest(path: Path, run: str | None = None) -> Path:
+    """Where the samples of an output are: in the file, or in its unfinished part where that is the newer one.
+
+    Of a certain `run`, in the one that is of that run, if any is.
+    """
+    written = {}
+    for file in (part_of(path), path):
+        with contextlib.suppress(OSError):
+            written[file] = file.stat().st_mtime_ns
+            if run is not None:
+                with open_hdf5(file) as found:
+                    if found.attrs.get("run") == run:
+                        return file
+    return max(written, key=lambda file: written[file], default=path)
+
+
+def open_output(path: str | Path, run: str | None = None) -> h5py.File:
     """Open an output file for reading: also while its run goes on, and after that was killed.
 
     It has the samples of the last flush, about a second ago; open it again for later ones. The run is not disturbed.
 
-    Where a file is damaged this raises an error, where h5py with `swmr=True` repeats its attempts for ever.
-
     Parameters
     ----------
     path : path
-        OUT.h5; its unfinished part OUT.h5.part is opened while there is no other.
+        OUT.h5; where its unfinished part OUT.h5.part is newer, or there is no other, that is opened.
+    run : str, optional
+        Of which run it must be.
 
     Raises
     ------
+    InputError
+        It is of another run.
     OSError
         There is no such file, or it is no HDF5 file; what is damaged is found when it is read (KeyError, OSError).
     """
-    file = Path(path)
-    if not file.exists() and part_of(file).exists():
-        file = part_of(file)
+    file = open_hdf5(newest(Path(path), run))
+    if run is not None and file.attrs.get("run") != run:
+        file.close()
+        raise InputError(f"{path}: another run has been written there since; look at that by `mpimbs.load`")
+    return file
+
+
+def open_hdf5(file: Path) -> h5py.File:
+    """Open an HDF5 file for reading, which may be written meanwhile.
+
+    Where it is damaged this raises an error, where h5py with `swmr=True` repeats its attempts for ever.
+    """
     try:
         return h5py.File(file, "r", libver="latest", locking=False)  # which finds at once that the file was cut off
     except OSError as error:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,9 +17,7 @@ from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.ensembles.course import ENSEMBLE
 from mpimbs.simulation.ensembles.ensemble import go_on
 from mpimbs.simulation.ensembles.result import EnsembleResult
-from mpimbs.simulation.output import unfinished
-from mpimbs.simulation.reading import open_output
-from mpimbs.simulation.result import Result
+from mpimbs.simulation.result import Result, result_of
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.simulation import Simulation
 
@@ -72,8 +68,8 @@ def restart(
     Returns
     -------
     Result or EnsembleResult
-        Of the whole run: steps, evaluations and seconds of its parts together; of a run that is complete, what its
-        file says.
+        Of the whole run: steps, evaluations and seconds of its parts together; of a run that is complete, that of
+        `load`.
 
     Raises
     ------
@@ -103,17 +99,22 @@ def restart(
 
 def finished(kept: Kept, comm: MPI.Comm) -> Result | EnsembleResult | None:
     """Give the result of a run that is complete, of which a checkpoint is left; all ranks call."""
-    kind = EnsembleResult if kept.header.get("kind") == ENSEMBLE else Result
 
     def read() -> Result | EnsembleResult | None:
-        if unfinished(kept.output) != kept.output or not kept.output.is_file():
+        try:
+            result = result_of(kept.output.absolute(), kept.header["run"])
+        except (InputError, OSError, RuntimeError, KeyError):  # `OutputFile.continued` says what is wrong with it
             return None
-        with contextlib.suppress(OSError, RuntimeError, KeyError), open_output(kept.output) as file:
-            if (file.attrs["run"], file.attrs["status"]) == (kept.header["run"], "complete"):
-                return kind(**json.loads(file.attrs["statistics"]))
-        return None
+        return result if result.status == "complete" else None
 
-    return comm.bcast(on_root(comm, read))
+    result = on_root(comm, read)
+    told: Result | EnsembleResult | None = result
+    if isinstance(result, EnsembleResult):
+        told = dataclasses.replace(result, kept=None)  # the motion, which rank 0 alone has
+    elif result is not None:
+        told = dataclasses.replace(result, motion=None)
+    told = comm.bcast(told)
+    return told if result is None else result
 
 
 def most_ranks(kept: Kept) -> int | None:

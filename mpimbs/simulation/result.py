@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpimbs.errors import InputError
+from mpimbs.errors import InputError, warn_caller
+from mpimbs.filesystem.places import part_of
 from mpimbs.simulation.ensembles.result import EnsembleResult, ensemble_in
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, SegmentedMotion, motion_in_file, open_run
 from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, SEGMENTS
 from mpimbs.simulation.projection import loops_told
+from mpimbs.simulation.reading import newest
 from mpimbs.simulation.rods import RodHistory
 from mpimbs.simulation.step_sizes import told
 from mpimbs.sizes import VARIABLE
@@ -231,7 +233,8 @@ def load(path: str | Path) -> Result | EnsembleResult:
     Parameters
     ----------
     path : path
-        OUT.h5, or OUT.h5.part of a run that was killed or goes on, up to its last complete sample then.
+        OUT.h5. Where OUT.h5.part, of a run that was killed or goes on, is newer, that is read up to its last complete
+        sample, and a warning says so.
 
     Returns
     -------
@@ -245,7 +248,14 @@ def load(path: str | Path) -> Result | EnsembleResult:
         There is no such file, or it is no output file.
     """
     place = Path(path).absolute()
-    with open_run(place, ensembles=True) as file:
+    if place.exists() and newest(place) != place:
+        warn_caller(f"{place}: is older than {part_of(place).name}, of a run that goes on or was killed: that is read")
+    return result_of(place)
+
+
+def result_of(place: Path, run: str | None = None) -> Result | EnsembleResult:
+    """Give the result in an output file, as `load`; that of a certain run."""
+    with open_run(place, ensembles=True, run=run) as file:
         if file.attrs["format"] == ENSEMBLE_FORMAT:
             return ensemble_in(place, file)
         told = json.loads(file.attrs.get("statistics", "{}"))
@@ -253,7 +263,7 @@ def load(path: str | Path) -> Result | EnsembleResult:
             told = {"time": float(file["time"][-1])}
         known = {field.name for field in fields(Result)}
         statistics = {name: value for name, value in told.items() if name in known}
-        motion = motion_in_file(place, 1 + len(file.get(SEGMENTS, ())))
+        motion = motion_in_file(place, str(file.attrs["run"]), 1 + len(file.get(SEGMENTS, ())))
         return Result(status=str(file.attrs["status"]), motion=motion, **statistics)
 
 

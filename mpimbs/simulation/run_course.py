@@ -231,7 +231,8 @@ class Run:
             if path is None:
                 result.motion = motion_in_memory(result.samples, self._events.structures(), rows, self._selection)
             else:
-                result.motion = motion_in_file(path.absolute(), len(rows))
+                assert self.files.run is not None
+                result.motion = motion_in_file(path.absolute(), self.files.run, len(rows))
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
             result.step_sizes = stepper.step_statistics()

@@ -108,8 +108,10 @@ class RunFiles:
         if self.place is not None:
             check_free(self.place, self.checkpoints.keep, self._force)
             self._lock = Lock(self.place)
-            clear(self.place)
-        return begin(path)
+        file = begin(path)
+        if self.place is not None:
+            clear(self.place)  # not before: they may be all that there is of an earlier run
+        return file
 
     def _go_on(self, path: Path, kept: Kept, rows: list[int]) -> OutputFile:
         if self.place is not None:

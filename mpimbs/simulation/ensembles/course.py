@@ -355,5 +355,6 @@ class EnsembleRun:
         if error is not None:
             raise error
         if self._comm.rank == 0 and self._files.output is not None:
-            result.kept = copies_in_file(self._files.output.absolute())
+            assert self._files.run is not None
+            result.kept = copies_in_file(self._files.output.absolute(), self._files.run)
         return result

@@ -24,7 +24,6 @@ from mpimbs.simulation.checkpoint import Kept, restart_call
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.ensembles.course import EnsembleRun
 from mpimbs.simulation.ensembles.result import EnsembleResult, ensemble_in
-from mpimbs.simulation.output import unfinished
 from mpimbs.simulation.petsc_schemes import check_options
 from mpimbs.simulation.reading import open_output
 from mpimbs.simulation.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
@@ -150,8 +149,8 @@ def states_of(system: System, q: npt.ArrayLike, u: npt.ArrayLike, count: int) ->
 
 def _members_of(kept: Kept, systems: Sequence[System] | None, forces: Sequence[str]) -> Members:
     """The copies that go on: those of the checkpoint's output."""
-    with open_output(unfinished(kept.output)) as file:
-        found = ensemble_in(unfinished(kept.output), file)
+    with open_output(kept.output, kept.header["run"]) as file:
+        found = ensemble_in(kept.output, file)
         copies = file["copies"]
         texts = copies["model"].asstr()[:].tolist()
         bases = copies["before_forces"].asstr()[:].tolist() if "before_forces" in copies else texts

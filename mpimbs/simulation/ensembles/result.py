@@ -17,9 +17,7 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from_text
 from mpimbs.model.table import suggest
-from mpimbs.simulation.kept_motion import KeptMotion
-from mpimbs.simulation.output_layout import SAMPLED
-from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.kept_motion import KeptMotion, RunFile
 from mpimbs.simulation.step_sizes import told
 
 Floats = npt.NDArray[np.float64]
@@ -233,14 +231,13 @@ class EnsembleSamples:
         """There is nothing to end."""
 
 
-def copies_in_file(path: Path) -> KeptCopies:
-    """Give the motion in an output file of an ensemble."""
-    with open_output(path) as file:
+def copies_in_file(path: Path, run: str) -> KeptCopies:
+    """Give the motion of an ensemble in its output file."""
+    kept = RunFile(path, run)
+    with kept.open() as file:
         names = file["copies/name"].asstr()[:].tolist()
         parameters = _parameters(file)
-    return KeptCopies(
-        f"in {path}", partial(_read, path), names, partial(_system, path), partial(_partial, path), parameters
-    )
+    return KeptCopies(f"in {path}", partial(kept.read, ""), names, partial(_system, kept), kept.partial, parameters)
 
 
 def ensemble_in(path: Path, file: h5py.File) -> EnsembleResult:
@@ -248,29 +245,13 @@ def ensemble_in(path: Path, file: h5py.File) -> EnsembleResult:
     found = json.loads(file.attrs.get("statistics", "{}"))
     if not found and len(file["time"]):
         found = {"time": float(file["time"][-1]), "copies": len(file["copies/name"])}
-    return EnsembleResult(status=str(file.attrs["status"]), kept=copies_in_file(path), **found)
+    return EnsembleResult(status=str(file.attrs["status"]), kept=copies_in_file(path, str(file.attrs["run"])), **found)
 
 
-def models_in(path: Path) -> tuple[list[str], list[str]]:
-    """The texts of the copies' models, one for all or one for each, and their names."""
-    with open_output(path) as file:
-        return file["copies/model"].asstr()[:].tolist(), file["copies/name"].asstr()[:].tolist()
-
-
-def _read(path: Path, name: str) -> Floats | None:
-    with open_output(path) as file:
-        return np.asarray(file[name][: len(file["time"])], np.float64) if name in file else None
-
-
-def _system(path: Path, copy: int) -> System:
-    with open_output(path) as file:
+def _system(kept: RunFile, copy: int) -> System:
+    with kept.open() as file:
         models = file["copies/model"].asstr()
-        return system_from_text(models[copy % len(models)], path)
-
-
-def _partial(path: Path) -> dict[str, Integers]:
-    with open_output(path) as file:
-        return {name: bodies[:] for name, bodies in file.get(SAMPLED, {}).items()}
+        return system_from_text(models[copy % len(models)], kept.path)
 
 
 def _parameters(file: h5py.File) -> dict[str, Floats]:

@@ -207,11 +207,12 @@ class Integrator:
         own = slice(self._end)
         scale = accuracy.atol + accuracy.rtol * np.abs(self._vector.array_r[own])
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = np.array([np.sum((v.array_r[own] / scale) ** 2) for v in (self._vector, derivative)])
-        self._dynamics.comm.Allreduce(MPI.IN_PLACE, sums)
-        self._examine(not np.isfinite(sums[1]), self.time, np.inf)
+            sizes = np.array([np.max(np.abs(v.array_r[own] / scale), initial=0.0) for v in (self._vector, derivative)])
+        broken = bool(self._dynamics.comm.allreduce(not np.isfinite(sizes[1]), MPI.LOR))
+        self._examine(broken, self.time, np.inf)
+        self._dynamics.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
         derivative.destroy()
-        return float(first_step(*np.sqrt(sums)))
+        return float(first_step(*sizes))
 
     @property
     def time(self) -> float:

@@ -22,6 +22,8 @@ WITHOUT_HISTORY = (("rk", "ssp", "euler", "rosw"), ("none", "basic"))  # types a
 def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reversible: bool = False) -> None:
     """Set type and step control, through options where petsc4py has no call; the user's own options win.
 
+    The error of a step is that of its worst number: a mean over all of them would let the error of one body grow with
+    the number of the others.
     `gently`: a step that was rejected is tried again at no less than half its size. Where a stage comes upon a singular
     position of a loop by chance, rounding counts as error, and the smaller the steps there, the more it does.
     `reversible`: steps can be taken back, as events need it; of PETSc's explicit types only rk does that,
@@ -29,6 +31,7 @@ def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reve
     """
     options = PETSc.Options(PREFIX)
     ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if fixed else "basic"}
+    ours["ts_adapt_wnormtype"] = "infinity"
     if gently and not fixed:
         ours["ts_adapt_clip"] = "0.5,10"
     if scheme.newton:

@@ -54,7 +54,11 @@ STIFF = "ra34pw2"  # what is recommended where stiffness limits explicit steps
 
 
 class Accuracy(NamedTuple):
-    """What the step size follows: tolerances of the error estimate, or a fixed step."""
+    """What the step size follows: tolerances of the error estimate, or a fixed step.
+
+    A step is taken if the estimated error of each coordinate and speed x is at most atol + rtol |x|, with `atol` in
+    rad, m, rad/s and m/s alike (1 for numbers of quaternions): whatever the size of the system.
+    """
 
     rtol: float = 1e-8
     atol: float = 1e-8

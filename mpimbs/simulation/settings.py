@@ -64,7 +64,7 @@ class SimulationSettings(EvaluationSettings):
     rtol: Annotated[
         float,
         Setting(
-            "Relative tolerance of the adaptive step",
+            "Relative tolerance of each coordinate and speed, for the adaptive step",
             noun="the relative tolerance",
             must=FRACTION,
         ),
@@ -72,7 +72,7 @@ class SimulationSettings(EvaluationSettings):
     atol: Annotated[
         float,
         Setting(
-            "Absolute tolerance of the adaptive step",
+            "Absolute tolerance of each coordinate and speed, for the adaptive step",
             "rad, m, rad/s, m/s",
             noun="the absolute tolerance",
             must=POSITIVE,

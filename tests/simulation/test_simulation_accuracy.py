@@ -9,6 +9,7 @@ import pytest
 from mpi4py import MPI
 from petsc4py import PETSc
 
+from mpimbs.batch import Batch
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
@@ -106,6 +107,28 @@ def test_each_tolerance_is_its_own(comm: MPI.Comm) -> None:
         for rtol, atol in ((1e-9, 1e-3), (1e-3, 1e-9))
     )
     assert tight > 2 * loose, f"{loose} steps with a loose atol, {tight} with a tight one"
+
+
+def one_of(pendulums: int) -> System:
+    """Pendulums that hang from the world, of which the first swings far and all others are at rest."""
+    system = System("pendulums", gravity=(0, -9.81, 0))
+    for k in range(pendulums):
+        joint = {"type": "revolute", "q": 0.0 if k else 2.0}
+        given = {"mass": 1.0, "center_of_mass": (0, -0.5, 0), "inertia": (0.01, 0.01, 0.01, 0, 0, 0)}
+        system.add(name=f"p{k}", parent="world", joint=joint, **given)
+    return system
+
+
+@pytest.mark.parametrize("integrator", ["5dp", "ra34pw2", "bdf"])
+def test_accuracy_does_not_depend_on_what_else_there_is(comm: MPI.Comm, integrator: str) -> None:
+    """One that swings takes the steps that it takes alone, and has the same error, beside many at rest."""
+    settings: dict[str, Any] = {"integrator": integrator, "rtol": 1e-4, "atol": 1e-4, "every": 2.0, "tension": "off"}
+    alone, _ = motion(one_of(comm.size), 2.0, comm, **settings)
+    beside, _ = motion(one_of(comm.size + 99), 2.0, comm, **settings)
+    assert_close("the one that swings", beside.q[:, 0], alone.q[:, 0], "runs on ranks", comm=comm)
+    ensemble = Batch(one_of(100), comm.size, comm).simulate(2.0, **settings)
+    if comm.rank == 0:
+        assert_close("the one that swings, in an ensemble", ensemble.q[:, 0, 0], beside.q[:, 0], "runs on ranks")
 
 
 @pytest.mark.parametrize("adaptive", [name for name, scheme in INTEGRATORS.items() if scheme.adaptive])

@@ -88,6 +88,39 @@ FORGETFUL: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def test_a_restart_of_a_complete_run_gives_its_motion(comm: MPI.Comm, folder: Path) -> None:
+    output = folder / "out.h5"
+    run = simulate("chain:6", T_END, comm, output=output, checkpoints=Checkpoints(steps=6), **ADAPTIVE)
+    again = restart(folder / "out.checkpoint.h5", comm)
+    assert again == run
+    if comm.rank == 0:
+        assert np.array_equal(again.q, run.q) and np.array_equal(again.body("link2").q, run.body("link2").q)
+
+
+def test_a_run_that_can_not_begin_leaves_all_that_there_was(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: a run that was to be continued can be."""
+    output = folder / "out.h5"
+    with signalled(comm, monkeypatch, 8, signal.SIGUSR2), pytest.raises(InterruptionError):
+        simulate("chain:6", T_END, comm, output=output, checkpoints=Checkpoints(), signals=True, **ADAPTIVE)
+    comm.Barrier()
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    comm.Barrier()
+
+    def full(path: Path, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mpimbs.simulation.output.check_room", full)
+        with pytest.raises(InputError, match="No space left"):
+            simulate("chain:6", 1.0, comm, output=output, checkpoints=Checkpoints(), force=True)
+    comm.Barrier()
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    comm.Barrier()
+    assert restart(folder / "out.checkpoint.h5", comm).status == "complete"
+
+
 def interrupt(
     comm: MPI.Comm,
     monkeypatch: pytest.MonkeyPatch,

@@ -119,6 +119,62 @@ def test_what_is_left_of_a_run_is_loaded(comm: MPI.Comm, path: Path) -> None:
     assert np.array_equal(load(path).q, stopped.q), "the unfinished part, while there is no other"
 
 
+def test_a_result_is_of_its_own_run(comm: MPI.Comm, path: Path) -> None:
+    """What another run writes in its place is refused, not mixed with what was read before."""
+    first = simulate("chain:6", 0.2, comm, output=path, every=0.1)
+    several = mpimbs.Batch("chain:6", comm.size, comm)
+    copies = several.simulate(0.2, output=path.with_name("copies.h5"), every=0.1)
+    if comm.rank == 0:
+        assert len(first.t) == len(copies.t) == 3
+    comm.Barrier()
+    simulate("chain:6", 2.0, comm, output=path, every=1.0, force=True)
+    several.simulate(2.0, output=path.with_name("copies.h5"), every=1.0, force=True)
+    if comm.rank == 0:
+        for result in (first, copies):
+            with pytest.raises(
+                InputError, match=r"another run has been written there since; look at that by `mpimbs.lo"
+            ):
+                _ = result.q
+        assert len(load(path).q) == 3 and load(path).t[-1] == 2.0
+
+
+def test_a_result_of_a_file_that_grows_is_of_one_moment(
+    comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpimbs.simulation.sample_writer.FLUSH_SECONDS", 0.0)
+    with mpimbs.Simulation("chain:6", comm, output=path, every=0.1) as simulation:
+        simulation.advance(0.25)
+        early = load(path) if comm.rank == 0 else None
+        if early is not None:
+            assert len(early.t) == 3
+        simulation.advance(0.55)
+        if early is not None:
+            assert len(early.q) == len(early.t) == 3 and len(load(path).q) == 6
+    comm.Barrier()
+    if early is not None:
+        assert len(early.u) == 3, "the file has its name now"
+
+
+def test_the_newer_of_a_file_and_its_part_is_loaded(comm: MPI.Comm, path: Path) -> None:
+    """With a word: while a second run writes, and when that was killed; the first one's result is still that."""
+    first = simulate("chain:6", 0.1, comm, output=path, every=0.1)
+    comm.Barrier()
+    if comm.rank > 0:
+        return
+    killed = path.with_name("killed.h5")
+    simulate("chain:6", 0.5, output=killed, every=0.1)
+    with h5py.File(killed, "r+") as file:
+        file.attrs["status"] = "running"
+    killed.rename(part := path.with_name("out.h5.part"))
+    part.touch()
+    with pytest.warns(UserWarning, match=r"out.h5: is older than out.h5.part, of a run that goes on or was killed"):
+        found = load(path)
+    assert (found.status, found.t[-1]) == ("running", 0.5)
+    assert first.q.shape == (2, 6) and np.array_equal(first.t, [0.0, 0.1])
+    path.touch()
+    assert load(path).status == "complete"
+
+
 def hdf5(path: Path, **attributes: Any) -> None:
     with h5py.File(path, "w") as file:
         file.attrs.update(attributes)

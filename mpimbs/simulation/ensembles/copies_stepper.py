@@ -1,6 +1,6 @@
 """Time integration of copies side by side by PETSc TS: one step for all of them, which the most demanding one sets.
 
-Each copy has the error estimate that it has alone; the largest counts, as PETSc's own step control counts it. A copy
+Each copy has the error estimate that it has alone, of its worst number; the largest counts. A copy
 that no step suits is left behind where it was: the others go on without it.
 """
 
@@ -149,20 +149,18 @@ class CopiesStepper:
         for part in (out[: self._end], out[self._end :]):
             part.reshape(self.copies.count, -1)[chosen] = value
 
-    def _norms(self, values: Floats) -> Floats:
-        """Root of the sum of squares of each copy's numbers [copies]."""
-        squares = np.square(values, out=self._room.array)
-        count = self.copies.count
-        return np.sqrt(
-            squares[: self._end].reshape(count, -1).sum(axis=1) + squares[self._end :].reshape(count, -1).sum(axis=1)
-        )
+    def _largest(self, values: Floats) -> Floats:
+        """The largest magnitude of each copy's numbers [copies]; not finite where one of them isn't."""
+        sizes, count = np.abs(values, out=self._room.array), self.copies.count
+        parts = sizes[: self._end].reshape(count, -1), sizes[self._end :].reshape(count, -1)
+        return np.maximum(*(part.max(axis=1, initial=0.0) for part in parts))
 
     def _first_step(self) -> float:
         """The smallest of the copies' first steps (s); copies that can't be evaluated are left behind."""
         self._derivative(None, self.time, self._vector, self._embedded)
         scale = self._accuracy.atol + self._accuracy.rtol * np.abs(self._state)
         with np.errstate(over="ignore", invalid="ignore"):
-            norms = [self._norms(v.array_r / scale).copy() for v in (self._vector, self._embedded)]
+            norms = [self._largest(v.array_r / scale) for v in (self._vector, self._embedded)]
         self._last_stage = None
         self._leave(~np.isfinite(norms[1]) & ~self.left, self.time, np.inf)
         return float(np.min(first_step(*norms), initial=0.1, where=~self.left))
@@ -240,14 +238,14 @@ class CopiesStepper:
         """Estimated errors of the step over the tolerance, of each copy [copies]; not finite where its state isn't."""
         new = self._vector.array_r
         if self._fixed:
-            return np.where(np.isfinite(self._norms(new)), 0.0, np.nan)
+            return np.where(np.isfinite(self._largest(new)), 0.0, np.nan)
         complete(self._ts, self._order - 1, self._embedded)
         other, room = self._embedded.array_r, np.abs(new)
         np.maximum(room, np.abs(other), out=room)
         room *= self._accuracy.rtol
         room += self._accuracy.atol
         np.divide(np.subtract(new, other), room, out=room)
-        return self._norms(room) / np.sqrt(self.copies.nq + self.copies.nu)
+        return self._largest(room)
 
     def _suggested(self, size: float, error: float) -> float:
         """The step (s) that an error allows, as PETSc's step control `basic` has it."""

@@ -192,20 +192,20 @@ def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
 
 
 def test_drag_and_ground_take_long_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example of the documentation, where explicit steps are limited to a thirtieth, and lands as those do."""
+    """The example of the documentation, where explicit steps are limited to less than an eighth, and lands as those do."""
     code = block(PAGES / "howto/fluids.md", "Stiff forces on bodies")
     if comm.size > 1:
         return  # as long steps as on one rank: `test_what_acts_on_bodies_is_solved_with`
     scope: dict[str, Any] = {}
     exec(code, scope)
     landed, dragged = scope["landed"], scope["dragged"]
-    assert landed.steps < 60 and dragged.steps < 120
+    assert landed.steps < 80 and dragged.steps < 200
     lying = np.tile([1.0, 0, 0, 0], 8)
     assert_close("landed", np.append(landed.q[-1, :4], landed.q[-1, 7:]), lying, "statics")
     weight = 9.81 / 1e7
     assert_close("sunk in", landed.q[-1, 5], -weight, "settled", scale=1.0)
     followed = simulate(scope["line"](), 2.0, every=2.0, rtol=1e-7, atol=1e-7)
-    assert followed.steps > 10 * dragged.steps
+    assert followed.steps > 8 * dragged.steps
     assert np.abs(dragged.q[-1] - followed.q[-1]).max() < 1e-4
 
 

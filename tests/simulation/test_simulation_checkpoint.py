@@ -92,7 +92,7 @@ def test_a_restart_of_a_complete_run_gives_its_motion(comm: MPI.Comm, folder: Pa
     output = folder / "out.h5"
     run = simulate("chain:6", T_END, comm, output=output, checkpoints=Checkpoints(steps=6), **ADAPTIVE)
     again = restart(folder / "out.checkpoint.h5", comm)
-    assert again == run
+    assert replace(again, seconds={}) == replace(run, seconds={})
     if comm.rank == 0:
         assert np.array_equal(again.q, run.q) and np.array_equal(again.body("link2").q, run.body("link2").q)
 

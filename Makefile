@@ -1,6 +1,7 @@
 # make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
 # make test   set up, run the tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
 # make long   set up, run the tests that take longer, at 1, 2, 3 and 4 ranks
+# make checked  set up, run the tests at 1 rank with kernels that hold all they read and write against its bounds; `make long` too
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
 # make lint   ruff and mypy
@@ -22,7 +23,7 @@ RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 
-.PHONY: run peers test long environments faults lint docs setup clean
+.PHONY: run peers test long checked environments faults lint docs setup clean
 
 setup:
 	@bash .ci/setup
@@ -40,6 +41,10 @@ test: peers
 
 long: peers
 	@bash .ci/test "$(TEST_RANKS)" "long" $(ARGS)
+	@$(MAKE) --no-print-directory checked
+
+checked: setup
+	@MPIMBS_CHECKED=1 TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test 1 "not long and not subprocess" $(ARGS)
 
 environments: setup
 	@bash .ci/environments

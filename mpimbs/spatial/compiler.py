@@ -18,6 +18,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.types.misc import unliteral
 from numba.extending import overload
 
+from mpimbs.spatial.checked import CHECKED
 from mpimbs.spatial.kernel_cache import KernelCache
 from mpimbs.spatial.linking import ApartCompiler, PartCompiler, WholeCompiler
 
@@ -25,7 +26,13 @@ from mpimbs.spatial.linking import ApartCompiler, PartCompiler, WholeCompiler
 # NaN and infinity, so that a broken state is still seen.
 FASTMATH = {"contract", "nsz", "arcp"}
 
-_OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+_OPTIONS = {
+    "fastmath": FASTMATH,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+    "boundscheck": CHECKED,
+}
 
 
 def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, merge: bool = False) -> Any:

@@ -27,6 +27,8 @@ import numba
 from llvmlite import binding
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
+from mpimbs.spatial.checked import CHECKED
+
 # All that a kernel may call: where the first one of a further file is written, the file belongs here.
 _WITH_KERNELS = (
     *("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py"),
@@ -108,7 +110,7 @@ def _name(base: Path) -> str:
             unfinished.write_text(code, encoding="ascii")
             unfinished.replace(known)
     host = (binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
-    return _hash(code, numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, *host)
+    return _hash(code, numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, str(CHECKED), *host)
 
 
 def _hash(*parts: str | bytes) -> str:

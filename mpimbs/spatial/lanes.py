@@ -19,6 +19,7 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model
 from numba.np.arrayobj import make_array
 
+from mpimbs.spatial.checked import bound
 from mpimbs.spatial.compiler import FASTMATH, kernel_overload
 
 FLAGS = tuple(sorted(FASTMATH))
@@ -103,10 +104,11 @@ for _lanes in LANES.values():
         return builder.fneg(args[0], flags=FLAGS)
 
 
-def pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Pointer to a number in an array, in a lowering."""
-    data = make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+def pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any, count: int = 1) -> Any:
+    """Pointer to a number in an array, or to the first of so many, in a lowering."""
+    whole = make_array(kind)(context, builder, array)
+    bound(context, builder, index, count * getattr(vector, "count", 1), whole.nitems)
+    return builder.bitcast(builder.gep(whole.data, [index]), vector.as_pointer())
 
 
 def machine_type(kind: Any) -> Any:

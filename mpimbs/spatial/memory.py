@@ -31,6 +31,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+from mpimbs.spatial.checked import bound
 from mpimbs.spatial.compiler import kernel, kernel_overload
 
 Floats = npt.NDArray[np.float64]
@@ -79,6 +80,7 @@ def _span(typing_context: Any, array: Any, first: Any, count: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         whole, part = make_array(array)(context, builder, args[0]), make_array(array)(context, builder)
         size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
+        bound(context, builder, args[1], args[2], whole.nitems)
         data = builder.gep(whole.data, [args[1]])
         populate_array(part, data=data, shape=[args[2]], strides=[size], itemsize=size, meminfo=None)
         return part._getvalue()

@@ -25,7 +25,7 @@ def _width(kind: Any) -> int:
 def _items(context: Any, builder: Any, kind: Any, array: Any, base: Any, number: Any, count: int) -> list[Any]:
     """Pointers to items of an array, from `base` on."""
     index = builder.mul(base, ir.Constant(base.type, _width(number)))
-    first = pointer(context, builder, kind, array, index, machine_type(number))
+    first = pointer(context, builder, kind, array, index, machine_type(number), count)
     return [builder.gep(first, [ir.Constant(base.type, i)]) for i in range(count)]
 
 

@@ -259,6 +259,8 @@ class Batch:
         def found() -> Members:
             if state is None:
                 return members
+            if not isinstance(state, tuple) or len(state) != 2:
+                raise InputError("state: a pair is needed, (q, u)")
             return replace(members, state=states_of(members.systems[0], *state, members.count))
 
         return simulate_copies(

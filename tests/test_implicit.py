@@ -192,7 +192,7 @@ def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
 
 
 def test_drag_and_ground_take_long_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example of the documentation, where explicit steps are limited to less than an eighth, and lands as those do."""
+    """The example of the documentation, where explicit steps are limited to an eighth, and lands as those do."""
     code = block(PAGES / "howto/fluids.md", "Stiff forces on bodies")
     if comm.size > 1:
         return  # as long steps as on one rank: `test_what_acts_on_bodies_is_solved_with`

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from mpimbs.cli.options import tell_left_out
 from mpimbs.cli.words import Command
 from mpimbs.errors import InputError
-from mpimbs.filesystem.places import check_new, replacing
+from mpimbs.filesystem.places import check_new
 from mpimbs.model import is_robot, read_robot, system_from, write_system
 from mpimbs.parallel.agreement import on_root
 
@@ -34,8 +34,7 @@ def convert(comm: MPI.Comm, model: str, output: Path, free: bool, force: bool) -
             raise InputError("--free: is about the first link of a URDF file; leave it out")
         check_new(output, force)
         system = read_robot(model, free) if is_robot(model) else system_from(model)
-        with replacing(output) as part:
-            write_system(system, part)
+        write_system(system, output, force)
         tell_left_out(comm, system)
         click.echo(f"wrote {output}: {system.n_bodies} bodies, {system.nu} degrees of freedom")
 

@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import stat
+import tempfile
 import time
 import weakref
 from pathlib import Path
@@ -164,7 +165,16 @@ def _holder(handle: int, lock: Path) -> Owner | None:
         return None if seen or _ticks(owner.process) != owner.ticks else owner
     if seen and not mount_of(lock).options & _LOCAL:
         return None
-    return owner if time.time() - os.fstat(handle).st_mtime < QUIET else None
+    return owner if _now(lock) - os.fstat(handle).st_mtime < QUIET else None
+
+
+def _now(lock: Path) -> float:
+    """The time (s) on the clock that dates files there: other hosts' clocks may differ from this one's."""
+    try:
+        with tempfile.TemporaryFile(dir=lock.parent) as fresh:
+            return os.fstat(fresh.fileno()).st_mtime
+    except OSError:  # nothing can be written there
+        return time.time()
 
 
 def _written(handle: int, lock: Path) -> Owner | None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpimbs.errors import InputError
+from mpimbs.filesystem.places import check_new, replacing
 from mpimbs.model.event import Event
 from mpimbs.model.names import WORLD
 from mpimbs.model.segments import Branches, Copies, Segment
@@ -26,19 +27,25 @@ _FUNCTIONS: dict[type, str] = {
 }
 
 
-def write_system(system: System, path: str | Path) -> None:
+def write_system(system: System, path: str | Path, force: bool = False) -> None:
     """Write a system as a TOML file that `read_system` reads back to the same bodies, to the last bit.
+
+    Parameters
+    ----------
+    system : System
+    path : path
+    force : bool
+        Replace an existing file.
 
     Raises
     ------
     InputError
-        A load is a function of time or state, or the file can't be written.
+        A load is a function of time or state; or the file exists (without `force`) or can't be written.
     """
-    text = system_text(system)
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: can't be written: {error.strerror}") from None
+    text, place = system_text(system), Path(path)
+    check_new(place, force, "path")
+    with replacing(place, "path") as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def holds_functions(system: System) -> bool:

@@ -275,6 +275,7 @@ class Integrator:
         left = target - began
         if left <= ROUNDING * began:  # an event came so near
             self._ts.setTime(target)
+            self.requests = 0  # those of the step before were answered
             stuck = self._settle() if self._dynamics.follows else None
             if stuck is not None:
                 raise SimulationError(f"t = {target:g} s: {stuck}")

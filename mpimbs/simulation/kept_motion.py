@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from mpimbs.errors import InputError
 from mpimbs.filesystem.disk import reason_of
 from mpimbs.model import System, system_from_text
 from mpimbs.model.connections import Connections, connected
+from mpimbs.resources import free_memory, gigabytes
 from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, FORMAT, SAMPLED, SEGMENTS
 from mpimbs.simulation.reading import newest, open_output
 from mpimbs.simulation.rods import RodHistory, rod_history
@@ -284,7 +286,14 @@ class RunFile:
             count = self._counts.setdefault(place, len(file[f"{place}time"]))
             if place + name not in file:
                 return None
-            found = np.asarray(file[place + name][:count], np.float64)
+            data = file[place + name]
+            size = 8.0 * count * math.prod(data.shape[1:])
+            if size > free_memory():
+                raise InputError(
+                    f"{self.path}: {name} of all samples takes {gigabytes(size)}, more than this machine has left; "
+                    "read parts of it from the file that `mpimbs.open_output` gives"
+                )
+            found = np.asarray(data[:count], np.float64)
         if len(found) < count:
             raise InputError(f"{self.path}: its run began anew at an earlier time since; see it by `mpimbs.load`")
         return found

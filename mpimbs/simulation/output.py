@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -268,8 +269,27 @@ class OutputFile:
             self._check_place()
             self._file.close()
             with h5py.File(self._part, "r+", **PAGED) as file:
-                file.attrs.update(status=status, statistics=json.dumps(statistics))
+                file.attrs.update(status=status, statistics=json.dumps(_plain(statistics), allow_nan=False))
             flush_to_disk(self._part)
+
+
+def _plain(value: Any) -> Any:
+    """Statistics as JSON has them: null for what is no finite number."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_statistics(file: h5py.File) -> dict[str, Any]:
+    """Give the statistics of a run's output file, not a number for what was no finite one; none while it goes on."""
+
+    def numbers(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: math.nan if value is None else value for name, value in pairs}
+
+    found: dict[str, Any] = json.loads(file.attrs.get("statistics", "{}"), object_pairs_hook=numbers)
+    return found
 
 
 def _row_bytes(item: h5py.Dataset) -> int:

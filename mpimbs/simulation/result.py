@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from mpimbs.errors import InputError, warn_caller
 from mpimbs.filesystem.places import part_of
 from mpimbs.simulation.ensembles.result import EnsembleResult, ensemble_in
 from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, SegmentedMotion, motion_in_file, open_run
+from mpimbs.simulation.output import read_statistics
 from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, SEGMENTS
 from mpimbs.simulation.projection import loops_told
 from mpimbs.simulation.reading import newest
@@ -258,7 +258,7 @@ def result_of(place: Path, run: str | None = None) -> Result | EnsembleResult:
     with open_run(place, ensembles=True, run=run) as file:
         if file.attrs["format"] == ENSEMBLE_FORMAT:
             return ensemble_in(place, file)
-        told = json.loads(file.attrs.get("statistics", "{}"))
+        told = read_statistics(file)
         if not told and len(file["time"]):
             told = {"time": float(file["time"][-1])}
         known = {field.name for field in fields(Result)}

@@ -235,6 +235,9 @@ class Checkpoints(Settings):
 
     called: ClassVar[str] = "checkpoints"
 
+    def __post_init__(self) -> None:
+        self.checked()
+
     seconds: Annotated[
         float | None,
         Setting(

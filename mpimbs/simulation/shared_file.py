@@ -42,10 +42,12 @@ class SharedFile:
             return
         with contextlib.suppress(OSError):
             self._handle = os.open(path, os.O_WRONLY)
-        seen = None if self._handle is None else os.fstat(self._handle).st_ino
+        own = None if self._handle is None else os.fstat(self._handle)
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
         alone = node.size == comm.size
         node.Free()
+        # A device has another number on each node, so that it tells files of one node apart alone.
+        seen = None if own is None else (own.st_dev if alone else 0, own.st_ino)
         found = comm.allgather((seen, alone or mount_of(path).kind in _COHERENT))
         self.usable = all(number is not None and fine and number == found[0][0] for number, fine in found)
         if not self.usable:

@@ -19,7 +19,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.filesystem.places import check_new, replacing
 from mpimbs.model import System
-from mpimbs.parallel.agreement import communicator, on_root, same_system, warn_unguarded
+from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, warn_unguarded
 from mpimbs.settings import takes
 from mpimbs.simulation.checkpoint import Kept
 from mpimbs.simulation.kept_motion import pose_numbers
@@ -241,11 +241,12 @@ class Simulation:
         Raises
         ------
         InputError
-            It lies before the time reached, or behind `t_end`.
+            It lies before the time reached, or behind `t_end`; or ranks were given different times.
         SimulationError, InterruptionError
             As `simulate`; the simulation is closed then.
         """
         run = self._going()
+        alike(self._comm, lambda: {"t": float(t)})
         if not run.stepper.time * (1.0 - TOGETHER) <= t <= self._end_time:
             raise InputError(f"t = {t} s can't be reached from t = {self.time:g} s{self._until}; give a time between")
         self._try(run.advance, t)

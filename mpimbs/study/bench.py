@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -70,11 +71,25 @@ def bench(
     check_seconds(seconds)
     solver = solver_for(coupling, settings.get("solver"), RTOL)
     settings |= {"solver": solver}
-    rows = {"used": _evaluation(Dynamics(system, comm, coupling, **settings))}
+    with contextlib.ExitStack() as made:
+
+        def of(**settings: Any) -> _Timed:
+            return _evaluation(made.enter_context(contextlib.closing(Dynamics(system, comm, coupling, **settings))))
+
+        rows = {"used": of(**settings)}
+        used = rows["used"].dynamics
+        width = used.comm.allreduce(used.lanes, MPI.MAX)
+        if width > 1:
+            rows["scalar"] = of(**settings | {"lanes": 1, "overlap": False})
+        return _figures(rows, comm, coupling, seconds, settings)
+
+
+def _figures(
+    rows: dict[str, _Timed], comm: MPI.Comm, coupling: str, seconds: float, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Time what was made, and tell of it; see `bench`."""
     used = rows["used"].dynamics
-    width = used.comm.allreduce(used.lanes, MPI.MAX)
-    if width > 1:
-        rows["scalar"] = _evaluation(Dynamics(system, comm, coupling, **settings | {"lanes": 1, "overlap": False}))
+    system, solver, width = used.system, settings["solver"], used.comm.allreduce(used.lanes, MPI.MAX)
     solved = used.coupling.statistics()
     phases = PhaseLaps(used, rows["used"].call)
     calls = {name: row.call for name, row in rows.items()}
@@ -103,8 +118,6 @@ def bench(
         scalar = summary(laps["scalar"])
         ratio, difference = scalar["us_min"] / figures["us_min"], _difference(*rows.values())
         figures["scalar"] = {**scalar, "ratio": ratio, "difference": difference}
-    for row in rows.values():
-        row.dynamics.close()
     return figures
 
 

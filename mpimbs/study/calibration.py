@@ -59,7 +59,7 @@ class Calibration:
     shares : dict
         Times by `Key` and number of bodies.
     intervals : dict
-        Of a tree, or a system with loops: what its intervals take, by number of ranks.
+        Of a tree, or a system with loops: what its intervals take, by number of ranks and coupling.
     costs : dict
         What couplings measured for themselves, by name.
     """
@@ -69,7 +69,7 @@ class Calibration:
         self.system = system
         self.seconds = seconds
         self.shares: dict[Key, dict[int, Sweeps]] = {}
-        self.intervals: dict[int, IntervalTimes] = {}
+        self.intervals: dict[tuple[int, str], IntervalTimes] = {}
         self.costs: dict[str, Any] = {}
         self._joins: dict[str, float] = {}
         self._divisions: dict[tuple[str, int], Division] = {}
@@ -100,9 +100,10 @@ class Calibration:
 
     def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
         """Give what the intervals of a tree, or with loops, take on so many ranks; what is not known is measured."""
-        if ranks not in self.intervals:
-            self.intervals[ranks] = time_intervals(self.system, self.division(ranks, coupling), self.seconds, coupling)
-        return self.intervals[ranks]
+        key = ranks, coupling
+        if key not in self.intervals:
+            self.intervals[key] = time_intervals(self.system, self.division(ranks, coupling), self.seconds, coupling)
+        return self.intervals[key]
 
     @property
     def absolute(self) -> AbsoluteCosts:
@@ -156,8 +157,8 @@ class Calibration:
             for bodies, sweeps in sorted(known.items())
         ]
         shares += [
-            {"coupling": "dcae", "ranks": ranks, "rank": rank, **sweeps._asdict()}
-            for ranks, times in self.intervals.items()
+            {"coupling": coupling, "ranks": ranks, "rank": rank, **sweeps._asdict()}
+            for (ranks, coupling), times in self.intervals.items()
             for rank, sweeps in times.measured.items()
         ]
         costs = {name: costs._asdict() for name, costs in self.costs.items()}

@@ -11,12 +11,15 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
+from mpimbs.model.summary import listed
 from mpimbs.study.axes import show_no_noise
 
 Floats = npt.NDArray[np.float64]
 NAMED = 12  # curves that are named one by one
 COLOURED = 24  # curves that are told apart by colour; more are a map
 MAPPED = 400  # rows of a map; of more an even choice is drawn
+_SAME = 1e-9  # of the largest number, or of 1, less than which is no change
+_DIGITS, _TOLD = 9, 2  # of numbers that are drawn as one curve, and how many of its names are told
 _SHOWN = 6  # names beside a map or colours
 _COLOURS = "viridis"
 _CUT = 2.0  # % of the numbers at either end that the colours don't tell apart: a whip's crack is far above the rest
@@ -38,6 +41,11 @@ class Histories(NamedTuple):
     def told(self) -> str:
         """What stands at the axis."""
         return f"{self.name} ({self.unit})"
+
+
+def unchanging(values: Floats) -> bool:
+    """Whether numbers [samples, k] stay as they are, but for rounding."""
+    return bool(np.nanmax(np.ptp(values, axis=0), initial=0.0) <= _SAME * np.nanmax(np.abs(values), initial=1.0))
 
 
 def even_choice(count: int, most: int = MAPPED) -> npt.NDArray[np.int64]:
@@ -76,8 +84,13 @@ def draw_histories(title: str, t: Floats, found: Sequence[Histories]) -> Figure:
 
 
 def _draw_named(axes: Any, t: Floats, history: Histories) -> None:
-    for label, curve in zip(history.labels, history.values.T, strict=True):
-        axes.plot(t, curve, lw=1.2, label=label)
+    named: dict[object, list[str]] = {}
+    still = unchanging(history.values)  # where curves would lie on one another: one for each number
+    for k, label in enumerate(history.labels):
+        named.setdefault(round(float(history.values[0, k]), _DIGITS) if still else k, []).append(label)
+    for labels in named.values():
+        curve = history.values[:, list(history.labels).index(labels[0])]
+        axes.plot(t, curve, lw=1.2, label=listed(labels, _TOLD))
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
     _finish(axes, history)
 
@@ -98,6 +111,8 @@ def _finish(axes: Any, history: Histories) -> None:
         axes.set_yscale("log")
     else:
         show_no_noise(axes, history.values[np.isfinite(history.values)])
+    if unchanging(history.values):
+        axes.set_title("nothing changes here", fontsize="small", loc="right")
     axes.set_ylabel(history.told)
     axes.grid(alpha=0.3)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
 from mpimbs.errors import InputError
-from mpimbs.filesystem.places import check_new, part_of
+from mpimbs.filesystem.places import check_new
 from mpimbs.view.camera import FIELD, Camera
 from mpimbs.view.colors import tension_colors
 from mpimbs.view.recording import Recording
@@ -142,9 +143,9 @@ class Film:
             raise InputError(f"{path}: {count} pictures are more than {MOST_FRAMES}: give a larger `speed`")
         with writer_for(path, rate) as writer:
             check_new(path, force, "film")
-            part = part_of(path).with_name(f"{path.stem}.part{path.suffix}")  # the writer looks at the suffix
-            with contextlib.ExitStack() as after_error:
-                after_error.callback(part.unlink, missing_ok=True)
+            # A folder of its own: the writer looks at the suffix, and a file of that name may be the user's.
+            with tempfile.TemporaryDirectory(prefix=f"{path.stem}.part", dir=path.parent) as folder:
+                part = Path(folder) / path.name
                 with writer.saving(self.figure, str(part), DOTS):
                     for number in range(count):
                         self.draw(min(begin + number * speed / rate, end))

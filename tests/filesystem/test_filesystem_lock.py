@@ -142,6 +142,18 @@ def test_file_systems_without_locks_or_with_those_of_one_host(
     assert lock_of(path).exists()
 
 
+def test_a_clock_that_goes_wrong_lets_nobody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs of life are as old as the clock that dates them says, whatever the clock of this host."""
+    path = tmp_path / "out.h5"
+    written(path, 0.0, host="far")
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + 10 * QUIET)
+    with pytest.raises(InputError, match="is being written by process"):
+        Lock(path, patience=0.0)
+    assert list(tmp_path.iterdir()) == [lock_of(path)]
+
+
 @pytest.mark.parametrize("text", ["precious", '{"a": 1}'])
 def test_a_file_in_the_place_of_a_lock_is_kept(tmp_path: Path, text: str) -> None:
     path = tmp_path / "out.h5"

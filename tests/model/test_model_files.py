@@ -275,8 +275,18 @@ def test_what_can_not_be_written(tmp_path):
         write_system(driven, tmp_path / "model.toml")
     assert "# torque is a function of time" in system_text(driven, functions=True)
     assert not (tmp_path / "model.toml").exists()
-    with pytest.raises(InputError, match="can't be written: "):
+    with pytest.raises(InputError, match=r"there is no folder .*nowhere; make it first"):
         write_system(rich_system(), tmp_path / "nowhere" / "model.toml")
+
+
+def test_a_model_that_is_there_is_replaced_only_when_asked(tmp_path):
+    path = tmp_path / "model.toml"
+    path.write_text("precious", encoding="utf-8")
+    with pytest.raises(InputError, match=r"model.toml: exists; .* or replace it with `force=True`"):
+        write_system(rich_system(), path)
+    assert path.read_text(encoding="utf-8") == "precious"
+    write_system(rich_system(), path, force=True)
+    assert read_system(path).n_bodies == rich_system().n_bodies and list(tmp_path.iterdir()) == [path]
 
 
 def drag(t, motion):

@@ -316,9 +316,6 @@ def test_a_second_signal_is_left_to_the_operating_system() -> None:
 @pytest.mark.parametrize(
     ("checkpoints", "output", "message"),
     [
-        (Checkpoints(seconds=0.0), "out.h5", "time between checkpoints must be a positive time"),
-        (Checkpoints(steps=0), "out.h5", "steps between checkpoints must be 1 or more, got `checkpoints.steps=0`"),
-        (Checkpoints(keep=0), "out.h5", "checkpoints kept must be 1 or more"),
         (Checkpoints(path="none/kept.h5"), "out.h5", r"none/kept\.h5: there is no folder none"),
         (Checkpoints(), None, "give `output`"),
     ],
@@ -330,6 +327,21 @@ def test_settings_that_make_no_sense(
     with pytest.raises(InputError, match=message):
         simulate(system_from(CHAIN), T_END, comm, output=place, checkpoints=checkpoints)
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seconds": 0.0}, "time between checkpoints must be a positive time"),
+        ({"seconds": -1}, "time between checkpoints must be a positive time"),
+        ({"seconds": "often"}, "`checkpoints.seconds` must be a number or None, got 'often'"),
+        ({"steps": 0}, "steps between checkpoints must be 1 or more, got `checkpoints.steps=0`"),
+        ({"keep": 0}, "checkpoints kept must be 1 or more"),
+    ],
+)
+def test_checkpoints_that_make_no_sense(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Checkpoints(**given)
 
 
 def test_checkpoints_of_another_run_are_kept_without_force(comm: MPI.Comm, folder: Path) -> None:

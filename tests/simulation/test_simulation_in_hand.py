@@ -197,6 +197,23 @@ def test_what_makes_no_sense_is_refused(comm: MPI.Comm, wrong: Any, words: str) 
         simulation.step()
 
 
+@pytest.mark.skipif(MPI.COMM_WORLD.size == 1, reason="one rank agrees with itself")
+def test_ranks_that_would_wait_for_each_other(comm: MPI.Comm) -> None:
+    with Simulation("chain:8", comm, t_end=1.0) as simulation:
+        with pytest.raises(InputError, match=r"the ranks disagree on t: 0\.1 on rank"):
+            simulation.advance(0.1 + 0.1 * (comm.rank == 1))
+        simulation.advance(0.1)
+
+
+def test_requests_are_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the next step is none, as an event or an advance came so near."""
+    with Simulation("chain:3") as simulation:
+        simulation.advance(0.1)
+        stepper = simulation._run.stepper
+        stepper.requests = 1
+        assert stepper.step_towards(stepper.time * (1 + 1e-15)) and stepper.requests == 0
+
+
 def test_an_open_end(comm: MPI.Comm, folder: Path) -> None:
     with pytest.raises(InputError, match="give the time between them with `every`"):
         Simulation("chain:4", comm, output=folder / "x.h5")

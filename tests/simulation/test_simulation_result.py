@@ -1,5 +1,6 @@
 """What `simulate` and `load` give: the motion as arrays, in memory, in the output file and in its unfinished part."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,31 @@ def test_the_newer_of_a_file_and_its_part_is_loaded(comm: MPI.Comm, path: Path) 
     assert first.q.shape == (2, 6) and np.array_equal(first.t, [0.0, 0.1])
     path.touch()
     assert load(path).status == "complete"
+
+
+def test_statistics_are_json_for_all_programs(comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no finite number is null in the file, and no number when it is loaded."""
+    original = Result.statistics
+    monkeypatch.setattr(Result, "statistics", lambda self: original(self) | {"energy_error": np.inf, "time": np.nan})
+    simulate("chain:6", 0.1, comm, output=path)
+    comm.Barrier()
+    if comm.rank == 0:
+        with h5py.File(path) as file:
+
+            def refused(text: str) -> None:
+                raise AssertionError(f"{text} is no JSON")
+
+            json.loads(file.attrs["statistics"], parse_constant=refused)
+        found = load(path)
+        assert isinstance(found, Result) and np.isnan(found.energy_error) and "nan" in found.summary()
+
+
+def test_what_memory_can_not_hold_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate("chain:6", 0.1, output=path)
+    result = load(path)
+    monkeypatch.setattr("mpimbs.simulation.kept_motion.free_memory", lambda: 1e3)
+    with pytest.raises(InputError, match=r"q of all samples takes .*read parts of it from the file that `mpimbs.open"):
+        _ = result.q
 
 
 def hdf5(path: Path, **attributes: Any) -> None:

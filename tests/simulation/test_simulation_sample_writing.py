@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -102,6 +103,14 @@ class Blind:
         return getattr(os, name)
 
 
+os_fstat = os.fstat
+
+
+def elsewhere(status: os.stat_result) -> Any:
+    """The status of a file, on another device."""
+    return SimpleNamespace(st_ino=status.st_ino, st_dev=status.st_dev + 1)
+
+
 def test_nodes_share_a_file_only_where_all_see_the_same_one(
     comm: MPI.Comm, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +122,12 @@ def test_nodes_share_a_file_only_where_all_see_the_same_one(
     comm.Barrier()
     several = comm.size > 1
     assert (SharedFile(comm, path).usable, SharedFile(comm, other).usable) == (several, False)
+    if comm.rank == comm.size - 1:  # another file system that happens to number its file so
+        with monkeypatch.context() as patch:
+            patch.setattr(shared_file.os, "fstat", lambda handle: elsewhere(os_fstat(handle)))
+            assert not SharedFile(comm, path).usable
+    else:
+        assert not SharedFile(comm, path).usable
     apart = Apart(comm)
     assert not SharedFile(apart, path).usable  # type: ignore[arg-type]
     monkeypatch.setattr(shared_file, "_COHERENT", (mount_of(path).kind,))

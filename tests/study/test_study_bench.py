@@ -1,6 +1,6 @@
 """The figures of `bench`."""
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -178,6 +178,28 @@ def test_bench_refuses_what_dynamics_refuses(comm: MPI.Comm) -> None:
         bench(system_from("chain:8"), comm, "pcgg")
     with pytest.raises(InputError, match="seconds"):
         bench(system_from("chain:8"), comm, seconds=float("nan"))
+
+
+def test_bench_leaves_nothing_behind(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what it compares with is refused."""
+    made: list[Dynamics] = []
+    closed: list[Dynamics] = []
+
+    class Watched(Dynamics):
+        def __init__(self, *given: Any, **settings: Any) -> None:
+            if made:
+                raise InputError("no more")
+            super().__init__(*given, **settings)
+            made.append(self)
+
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    monkeypatch.setattr("mpimbs.study.bench.Dynamics", Watched)
+    with pytest.raises(InputError, match="no more"):
+        bench(system_from("chain:4096"), comm, seconds=0.01, lanes=4)
+    assert len(closed) == len(made) == 1
 
 
 def test_a_slow_beginning_spoils_nothing(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:

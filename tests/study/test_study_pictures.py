@@ -1,6 +1,7 @@
 """Pictures of runs: that nothing is left out, blank, mirrored or off the page; ticks that can be read."""
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,14 @@ def test_each_unit_has_its_axes_and_each_curve_its_name(mixed_motion: Motion) ->
     assert [line.get_label() for line in angles.lines] == ["mast x", "mast y", "screw"]
     assert displacements.lines[2].get_label() == "drifter x"
     assert len(turns.lines) == 8
+
+
+def test_what_does_not_change_is_said_and_drawn_once(tmp_path: Path) -> None:
+    """A figure that falls as it stands."""
+    simulate("figure", 0.1, output=tmp_path / "run.h5")
+    angles = draw_coordinates(motion_of(tmp_path / "run.h5")).axes[0]
+    assert len(angles.lines) == 1 and re.search(r" and \d+ more$", angles.lines[0].get_label())
+    assert angles.get_title(loc="right") == "nothing changes here"
 
 
 @pytest.mark.parametrize("n", [NAMED // 4 + 1, COLOURED, 500])

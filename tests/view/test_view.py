@@ -179,7 +179,10 @@ def drawn(film: Film, t: float) -> npt.NDArray[np.bool_]:
 
 def test_a_film(output: Path, tmp_path: Path) -> None:
     film = Film(Recording(output), (320, 240), tension=True)
+    (tmp_path / "x.part.gif").write_bytes(b"precious")
     assert film.write(tmp_path / "x.gif", rate=10) == 11
+    assert (tmp_path / "x.part.gif").read_bytes() == b"precious"
+    (tmp_path / "x.part.gif").unlink()
     with Image.open(tmp_path / "x.gif") as file:
         frames = [np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(file)]
     assert len(frames) == 11 and frames[0].shape == (240, 320, 3)

@@ -136,10 +136,18 @@ def _check(members: Members, t_end: float | None, ranks: int, here: int) -> None
 
 def states_of(system: System, q: npt.ArrayLike, u: npt.ArrayLike, count: int) -> tuple[Floats, Floats]:
     """Give initial states of all copies [copies, nq], [copies, nu], checked; one row may stand for all."""
-    rows = [np.atleast_2d(np.asarray(x, np.float64)) for x in (q, u)]
-    if any(len(x) not in (1, count) for x in rows):
-        raise InputError(f"state: has {len(rows[0])} rows of q and {len(rows[1])} of u; give {count}, or one for all")
-    whole = [np.broadcast_to(x, (count, x.shape[1])) for x in rows]
+    whole = []
+    for name, given, size in (("q", q, system.nq), ("u", u, system.nu)):
+        try:
+            rows = np.asarray(given)
+        except ValueError:  # rows of different lengths
+            rows = np.empty(0, object)
+        if rows.dtype.kind not in "fiu" or rows.shape not in ((size,), (1, size), (count, size)):
+            raise InputError(
+                f"state: '{name}' has shape {rows.shape} and type {rows.dtype}; give a row of {size} numbers for each "
+                f"of the {count} copies, or one for all"
+            )
+        whole.append(np.broadcast_to(rows, (count, size)))
     states = [
         checked_state(f"state of copy {k}", system, {"q": a, "u": b})
         for k, (a, b) in enumerate(zip(*whole, strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
@@ -18,6 +17,7 @@ from mpimbs.errors import InputError
 from mpimbs.model import System, system_from_text
 from mpimbs.model.table import suggest
 from mpimbs.simulation.kept_motion import KeptMotion, RunFile
+from mpimbs.simulation.output import read_statistics
 from mpimbs.simulation.step_sizes import told
 
 Floats = npt.NDArray[np.float64]
@@ -242,7 +242,7 @@ def copies_in_file(path: Path, run: str) -> KeptCopies:
 
 def ensemble_in(path: Path, file: h5py.File) -> EnsembleResult:
     """Give the result that an open output file has."""
-    found = json.loads(file.attrs.get("statistics", "{}"))
+    found = read_statistics(file)
     if not found and len(file["time"]):
         found = {"time": float(file["time"][-1]), "copies": len(file["copies/name"])}
     return EnsembleResult(status=str(file.attrs["status"]), kept=copies_in_file(path, str(file.attrs["run"])), **found)

@@ -71,11 +71,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def _too_early(*_: object, **__: object) -> None:
+    raise RuntimeError("a system is made while a test module is imported: what fails there ends all tests, not one")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    report = yield
+    with pytest.MonkeyPatch.context() as patch:
+        if model := sys.modules.get("mpimbs.model"):  # as some module has imported it, if not the first
+            patch.setattr(model.System, "__init__", _too_early)
+        report = yield
     if report.failed:
         _end_job(collector.config, f"collection of {collector.nodeid}", report.longreprtext)
     return report

@@ -22,6 +22,7 @@ HANGING = (
     + "def test_waits(comm):\n    if comm.rank == 1:\n        comm.Recv(bytearray(1), source=2)\n    comm.Barrier()\n"
 )
 BROKEN_MODULE = HEAD + "1 / (comm.rank - 1)\ndef test(comm):\n    comm.Barrier()\n"
+EARLY = HEAD + "from mpimbs.model import System\nsystem = System()\ndef test(comm):\n    comm.Barrier()\n"
 TOGETHER = HEAD + "def test(comm):\n    parallel_assert(comm.rank == 0, f'no rank 0 but {comm.rank}')\n"
 SERIAL = HEAD + "def test_serial():\n    assert comm.size == 1\n"
 PASSING = SERIAL + "def test(comm):\n    parallel_assert(True, 'never shown')\n"
@@ -33,19 +34,21 @@ PASSING = SERIAL + "def test(comm):\n    parallel_assert(True, 'never shown')\n"
         (FAILING, ["[rank 1 of 3]", "the reason", "assert comm.rank != 1"]),
         (BROKEN_FIXTURE, ["[rank 1 of 3]", "ZeroDivisionError", "(setup)"]),
         (BROKEN_MODULE, ["[rank 1 of 3]", "ZeroDivisionError", "collection"]),
+        (EARLY, ["a system is made while a test module is imported"]),
         (HANGING, ["Timeout (0:00:02)!", "in test_waits"]),
         (TOGETHER, ["rank 1 of 3: no rank 0 but 1", "rank 2 of 3: no rank 0 but 2"]),
         (PASSING, ["1 passed, 1 deselected"]),
         (SERIAL, ["1 deselected"]),
     ],
-    ids=["test", "fixture", "module", "hang", "together", "passing", "serial"],
+    ids=["test", "fixture", "module", "early", "hang", "together", "passing", "serial"],
 )
 def test_one_rank_ends_all(tmp_path: Path, source: str, texts: list[str]) -> None:
     for name in ("conftest.py", "mpi_helpers.py"):
         shutil.copy(Path(__file__).with_name(name), tmp_path)
+    (tmp_path / "test_first.py").write_text("import mpimbs.model\n" if source == EARLY else "")
     (tmp_path / "test_small.py").write_text(source)
     options = ["--with-mpi", "-q", "--color=no", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *options, "test_small.py"]
+    command = [sys.executable, "-m", "pytest", *options, "test_first.py", "test_small.py"]
     job = run_job(3, command, cwd=tmp_path, limit=30, TEST_TIME_LIMIT="2")
     assert (job.returncode == 0) == (source in (PASSING, SERIAL)), f"exit code {job.returncode}\n{job.stdout}"
     for text in texts:

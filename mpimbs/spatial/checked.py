@@ -2,8 +2,8 @@
 and write, and fresh rooms hold NaN. For tests: several times slower; without the variable nothing of it is compiled.
 
 Every span, load, store and item of an array is held against the array's size, an index below zero too, which otherwise
-counts from the end. The first that lies outside raises `OutOfBoundsError`, which names the access, the array's size and the
-kernels from the innermost to the one that Python called.
+counts from the end. The first that lies outside raises `OutOfBoundsError`, which names the access, the array's size and
+the kernels from the innermost to the one that Python called.
 """
 
 from __future__ import annotations

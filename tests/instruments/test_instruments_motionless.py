@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[[], System], list[str]]] = {
     "begins to turn": (lambda: crane(u=0.5), ROPE),
     "hangs at rest": (hanging, ["'b0'", "'b1'", "'b2'"]),
     "a function of time": (pushed, []),
-    "falls stiff": (lambda: system_from("figure"), [repr(b.name) for b in system_from("figure").bodies()][1:]),
+    "falls stiff": (lambda: system_from("figure"), ["all but the first"]),
     "all types": (lambda: system_from("spatial_chain:9"), []),
     "a tree": (with_a_brace, ["'across'", "'along'"]),
 }
@@ -75,6 +75,8 @@ CASES: dict[str, tuple[Callable[[], System], list[str]]] = {
 def test_those_that_stand_still_in_a_simulation(case: str) -> None:
     make, expected = CASES[case]
     system = make()
+    if expected == ["all but the first"]:
+        expected = [repr(body.name) for body in system.bodies()][1:]
     assert motionless(system) == expected
     samples = simulate(system, 1.5, rtol=1e-6, atol=1e-10).samples
     offset = system.offsets()[0]

@@ -238,18 +238,19 @@ def with_own_wrench():
 
 
 @pytest.mark.parametrize(
-    ("system", "repeats"),
+    ("make", "repeats"),
     [
-        (rich_system(), 2),
-        (with_body_behind_repeat(), 0),
-        (with_own_wrench(), 0),
-        (system_from("chain16"), 3),
-        (system_from("rope:7"), 2),
-        (system_from("free_chain:6"), 2),
-        (system_from("tree:2:2"), 0),
+        (rich_system, 2),
+        (with_body_behind_repeat, 0),
+        (with_own_wrench, 0),
+        ("chain16", 3),
+        ("rope:7", 2),
+        ("free_chain:6", 2),
+        ("tree:2:2", 0),
     ],
 )
-def test_what_is_written_reads_back_to_the_last_bit(tmp_path, system, repeats):
+def test_what_is_written_reads_back_to_the_last_bit(tmp_path, make, repeats):
+    system = make() if callable(make) else system_from(make)
     path = tmp_path / "model.toml"
     write_system(system, path)
     again = read_system(path)

@@ -1,5 +1,7 @@
 """What is said to be open between ranks, and how often columns are moved, against the parts of a real run."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -18,12 +20,17 @@ from mpimbs.sweep.closing import CLOSE, END, FOLD, MOVE, SETTLE
 from mpimbs.sweep.structure import BOUNDARY
 from oracles.random_loops import random_mechanism
 
-SYSTEMS = {name: system_from(name) for name in ("track:40", "four_bar:9", "boom:6", "four_bar_chain:12", "andrews")}
-SYSTEMS |= {
-    f"random {seed}": random_mechanism(seed, 24, 6, doubled=2, chain=bool(seed % 2), reach=reach)[0]
-    for seed, reach in ((1, None), (2, None), (3, 5), (4, 5))
-}
+RANDOM = {f"random {seed}": (seed, reach) for seed, reach in ((1, None), (2, None), (3, 5), (4, 5))}
+SYSTEMS = ("track:40", "four_bar:9", "boom:6", "four_bar_chain:12", "andrews", *RANDOM)
 RANKS = 1, 2, 3, 5, 7
+
+
+@functools.cache
+def system_of(name: str) -> System:
+    if name not in RANDOM:
+        return system_from(name)
+    seed, reach = RANDOM[name]
+    return random_mechanism(seed, 24, 6, doubled=2, chain=bool(seed % 2), reach=reach)[0]
 
 
 def divided(system: System, ranks: int) -> tuple[Division, OpenLoops]:
@@ -35,7 +42,7 @@ def divided(system: System, ranks: int) -> tuple[Division, OpenLoops]:
 @pytest.mark.parametrize("ranks", RANKS)
 def test_pieces_are_those_of_the_parts(name: str, ranks: int) -> None:
     """Slots, groups, and events of every rank, in doubles; and the ends that lead to others."""
-    system = SYSTEMS[name]
+    system = system_of(name)
     division, values = divided(system, ranks)
     division = division._replace(width=1)
     numbered = arranged(system, division.order)
@@ -53,7 +60,7 @@ def test_pieces_are_those_of_the_parts(name: str, ranks: int) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_made_up_values_join_as_described(name: str) -> None:
     """What a join that is timed is given, and what it makes of it: slots and groups as of the bodies themselves."""
-    _, values = divided(SYSTEMS[name], 7)
+    _, values = divided(system_of(name), 7)
     eliminated = 0.0
     for group in values.groups:
         needs, room = values.needs(group), room_of(group.whole)
@@ -67,7 +74,7 @@ def test_made_up_values_join_as_described(name: str) -> None:
 def test_events_of_a_track() -> None:
     """The columns of the loop go along all bodies but the first; those of an open body along all of a rank's."""
     n, ranks = 40, 4
-    division, values = divided(SYSTEMS["track:40"], ranks)
+    division, values = divided(system_of("track:40"), ranks)
     bodies = np.diff(division.cuts)
     events = {kind: values.events[:, k].tolist() for k, kind in enumerate(KINDS)}
     assert bodies.sum() == n
@@ -75,13 +82,13 @@ def test_events_of_a_track() -> None:
     assert events[MOVE][1:] == bodies[1:].tolist() and events[MOVE][0] in (bodies[0], bodies[0] + 1)
     assert events[END] == [2, 1, 1, 1]
     assert events[CLOSE] == events[SETTLE] == [0] * ranks and sum(events[FOLD]) > 0
-    _, alone = divided(SYSTEMS["track:40"], 1)
+    _, alone = divided(system_of("track:40"), 1)
     assert alone.events[0, KINDS.index(CLOSE)] == 1 and alone.events[0, KINDS.index(MOVE)] == n - 1
 
 
 def test_times_of_shares_that_are_not_timed() -> None:
     """They follow from bodies and events, whose times are found from the shares that are timed."""
-    division, values = divided(SYSTEMS["four_bar:9"], 7)
+    division, values = divided(system_of("four_bar:9"), 7)
     lanes = np.diff(division.cuts) + 0.5
     work = np.column_stack((lanes, values.events))
     seconds = work @ [1e-7, 2e-7, 3e-7, 0.0, 5e-7, 0.0]

@@ -4,6 +4,7 @@
 # make checked  set up, run the tests at 1 rank with kernels that hold all they read and write against its bounds; `make long` too
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
+# make fuzz   set up, try random systems against plain oracles on 1 to 4 ranks, for SECONDS=180
 # make lint   ruff and mypy
 # make docs   the documentation in build/site, with what builds it; a link that leads nowhere is an error
 # make clean  remove what was made here (the set-up too)
@@ -21,9 +22,10 @@ export OPENBLAS_NUM_THREADS = 1
 
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
+SECONDS ?= 180
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 
-.PHONY: run peers test long checked environments faults lint docs setup clean
+.PHONY: run peers test long checked environments faults fuzz lint docs setup clean
 
 setup:
 	@bash .ci/setup
@@ -51,6 +53,9 @@ environments: setup
 
 faults: setup
 	$(BIN)/python drivers/faults.py --folder results/faults $(ARGS)
+
+fuzz: setup
+	$(BIN)/python drivers/fuzz.py --seconds $(SECONDS) --folder results/fuzz $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -86,8 +86,10 @@ class JointLoads:
         motions, part = self.external.motions, self.subchains
         if not motions or not acted.forces.size:
             return np.zeros(self.subchain.nu)
-        wrenches = part.loop_wrenches() if isinstance(part, Intervals) and self.loops is not None else None
-        given = q, u, acted.forces, self._evaluation.turns
+        forces, wrenches = acted.forces, None
+        if isinstance(part, Intervals) and self.loops is not None:
+            forces, wrenches = part.geared(forces), part.loop_wrenches()
+        given = q, u, forces, self._evaluation.turns
         return motions.forces(q, u, part.forces_through_joints(*given, wrenches))
 
     def inverse_dynamics(self: Any, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:

@@ -162,7 +162,7 @@ class ClosedLoops:
         After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call.
         """
         part, dynamics = self._part, self._dynamics
-        joints = part.joint_loads(q, u, tau, turns, part.loop_wrenches())
+        joints = part.joint_loads(q, u, part.geared(tau), turns, part.loop_wrenches())
         found = np.zeros((len(self._names), 6))
         for loops in part.loops:
             found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]

@@ -139,3 +139,9 @@ TOLERANCE |= {
     "passed": (1e-5, "angles of 120 rad in 20 s with a tolerance of 1e-9 a step, over 20 singular positions"),
 }
 TOLERANCE |= {"force at the end": (1e-6, "an angle of 16 rad right to 1e-8, where forces change by 1e2 times as much")}
+
+# Structured random systems. Beside these shares a thousandfold of what rounding each term once does is allowed.
+TOLERANCE |= {
+    "fuzz": (1e-10, "of the largest: long chains, and loads that are summed over bodies, lose three digits or four"),
+    "fuzz iterated": (1e-7, "loads solved to 1e-12, of constraints that are nearly redundant"),
+}

@@ -352,6 +352,14 @@ class Loops:
         acts = self._here & (self._loop_table.turns != GEARED)[:, None]
         return self._loop_table.bodies[acts], self._acting()[acts]
 
+    def gear_forces(self) -> tuple[Integers, Floats]:
+        """The bodies here [k] on whose joints gears act, and the forces along these that an evaluation found [k]."""
+        gears = self._loop_table.gears
+        axes = self._loop_table.axes[gears]
+        columns = self._measured[gears, : 2 * SIX].reshape(-1, 2, 6, ROW)[:, :, :, 0]
+        forces = np.take_along_axis(columns, axes[:, :, None], axis=2)[:, :, 0] * self._loads[gears, :1]
+        return self._loop_table.bodies[gears][self._here[gears]], forces[self._here[gears]]
+
     def _acting(self) -> Floats:
         """What loops do at the origins of their two bodies, in the frames of these [n, 2, 6]."""
         measured = self._measured

@@ -105,13 +105,16 @@ def near_rest(name: str, at: Array, rest: Array, slide: Array, pitch: Array) -> 
 
 @dataclass
 class Carrier:
-    """A body, or the world: its pose, its velocity per speed of the tree, its accelerations at udot = 0."""
+    """A body, or the world: its pose, its velocity per speed of the tree, its accelerations at udot = 0.
+
+    Or its velocity per column of some other basis of the speeds.
+    """
 
     rotation: Array  # [3, 3]
     origin: Array  # [3] m
     omega: Array  # [3] rad/s
-    turning: Array  # [3, nu] angular velocity
-    moving: Array  # [3, nu] velocity of the origin
+    turning: Array  # [3, columns] angular velocity
+    moving: Array  # [3, columns] velocity of the origin
     alpha: Array  # [3] rad/s^2
     acceleration: Array  # [3] m/s^2, of the origin
 
@@ -167,17 +170,18 @@ class Closure:
         return self.constrained.T @ (np.concatenate((turned, moved)) - found)
 
 
-def carriers(state: Snapshot) -> list[Carrier]:
-    """All bodies, and at last the world."""
-    nu, m, c = len(state.u), state.kinematics, state.columns
-    still = np.zeros((3, nu), REAL)
+def carriers(state: Snapshot, basis: Array | None = None) -> list[Carrier]:
+    """All bodies, and at last the world; velocities per column of `basis` [nu, columns], of each speed without it."""
+    m, c = state.kinematics, state.columns
+    basis = np.eye(len(state.u), dtype=REAL) if basis is None else basis
+    still = np.zeros((3, basis.shape[1]), REAL)
     found = [Carrier(ONE, O3, O3, still, still, O3, O3)] * (state.n + 1)
     for k in range(state.n):
         j, frame, own = state.joints[k], state.joint_frame[k], state.u_of(k)
         parent, here = found[c.parent[k]], m.origin[k]
         velocities, accelerations = parent.velocities(here), parent.accelerations(here)
         turns, slides = frame @ j.turns, frame @ j.slides
-        velocities[:, own] += np.vstack((turns, slides))
+        velocities += np.vstack((turns, slides)) @ basis[own]
         accelerations[:3] += frame @ j.turn_bias + np.cross(parent.omega, turns @ state.u[own])
         accelerations[3:] += frame @ j.slide_bias + 2 * np.cross(parent.omega, slides @ state.u[own])
         parts = *np.split(velocities, 2), *np.split(accelerations, 2)
@@ -185,9 +189,10 @@ def carriers(state: Snapshot) -> list[Carrier]:
     return found
 
 
-def closures(system: System, state: Snapshot) -> list[Closure]:
-    """The loops of a system in a state."""
-    bodies = carriers(state)
+def closures(system: System, state: Snapshot, moving: bool = False) -> list[Closure]:
+    """The loops of a system in a state; `moving`: velocities per column are those of the state alone, in one column."""
+    bodies = carriers(state, state.u[:, None] if moving else None)
+    speeds_of_columns = np.ones(1, REAL) if moving else state.u
     found = []
     for loop in system.loops:
         pair = [bodies[-1 if name == "world" else system.index_of(name)] for name in loop.bodies]
@@ -201,7 +206,7 @@ def closures(system: System, state: Snapshot) -> list[Closure]:
         formula = FORMULAS[loop.type]
         still = formula(at, np.zeros(loop.kind.nu, REAL), axis, pitch)
         freed = np.vstack((frame @ still.turns, frame @ still.slides))
-        relative = (second.velocities(origin) - first.velocities(origin)) @ state.u
+        relative = (second.velocities(origin) - first.velocities(origin)) @ speeds_of_columns
         speeds = refined_solution(freed.T @ freed, freed.T @ relative) if loop.kind.nu else np.zeros(0)
         motion = formula(at, speeds.astype(REAL), axis, pitch)
         near = near_rest(loop.type, at, np.array(loop.rest), axis @ frame.T @ (origin - start), pitch)

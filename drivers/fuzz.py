@@ -1,0 +1,252 @@
+"""Structured random systems against plain oracles, on 1 to 4 ranks, for as long as you like.
+
+    python drivers/fuzz.py --seconds 600 --folder results/fuzz
+    python drivers/fuzz.py --only 1234 --ranks 3
+
+Each system is a function of one integer, its seed (`tests/oracles/structured_systems.py`); what is compared, and how
+closely, says `tests/fuzzing.py`. A job under mpiexec tries one system after another; one that crashes or hangs is
+ended, the seed that it was at counts as failed, and another job goes on behind it. What is wrong in a new way is made
+smaller, body by body as long as it stays wrong, and kept as a file that belongs in `tests/corpus`, whose systems are
+always tested. The counts go to counts.json; the exit code is 1 if anything was wrong.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+LIMIT = 60.0  # s for one system, beside those for its size
+SECONDS_A_BODY = 0.1
+COMPILING = 300.0  # s more for the first systems of a job
+CHUNK = 100_000  # seeds between the first ones of numbers of ranks
+SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
+
+
+# --- a job: one process of every rank ---------------------------------------------------------------------------------
+
+
+def work(first: int, systems: int, seconds: float, log: Path, most: int, save: Path | None) -> None:
+    """Try systems in sequence, on all ranks of the job; rank 0 writes a line before and after each."""
+    sys.path.insert(0, str(TESTS))
+    from mpi4py import MPI
+
+    from fuzzing import check, reason
+    from oracles.structured_systems import case_of
+
+    comm, begin, seen = MPI.COMM_WORLD, time.monotonic(), set[str]()
+
+    def write(**entry: Any) -> None:
+        if comm.rank == 0:
+            with log.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+
+    for seed in range(first, first + systems):
+        if comm.bcast(time.monotonic() - begin > seconds):
+            break
+        write(begin=seed, bodies=0)
+        try:
+            case = case_of(seed, most=most)
+            write(begin=seed, bodies=case.system.n_bodies)
+            verdict = check(case, comm)
+        except Exception:
+            traceback.print_exc()
+            sys.stderr.flush()
+            time.sleep(0.5)
+            comm.Abort(3)
+            raise
+        entry = {key: getattr(verdict, key) for key in ("wrong", "refused", "unjudged", "judged")}
+        write(seed=seed, bodies=case.system.n_bodies, loops=len(case.system.loops), features=case.features, **entry)
+        kinds = {reason(text) for text in comm.bcast(verdict.wrong)}
+        if save is not None and kinds - seen:
+            reduce_and_save(case, verdict, comm, save)
+        seen |= kinds
+    write(ended=True)
+
+
+def reduce_and_save(case: Any, verdict: Any, comm: Any, folder: Path) -> None:
+    """Make a wrong case smaller and write it; all ranks call."""
+    from fuzzing import case_text, smaller
+
+    verdict = comm.bcast(verdict)
+    least, settings, wrong = smaller(case, verdict, comm)
+    if comm.rank == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"seed{case.seed}.toml").write_text(case_text(least, settings, comm.size, wrong))
+
+
+# --- the parent -------------------------------------------------------------------------------------------------------
+
+
+def job(
+    ranks: int, first: int, systems: int, seconds: float, log: Path, most: int, save: Path | None
+) -> dict[str, Any] | None:
+    """Run one job to its end, or end it; gives what happened at which seed if it failed."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.touch()
+    had = len(log.read_text().splitlines())
+    arguments = [str(value) for value in (first, systems, seconds, log, most, save or "")]
+    environment = os.environ | {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
+    text = log.with_suffix(".txt")
+    with text.open("w") as output:
+        launcher = subprocess.Popen(
+            ["mpiexec", "-n", str(ranks), sys.executable, "-X", "faulthandler", __file__, "work", *arguments],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+        )  # fmt: skip
+    seen, since, entry = had, time.monotonic(), dict[str, Any]()
+    while True:
+        code = launcher.poll()
+        lines = log.read_text().splitlines()
+        if len(lines) > seen:
+            seen, since, entry = len(lines), time.monotonic(), json.loads(lines[-1])
+        if code is not None:
+            break
+        allowed = LIMIT + SECONDS_A_BODY * entry.get("bodies", 0) + (COMPILING if seen < had + 40 else 0)
+        if time.monotonic() - since > allowed:
+            launcher.terminate()
+            try:
+                launcher.wait(20)
+            except subprocess.TimeoutExpired:
+                launcher.kill()
+            break
+        time.sleep(0.2)
+    if code == 0 and "ended" in entry:
+        return None
+    what = f"hangs for {allowed:.0f} s" if code is None else f"crashes with exit code {code}"
+    at = entry.get("begin", entry.get("seed", first))
+    return {"seed": at, "ranks": ranks, "crashed": what, "text": text.read_text(errors="replace")[-6000:]}
+
+
+def main(
+    seconds: float = 60.0,
+    systems: int = 10**9,
+    seed: int | None = None,
+    ranks: Sequence[int] = tuple(SHARES),
+    folder: Path = Path("results/fuzz"),
+    most: int = 3000,
+    only: int | None = None,
+) -> dict[str, Any]:
+    """Try systems for some time, by turns on each number of ranks.
+
+    Parameters
+    ----------
+    seconds : float
+        Wall time (s) of all, but for the last systems.
+    systems : int
+        How many on each number of ranks, at the most.
+    seed : int, optional
+        The first; by default one of the clock, which is printed.
+    ranks : sequence of int
+    folder : Path
+        Where logs, reduced cases and counts.json go.
+    most : int
+        Bodies of a system.
+    only : int, optional
+        Try this seed alone.
+
+    Returns
+    -------
+    dict
+        Counts of systems, wrong ones, refusals by reason, by number of ranks.
+    """
+    sys.path.insert(0, str(TESTS))
+    first = only if only is not None else int(time.time()) % 10**8 * 10 if seed is None else seed
+    click.echo(f"seeds from {first}")
+    failed: list[dict[str, Any]] = []
+    total = sum(SHARES.get(number, 2) for number in ranks)
+    for place, number in enumerate(ranks):
+        share = seconds * SHARES.get(number, 2) / total
+        begin = first if only is not None else first + place * CHUNK
+        end, log = time.monotonic() + share, folder / f"ranks{number}.jsonl"
+        left = 1 if only is not None else systems
+        while left > 0 and (time.monotonic() < end or only is not None):
+            save = folder / "corpus"
+            crash = job(number, begin, left, max(end - time.monotonic(), 1.0), log, most, save)
+            if crash is None:
+                break
+            failed.append(crash)
+            with log.open("a") as file:
+                file.write(json.dumps(crash) + "\n")
+            click.echo(f"seed {crash['seed']} on {number} rank(s) {crash['crashed']}:\n{crash['text'][-1500:]}")
+            left -= crash["seed"] + 1 - begin
+            begin = crash["seed"] + 1
+    return counts(folder, ranks)
+
+
+def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
+    """Add up what the logs of a folder say, also of earlier runs."""
+    from fuzzing import reason
+
+    found: dict[str, Any] = {}
+    for number in ranks:
+        log = folder / f"ranks{number}.jsonl"
+        entries = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        done = [entry for entry in entries if "wrong" in entry]
+        seeds = [entry["seed"] for entry in done]
+        found[str(number)] = {
+            "systems": len(done),
+            "seeds": [min(seeds), max(seeds)] if seeds else [],
+            "bodies": max((entry["bodies"] for entry in done), default=0),
+            "evaluated": sum(entry["judged"] for entry in done),
+            "wrong": [entry["seed"] for entry in done if entry["wrong"]],
+            "crashed": [entry["seed"] for entry in entries if "crashed" in entry],
+            "not judged": sum(len(entry["unjudged"]) for entry in done),
+            "refused": dict(Counter(reason(text) for entry in done for text in entry["refused"]).most_common()),
+        }
+    (folder / "counts.json").write_text(json.dumps(found, indent=1))
+    return found
+
+
+def show(found: dict[str, Any], folder: Path) -> None:
+    """Print the counts, and what was wrong."""
+    for number, count in found.items():
+        parts = (
+            f"{len(count['wrong'])} wrong",
+            f"{len(count['crashed'])} crashed",
+            f"{count['not judged']} not judged",
+        )
+        click.echo(
+            f"{number} rank(s): {count['systems']} systems, {count['evaluated']} evaluations, {', '.join(parts)}"
+        )
+        for text, times in count["refused"].items():
+            click.echo(f"    refused {times} times: {text}")
+        log = folder / f"ranks{number}.jsonl"
+        for line in log.read_text().splitlines() if log.exists() else ():
+            entry = json.loads(line)
+            for text in entry.get("wrong", ())[:3]:
+                click.echo(f"    seed {entry['seed']} ({entry['bodies']} bodies, {entry['loops']} loops): {text}")
+
+
+@click.command(help=main.__doc__)
+@click.option("--seconds", default=60.0)
+@click.option("--systems", default=10**9)
+@click.option("--seed", type=int)
+@click.option("--ranks", default="1,2,3,4")
+@click.option("--folder", type=Path, default=Path("results/fuzz"))
+@click.option("--most", default=3000)
+@click.option("--only", type=int)
+def command(**given: Any) -> None:
+    given["ranks"] = [int(number) for number in given["ranks"].split(",")]
+    found = main(**given)
+    show(found, given["folder"])
+    sys.exit(any(count["wrong"] or count["crashed"] for count in found.values()))
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    if sys.argv[1:2] == ["work"]:
+        first, systems, seconds, log, most, save = sys.argv[2:]
+        work(int(first), int(systems), float(seconds), Path(log), int(most), Path(save) if save else None)
+    else:
+        command()

@@ -1,0 +1,384 @@
+"""Checks of structured random systems against oracles, for the driver `fuzz.py` and for the corpus of what it found.
+
+A system is judged by its accelerations, the violations of its loops, the loads of its joints and loops, inverse
+dynamics, the product with the inertia matrix, energies and momenta. Accelerations may be off by some thousand times
+what rounding every term of the equations of motion once does (`Descriptor.solution`), or by a share of the largest.
+"""
+
+import json
+import re
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError, SimulationError
+from mpimbs.model import Gear, Joint, Loop, System, system_from_text, system_text
+from oracles import dense
+from oracles.dense import Array
+from oracles.descriptor import Descriptor
+from oracles.loops import opened
+from oracles.structured_systems import TIME, Case, Weighted
+from tolerances import TOLERANCE
+
+ROUNDINGS = 1e4  # of every term, that a sweep may make of one
+UNJUDGED = 1e-3  # of the largest acceleration: where rounding alone does so much nothing can be told
+HUGE = 1e8  # loads, of those that are needed
+REDUCING = 30.0  # s to make a case smaller
+
+Settings = dict[str, Any]
+
+
+@dataclass
+class Verdict:
+    """What came of a case; of each coupling with its settings, what was wrong, refused or could not be judged."""
+
+    wrong: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    unjudged: list[str] = field(default_factory=list)
+    judged: int = 0
+
+
+def settings_of(case: Case, ranks: int) -> Iterator[Settings]:
+    """By which couplings a case is evaluated, and how: the default one, and some other."""
+    source = Weighted(case.seed + 10**9)
+    lanes = (None, None, 1, 2, 4, 8)[source.index(6)]
+    yield {"coupling": "dcae", **({"lanes": lanes} if lanes else {})}
+    n, cuts = case.system.n_bodies, 0
+    if source.chance(0.3) and n > ranks:
+        cuts = min(n - 1, ranks - 1 + source.index(2 + n // 3))
+        yield {"coupling": "dcae", "cuts": cuts, "lanes": 1}
+    if source.chance(0.4):
+        other = ("pcg", "assembly", "augmented", "dca")[source.index(4)]
+        if other == "pcg":
+            yield {"coupling": "pcg", "cuts": max(ranks - 1, min(n - 1, 1 + source.index(6)))}
+        elif other != "dca" or (case.system.is_chain and not case.system.loops):
+            yield {"coupling": other}
+
+
+def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
+    """Evaluate a case in all ways and compare; rank 0 has the verdict. All ranks call."""
+    oracle = Oracle(case) if comm.rank == 0 else None
+    verdict = Verdict()
+    for settings in settings_of(case, comm.size) if only is None else (only,):
+        told = " ".join(f"{key}={value}" for key, value in settings.items())
+        try:
+            with closing(Dynamics(case.system, comm, **settings)) as dynamics:
+                found = observed(case, dynamics)
+        except (InputError, SimulationError) as error:
+            verdict.refused.append(f"{told}: {error}")
+            continue
+        if oracle is not None:
+            oracle.judge(found, settings["coupling"], told, verdict)
+    return verdict
+
+
+def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:
+    """What a `Dynamics` says of a case, put together on rank 0."""
+    source = Weighted(case.seed + 2 * 10**9)
+    q, u, tau = case.q[dynamics.gather_q.part], case.u[dynamics.gather_u.part], case.tau[dynamics.gather_u.part]
+    v = direction(case)[dynamics.gather_u.part]
+    if source.chance(0.5):  # what another state leaves behind must not be seen
+        dynamics.accelerations(q, v, None, TIME)
+    whole, bodies = dynamics.gather_u, dynamics.gather_bodies(6)
+    rates = np.empty(len(q))
+    udot = np.empty(len(u))
+    dynamics.derivative(TIME, q, u, udot, rates, tau)
+    found: dict[str, Array | None] = {"udot": kept(whole(udot)), "rates": kept(dynamics.gather_q(rates))}
+    found["again"] = kept(whole(dynamics.accelerations(q, u, tau, TIME)))
+    try:
+        found["loads"] = kept(bodies(dynamics.joint_loads(q, u, tau, TIME)))
+        found["loop loads"] = dynamics.loops.loads.copy() if dynamics.loops else np.zeros((0, 6))
+    except InputError as error:
+        if "can't be told which loads are unique" not in str(error):
+            raise
+    if dynamics.loops:
+        found["violations"] = dynamics.loops.violations(q, u)
+    else:
+        found["forces"] = kept(whole(dynamics.inverse_dynamics(q, u, v, TIME)))
+        found["M v"] = kept(whole(dynamics.multiply(q, v)))
+    found["energy"] = dynamics.energy_and_momentum(q, u)
+    return found
+
+
+def kept(values: Array | None) -> Array | None:
+    return None if values is None else np.array(values)
+
+
+def direction(case: Case) -> Array:
+    """Speeds or accelerations that have nothing to do with the state."""
+    return np.random.default_rng(case.seed).uniform(-1, 1, case.system.nu)
+
+
+class Oracle:
+    """What should come of a case."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.descriptor = Descriptor(case.system, case.q, case.u, TIME)
+        self.solution = self.descriptor.solution(case.tau)
+
+    def judge(self, found: dict[str, Array | None], coupling: str, told: str, verdict: Verdict) -> None:
+        """Compare all that was observed."""
+        solution, descriptor, system = self.solution, self.descriptor, self.case.system
+        share = TOLERANCE["fuzz iterated" if coupling in ("pcg", "augmented") else "fuzz"][0]
+
+        def compare(what: str, ours: Array | None, right: Array, allowed: Array | float) -> bool:
+            if ours is None or not len(right):
+                return True
+            off = abs(np.asarray(ours, float) - right.astype(float))
+            with np.errstate(invalid="ignore"):
+                bad = ~(off <= allowed)
+            if bad.any():
+                worst = int(np.argmax(np.where(bad, np.nan_to_num(off / np.maximum(allowed, 1e-300), nan=np.inf), 0)))
+                verdict.wrong.append(
+                    f"{told}: {what}[{worst}] is {np.ravel(ours)[worst]:.6g} and should be {np.ravel(right)[worst]:.6g}"
+                    f" (off by up to {np.nanmax(off):.2g}, the largest is {abs(right).max():.3g}; {bad.sum()} of all)"
+                )
+            return not bad.any()
+
+        if len(solution.udot):
+            largest = abs(solution.udot).max()
+            allowed = ROUNDINGS * solution.margin + share * largest
+            if solution.residual > 1e-6 or (
+                largest > 0 and ROUNDINGS * solution.margin.max() > UNJUDGED * max(largest, self.free)
+            ):
+                verdict.unjudged.append(told)
+                return
+            verdict.judged += 1
+            same = compare("acceleration", found["udot"], solution.udot, allowed)
+            compare("acceleration again", found["again"], solution.udot, allowed)
+            if not same:
+                return  # all else follows from it
+        speeds = abs(self.case.u).max(initial=0.0)
+        rates = dense.coordinate_rates(opened(system), descriptor.q, descriptor.u)
+        compare("rate of q", found["rates"], rates, 1e-13 * max(speeds, 1e-300))
+        if found.get("violations") is not None:
+            self.violations(found["violations"], told, verdict)
+        if found.get("loads") is not None:
+            self.loads(found["loads"], found["loop loads"], share, told, verdict)
+        if found.get("forces") is not None:
+            v, free = direction(self.case), ~descriptor.held
+            for what, velocities in (("forces", True), ("M v", False)):
+                right, margin = descriptor.needed(v, velocities)
+                chosen = free if velocities else np.ones_like(free)
+                compare(
+                    what,
+                    found[what][chosen],
+                    right[chosen],
+                    (ROUNDINGS * margin + share * abs(right).max(initial=0))[chosen],
+                )
+        tree = opened(system)
+        kinetic, potential = dense.energy(tree, descriptor.q, descriptor.u)
+        linear, angular = dense.momentum(tree, descriptor.q, descriptor.u)
+        ours, size = found["energy"], abs(kinetic) + abs(potential)
+        c, m = descriptor.state.columns, descriptor.state.kinematics
+        momenta = (
+            float(np.abs(c.mass[:, None] * m.com_velocity).sum() + 1e-300) + abs(linear).max() + abs(angular).max()
+        )
+        far = 1 + float(abs(m.com).max())
+        compare("kinetic energy", ours[:1], np.array([kinetic]), 1e-11 * kinetic + 1e-290)
+        if not any(loop.acts for _, loop in system.loop_joints):
+            size += float((c.mass * (abs(m.com) @ abs(descriptor.state.gravity))).sum())
+            compare("potential energy", ours[1:2], np.array([potential]), 1e-11 * size)
+        compare("momentum", ours[2:], np.concatenate((linear, angular)), 1e-11 * momenta * far)
+
+    @property
+    def free(self) -> float:
+        """The size of accelerations of bodies, where those of joints are all zero."""
+        return float(abs(self.solution.bodies).max())
+
+    def violations(self, ours: Array, told: str, verdict: Verdict) -> None:
+        """All loops are closed, in places and speeds."""
+        m = self.descriptor.state.kinematics
+        size = 1 + float(abs(m.origin).max())
+        fast = float(abs(m.com_velocity).max() + size * abs(m.omega).max())
+        for what, found, allowed in (
+            ("places", ours[:, 0], 1e-11 * size),
+            ("speeds", ours[:, 1], 1e-10 * (fast + 1e-6)),
+        ):
+            if not (found <= allowed).all():
+                worst = int(np.argmax(np.nan_to_num(found, nan=np.inf)))
+                name = self.case.system.loops[worst].name
+                verdict.wrong.append(f"{told}: {what} of closed loop {name} are said to be apart by {found[worst]:.3g}")
+
+    def loads(self, joints: Array, loops: Array, share: float, told: str, verdict: Verdict) -> None:
+        """Loads of joints and loops give bodies the accelerations they have, and along joints they are what acts."""
+        d, solution, n = self.descriptor, self.solution, self.case.system.n_bodies
+        state, first = d.state, 12 * self.case.system.n_bodies
+        turned = state.kinematics.rotation[:, None].astype(float)  # [n, 1, 3, 3]
+        wrenches = np.einsum("nxij,naj->nai", turned, np.reshape(joints, (n, 2, 3))).reshape(n, 6)
+        if abs(wrenches).max() > HUGE * (abs(solution.wrenches).max() + abs(loops).max(initial=0) * 1e-8 + 1e-6):
+            verdict.wrong.append(
+                f"{told}: loads of joints up to {abs(wrenches).max():.2g}, for {abs(solution.wrenches).max():.2g}"
+            )
+            return
+        x = np.zeros(d.size)
+        x[: 6 * n], x[6 * n : first] = solution.bodies.astype(float).ravel(), wrenches.ravel()
+        x[first : first + len(solution.udot)] = solution.udot
+        acting = d.right_side(self.case.tau, along_loops=False)
+        left = (acting - d.matrix.times(x))[: first + len(d.u)].astype(float)
+        terms = (d.matrix.times(x, absolute=True) + abs(acting))[: first + len(d.u)].astype(float)
+        at_u = self.case.system.offsets()[1]
+        joints_of_loops = iter(zip(d.loops, d.constraints(), strict=True))
+
+        def act(ends: tuple[int, int], place: Array, load: Array) -> None:
+            for body, sign in zip(ends, (-1.0, 1.0), strict=True):
+                if body >= 0:
+                    moved = sign * d.carried(body, place).T.astype(float) @ load
+                    left[6 * body : 6 * body + 6] += moved
+                    terms[6 * body : 6 * body + 6] += abs(moved)
+
+        for number, loop in enumerate(self.case.system.loops):
+            if isinstance(loop, Gear):  # a force along both joints, which these pass
+                force = self.gear_force(loop, loops[number])
+                for name, share_of_it in ((loop.joint, 1.0), (loop.of, -loop.ratio)):
+                    left[first + at_u[self.case.system.index_of(name)]] += share_of_it * force
+                continue
+            _, (_, ends, closure) = next(joints_of_loops)
+            frame = closure.bodies[1].rotation.astype(float)
+            load = np.concatenate((frame @ loops[number, :3], frame @ loops[number, 3:]))
+            act(ends, closure.origin, load)
+        bodies, along = slice(0, 6 * n), slice(first, first + len(d.u))
+        if not (abs(left[bodies]) <= 100 * share * terms[bodies].max()).all():
+            worst = int(np.argmax(np.nan_to_num(abs(left[bodies]), nan=np.inf)))
+            verdict.wrong.append(
+                f"{told}: loads leave {left[worst]:.3g} of {self.case.system.name_of(worst // 6)}, "
+                f"of {terms[worst]:.3g} (all: {terms[bodies].max():.3g})"
+            )
+        off = np.where(d.held, 0.0, abs(left[along]))
+        if len(off) and not (off <= 100 * share * max(terms[along].max(), terms[bodies].max())).all():
+            worst = int(np.argmax(np.nan_to_num(off, nan=np.inf)))
+            verdict.wrong.append(
+                f"{told}: loads along speed {worst} are off by {off[worst]:.3g} of {terms[along][worst]:.3g}"
+            )
+
+    def gear_force(self, gear: Gear, load: Array) -> float:
+        """The force of a gear on the joint that follows, from its load on the body, in the body's frame."""
+        joint = self.case.system.body(self.case.system.index_of(gear.joint)).joint
+        part = load[3:] if joint.type == "prismatic" else load[:3]
+        turned = self.descriptor.state.joints[self.case.system.index_of(gear.joint)].rotation.astype(float)
+        return float(np.array(joint.axis) @ turned @ part)
+
+
+# --- files of cases ---
+
+
+def case_text(case: Case, settings: Settings, ranks: int, wrong: str) -> str:
+    """A case as a TOML file: the model, its state, and what was wrong with which settings on how many ranks."""
+    head = {"seed": case.seed, "wrong": wrong, "ranks": ranks, "q": case.q, "u": case.u, "tau": case.tau}
+    lines = [f"{key} = {json.dumps(np.asarray(value).tolist())}" for key, value in head.items()]
+    lines += ["model = '''", system_text(case.system).rstrip(), "'''", "", "[settings]"]
+    return "\n".join(lines + [f"{key} = {json.dumps(value)}" for key, value in settings.items()]) + "\n"
+
+
+def read_case(path: Path) -> tuple[Case, Settings]:
+    """What `case_text` wrote."""
+    with path.open("rb") as file:
+        given = tomllib.load(file)
+    values = (np.array(given[name], float) for name in ("q", "u", "tau"))
+    case = Case(given["seed"], system_from_text(given["model"]), *values, ())
+    return case, given["settings"]
+
+
+def reason(text: str) -> str:
+    """A message without the numbers and names that it has."""
+    text = re.sub(r"'[^']*'", "'...'", text.partition(": ")[2] or text)
+    return re.sub(r"[-+]?\d[\d.e+-]*", "#", text)[:160]
+
+
+# --- smaller cases ---
+
+
+def smaller(case: Case, verdict: Verdict, comm: MPI.Comm) -> tuple[Case, Settings, str]:
+    """Leave out of a wrong case what can be left out while it stays wrong; with settings and what is wrong."""
+    settings = next(
+        one for one in settings_of(case, comm.size) if any(text.startswith(told_as(one)) for text in verdict.wrong)
+    )
+    wrong = next(text for text in verdict.wrong if text.startswith(told_as(settings)))
+
+    def still(other: Case) -> str | None:
+        try:
+            found = comm.bcast(check(other, comm, settings).wrong)
+        except (ArithmeticError, ValueError, RuntimeError, np.linalg.LinAlgError):
+            return None
+        return found[0] if found else None
+
+    end = time.monotonic() + REDUCING
+    for _ in range(3):
+        before = case
+        for other in less(case):
+            if comm.bcast(time.monotonic() > end):
+                return case, settings, wrong
+            made = other(case)
+            if made is not None and (found := still(made)) is not None:
+                case, wrong = made, found
+        if case is before:
+            break
+    return case, settings, wrong
+
+
+def told_as(settings: Settings) -> str:
+    return " ".join(f"{key}={value}" for key, value in settings.items()) + ":"
+
+
+def less(case: Case) -> Iterator[Any]:
+    """Ways to make a case smaller: each takes one and gives another, or None."""
+    system = case.system
+    half = len(system.loops)
+    while half := half // 2:
+        for begin in range(0, len(system.loops), half):
+            names = {loop.name for loop in system.loops[begin : begin + half]}
+            yield lambda case, names=names: rebuilt(case, without=names)
+    yield lambda case: rebuilt(case, plain=True)
+    yield lambda case: rebuilt(case, without=set(case.system.springs))
+    yield lambda case: Case(case.seed, case.system, case.q, 0 * case.u, case.tau, case.features)
+    yield lambda case: Case(case.seed, case.system, case.q, case.u, 0 * case.tau, case.features)
+    for name in [system.name_of(k) for k in reversed(range(system.n_bodies))]:
+        yield lambda case, name=name: rebuilt(case, bodies={name})
+    for loop in system.loops:
+        yield lambda case, name=loop.name: rebuilt(case, without={name})
+
+
+def rebuilt(case: Case, bodies: Any = (), without: Any = (), plain: bool = False) -> Case | None:
+    """The case without some bodies, none of which carries or holds anything, loops and springs; `plain`: without
+    wrenches, added mass, armature, springs and dampers. None if that changes nothing."""
+    system = case.system
+    names = {system.name_of(k) for k in range(system.n_bodies)}
+    gone = set(bodies) & names
+    kept_loops = [loop for loop in system.loops if loop.name not in without]
+    kept_springs = [spring for name, spring in system.springs.items() if name not in without]
+    used = {name for loop in kept_loops for name in loop.bodies} | {n for spring in kept_springs for n in spring.bodies}
+    if gone & (used | {body.parent for body in system.bodies()}):
+        return None
+    made = System(system.name, system.gravity)
+    keep_q, keep_u = np.ones(system.nq, bool), np.ones(system.nu, bool)
+    at_q, at_u = system.offsets()
+    for k, body in enumerate(system.bodies()):
+        if body.name in gone:
+            keep_q[at_q[k] : at_q[k + 1]], keep_u[at_u[k] : at_u[k + 1]] = False, False
+            continue
+        if plain:
+            keys = ("type", "axis", "pitch", "position", "rotation", "motion")
+            given = {key: value for key, value in body.joint.given.items() if key in keys}
+            body = body.model_copy(update={"wrench": (), "added_mass": (), "joint": Joint(**given)})
+        made.add(body)
+    if not made.n_bodies:
+        return None
+    for loop in kept_loops:
+        if plain and isinstance(loop, Loop):
+            keys = ("name", "type", "axis", "pitch", "bodies", "positions", "rotations")
+            loop = Loop(**{key: value for key, value in loop.given.items() if key in keys})
+        made.add_gear(loop) if isinstance(loop, Gear) else made.add_loop(loop)
+    for spring in kept_springs:
+        made.add_spring(spring)
+    if not plain and not gone and len(made.loops) == len(system.loops) and len(made.springs) == len(system.springs):
+        return None
+    return Case(case.seed, made, case.q[keep_q], case.u[keep_u], case.tau[keep_u], case.features)

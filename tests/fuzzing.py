@@ -284,7 +284,7 @@ def read_case(path: Path) -> tuple[Case, Settings]:
     with path.open("rb") as file:
         given = tomllib.load(file)
     values = (np.array(given[name], float) for name in ("q", "u", "tau"))
-    case = Case(given["seed"], system_from_text(given["model"]), *values, ())
+    case = Case(given["seed"], system_from_text(given["model"], path.name), *values, ())
     return case, given["settings"]
 
 

@@ -11,7 +11,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import Gear, Joint, Loop, System, system_from_text, system_text
 from oracles import dense
 from oracles.dense import Array
-from oracles.descriptor import Descriptor
+from oracles.descriptor import Descriptor, followed
 from oracles.loops import opened
 from oracles.structured_systems import TIME, Case, Weighted
 from tolerances import TOLERANCE
@@ -65,6 +65,8 @@ def settings_of(case: Case, ranks: int) -> Iterator[Settings]:
 
 def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
     """Evaluate a case in all ways and compare; rank 0 has the verdict. All ranks call."""
+    q, u, *_ = followed(case.system, case.q, case.u, TIME)
+    case = replace(case, q=q, u=u)
     oracle = Oracle(case) if comm.rank == 0 else None
     verdict = Verdict()
     for settings in settings_of(case, comm.size) if only is None else (only,):

@@ -88,14 +88,8 @@ class Descriptor:
 
     def __init__(self, system: System, q: Array, u: Array, t: float = 0.0) -> None:
         self.system, self.t = system, t
-        self.q, self.u = np.array(q, REAL), np.array(u, REAL)
-        self.held = np.zeros(len(self.u), bool)
-        self.given = np.zeros(len(self.u), REAL)  # accelerations of those that are held
-        at_q, at_u = system.offsets()
-        for k, rows in system.columns().motions:
-            own = slice(*at_u[k : k + 2])
-            self.q[slice(*at_q[k : k + 2])], self.u[own], self.given[own] = on_spline(rows, t)
-            self.held[own] = True
+        self.q, self.u, self.given, self.held = (np.array(values) for values in followed(system, q, u, t))
+        self.q, self.u = self.q.astype(REAL), self.u.astype(REAL)
         self.place()
 
     def place(self) -> None:
@@ -333,6 +327,18 @@ class Descriptor:
             other, _ = forces(*(part * sign for part, sign in zip(parts, signs, strict=True)))
             margin = np.maximum(margin, abs(other - found))
         return found, margin
+
+
+def followed(system: System, q: Array, u: Array, t: float) -> tuple[Array, Array, Array, Array]:
+    """Coordinates and speeds with those of joints that follow given motions; the accelerations of these [nu], 0 of
+    others; and which speeds these are."""
+    q, u = np.array(q), np.array(u)
+    udot, held, (at_q, at_u) = np.zeros(len(u)), np.zeros(len(u), bool), system.offsets()
+    for k, rows in system.columns().motions:
+        own = slice(*at_u[k : k + 2])
+        q[slice(*at_q[k : k + 2])], u[own], udot[own] = on_spline(rows, t)
+        held[own] = True
+    return q, u, udot, held
 
 
 def on_spline(rows: object, t: float) -> tuple[Array, Array, Array]:

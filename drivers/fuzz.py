@@ -37,7 +37,7 @@ SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
 # --- a job: one process of every rank ---------------------------------------------------------------------------------
 
 
-def work(first: int, systems: int, seconds: float, log: Path, most: int, save: Path | None) -> None:
+def work(first: int, systems: int, seconds: float, log: Path, most: int, plain: bool, save: Path | None) -> None:
     """Try systems in sequence, on all ranks of the job; rank 0 writes a line before and after each."""
     sys.path.insert(0, str(TESTS))
     from mpi4py import MPI
@@ -59,7 +59,7 @@ def work(first: int, systems: int, seconds: float, log: Path, most: int, save: P
         try:
             case = case_of(seed, most=most)
             write(begin=seed, bodies=case.system.n_bodies)
-            verdict = check(case, comm)
+            verdict = check(case, comm, {"coupling": "dcae"} if plain else None)
         except Exception:
             traceback.print_exc()
             sys.stderr.flush()
@@ -90,13 +90,13 @@ def reduce_and_save(case: Any, verdict: Any, comm: Any, folder: Path) -> None:
 
 
 def job(
-    ranks: int, first: int, systems: int, seconds: float, log: Path, most: int, save: Path | None
+    ranks: int, first: int, systems: int, seconds: float, log: Path, most: int, plain: bool, save: Path | None
 ) -> dict[str, Any] | None:
     """Run one job to its end, or end it; gives what happened at which seed if it failed."""
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
     had = len(log.read_text().splitlines())
-    arguments = [str(value) for value in (first, systems, seconds, log, most, save or "")]
+    arguments = [str(value) for value in (first, systems, seconds, log, most, int(plain), save or "")]
     environment = os.environ | {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
     text = log.with_suffix(".txt")
     with text.open("w") as output:
@@ -136,6 +136,7 @@ def main(
     folder: Path = Path("results/fuzz"),
     most: int = 3000,
     only: int | None = None,
+    plain: bool = False,
 ) -> dict[str, Any]:
     """Try systems for some time, by turns on each number of ranks.
 
@@ -154,6 +155,8 @@ def main(
         Bodies of a system.
     only : int, optional
         Try this seed alone.
+    plain : bool
+        By the default coupling with its own choice of lanes alone, for which less is compiled.
 
     Returns
     -------
@@ -172,7 +175,7 @@ def main(
         left = 1 if only is not None else systems
         while left > 0 and (time.monotonic() < end or only is not None):
             save = folder / "corpus"
-            crash = job(number, begin, left, max(end - time.monotonic(), 1.0), log, most, save)
+            crash = job(number, begin, left, max(end - time.monotonic(), 1.0), log, most, plain, save)
             if crash is None:
                 break
             failed.append(crash)
@@ -201,7 +204,7 @@ def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
             "evaluated": sum(entry["judged"] for entry in done),
             "wrong": [entry["seed"] for entry in done if entry["wrong"]],
             "crashed": [entry["seed"] for entry in entries if "crashed" in entry],
-            "not judged": sum(len(entry["unjudged"]) for entry in done),
+            "not judged": dict(Counter(reason(text) for entry in done for text in entry["unjudged"])),
             "refused": dict(Counter(reason(text) for entry in done for text in entry["refused"]).most_common()),
         }
     (folder / "counts.json").write_text(json.dumps(found, indent=1))
@@ -236,6 +239,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
 @click.option("--folder", type=Path, default=Path("results/fuzz"))
 @click.option("--most", default=3000)
 @click.option("--only", type=int)
+@click.option("--plain", is_flag=True)
 def command(**given: Any) -> None:
     given["ranks"] = [int(number) for number in given["ranks"].split(",")]
     found = main(**given)
@@ -246,7 +250,8 @@ def command(**given: Any) -> None:
 if __name__ == "__main__":
     faulthandler.enable()
     if sys.argv[1:2] == ["work"]:
-        first, systems, seconds, log, most, save = sys.argv[2:]
-        work(int(first), int(systems), float(seconds), Path(log), int(most), Path(save) if save else None)
+        first, systems, seconds, log, most, plain, save = sys.argv[2:]
+        kept = Path(save) if save else None
+        work(int(first), int(systems), float(seconds), Path(log), int(most), bool(int(plain)), kept)
     else:
         command()

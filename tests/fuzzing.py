@@ -23,12 +23,11 @@ from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import Gear, Joint, Loop, System, system_from_text, system_text
 from oracles import dense
 from oracles.dense import Array
-from oracles.descriptor import Descriptor, followed
+from oracles.descriptor import ROUNDINGS, Descriptor, followed
 from oracles.loops import opened
 from oracles.structured_systems import TIME, Case, Weighted
 from tolerances import TOLERANCE
 
-ROUNDINGS = 1e4  # of every term, that a sweep may make of one
 UNJUDGED = 1e-3  # of the largest acceleration: where rounding alone does so much nothing can be told
 HUGE = 1e8  # loads, of those that are needed
 REDUCING = 30.0  # s to make a case smaller
@@ -149,10 +148,11 @@ class Oracle:
         if len(solution.udot):
             largest = abs(solution.udot).max()
             allowed = ROUNDINGS * solution.margin + share * largest
-            if solution.residual > 1e-6 or (
-                largest > 0 and ROUNDINGS * solution.margin.max() > UNJUDGED * max(largest, self.free)
-            ):
-                verdict.unjudged.append(told)
+            if solution.apart > 1.0:
+                verdict.unjudged.append(f"{told}: a singular position, in which constraints contradict one another")
+                return
+            if ROUNDINGS * solution.margin.max() > UNJUDGED * max(largest, self.free):
+                verdict.unjudged.append(f"{told}: rounding alone changes accelerations")
                 return
             verdict.judged += 1
             same = compare("acceleration", found["udot"], solution.udot, allowed)
@@ -302,7 +302,9 @@ def reason(text: str) -> str:
 def smaller(case: Case, verdict: Verdict, comm: MPI.Comm) -> tuple[Case, Settings, str]:
     """Leave out of a wrong case what can be left out while it stays wrong; with settings and what is wrong."""
     settings = next(
-        one for one in settings_of(case, comm.size) if any(text.startswith(told_as(one)) for text in verdict.wrong)
+        one
+        for one in (*settings_of(case, comm.size), {"coupling": "dcae"})
+        if any(text.startswith(told_as(one)) for text in verdict.wrong)
     )
     wrong = next(text for text in verdict.wrong if text.startswith(told_as(settings)))
 

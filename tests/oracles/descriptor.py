@@ -27,7 +27,9 @@ from oracles.loops import Closure, closures, opened
 GIVING = 1e-9  # how far constraints give way, of what two free bodies would
 ROUNDS = 40  # of multipliers at the most
 SETTLED = 1e-13  # of residuals, relative to the terms of their equation
-FLOOR = 1e-6  # of accelerations that all loads on a body could give: terms of constraints that are less count as that
+FLOOR = 1e-10  # of accelerations that all loads on a body could give: terms of constraints that are less count as that
+CONTRADICTION = 1e-9  # of the terms of a constraint, by which it is not met
+ROUNDINGS = 1e4  # of every term, that a sweep may make of one
 TINY = 1e-300
 EPSILON = 2.0**-52
 
@@ -77,7 +79,9 @@ class Solution:
     margin: Array  # [nu] how far off a method may be that rounds every term of the equations once
     bodies: Array  # [n, 6] angular accelerations, those of centers of mass
     wrenches: Array  # [n, 6] of the tree's joints on the bodies: world frame, about the bodies' origins
-    residual: float  # largest, of constraints, relative to their terms: how far these contradict one another
+    apart: (
+        float  # most that constraints contradict one another, of what roundings may do: above 1 in singular positions
+    )
 
 
 class Descriptor:
@@ -274,14 +278,18 @@ class Descriptor:
         """Accelerations, with the margin from so many draws of roundings."""
         n, nu = self.n, len(self.u)
         right = self.right_side(tau)
-        x, residual = self.solve(right)
+        x, _ = self.solve(right)
         rounding = (EPSILON * (self.matrix.times(x, absolute=True) + abs(right))).astype(float)
         rng, margin = np.random.default_rng(0), np.zeros(self.size)
         for _ in range(draws):
             margin = np.maximum(margin, abs(self._factor(rounding * rng.choice((-1.0, 1.0), self.size))))
-        speeds = slice(12 * n, 12 * n + nu)
+        first, speeds = 12 * n + nu, slice(12 * n, 12 * n + nu)
+        left, terms = abs(right - self.matrix.times(x)), self.matrix.times(x, absolute=True) + abs(right)
+        moved = np.append(margin[:first], np.zeros(self.size - first))
+        rounded = CONTRADICTION * terms + ROUNDINGS * self.matrix.times(moved, absolute=True) + TINY
+        apart = float((left / rounded)[first:].max(initial=0.0))
         bodies, wrenches = x[: 6 * n].reshape(n, 6), x[6 * n : 12 * n].reshape(n, 6)
-        return Solution(x[speeds].astype(float), margin[speeds], bodies, wrenches, residual)
+        return Solution(x[speeds].astype(float), margin[speeds], bodies, wrenches, apart)
 
     def allow(self) -> float:
         """Make u the nearest speeds that the constraints allow, by kinetic energy; gives by how much these then are

@@ -12,6 +12,7 @@ always tested. The counts go to counts.json; the exit code is 1 if anything was 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -25,11 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from fault_injection import descendants
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
-LIMIT = 60.0  # s for one system, beside those for its size
+LIMIT = 60.0  # s of the processor for one system, beside those for its size
 SECONDS_A_BODY = 0.1
-COMPILING = 300.0  # s more for the first systems of a job
+COMPILING = 300.0  # s more for the first systems of a job,
+FIRST = 200  # of which there are so many
+WAITING = 10  # times as long may pass in which the processor does something else
 CHUNK = 100_000  # seeds between the first ones of numbers of ranks
 SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
 
@@ -104,16 +108,16 @@ def job(
             ["mpiexec", "-n", str(ranks), sys.executable, "-X", "faulthandler", __file__, "work", *arguments],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
         )  # fmt: skip
-    seen, since, entry = had, time.monotonic(), dict[str, Any]()
+    seen, since, used, entry = had, time.monotonic(), 0.0, dict[str, Any]()
     while True:
         code = launcher.poll()
         lines = log.read_text().splitlines()
         if len(lines) > seen:
-            seen, since, entry = len(lines), time.monotonic(), json.loads(lines[-1])
+            seen, since, used, entry = len(lines), time.monotonic(), processor_time(launcher.pid), json.loads(lines[-1])
         if code is not None:
             break
-        allowed = LIMIT + SECONDS_A_BODY * entry.get("bodies", 0) + (COMPILING if seen < had + 40 else 0)
-        if time.monotonic() - since > allowed:
+        allowed = LIMIT + SECONDS_A_BODY * entry.get("bodies", 0) + (COMPILING if seen < had + 3 * FIRST else 0)
+        if processor_time(launcher.pid) - used > allowed * ranks or time.monotonic() - since > WAITING * allowed:
             launcher.terminate()
             try:
                 launcher.wait(20)
@@ -126,6 +130,15 @@ def job(
     what = f"hangs for {allowed:.0f} s" if code is None else f"crashes with exit code {code}"
     at = entry.get("begin", entry.get("seed", first))
     return {"seed": at, "ranks": ranks, "crashed": what, "text": text.read_text(errors="replace")[-6000:]}
+
+
+def processor_time(launcher: int) -> float:
+    """What all ranks of a job have used of the processor (s)."""
+    total = 0
+    for process in descendants(launcher):
+        with contextlib.suppress(OSError):
+            total += sum(map(int, Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def main(

@@ -82,9 +82,8 @@ class Builder:
             return ("revolute",) if source.chance(0.7) else ("revolute", "prismatic")
         if source.chance(0.4):
             return ALL
-        return tuple(
-            {choice(source, ALL) for _ in range(1 + source.index(3))} | {choice(source, ("revolute", "spherical"))}
-        )
+        drawn = {choice(source, ALL) for _ in range(1 + source.index(3))}
+        return tuple(sorted(drawn | {choice(source, ("revolute", "spherical"))}))  # the same in every process
 
     def body(self, kind: str) -> dict[str, Any]:
         """The fields of a body with a joint of that type."""

@@ -1,8 +1,13 @@
 """The sparse oracle agrees with the dense ones; and what is drawn for it is as the seed says."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
+from mpi_helpers import ROOT
 from mpimbs.model import system_text
 from oracles import dense
 from oracles.descriptor import Descriptor
@@ -42,3 +47,18 @@ def test_a_seed_is_a_system(seed: int) -> None:
     before = oracle.u.astype(float)
     oracle.allow()
     assert_close("speeds", oracle.u.astype(float), before, "dense", scale=max(1.0, float(abs(before).max(initial=0.0))))
+
+
+def test_a_seed_is_the_same_in_every_process() -> None:
+    """As all ranks of a job must draw the same: order of sets differs from process to process."""
+    code = "from oracles.structured_systems import case_of; print([case_of(k, most=9).system.joint_types() for k in range(9)])"  # noqa: E501
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests"))), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "12"
+    ]
+    assert told[0] == told[1]

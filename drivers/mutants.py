@@ -1,0 +1,136 @@
+"""Seed faults into a copy of the package, one after the other, and tell which tests catch each.
+
+    python drivers/mutants.py --folder results/mutants
+
+The faults stand in `mutants.toml`: a file of the package, a text that occurs in it exactly once, what takes its place,
+and the tests that are run then, all of them also without any fault, where they have to pass. A mutant is caught where
+one of its tests fails, or the job ends in another way than well. The table goes to mutants.json; the exit code is 1 if
+a mutant is not caught, or a test fails without one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ("mpimbs", "tests", "drivers", "docs", "jobs", "pyproject.toml", "README.md", "LICENSE")
+LIMIT = 900.0  # s for the tests of one mutant, most of which compiling may take
+
+
+class Mutant(NamedTuple):
+    """A fault, and what should notice."""
+
+    name: str
+    kind: str
+    file: str
+    old: str
+    new: str
+    tests: list[str]  # as pytest takes them
+    ranks: int = 1
+
+
+def read_mutants() -> list[Mutant]:
+    """All mutants of the file beside this one.
+
+    Raises
+    ------
+    ValueError
+        The text of one does not occur exactly once, or is not changed.
+    """
+    mutants = [
+        Mutant(**fields)
+        for fields in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["mutant"]
+    ]
+    for mutant in mutants:
+        count = (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old)
+        if count != 1 or mutant.old == mutant.new:
+            raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}, not once: {mutant.old!r}")
+    return mutants
+
+
+def run_tests(copy: Path, tests: list[str], ranks: int) -> tuple[bool, str]:
+    """Whether tests pass in a copy of the tree, and the first that fails."""
+    environment = os.environ | {"PYTHONPATH": str(copy), "TEST_WARM_UP": "none", "TEST_TIME_LIMIT": str(LIMIT)}
+    environment["MPIMBS_CACHE_DIR"] = str(copy / "kernels")
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--color=no", *tests]
+    if ranks > 1:
+        command = ["mpiexec", "-n", str(ranks), *command, "--with-mpi"]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=copy,
+            env=environment,
+            timeout=LIMIT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except subprocess.TimeoutExpired:
+        return False, "hangs"
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)|(tests/\S+::\S+) \((?:call|setup)\) failed", done.stdout, re.MULTILINE)
+    return done.returncode == 0, (found.group(1) or found.group(2)) if found else f"exit code {done.returncode}"
+
+
+def main(folder: Path, only: str = "") -> dict[str, Any]:
+    """Try all mutants, or those whose name or kind has a text in it; give the table."""
+    mutants = [mutant for mutant in read_mutants() if only in f"{mutant.kind} {mutant.name}"]
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as room:
+        copy = Path(room)
+        for name in COPIED:
+            source = ROOT / name
+            shutil.copytree(source, copy / name) if source.is_dir() else shutil.copy(source, copy / name)
+        sound: dict[tuple[tuple[str, ...], int], bool] = {}
+        for mutant in mutants:
+            began = time.monotonic()
+            key = tuple(mutant.tests), mutant.ranks
+            if key not in sound:
+                sound[key] = run_tests(copy, mutant.tests, mutant.ranks)[0]
+            place = copy / mutant.file
+            text = place.read_text(encoding="utf-8")
+            place.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+            passed, first = run_tests(copy, mutant.tests, mutant.ranks)
+            place.write_text(text, encoding="utf-8")
+            row = {"kind": mutant.kind, "name": mutant.name, "file": mutant.file, "ranks": mutant.ranks}
+            rows.append(row | {"caught": not passed, "by": None if passed else first, "sound": sound[key]})
+            what = "its tests fail without it" if not sound[key] else "NOT CAUGHT" if passed else f"caught by {first}"
+            print(f"{mutant.kind}: {mutant.name}: {what} ({time.monotonic() - began:.0f} s)", flush=True)
+    table = {"mutants": rows, "caught": sum(row["caught"] and row["sound"] for row in rows)}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "mutants.json").write_text(json.dumps(table, indent=1), encoding="utf-8")
+    print(text_of(table))
+    return table
+
+
+def text_of(table: dict[str, Any]) -> str:
+    """The table for the documentation."""
+    lines = ["| fault | where | caught by |", "|---|---|---|"]
+    for row in table["mutants"]:
+        ranks = f", {row['ranks']} ranks" if row["ranks"] > 1 else ""
+        caught = "`" + re.sub(r"^tests/", "", row["by"]) + "`" if row["caught"] else "nothing"
+        lines.append(f"| {row['kind']}: {row['name']} | `{row['file'].removeprefix('mpimbs/')}` | {caught}{ranks} |")
+    return "\n".join(lines)
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option("--folder", type=click.Path(path_type=Path), default=Path("results/mutants"), show_default=True)
+@click.option("--only", default="", help="Those whose kind or name has this in it.")
+def _command(folder: Path, only: str) -> None:
+    table = main(folder, only)
+    sys.exit(table["caught"] != len(table["mutants"]))
+
+
+if __name__ == "__main__":
+    _command()

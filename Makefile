@@ -2,9 +2,11 @@
 # make test   set up, run the tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
 # make long   set up, run the tests that take longer, at 1, 2, 3 and 4 ranks
 # make checked  set up, run the tests at 1 rank with kernels that hold all they read and write against its bounds; `make long` too
+# make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
 # make fuzz   set up, try random systems against plain oracles on 1 to 4 ranks, for SECONDS=180
+# make mutants  set up, seed some forty faults into a copy of the package, tell which tests catch each
 # make lint   ruff and mypy
 # make docs   the documentation in build/site, with what builds it; a link that leads nowhere is an error
 # make clean  remove what was made here (the set-up too)
@@ -25,7 +27,7 @@ TEST_RANKS ?= 1 2 3 4
 SECONDS ?= 180
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 
-.PHONY: run peers test long checked environments faults fuzz lint docs setup clean
+.PHONY: run peers test long checked processors environments faults fuzz mutants lint docs setup clean
 
 setup:
 	@bash .ci/setup
@@ -48,6 +50,9 @@ long: peers
 checked: setup
 	@MPIMBS_CHECKED=1 TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test 1 "not long and not subprocess" $(ARGS)
 
+processors: setup
+	@bash .ci/processors $(ARGS)
+
 environments: setup
 	@bash .ci/environments
 
@@ -56,6 +61,9 @@ faults: setup
 
 fuzz: setup
 	$(BIN)/python drivers/fuzz.py --seconds $(SECONDS) --folder results/fuzz $(ARGS)
+
+mutants: setup
+	$(BIN)/python drivers/mutants.py $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -113,7 +113,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    if not session.config.option.collectonly and "mpimbs.sweep.passes" in sys.modules:
+    none = session.config.option.collectonly or os.environ.get("TEST_WARM_UP") == "none"
+    if not none and "mpimbs.sweep.passes" in sys.modules:
         from mpimbs.parallel.agreement import first_on_node
 
         first_on_node(WORLD, _use_all_passes)

@@ -109,8 +109,21 @@ def _name(base: Path) -> str:
             unfinished = base / f"{text}.{os.getpid()}"
             unfinished.write_text(code, encoding="ascii")
             unfinished.replace(known)
-    host = (binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
-    return _hash(code, numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, str(CHECKED), *host)
+    return _hash(
+        code, numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, str(CHECKED), *processor()
+    )
+
+
+def processor() -> tuple[str, str]:
+    """Name and features ("+avx2,-avx512f") of the processor that numba compiles for.
+
+    It is the one at hand, or that of NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+    """
+    name, features = numba.config.CPU_NAME, numba.config.CPU_FEATURES
+    return (
+        binding.get_host_cpu_name() if name is None else name,
+        binding.get_host_cpu_features().flatten() if features is None else features,
+    )
 
 
 def _hash(*parts: str | bytes) -> str:

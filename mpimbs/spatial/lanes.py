@@ -13,7 +13,7 @@ import operator
 from typing import Any, ClassVar
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
@@ -21,6 +21,7 @@ from numba.np.arrayobj import make_array
 
 from mpimbs.spatial.checked import bound
 from mpimbs.spatial.compiler import FASTMATH, kernel_overload
+from mpimbs.spatial.kernel_cache import processor
 
 FLAGS = tuple(sorted(FASTMATH))
 WIDTHS = (2, 4, 8)
@@ -47,8 +48,8 @@ LANES = {width: Lanes(width) for width in WIDTHS}
 @functools.cache
 def native_width() -> int:
     """Number of doubles in a SIMD register of this processor: 8 with AVX-512, 4 with AVX2, 2 otherwise."""
-    features = binding.get_host_cpu_features()
-    return 8 if features.get("avx512f") else 4 if features.get("avx2") else 2
+    features = processor()[1].split(",")
+    return 8 if "+avx512f" in features else 4 if "+avx2" in features else 2
 
 
 # --- lowering -------------------------------------------------------------------------------------------------------

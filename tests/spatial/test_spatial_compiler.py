@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,3 +107,18 @@ def test_old_folders_are_removed(tmp_path: Path) -> None:
             os.utime(tmp_path / name, (old, old))
     remove_unused(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [names[1], names[2]]
+
+
+@pytest.mark.subprocess
+def test_processors_have_folders_and_widths_of_their_own(tmp_path: Path) -> None:
+    """Code for AVX2 is not loaded where it is for AVX-512, SSE or the processor at hand; lanes are as registers are."""
+    text = "from mpimbs.spatial.lanes import native_width; from mpimbs.spatial.kernel_cache import cache_folder"
+    found = {}
+    for width, given in {8: "skylake-avx512 +avx512f,+avx2", 4: "haswell +avx2,+fma", 2: "x86-64 +sse2"}.items():
+        name, features = given.split()
+        own = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "MPIMBS_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", f"{text}; print(native_width(), cache_folder())"]
+        done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=True)
+        found[width] = done.stdout.split()
+    assert [int(lanes) for lanes, _ in found.values()] == list(found)
+    assert len({folder for _, folder in found.values()}) == len(found)

@@ -57,6 +57,42 @@ STATES = {
 }
 
 
+def three_wheels(*gears: tuple[int, int, float, float]) -> System:
+    """Three wheels, with gears: which follows which, ratio, offset."""
+    system = System("three wheels", gravity=(0, -9.81, 0))
+    for k in range(3):
+        system.add(
+            name=f"w{k}", parent="world", mass=1, center_of_mass=(0.1, 0, 0), inertia=(1, 1, 1, 0, 0, 0),
+            joint={"type": "revolute"},
+        )  # fmt: skip
+    for k, (joint, of, ratio, offset) in enumerate(gears):
+        system.add_gear(name=f"g{k}", joint=f"w{joint}", of=f"w{of}", ratio=ratio, offset=offset)
+    return system
+
+
+CONTRADICTIONS = {
+    "ratios": ([(0, 1, 2, 0), (0, 1, 3, 0)], "'g1' .*'w0' and 'w1' contradict .*: its ratio is 3, theirs 2,"),
+    "the other way": ([(0, 1, 2, 0.1), (1, 0, 0.6, 0)], "'g1' .*: its ratio is 0.6, theirs 0.5,"),
+    "around": ([(0, 1, 2, 0), (1, 2, 2, 0), (2, 0, 2, 0)], "'g2' .*: its ratio is 2, theirs 0.25,"),
+    "offsets": ([(0, 1, 2, 0), (0, 1, 2, 1.0)], "'g1' .*: its offset is 1, theirs 0 "),
+    "offsets around": ([(0, 1, 2, 0.5), (1, 2, 2, 0), (2, 0, 0.25, 0)], "'g2' .*: its offset is 0, theirs -0.125 "),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_gears_that_contradict_one_another_are_refused(comm: MPI.Comm, case: str) -> None:
+    gears, words = CONTRADICTIONS[case]
+    for use in (
+        lambda: simulate(three_wheels(*gears), 0.1, comm),
+        lambda: Dynamics(three_wheels(*gears), comm),
+        three_wheels(*gears).validate,
+    ):
+        with pytest.raises(InputError, match=f"gear {words}"):
+            use()
+    doubled = three_wheels((0, 1, 2, 0.1), (1, 0, 0.5, -0.05), (2, 0, 3, 0), (2, 1, 6, 0.3))
+    assert loop_report(doubled).numbers()["start"]["redundant"] == 2
+
+
 @functools.cache
 def solution(name: str) -> tuple[State, Array, Array]:
     state = STATES[name]()

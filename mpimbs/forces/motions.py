@@ -27,6 +27,8 @@ Floats = npt.NDArray[np.float64]
 SMALLEST = 1e-12  # rad/s or m/s, rad or m, of a jump: other loads move an axis that is held by less
 ROUNDING = 1e-9  # the same, of the value itself
 LEAP = 4.0  # times what the speeds of a step lead to: farther is a jump
+NEARBY = 1e-6  # s, over which derivatives are looked at
+DIFFERS = 1e-3  # rad/s or m/s, or a share, by which a derivative is another one
 
 
 class GivenMotions:
@@ -120,6 +122,22 @@ class GivenMotions:
             missed = np.abs(u[speeds] - new[1])
             bursts = missed > 0.5 * np.maximum(faster, step * acceleration) + ROUNDING * speed + SMALLEST
             if np.any(leaps | bursts):
+                return self._subchain.name_of(body)
+        return None
+
+    def inconsistent(self, t: float) -> str | None:
+        """Name a joint whose velocity or acceleration behind a time (s) is not the derivative of what it is of."""
+        for body, function, *where in self._joints:
+            ends = []
+            for moment in (t + NEARBY, t + 2 * NEARBY):
+                try:
+                    ends.append(self._value(moment, body, function, *where))
+                except SimulationError:  # a table ends
+                    break
+            if len(ends) < 2:
+                continue
+            change, mean = (ends[1] - ends[0])[:2] / NEARBY, 0.5 * (ends[0] + ends[1])[1:]
+            if np.any(np.abs(change - mean) > DIFFERS * (np.abs(mean) + np.abs(change)) + DIFFERS):
                 return self._subchain.name_of(body)
         return None
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
+from mpimbs.errors import InputError
 from mpimbs.model.body import Loop, Name
 from mpimbs.model.table import CheckedTable, Number, Unit
+
+_SAME = 1e-9  # of ratios and offsets, which are multiplied and added through others
 
 
 class Gear(CheckedTable):
@@ -68,6 +72,40 @@ class Gear(CheckedTable):
         if self.joint == self.of:
             raise ValueError(f"joint and of must be two different ones, got {self.of!r} twice")
         return self
+
+
+def refuse_contradictions(gears: Iterable[Gear]) -> None:
+    """Raise InputError for a gear that asks of two joints another ratio or offset than the others between them do."""
+    follows: dict[str, tuple[str, float, float]] = {}  # of a joint: q = ratio times that of another joint + offset
+
+    def found(joint: str) -> tuple[str, float, float]:
+        """The joint that it follows in the end, through whatever others."""
+        name, ratio, offset = joint, 1.0, 0.0
+        while name in follows:
+            name, own_ratio, own_offset = follows[name]
+            ratio, offset = ratio * own_ratio, ratio * own_offset + offset
+        if name != joint:
+            follows[joint] = name, ratio, offset
+        return name, ratio, offset
+
+    for gear in gears:
+        (first, a, b), (other, c, d) = found(gear.joint), found(gear.of)
+        c, d = gear.ratio * c, gear.ratio * d + gear.offset  # a x + b = c y + d
+        if first != other:
+            follows[first] = other, c / a, (d - b) / a
+            continue
+        here = f"gear {gear.name!r} and the other gears between the joints of {gear.joint!r} and {gear.of!r} contradict"
+        if abs(a - c) > _SAME * max(abs(a), abs(c)):
+            ratio = gear.ratio * a / c
+            raise InputError(
+                f"{here} one another: its ratio is {gear.ratio:g}, theirs {ratio:g}, and nothing could move; "
+                "correct it, or leave one out"
+            )
+        if abs(b - d) > _SAME * (1.0 + abs(b) + abs(d)):
+            raise InputError(
+                f"{here} one another: its offset is {gear.offset:g}, theirs {gear.offset + b - d:g} (rad or m); "
+                "correct it, or leave one out"
+            )
 
 
 Constraint = Loop | Gear

@@ -10,7 +10,7 @@ from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.connections import check_events
 from mpimbs.model.contents import Contents
-from mpimbs.model.gear import Gear
+from mpimbs.model.gear import Gear, refuse_contradictions
 from mpimbs.model.joint import Joint
 from mpimbs.model.joints import JOINT_TYPES
 from mpimbs.model.segments import Segment
@@ -56,9 +56,10 @@ def refuse_gears(system: Contents, reason: str) -> None:
 
 
 def validate(system: Contents) -> None:
-    """Check a system as a whole; InputError if it has no bodies, or a body has neither mass nor inertia."""
+    """Check a system as a whole; InputError if it has no bodies, a body neither mass nor inertia, or gears differ."""
     title = f"system {system.name!r}"
     check_events(system)
+    refuse_contradictions(loop for loop in system.loops if isinstance(loop, Gear))
     if not system.n_bodies:
         raise InputError(f"{title}: has no bodies; add at least one [[body]] or [[repeat]]")
     if not any(_idle(body) for segment in system.segments for body in segment.bodies):

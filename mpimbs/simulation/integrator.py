@@ -21,6 +21,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
 from mpimbs.petsc import PREFIX, Arrays, PETSc
+from mpimbs.simulation.crawling import STABLE, Crawl, hardly_changes, likely_cause, wrong_motion
 from mpimbs.simulation.event_watch import EventSearch
 from mpimbs.simulation.following import follow
 from mpimbs.simulation.petsc_schemes import begin, choose, first_same_as_last, keeps_history, stability_polynomial
@@ -129,8 +130,11 @@ class Integrator:
         self.sizes = StepSizes(None if memory is None else memory.sizes)
         self._last_stage: PETSc.Vec | None = None  # where the last evaluation of a step stands
         self._before, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
-        self._ts = self._make(time if memory is None else memory.time)
-        self._fixed = accuracy.dt
+        began = time if memory is None else memory.time
+        if wrong := wrong_motion(dynamics, began):
+            raise SimulationError(f"at t = {began:g} s {wrong}")
+        self._ts = self._make(began)
+        self._fixed, self._crawl = accuracy.dt, Crawl()
         self._step = accuracy.dt or (self._first_step(accuracy) if memory is None else memory.step)
         self._last_stage = None
         self._old = self._state.copy()
@@ -329,10 +333,21 @@ class Integrator:
                 self._probe.look(now, self.q, self.u)
             self.sizes.take(taken, cut, np.inf if self._probe is None else self._probe.largest_step)
             self._step = max(self._step, self._ts.getTimeStep()) if cut else self._ts.getTimeStep()
+            if self._crawl.took(taken, left):
+                self._end_crawl(before, taken)
         reached = last and abs(target - now) <= 1e-6 * step
         if reached:
             self._ts.setTime(target)
         return reached
+
+    def _end_crawl(self, before: Floats, size: float) -> None:
+        """Raise, on all ranks, why steps (s) are so small, if not for stability; `before`: the state before."""
+        told, now = self._crawl.told(self.time), self._arrays.read(self._vector)
+        stiff = self._probe is not None and self._probe.largest_step < STABLE * size
+        own = slice(self._end)
+        if not stiff and hardly_changes(self._dynamics.comm, self._accuracy, before[own], now[own]):
+            cause = likely_cause(self._dynamics, self.time, size, self.q, self.u, self.held)
+            raise SimulationError(f"{told}; {cause}")
 
     def go_back(self, search: EventSearch) -> list[int]:
         """Go back in the last step to the moment that a search finds there, and say what passed zero; all ranks call.

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mpimbs.petsc import PREFIX, Arrays, PETSc
 from mpimbs.side_by_side import SideBySide
+from mpimbs.simulation.crawling import NEARLY, Crawl
 from mpimbs.simulation.petsc_schemes import begin, choose, complete, first_same_as_last
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from mpimbs.simulation.step_sizes import StepSizes, first_step, towards
@@ -108,6 +109,7 @@ class CopiesStepper:
         self._begin_rates: Floats | None = None  # where the next step begins, as the last stage of that before had them
         self._given_rates: Floats | None = None  # what the next evaluation gives
         self._again = False  # the last attempt was rejected
+        self._crawl = Crawl()
         self._scheme = INTEGRATORS[integrator]
         self._order = int(self._scheme.value[0]) if self._scheme.adaptive else 0
         self._ts = self._make(0.0 if memory is None else memory.time)
@@ -230,9 +232,19 @@ class CopiesStepper:
             self.sizes.take(self.time - began, cut)
             suggested = self._suggested(size, worst)
             self._step = max(self._step, suggested) if cut else suggested
+            if self._crawl.took(self.time - began, left):
+                self._leave_crawling(errors == worst, before)
         if last:
             self._ts.setTime(target)
         return last
+
+    def _leave_crawling(self, chosen: npt.NDArray[np.bool_], before: Floats) -> None:
+        """Leave the copies behind for which steps shrink towards nothing; `before`: the states before the last one."""
+        told, now = self._crawl.told(self.time), self._vector.array_r
+        changes = self._largest((now - before) / (self._accuracy.atol + self._accuracy.rtol * np.abs(now)))
+        chosen = chosen & (changes < NEARLY) & ~self.left
+        self._trouble = dict.fromkeys(np.flatnonzero(chosen).tolist(), f"{told}; likely cause: a force that jumps")
+        self._leave(chosen, self.time, self._step)
 
     def _errors(self) -> Floats:
         """Estimated errors of the step over the tolerance, of each copy [copies]; not finite where its state isn't."""

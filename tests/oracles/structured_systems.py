@@ -7,13 +7,16 @@ springs; what acts: armature, dampers, torques, wrenches, added mass; motions th
 speed that all of these allow. Bodies stand in the order in which they were made or in any other.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from mpimbs.errors import InputError
 from mpimbs.model import Body, Gear, Loop, Rod, Spring, System
+from mpimbs.model.gear import refuse_contradictions
 from oracles.dense import REAL, Array, Snapshot, rotation_of
 from oracles.descriptor import Descriptor
 from oracles.loops import Carrier, carriers, opened
@@ -461,9 +464,13 @@ def add_gears(source: Weighted, system: System, q: Array) -> None:
         ratio = choice(source, (-1.0, 1.0, source.uniform(-5, 5), 0.1))
         offset = q[at[follower]] - ratio * q[at[of]]
         names = {"joint": system.name_of(follower), "of": system.name_of(of)}
-        if any({loop.joint, loop.of} == set(names.values()) for loop in system.loops if isinstance(loop, Gear)):
+        gears = [loop for loop in system.loops if isinstance(loop, Gear)]
+        if any({gear.joint, gear.of} == set(names.values()) for gear in gears):
             continue
-        system.add_gear(Gear(name=f"gear{count}", ratio=ratio, offset=float(offset), **names))
+        gear = Gear(name=f"gear{count}", ratio=ratio, offset=float(offset), **names)
+        with contextlib.suppress(InputError):  # of one that contradicts those that there are
+            refuse_contradictions([*gears, gear])
+            system.add_gear(gear)
 
 
 def add_springs(source: Weighted, system: System) -> None:

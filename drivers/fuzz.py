@@ -49,7 +49,7 @@ def work(first: int, systems: int, seconds: float, log: Path, most: int, plain: 
     from fuzzing import check, reason
     from oracles.structured_systems import case_of
 
-    comm, begin, seen = MPI.COMM_WORLD, time.monotonic(), set[str]()
+    comm, begin, seen = MPI.COMM_WORLD, time.monotonic(), set[tuple[str, ...]]()
 
     def write(**entry: Any) -> None:
         if comm.rank == 0:
@@ -72,7 +72,7 @@ def work(first: int, systems: int, seconds: float, log: Path, most: int, plain: 
             raise
         entry = {key: getattr(verdict, key) for key in ("wrong", "refused", "unjudged", "judged")}
         write(seed=seed, bodies=case.system.n_bodies, loops=len(case.system.loops), features=case.features, **entry)
-        kinds = {reason(text) for text in comm.bcast(verdict.wrong)}
+        kinds = {(reason(text), *case.features) for text in comm.bcast(verdict.wrong)}
         if save is not None and kinds - seen:
             reduce_and_save(case, verdict, comm, save)
         seen |= kinds

@@ -230,7 +230,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
         parts = (
             f"{len(count['wrong'])} wrong",
             f"{len(count['crashed'])} crashed",
-            f"{count['not judged']} not judged",
+            f"{sum(count['not judged'].values())} not judged",
         )
         click.echo(
             f"{number} rank(s): {count['systems']} systems, {count['evaluated']} evaluations, {', '.join(parts)}"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES
 from mpimbs.simulation.output_layout import KINETIC, MAGNITUDES, UNIT_OF
+from mpimbs.simulation.rods import tension
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,7 +32,7 @@ class Extremes:
     ----------
     dynamics : Dynamics
     loads : bool
-        Take the joint loads too: magnitudes of force (tension) and moment.
+        Take the joint loads too: the tension, negative for a push, and the magnitude of the moment.
 
     Attributes
     ----------
@@ -51,7 +52,8 @@ class Extremes:
         """Take a state, its kinetic energy (J) and joint loads [n, 6] at time `t` (s)."""
         values: dict[str, Any] = {"q": q, "u": u, KINETIC: kinetic}
         if loads is not None:
-            values |= {"tension": np.linalg.norm(loads[:, 3:], axis=1), "moment": np.linalg.norm(loads[:, :3], axis=1)}
+            pull = tension(loads[None, :, 3:], self._dynamics.subchain.columns.center_of_mass)[0]
+            values |= {"tension": pull, "moment": np.linalg.norm(loads[:, :3], axis=1)}
         for name, value in values.items():
             least, least_time, most, most_time = self.found[name]
             for beyond, extreme, time in ((value < least, least, least_time), (value > most, most, most_time)):
@@ -105,12 +107,13 @@ class Extremes:
                     mine[unit] = self._peak(values[k], _KINDS[unit], unit, bodies[k], times[k])
         for name in MAGNITUDES:
             if name in self.found and c.n:
-                _, _, most, time = self.found[name]
-                k = int(np.argmax(most))
-                mine[name] = self._peak(most[k], name, UNIT_OF[name], k, time[k])
+                least, least_time, most, most_time = self.found[name]
+                k = int(np.argmax(np.maximum(np.abs(least), np.abs(most))))
+                value, time = (least, least_time) if -least[k] > most[k] else (most, most_time)
+                mine[name] = self._peak(value[k], name, UNIT_OF[name], k, time[k])
         of_ranks = self._dynamics.comm.allgather(mine)
         keys = [key for key in (*_KINDS, *MAGNITUDES) if any(key in peaks for peaks in of_ranks)]
-        return [max(peaks[key] for peaks in of_ranks if key in peaks) for key in keys]
+        return [max((p[key] for p in of_ranks if key in p), key=lambda peak: abs(peak.value)) for key in keys]
 
     def _peak(self, value: float, kind: str, unit: str, body: int, time: float) -> Peak:
         return Peak(float(value), kind, unit, self._dynamics.subchain.name_of(body), float(time))

@@ -7,31 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
+from mpimbs.simulation.rods import tension
 from mpimbs.study.curves import Histories, draw_histories, even_choice
 
 Floats = npt.NDArray[np.float64]
 _NOTHING = 1e-9  # of the largest force, N or at a lever of 1 m: what is below it is rounding
 _NO_FORCE = 1e-12  # N: bodies in free fall
-
-
-def tension(force: Floats, center: Floats) -> Floats:
-    """Give the pull along each body: of the force by its parent, what points away from the center of mass.
-
-    Parameters
-    ----------
-    force : array [samples, n, 3]
-        On each body by its parent, in the body's frame (N).
-    center : array [n, 3]
-        Center of mass, from the joint (m). Where it is at the joint there is no direction: the magnitude then.
-
-    Returns
-    -------
-    array [samples, n]
-        N; negative for a push.
-    """
-    reach = np.linalg.norm(center, axis=1)
-    along = -np.einsum("tni,ni->tn", force, center) / np.where(reach > 0, reach, 1.0)
-    return np.asarray(np.where(reach > 0, along, np.linalg.norm(force, axis=2)))
 
 
 def draw_loads(run: h5py.File) -> Figure:

@@ -40,7 +40,7 @@ class Film:
     size : (int, int)
         Width and height of a picture in dots.
     tension : bool
-        Show the magnitudes of joint loads by colors.
+        Show the tension of bodies by colors: red is pulled, blue is pushed.
     follow : str, optional
         Name of the body that stays where it is in the picture.
 
@@ -65,10 +65,7 @@ class Film:
             reach = np.abs(recording.poses[:, seen, :3] - recording.poses[:, self._followed, None, :3]).max(axis=(0, 1))
             low, high = self._begin - reach, self._begin + reach
         self._camera = Camera.facing(low, high, system.gravity, 5.0 * self._scene.thickness)
-        self._strongest = 0.0
-        if tension and recording.forces is not None:
-            self._strongest = float(np.nanmax(np.linalg.norm(recording.forces, axis=2), initial=0.0))
-        self._tension = tension
+        self._tension, self._strongest = tension, recording.most_tension
         self.figure = Figure(figsize=(size[0] / DOTS, size[1] / DOTS), dpi=DOTS)
         FigureCanvasAgg(self.figure)
         axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -88,7 +85,8 @@ class Film:
 
     def draw(self, t: float) -> None:
         """Draw the picture of a time (s) on `figure`."""
-        poses, forces = self._recording.at(t)
+        poses, _ = self._recording.at(t)
+        tensions = self._recording.tension_at(t) if self._tension else None
         camera = self._camera
         if self._followed is not None:
             camera = camera.moved(poses[self._followed, :3] - self._begin)
@@ -98,8 +96,8 @@ class Film:
         corners, colors = [], []
         for batch in self._scene.batches:
             given = batch.color
-            if self._tension and forces is not None:
-                given = tension_colors(forces[batch.bodies], self._strongest)
+            if tensions is not None:
+                given = tension_colors(tensions[batch.bodies], self._strongest)
             triangles, normals = _placed(batch, poses)
             color = np.repeat(given / 255.0, len(batch.surface.faces), axis=0)
             bright = DARK + (1.0 - DARK) * np.clip(normals @ light, 0.0, 1.0)

@@ -183,13 +183,12 @@ class Page:
         self._told.content = f"**{self._recording.system.name}** t = {self.time:.3f} s ({status})"
 
     def _draw(self, poses: Floats, forces: Floats | None) -> None:
-        tense = self._with_tension.value and forces is not None
+        tensions, most = self._recording.tension_at(self.time), self._recording.most_tension
+        tense = self._with_tension.value
         for mesh, batch in zip(self._meshes, self._scene.batches, strict=True):
             positions, quaternions = batch.placed(poses)
             mesh.batched_positions, mesh.batched_wxyzs = positions.astype(np.float32), quaternions.astype(np.float32)
-            shades = (
-                tension_colors(forces[batch.bodies], self._strongest) if tense and forces is not None else batch.color
-            )
+            shades = tension_colors(tensions[batch.bodies], most) if tense and tensions is not None else batch.color
             colors = shades.astype(np.uint8)
             if not np.array_equal(mesh.batched_colors, colors):
                 mesh.batched_colors = colors

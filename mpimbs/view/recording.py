@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mpimbs.errors import InputError
 from mpimbs.simulation.result import motion_in
+from mpimbs.simulation.rods import tension
 from mpimbs.view.scene import rotated
 
 Floats = npt.NDArray[np.float64]
@@ -33,6 +34,8 @@ class Recording:
         Positions (m) and quaternions w x y z; of bodies whose motion was not kept not a number.
     forces : array [samples, bodies, 3] or None
         On each body through its inboard joint, in the world (N), where loads were kept.
+    tensions : array [samples, bodies] or None
+        Of each body, N, negative where it is pushed, where loads were kept.
     status : str
 
     Raises
@@ -61,9 +64,10 @@ class Recording:
             raise InputError(f"{self.path}: holds neither poses nor all of q: let samples have q or poses")
         self.system = system
         self.poses = of_all(poses, kept, system.n_bodies)
-        self.forces = None
+        self.forces = self.tensions = None
         if motion.loads is not None:
             loads = of_all(motion.loads, motion.kept("loads"), system.n_bodies)
+            self.tensions = tension(loads[..., 3:], system.columns().center_of_mass)
             turn = self.poses[..., 3:].reshape(-1, 4)
             self.forces = rotated(turn, loads[..., 3:].reshape(-1, 3)).reshape(*loads.shape[:2], 3)
         self.t = motion.t
@@ -92,6 +96,17 @@ class Recording:
         if self.forces is None:
             return poses, None
         return poses, (1.0 - share) * self.forces[k] + share * self.forces[n]
+
+    def tension_at(self, t: float) -> Floats | None:
+        """Tensions [bodies] at a time (s), between samples by interpolation; None where loads were not kept."""
+        if self.tensions is None:
+            return None
+        return np.array([np.interp(t, self.t, column) for column in self.tensions.T])
+
+    @property
+    def most_tension(self) -> float:
+        """The largest magnitude of all tensions (N); 0 where loads were not kept."""
+        return 0.0 if self.tensions is None else float(np.nanmax(np.abs(self.tensions), initial=0.0))
 
     def size(self) -> float:
         """Of all where bodies are at any time (m)."""

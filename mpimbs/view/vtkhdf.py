@@ -19,7 +19,7 @@ from mpimbs.closure.geometry import body_motions
 from mpimbs.errors import InputError
 from mpimbs.model import System
 from mpimbs.simulation.kept_motion import KeptMotion
-from mpimbs.study.load_pictures import tension
+from mpimbs.simulation.rods import tension
 from mpimbs.study.quantities import Motion, segments_of
 from mpimbs.sweep.subchain import Subchain
 from mpimbs.view.scene import Scene

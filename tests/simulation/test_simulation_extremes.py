@@ -13,6 +13,8 @@ from mpimbs.errors import SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.run import simulate
+from mpimbs.view.colors import tension_colors
+from mpimbs.view.recording import Recording
 from simulation.motions import tumbler
 from tolerances import assert_close
 
@@ -35,6 +37,33 @@ def states(monkeypatch: pytest.MonkeyPatch, system: System, t_end: float, **sett
     return np.array([t for t, _, _ in found]), [(q, u) for _, q, u in found]
 
 
+def tensions(system: System, loads: np.ndarray) -> np.ndarray:
+    """What of the force by the parent points away from the center of mass [samples, n]."""
+    center = [body.center_of_mass / np.linalg.norm(body.center_of_mass) for body in system.bodies()]
+    return np.array([[-load[3:] @ way for load, way in zip(of, center, strict=True)] for of in loads])
+
+
+@pytest.mark.parametrize("up", [1.0, -1.0], ids=["a post", "a plumb"])
+def test_a_post_is_pushed_and_a_plumb_is_pulled(comm: MPI.Comm, tmp_path: Path, up: float) -> None:
+    """The same sign in extremes, in what is drawn and in colors."""
+    system = System("post", gravity=(0, -9.81, 0))
+    for k in range(comm.size):
+        joint = {"type": "revolute", "damping": 100.0} if k == 0 else {"type": "fixed"}
+        system.add(
+            name=f"b{k}", parent="world", mass=1.0, center_of_mass=(0, up, 0), inertia=(1, 1, 1, 0, 0, 0), joint=joint
+        )
+    path = comm.bcast(tmp_path) / "out.h5"
+    result = simulate(system, 0.01, comm, output=path, extremes=True, loads=True, every=0.005)
+    comm.Barrier()
+    weight = -9.81 * up
+    assert f"tension {weight:.4g} N (" in result.summary()
+    if comm.rank == 0:
+        recording = Recording(path)
+        assert np.allclose(recording.tension_at(0.007), weight) and recording.most_tension == pytest.approx(9.81)
+        red, _, blue = tension_colors(np.array([weight]), 9.81)[0]
+        assert (red > 1.5 * blue) == (up < 0) and (blue > 1.5 * red) == (up > 0)
+
+
 @pytest.mark.parametrize("spec", ["tumbler", "chain:7"])
 def test_extremes_of_all_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, spec: str) -> None:
     system = tumbler() if spec == "tumbler" else system_from(spec)
@@ -47,7 +76,7 @@ def test_extremes_of_all_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, 
     expected = {
         "q": np.array([q for q, _ in reached]), "u": np.array([u for _, u in reached]),
         "kinetic_energy": np.array([alone.energy_and_momentum(q, u)[:1] for q, u in reached]),
-        "tension": np.linalg.norm([load[:, 3:] for load in loads], axis=2),
+        "tension": tensions(system, np.array(loads)),
         "moment": np.linalg.norm([load[:, :3] for load in loads], axis=2),
     }  # fmt: skip
     alone.close()
@@ -62,11 +91,9 @@ def test_extremes_of_all_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, 
             assert np.allclose(least_time[clear], times[values.argmin(axis=0)][clear], rtol=0, atol=1e-9)
             assert np.allclose(most_time[clear], times[values.argmax(axis=0)][clear], rtol=0, atol=1e-9)
     line = result.summary().splitlines()[-1]
-    body = system.name_of(int(expected["tension"].max(axis=0).argmax()))
-    assert (
-        line.startswith("extremes of all steps: ")
-        and f"tension {expected['tension'].max():.4g} N ('{body}', t = " in line
-    )
+    found_at = np.unravel_index(np.abs(expected["tension"]).argmax(), expected["tension"].shape)
+    body, peak = system.name_of(int(found_at[1])), expected["tension"][found_at]
+    assert line.startswith("extremes of all steps: ") and f"tension {peak:.4g} N ('{body}', t = " in line
     assert f"to {expected['kinetic_energy'].max():.4g} J" in line
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.arguments import check_array, check_kinds
+from mpimbs.arguments import check_array, check_kinds, check_time, doubles
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.members import Members, Parameters, members_of_table
 from mpimbs.model import System, system_of
@@ -175,8 +175,8 @@ class Batch:
         Raises
         ------
         InputError
-            An array of another shape, or not contiguous; wrenches where the batch was made without; or systems that
-            close loops or follow given motions.
+            An array of another shape or type, or not contiguous; wrenches where the batch was made without; or systems
+            that close loops or follow given motions.
         SimulationError
             On the rank where a function of a model failed; names the copy. The others' accelerations are there.
         """
@@ -198,11 +198,24 @@ class Batch:
             raise SimulationError(f"copy {self.first + k}: {failure}")
 
     def accelerations(
-        self, q: Floats, u: Floats, tau: Floats | None = None, wrench: Floats | None = None, t: float = 0.0
+        self,
+        q: npt.ArrayLike,
+        u: npt.ArrayLike,
+        tau: npt.ArrayLike | None = None,
+        wrench: npt.ArrayLike | None = None,
+        t: float = 0.0,
     ) -> Floats:
-        """Give the generalized accelerations [copies, nu]; arguments as in `derivative`."""
-        udot, rates = np.empty((self.copies, self.nu)), np.empty((self.copies, self.nq))
-        self.derivative(q, u, udot, rates, tau, wrench, t)
+        """Give the generalized accelerations [copies, nu]; arguments as in `derivative`, or what numpy makes arrays of.
+
+        Raises as that; InputError also where a number is not finite.
+        """
+        copies, nq, nu = self.copies, self.nq, self.nu
+        check_time(t)
+        coordinates, speeds = doubles("q", q, (copies, nq)), doubles("u", u, (copies, nu))
+        udot, rates = np.empty((copies, nu)), np.empty((copies, nq))
+        forces = None if tau is None else doubles("tau", tau, (copies, nu))
+        pushes = None if wrench is None else doubles("wrench", wrench, (copies, self.n_bodies, 6))
+        self.derivative(coordinates, speeds, udot, rates, forces, pushes, t)
         return udot
 
     def make_unit(self, q: Floats) -> None:
@@ -252,6 +265,7 @@ class Batch:
             As `mpimbs.simulate`.
         """
         from mpimbs.simulation.ensembles.ensemble import simulate_copies, states_of
+        from mpimbs.simulation.state import state_given
 
         asked = given if t_end is None else {"t_end": t_end, **given}
         members = self.members
@@ -259,9 +273,7 @@ class Batch:
         def found() -> Members:
             if state is None:
                 return members
-            if not isinstance(state, tuple) or len(state) != 2:
-                raise InputError("state: a pair is needed, (q, u)")
-            return replace(members, state=states_of(members.systems[0], *state, members.count))
+            return replace(members, state=states_of(members.systems[0], *state_given(state), members.count))
 
         return simulate_copies(
             found, self._comm, output=output, progress=progress, checkpoints=checkpoints, signals=signals,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 from numba.core.errors import NumbaError
 
-from mpimbs.arguments import check_array, doubles
+from mpimbs.arguments import check_array, check_time, doubles
 from mpimbs.coupling import Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError
@@ -242,22 +242,30 @@ class Dynamics(JointSpace, JointLoads):
         return self._acted
 
     def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
-        """Evaluate as `evaluate` does, without calling functions: for what is linear in `tau`, or what loops ask for.
+        """Evaluate as `evaluate` does, without functions, or wrenches and springs on bodies.
+
+        For what is linear in `tau`, or what loops ask for.
 
         At no time: nothing is taken from evaluations before, nor left to others.
         """
         evaluation = self._evaluation
         if evaluation.in_phases:
-            evaluation.in_turn(np.nan, q, u, udot, rates, tau, unforced=True)
+            evaluation.without_forces(q, u, udot, rates, tau)
         else:
             evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
-        return self._evaluation.boundary_motion(q, u)
+        """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call.
+
+        Of arrays that were checked (`agreed`): they are read by address.
+        """
+        return self._evaluation.boundary_motion(q, u).copy()
 
     def measure(self, q: Floats, u: Floats) -> None:
-        """Measure how far loops are from closed (`loops.ClosedLoops.violations`); all ranks call."""
+        """Measure how far loops are from closed (`loops.ClosedLoops.violations`); all ranks call.
+
+        Of arrays that were checked (`agreed`): they are read by address.
+        """
         self._evaluation.measure(q, u)
 
     def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
@@ -266,11 +274,12 @@ class Dynamics(JointSpace, JointLoads):
         Raises
         ------
         InputError
-            On all ranks: the array of one is of another size, or has a quaternion that is zero or not finite.
+            On all ranks: the array of one is of another size or not finite, or has a quaternion that is zero; a time
+            is none.
         SimulationError
             On all ranks: a user function failed.
         """
-        return self._accelerations(*self.agreed(q, u, tau), t)[0]
+        return self._accelerations(*self.agreed(q, u, tau, t=t), t)[0]
 
     def _accelerations(self, q: Floats, u: Floats, tau: Floats | None, t: float) -> tuple[Floats, Acted]:
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)
@@ -283,14 +292,17 @@ class Dynamics(JointSpace, JointLoads):
 
         return udot, together(self.comm, action) if self._may_fail else action()
 
-    def agreed(self, q: Floats, u: Floats, third: Any = None, name: str = "tau") -> tuple[Floats, Floats, Any]:
+    def agreed(
+        self, q: npt.ArrayLike, u: npt.ArrayLike, third: Any = None, name: str = "tau", t: float = 0.0
+    ) -> tuple[Floats, Floats, Any]:
         """Give a state, and forces or what has this `name`, as compiled code reads them; None stays.
 
-        InputError on all ranks if those of any are none.
+        InputError on all ranks if those of any are none, or the time `t` (s) of one is.
         """
 
         def checked() -> tuple[Floats, Floats, Floats | None]:
             self._check_unchanged()
+            check_time(t)
             return *self.subchain.state(q, u), None if third is None else doubles(name, third, self.subchain.nu)
 
         return together(self.comm, checked)
@@ -307,9 +319,9 @@ class Dynamics(JointSpace, JointLoads):
     def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:
         """Give the motions of this rank's steps [m, BOUNDARY] in the state of an evaluation that gave `acted`.
 
-        See `sweep.motion.motions`; a buffer that is used again. All ranks call.
+        See `sweep.motion.motions`. Of arrays that were checked (`agreed`): they are read by address. All ranks call.
         """
-        return self._evaluation.step_motions(q, u, acted).reshape(-1, BOUNDARY)
+        return self._evaluation.step_motions(q, u, acted).reshape(-1, BOUNDARY).copy()
 
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].
@@ -373,8 +385,8 @@ class Dynamics(JointSpace, JointLoads):
             self.composites.close()
         if (sweeps := self.__dict__.get("inverse_sweeps")) is not None:
             sweeps.close()
-        for factor in self.__dict__.get("factors", ()):
-            factor.close()
+        if "factors" in self.__dict__:
+            self.factors.close()
         if self.__dict__.get("_tree", self) is not self:
             self._tree.close()
         for name in ("implicit_matrix", "implicit_matrix_of_bodies"):

@@ -19,10 +19,12 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.arguments import check_kinds
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.implicit_matrix import ImplicitMatrix
 from mpimbs.modes import modes
+from mpimbs.parallel.largest import largest
 from mpimbs.petsc import PREFIX, PETSc
 from mpimbs.tension import Tension
 
@@ -109,7 +111,7 @@ class Equilibrium:
         solver.setFromOptions()
         self.products = 0
 
-    def find(self, q: Floats, told: Callable[[int, float, float], None] = lambda *_: None) -> Settled:
+    def find(self, q: npt.ArrayLike, told: Callable[[int, float, float], None] = lambda *_: None) -> Settled:
         """Find an equilibrium near coordinates q [nq].
 
         Parameters
@@ -120,10 +122,13 @@ class Equilibrium:
 
         Raises
         ------
+        InputError
+            On all ranks: q as of `Dynamics.accelerations`.
         SimulationError
             On all ranks: none is found, or a function of the model failed.
         """
-        q, _ = self._dynamics.followed(self._time, q, self._still)
+        q, _, _ = self._dynamics.agreed(q, self._still, t=self._time)
+        q, _ = self._dynamics.followed(self._time, q.copy(), self._still)
         with self._dynamics.external.motions.resting():
             return self._found(q, told)
 
@@ -133,6 +138,8 @@ class Equilibrium:
         farthest = FARTHEST * (1.0 if dynamics.loops is None else dynamics.loops.size())
         nothing = NOTHING * max(1.0, float(np.linalg.norm(dynamics.system.gravity)))
         left = self._largest(at.r)
+        if not np.isfinite(left):
+            raise self._refusal(at.r, "the accelerations at the begin are not finite")
         if left <= nothing:
             return Settled(at.q, 0, 0, left, 0.0)
         nothing = max(nothing, NOTHING * left)
@@ -184,7 +191,8 @@ class Equilibrium:
 
     def _refusal(self, r: Floats, why: str) -> SimulationError:
         dynamics = self._dynamics
-        largest, rank = dynamics.comm.allreduce((self._largest_here(r), dynamics.comm.rank), MPI.MAXLOC)
+        here = float(np.nan_to_num(np.abs(r), nan=np.inf, posinf=np.inf).max(initial=0.0))
+        most, rank = dynamics.comm.allreduce((here, dynamics.comm.rank), MPI.MAXLOC)
         name = ""
         if rank == dynamics.comm.rank and len(r):
             k = int(np.argmax(np.where(np.isfinite(r), np.abs(r), np.inf)))
@@ -192,8 +200,7 @@ class Equilibrium:
             name = dynamics.subchain.name_of(body)
         name = dynamics.comm.bcast(name, rank)
         return SimulationError(
-            f"{why}: the joint of body '{name}' still accelerates by {largest:.3g} (rad/s^2, m/s^2); "
-            "check what holds it"
+            f"{why}: the joint of body '{name}' still accelerates by {most:.3g} (rad/s^2, m/s^2); check what holds it"
         )
 
     def _accelerations(self, q: Floats) -> Floats:
@@ -228,8 +235,8 @@ class Equilibrium:
         self.products += 1
         z = x.array_r.copy()
         size = self._largest(z)
-        if size == 0.0:
-            y.set(0.0)
+        if not 0.0 < size < np.inf:
+            y.set(0.0 if size == 0.0 else np.nan)
             return
         h = DIFFERENCE / size
         ahead = self._accelerations(self._dynamics.subchain.displaced(self._at.q, h * z))
@@ -248,11 +255,7 @@ class Equilibrium:
         return float(self._dynamics.comm.allreduce(float(z @ forces)))
 
     def _largest(self, values: Floats) -> float:
-        return float(self._dynamics.comm.allreduce(self._largest_here(values), MPI.MAX))
-
-    @staticmethod
-    def _largest_here(values: Floats) -> float:
-        return float(np.abs(values).max(initial=0.0)) if np.isfinite(values).all() else np.inf
+        return float(largest(self._dynamics.comm, values)[0])
 
     def close(self) -> None:
         """Free what PETSc holds; all ranks call."""
@@ -261,8 +264,9 @@ class Equilibrium:
         self._vector.destroy()
 
 
-def settle(dynamics: Dynamics, q: Floats, **given: Any) -> Settled:
+def settle(dynamics: Dynamics, q: npt.ArrayLike, **given: Any) -> Settled:
     """Find a static equilibrium near coordinates q [nq]; all ranks call. See `Equilibrium.find`."""
+    check_kinds(settle, {"dynamics": dynamics})
     search = Equilibrium(dynamics)
     try:
         return search.find(q, **given)

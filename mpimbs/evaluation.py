@@ -124,7 +124,7 @@ class Evaluation:
     ) -> Acted:
         """Evaluate phase by phase, as `Dynamics.evaluate`: of arrays that were checked, which are read by address.
 
-        `unforced`: no function is called, and joints that follow a given motion don't move.
+        `unforced`: no function is called, and joints that follow a given motion don't move; see `without_forces`.
 
         The `failure` of a user function is given, not raised: the other ranks know nothing of it.
         """
@@ -152,6 +152,21 @@ class Evaluation:
             self.laps[COUPLING] += time.perf_counter() - began
             run(rank, OUTWARD, PHASES, q, u, acted.forces, udot, rates)
         return acted
+
+    def without_forces(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> None:
+        """Evaluate as `in_turn`, at no time: nothing acts on bodies but weight, and no function is called.
+
+        The wrenches of the evaluation before stay for who asks what it found.
+        """
+        acting = self._subchain.wrenches if self._external.wrenches else np.zeros(0)
+        kept = acting.copy()
+        if kept.size:
+            self._part.set_wrenches(np.zeros_like(kept))
+        try:
+            self.in_turn(np.nan, q, u, udot, rates, tau, unforced=True)
+        finally:
+            if kept.size:
+                self._part.set_wrenches(kept)
 
     def measure(self, q: Floats, u: Floats) -> None:
         """Measure how far this rank's loops are from closed (`sweep.loops.Loops.violations`); all ranks call."""

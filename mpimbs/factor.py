@@ -8,6 +8,8 @@ nothing is kept: there each answer is an evaluation at rest.
 from __future__ import annotations
 
 import copy
+import functools
+import weakref
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,13 +19,15 @@ from numba.core.errors import NumbaError
 from mpimbs.arguments import check_array
 from mpimbs.coupling.factored import FACTOR_IN, SOLVE_IN, FactorPlan
 from mpimbs.errors import InputError
-from mpimbs.model.resting import with_armature
-from mpimbs.parallel.butterfly import Butterfly
+from mpimbs.model.resting import numbered
+from mpimbs.parallel.butterfly import Butterfly, levels_of
+from mpimbs.parallel.native import free_tags, own_tags
 from mpimbs.partition.lanes import chosen_width, cut_tiles
 from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE
 from mpimbs.spatial.load_joins import LOADS_JOINED, PAIR
-from mpimbs.spatial.memory import Floats, Table, aligned_zeros
+from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros
 from mpimbs.sweep.factored import FactoredTiles
+from mpimbs.sweep.structure import HELD
 from mpimbs.sweep.tiles import Tile, subchain_tiles
 
 if TYPE_CHECKING:
@@ -73,16 +77,53 @@ class Factor(Protocol):
         ...
 
 
-def factor_of(dynamics: Dynamics) -> Factor:
-    """Make what factors the inertia matrix of a system; all ranks call."""
-    return load_sweeps(dynamics) or AtRest(dynamics)
+class Factors:
+    """Makes the factors of a system, and has what they share: all ranks use one after the other.
 
+    All ranks make it together and call. Factors themselves are freed when nobody keeps them: that may be at another
+    time on each rank, so nothing of theirs is agreed on.
 
-def load_sweeps(dynamics: Dynamics, apart: bool = False) -> LoadSweeps | None:
-    """Make what factors the inertia matrix for load sweeps, where there are any; all ranks call. See `LoadSweeps`."""
-    system = dynamics.subchain.system
-    alone = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == system.n_bodies
-    return LoadSweeps(dynamics, apart) if system.is_chain or alone else None
+    Parameters
+    ----------
+    dynamics : Dynamics
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._dynamics = dynamics
+        self._made: weakref.WeakSet[LoadSweeps] = weakref.WeakSet()
+
+    def make(self) -> Factor:
+        """Make what factors the inertia matrix of the system."""
+        return self.load_sweeps() or AtRest(self._dynamics, self)
+
+    def load_sweeps(self, apart: bool = False) -> LoadSweeps | None:
+        """Make what factors it for load sweeps, where there are any; see `LoadSweeps`."""
+        dynamics = self._dynamics
+        system = dynamics.subchain.system
+        alone = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == system.n_bodies
+        if not (system.is_chain or alone):
+            return None
+        self._made.add(made := LoadSweeps(dynamics, self._tag, apart))
+        return made
+
+    @functools.cached_property
+    def _tag(self) -> int:
+        """The first message tag of all load sweeps: no two are under way at a time."""
+        return own_tags(self._dynamics.comm, 2 * levels_of(self._dynamics.comm))
+
+    @functools.cached_property
+    def heavier(self) -> HeavierJoints:
+        """What answers for joints that are heavier, where there are no load sweeps."""
+        return HeavierJoints(self._dynamics)
+
+    def close(self) -> None:
+        """Free what MPI holds; all ranks call."""
+        for made in list(self._made):
+            made.close()
+        if "_tag" in self.__dict__:
+            free_tags(self._dynamics.comm, self._tag)
+        if "heavier" in self.__dict__:
+            self.heavier.close()
 
 
 class LoadSweeps:
@@ -92,6 +133,8 @@ class LoadSweeps:
     ----------
     dynamics : Dynamics
         Of a chain, or of a tree on one rank.
+    tag : int
+        The first of twice `levels_of` message tags, of factors of which no two are used at a time.
     apart : bool
         As `Contents.apart`.
 
@@ -105,7 +148,7 @@ class LoadSweeps:
         The state, and rotors and all else that joints are heavier by: for `take`.
     """
 
-    def __init__(self, dynamics: Dynamics, apart: bool = False) -> None:
+    def __init__(self, dynamics: Dynamics, tag: int, apart: bool = False) -> None:
         comm, subchain = dynamics.comm, dynamics.subchain
         system, first, last = copy.copy(subchain.system), subchain.first, subchain.last
         system.apart = apart
@@ -121,9 +164,10 @@ class LoadSweeps:
         self.q, self.armature = self._tiles.q, self._tiles.armature
         rotors = subchain.structure.armature
         self.rotors = rotors if rotors.size else np.zeros(self._nu)
-        self._butterflies = [Butterfly(comm, SIZE), Butterfly(comm, PAIR)]
-        count = max(comm.size.bit_length(), 1)
-        blocks, values = self._butterflies
+        count = max(levels_of(comm), 1)
+        blocks, values = Butterfly(comm, SIZE, tag=tag), Butterfly(comm, PAIR, tag=tag + levels_of(comm))
+        self._free = weakref.finalize(self, _free, blocks, values)
+        self._free.atexit = False  # MPI frees the rest
         plan = FactorPlan(
             part=self._tiles.plan,
             blocks=blocks.plan,
@@ -172,9 +216,47 @@ class LoadSweeps:
 
     def close(self) -> None:
         """As of `Factor`."""
-        for butterfly in self._butterflies:
-            butterfly.close()
-        self._butterflies.clear()
+        self._free()
+
+
+def _free(*butterflies: Butterfly) -> None:
+    for butterfly in butterflies:
+        butterfly.free()
+
+
+class HeavierJoints:
+    """Answers at rest of a system whose joints are heavier; all ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        nu = dynamics.subchain.nu
+        self._rotors, self._still = dynamics.subchain.columns.armature, np.zeros(nu)
+        self._rates = np.empty(dynamics.subchain.nq)
+        self._resting = dynamics.alike(numbered(dynamics.system))
+        numbers = np.arange(dynamics.system.nu)[dynamics.gather_u.part]
+        order = np.argsort(numbers)
+        self._seen: list[tuple[Floats, Integers, Integers]] = []  # rotors in a sweep, which are not held; their speeds
+        for structure, springs in self._resting.subchains.joints():
+            told = np.rint(springs.torque).astype(np.int64) - 1
+            free = np.flatnonzero((structure.armature != HELD) & (told >= 0)) if told.size else told
+            self._seen.append((structure.armature, free, order[np.searchsorted(numbers, told[free], sorter=order)]))
+            springs.torque[:] = 0.0
+
+    def __call__(self, q: Floats, armature: Floats, f: Floats) -> Floats:
+        """Give the accelerations [nu] by generalized forces, of this rank's arrays, which were checked."""
+        total, found = self._rotors + armature, np.empty_like(f)
+        for seen, free, speeds in self._seen:
+            seen[free] = total[speeds]
+        self._resting.evaluate_unforced(q, self._still, found, self._rates, f)
+        return found
+
+    def close(self) -> None:
+        """Free what MPI holds; all ranks call."""
+        self._resting.close()
 
 
 class AtRest:
@@ -183,29 +265,20 @@ class AtRest:
     Parameters
     ----------
     dynamics : Dynamics
+    factors : Factors
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
-        self._dynamics = self._heavier = dynamics
+    def __init__(self, dynamics: Dynamics, factors: Factors) -> None:
+        self._dynamics, self._factors = dynamics, factors
         self._still = np.zeros(dynamics.subchain.nu)
         self._added: Floats | None = None
 
     def at(self, q: Floats, armature: Floats | None = None) -> None:
-        """As of `Factor`; for heavier joints all is made again."""
-        dynamics = self._dynamics
-        q, _, armature = dynamics.agreed(q, self._still, armature, "armature")
-        self._q = q.copy()
-        same = armature is None if self._added is None else np.array_equal(self._added, armature)
-        if dynamics.comm.allreduce(bool(same), MPI.LAND):
-            return
-        self.close()
-        if armature is not None:
-            self._added = armature.copy()
-            parts = dynamics.comm.allgather((np.arange(dynamics.system.nu)[dynamics.gather_u.part], armature))
-            whole = np.empty(dynamics.system.nu)
-            for places, own in parts:
-                whole[places] = own
-            self._heavier = dynamics.alike(with_armature(dynamics.system, whole))
+        """As of `Factor`."""
+        q, _, armature = self._dynamics.agreed(q, self._still, armature, "armature")
+        given = self._dynamics.comm.allreduce(armature is not None, MPI.LOR)
+        added = self._still if armature is None else armature
+        self._q, self._added = q.copy(), added.copy() if given else None
 
     def solve(self, f: Floats, out: Floats | None = None) -> Floats:
         """As of `Factor`."""
@@ -214,16 +287,19 @@ class AtRest:
             _refuse(f, out, len(self._still))
         except InputError:
             if self._dynamics.comm.size > 1:  # the others wait for this rank's part
-                self._heavier.answer_at_rest(self._q, np.full(len(self._still), np.nan))
+                self._answer(np.full(len(self._still), np.nan))
             raise
-        out[:] = self._heavier.answer_at_rest(self._q, f)
+        out[:] = self._answer(f)
         return out
 
+    def _answer(self, f: Floats) -> Floats:
+        if self._added is None:
+            found: Floats = self._dynamics.answer_at_rest(self._q, f)
+            return found
+        return self._factors.heavier(self._q, self._added, f)
+
     def close(self) -> None:
-        """As of `Factor`."""
-        if self._heavier is not self._dynamics:
-            self._heavier.close()
-        self._heavier, self._added = self._dynamics, None
+        """As of `Factor`: there is nothing."""
 
 
 def _refuse(f: Floats, out: Floats, size: int) -> None:

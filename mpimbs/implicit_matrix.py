@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.factor import load_sweeps
 from mpimbs.inverse import InverseSweeps, required_forces
 from mpimbs.model.resting import resting
 from mpimbs.spatial.memory import Table
@@ -28,7 +27,7 @@ from mpimbs.sweep.added import put_added
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.motion import speeds_of_rates
 from mpimbs.sweep.stages import StagePlan, stage_changes, stage_forces
-from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Springs, Structure
+from mpimbs.sweep.structure import ADDED, BODY, FIXED, HELD, TURN, Springs, Structure
 from mpimbs.sweep.subchains import Subchains
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class ImplicitMatrix:
         self._dynamics, self._subchain = dynamics, dynamics.subchain
         columns = self._subchain.columns
         self._stiffness, self._damping = columns.stiffness, columns.damping
-        self._factor = None if dynamics.system.loops else load_sweeps(dynamics, of_bodies)
+        self._factor = None if dynamics.system.loops else dynamics.factors.load_sweeps(of_bodies)
         self.resting: Dynamics | None = None
         self._joints: list[_Joints] = []
         if self._factor is not None:
@@ -177,7 +176,7 @@ class ImplicitMatrix:
             n = self._subchain.n_bodies
             self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
         nq, nu = self._subchain.nq, self._subchain.nu
-        self._step, structure = 0.0, self._subchain.structure
+        self._step, structure = np.nan, self._subchain.structure
         self._q = np.zeros(nq) if self._factor is None else self._factor.q
         self._by_speed, self._by_place = np.zeros(nu), np.zeros(nu)
         plain = not (structure.steps[:, TURN] == 4).any()
@@ -186,13 +185,15 @@ class ImplicitMatrix:
         self._still, self._rates, self._tau, self._z = np.zeros(nu), np.empty(nq), np.empty(nu), np.empty(nu)
 
     def _take_apart(self, parts: list[tuple[Structure, Springs]]) -> None:
-        """Keep the coefficients of the springs and dampers, which are not to act."""
+        """Keep rotors and the coefficients of springs and dampers (`resting`), which are not to act."""
         for structure, springs in parts:
             if structure.armature.size:
-                kept = springs.stiffness.copy(), springs.damping.copy()
-                rotors = structure.armature - sum(array for array in kept if array.size)
-                self._joints.append(_Joints(structure.armature, rotors, *kept))
-            for acting in (springs.stiffness, springs.cross, springs.damping):
+                held = structure.armature == HELD  # of axes that follow
+                rotors = np.where(held, HELD, springs.torque if springs.torque.size else 0.0)
+                self._joints.append(
+                    _Joints(structure.armature, rotors, springs.stiffness.copy(), springs.damping.copy())
+                )
+            for acting in (springs.stiffness, springs.cross, springs.damping, springs.torque):
                 acting[:] = 0.0
 
     def at(self, q: Floats, step: float, stiffness: Floats | None = None, damping: Floats | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.arguments import choose, doubles
+from mpimbs.errors import InputError
 from mpimbs.inverse import prescribed
 from mpimbs.parallel.agreement import together
 from mpimbs.sweep.composite import FORCE_OF, POINT, SHIFT_OF, TURN_OF
@@ -140,7 +142,7 @@ class Jacobians:
         `points`: names of bodies, or pairs of such a name and a point in the body's frame (m). Other arguments and
         InputError as of `jacobian`.
         """
-        asked = [(name, (0.0, 0.0, 0.0)) if isinstance(name, str) else name for name in points]
+        asked = together(self.comm, lambda: _bodies_and_points(points))
         rows = np.concatenate([self._jacobian(q, *point, frame)[1] for point in asked])
         q = self._coordinates(q)
         factor = self._factored(q)
@@ -174,6 +176,15 @@ class Jacobians:
             found[:3], found[3:] = positions[k] + rotations[k] @ local, rotations[k].ravel()
         self.comm.Bcast(found, owner)
         return BodyPoint(place, owner, found[:3], found[3:].reshape(3, 3))
+
+
+def _bodies_and_points(given: Any) -> list[tuple[Any, Any]]:
+    """Names of bodies, or pairs of such a name and a point, as pairs."""
+    listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    pairs = [(item, (0.0, 0.0, 0.0)) if isinstance(item, str) else item for item in listed]
+    if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        raise InputError("points must be names of bodies, or pairs of a name and a point, one at least; give a list")
+    return [(name, point) for name, point in pairs]
 
 
 def _in_frame(found: Floats, here: BodyPoint, frame: str) -> Floats:

@@ -49,7 +49,7 @@ class JointLoads:
         InputError, SimulationError
             As `accelerations`.
         """
-        q, u, tau = self.agreed(q, u, tau)
+        q, u, tau = self.agreed(q, u, tau, t=t)
         _, acted = self._accelerations(q, u, tau, t)
         return self.carried(*self.followed(t, q, u), acted, tau)
 
@@ -77,7 +77,7 @@ class JointLoads:
         On top of springs, dampers and torques of the model along the joint; in place of any other force along it.
         Arguments and errors as of `accelerations`.
         """
-        q, u, _ = self.agreed(q, u)
+        q, u, _ = self.agreed(q, u, t=t)
         _, acted = self._accelerations(q, u, None, t)
         return self.driving(*self.followed(t, q, u), acted)
 
@@ -114,7 +114,7 @@ class JointLoads:
         refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
         if not self._may_fail and (found := self.needed_at_once(q, u, udot, True)) is not None:
             return found
-        q, u, udot = self.agreed(q, u, udot, "udot")
+        q, u, udot = self.agreed(q, u, udot, "udot", t)
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
             together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))

@@ -22,7 +22,7 @@ from mpimbs.arguments import check_array, choose
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.composites import DOUBLING, FORMS, Composites
 from mpimbs.errors import InputError
-from mpimbs.factor import Factor, factor_of
+from mpimbs.factor import Factor, Factors
 from mpimbs.implicit_matrix import ImplicitMatrix
 from mpimbs.inertia_layouts import (
     LAYOUTS,
@@ -187,7 +187,7 @@ class JointSpace(Jacobians):
         """Factor M in a state: what `solve` of that then gives for one vector takes far less than an evaluation.
 
         Of chains, and of trees on one rank; of other systems it takes an evaluation. It may be factored again in
-        another state, by its `at`; several may be kept.
+        another state, by its `at`; several may be kept. What nobody keeps any more is freed.
 
         Parameters
         ----------
@@ -200,8 +200,7 @@ class JointSpace(Jacobians):
         InputError
             On all ranks: q as of `accelerations`; armature of another size.
         """
-        factor = factor_of(self)
-        self.__dict__.setdefault("factors", []).append(factor)
+        factor = self.factors.make()
         factor.at(q, armature)
         return factor
 
@@ -343,8 +342,13 @@ class JointSpace(Jacobians):
             return None
 
     @functools.cached_property
+    def factors(self: Any) -> Factors:
+        """What makes factors, and what they share; made when first asked for, by all ranks together."""
+        return Factors(self)
+
+    @functools.cached_property
     def _factor(self: Any) -> Factor:
-        self.__dict__.setdefault("factors", []).append(factor := factor_of(self))
+        factor: Factor = self.factors.make()
         return factor
 
     def _factored(self: Any, q: Floats) -> Factor:
@@ -355,7 +359,8 @@ class JointSpace(Jacobians):
     def answer_at_rest(self: Any, q: Floats, tau: Floats) -> Floats:
         """Give the accelerations [nu] by generalized forces [nu] alone, without speeds or anything else that acts.
 
-        Arrays are read by address. One evaluation with `tau`; where anything but weight acts at rest, less one without.
+        Arrays are read by address. One evaluation with `tau`; where springs or torques act along joints at rest, less
+        one without.
         """
         if self._tree is not self:
             opened: Floats = self._tree.answer_at_rest(q, tau)
@@ -374,10 +379,9 @@ class JointSpace(Jacobians):
 
     @functools.cached_property
     def _pushed(self: Any) -> bool:
-        """Whether springs, torques or wrenches of the model act at rest, on any rank."""
+        """Whether springs or torques of the model act along joints at rest, on any rank."""
         springs = self.subchain.springs
-        own = springs.stiffness.any() or springs.torque.any() or self.system.has_wrenches(0, self.system.n_bodies)
-        return bool(self.comm.allreduce(bool(own) or bool(self.system.spring_bodies), MPI.LOR))
+        return bool(self.comm.allreduce(bool(springs.stiffness.any() or springs.torque.any()), MPI.LOR))
 
     @functools.cached_property
     def _tree(self: Any) -> Any:
@@ -390,7 +394,11 @@ class JointSpace(Jacobians):
         return self.alike(opened)
 
     def alike(self: Any, system: System) -> Any:
-        """Give the dynamics of a system of as many bodies, divided among the ranks as this one is."""
+        """Give the dynamics of a system of as many bodies, divided among the ranks as this one is.
+
+        By `dcae`, whichever coupling this one has: its equations of joints or bodies are solved as they stand, where
+        others iterate, or hold what may be larger.
+        """
         division, rank = self.division, self.comm.rank
 
         class Alike(type(self)):  # type: ignore[misc]

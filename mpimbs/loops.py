@@ -20,6 +20,7 @@ from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.closure.redundant_loads import redistributed
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.parallel.agreement import on_root
+from mpimbs.parallel.largest import greatest
 from mpimbs.sweep.intervals import Intervals
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ SMALLEST_SHARE = 2.0**-10  # of its step
 
 class ClosedLoops:
     """The loops of a system; all ranks call its methods together.
+
+    States are this rank's coordinates [nq] and speeds [nu], as of `Dynamics.accelerations`, InputError as there.
 
     Parameters
     ----------
@@ -72,20 +75,26 @@ class ClosedLoops:
     def violations(self, q: Floats, u: Floats) -> Floats:
         """Measure how far loops are from closed, in positions and in velocities [loops, 2], all of the system's.
 
-        Norms over what their joints constrain: m and rad, m/s and rad/s, together. The same on all ranks.
+        Norms over what their joints constrain: m and rad, m/s and rad/s, together; infinite where they can't be
+        measured. The same on all ranks.
         """
+        return self._measured(*self._state(q, u))
+
+    def _state(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        return self._dynamics.agreed(q, u)[:2]
+
+    def _measured(self, q: Floats, u: Floats) -> Floats:
         self._dynamics.measure(q, u)
         found = np.zeros((len(self._names), 2))
         for part in self._parts:
             found[part.numbers] = part.violations()
-        self._dynamics.comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
-        return found
+        return greatest(self._dynamics.comm, found)
 
     def spring_energy(self, q: Floats, u: Floats) -> float:
         """Energy (J) of the springs of those that this rank counts."""
         if not self.driven:
             return 0.0
-        self._dynamics.measure(q, u)
+        self._dynamics.measure(*self._state(q, u))
         return sum(part.energy_and_power()[0] for part in self._parts)
 
     def power(self) -> float:
@@ -116,6 +125,7 @@ class ClosedLoops:
 
     def close_speeds(self, q: Floats, u: Floats) -> Floats:
         """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy."""
+        q, u = self._state(q, u)
         return u + self._change(q, u, 1.0, 0.0)
 
     def close_places(self, q: Floats, measured: Floats | None = None) -> Floats:
@@ -129,12 +139,14 @@ class ClosedLoops:
             On all ranks: it does not converge; with the loop that is farthest from closed, and its distance.
         """
         subchain = self._dynamics.subchain
-        u, size = np.zeros(subchain.nu), self.size()
+        given, u = self._state(q, np.zeros(subchain.nu))
+        q, size = given.copy(), self.size()
         begin, change, share, last = q, u, 1.0, np.inf
         for _ in range(ROUNDS):
-            apart, measured = self.violations(q, u)[:, 0] if measured is None else measured, None
+            apart, measured = self._measured(q, u)[:, 0] if measured is None else measured, None
             most = float(apart.max(initial=0.0))
-            if most <= ROUNDING * size or (most <= CLOSED * size and most > 0.5 * last):
+            closed = most <= ROUNDING * size or (most <= CLOSED * size and most > 0.5 * last)
+            if closed and np.isfinite(most):
                 return q
             if not most < last and share > SMALLEST_SHARE:  # too far: a part of the way
                 share *= 0.5
@@ -153,8 +165,9 @@ class ClosedLoops:
 
     def size(self) -> float:
         """Size of the system (m) as last measured, at least 1: positions have so much more rounding."""
-        far = max((part.farthest() for part in self._parts), default=1.0)
-        return max(1.0, float(self._dynamics.comm.allreduce(far, MPI.MAX)))
+        far = (part.farthest() for part in self._parts)
+        most = max((size for size in far if np.isfinite(size)), default=1.0)
+        return max(1.0, float(self._dynamics.comm.allreduce(most, MPI.MAX)))
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> Floats:
         """Give what this rank's bodies receive through their inboard joints [n, 6], and find the `loads` of the loops.

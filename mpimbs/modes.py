@@ -20,6 +20,7 @@ import numpy.typing as npt
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
+from mpimbs.arguments import check_kinds
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.parallel.agreement import on_root
@@ -51,7 +52,7 @@ class Modes(NamedTuple):
         return found
 
 
-def modes(dynamics: Dynamics, q: Floats, count: int = 10) -> Modes:
+def modes(dynamics: Dynamics, q: npt.ArrayLike, count: int = 10) -> Modes:
     """Find the lowest modes about an equilibrium; all ranks call.
 
     Functions of the model are taken at time 0, joints that follow given motions stay where they are then.
@@ -67,13 +68,17 @@ def modes(dynamics: Dynamics, q: Floats, count: int = 10) -> Modes:
     Raises
     ------
     InputError
-        On all ranks: the state is no equilibrium; nothing can move; a system with loops, or one that is not stable,
+        On all ranks: the state is no equilibrium, or none; no such number of modes; nothing can move;
+        a system with loops, or one that is not stable,
         that is too large.
     SimulationError
         On all ranks: a function of the model failed, or an iteration does not converge.
     """
-    still = np.zeros(dynamics.subchain.nu)
-    q, _ = dynamics.followed(0.0, *dynamics.subchain.state(q, still))
+    check_kinds(modes, {"dynamics": dynamics, "count": count})
+    if count < 1:
+        raise InputError(f"count must be a number of modes from 1 on, got {count}")
+    q, still, _ = dynamics.agreed(q, np.zeros(dynamics.subchain.nu))
+    q, _ = dynamics.followed(0.0, q.copy(), still)
     space = _Displacements(dynamics, q)
     n, looped = dynamics.system.nu, dynamics.loops is not None
     if looped and n > MOST:
@@ -104,14 +109,14 @@ class _Displacements:
     def whole(self, part: Floats) -> Floats:
         """Put the ranks' parts of a vector together."""
         gathered = self.dynamics.gather_u(part)
-        found = np.empty(self.nu) if gathered is None else gathered.copy()
+        found = np.empty(self.nu) if gathered is None else gathered
         self.dynamics.comm.Bcast(found)
         return found
 
     def gathered(self, rows: Floats) -> Floats | None:
         """Put rows [nu here, any] together, on rank 0."""
         found = Gather(self.dynamics.comm, self.dynamics.model_order["u"], rows.shape[1])(rows)
-        return None if found is None else found.reshape(-1, rows.shape[1]).copy()
+        return None if found is None else found.reshape(-1, rows.shape[1])
 
     def holding(self, q: Floats) -> Floats:
         """Forces that hold these coordinates still; this rank's."""

@@ -180,7 +180,7 @@ def _intervals(zero, rank, first, last, q, u, tau, udot, rates):
 @kernel
 def _intervals_to_solve(zero, rank, first, last, q, u, tau, udot, rates):
     given = rank, first, last, q, u, tau, udot, rates
-    _phases(
+    return _phases(
         zero,
         motion_of_intervals,
         join_open_turns,

@@ -130,7 +130,7 @@ def _use_all_passes() -> None:
     from mpimbs.spatial.lanes import WIDTHS, native_width
 
     def side_by_side(lanes: int) -> None:
-        batch = Batch(system_from("chain:2"), lanes, lanes=lanes)
+        batch = Batch(system_from("chain:2"), lanes, MPI.COMM_SELF, lanes)
         batch.accelerations(batch.q, batch.u)
 
     def joined() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import GENERATORS, accelerations, mixed_chain, moving_state, typed_chain
+from cases import GENERATORS, accelerations, mixed_chain, moving_state, parts, typed_chain
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
 from mpimbs.compiling import compile_evaluations
 from mpimbs.dynamics import Dynamics
@@ -488,3 +488,31 @@ class TestManyRanks:
         assert len(lines) == 3 * 2 * 5, job.stdout
         for _, value, ranks, kind, n in lines:
             assert_close(f"accelerations of {kind}:{n} on {ranks} ranks", float(value), 0.0, "ranks", scale=1.0)
+
+
+@pytest.mark.parametrize("chain", [True, False], ids=["chain", "tree"])
+def test_nothing_is_left_to_evaluations_without_forces(comm: MPI.Comm, chain: bool) -> None:
+    """Wrenches, forces of functions and springs of the evaluation before are not in one without; nor lost by it."""
+    system, q, u, tau = random_system(6, 18, chain, wrenches=True)
+    system.add_body_force(None, lambda t, motion: (np.full(3, t), np.full(3, 10.0 * t)))
+    bare = copy.deepcopy(system)
+    bare.body_forces.clear()
+    for body in range(bare.n_bodies):
+        bare.wrenches.pop(body, None)
+    bare.segments = bare.segments.replaced(lambda body: body.model_copy(update={"wrench": ()}))
+    with closing(Dynamics(bare, comm)) as plain:
+        expected = plain.accelerations(*parts(plain, q, u, tau))
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine = parts(dynamics, q, u, tau)
+        found = []
+        for t in (1.0, 5.0):
+            udot, rates = np.empty(dynamics.subchain.nu), np.empty(dynamics.subchain.nq)
+            acted = dynamics.evaluate(t, *mine[:2], udot, rates, mine[2])
+            before = dynamics.carried(*mine[:2], acted)
+            dynamics.evaluate_unforced(*mine[:2], udot, rates, mine[2])
+            found.append(udot)
+            dynamics.evaluate(t, *mine[:2], udot.copy(), rates, mine[2])
+            assert_close("loads", dynamics.carried(*mine[:2], acted), before, "exact", comm=comm)
+    scale = float(np.abs(expected).max(initial=1.0))
+    for udot in found:
+        assert_close("without forces", udot, expected, "ranks", scale, comm)

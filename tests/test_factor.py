@@ -1,5 +1,6 @@
 """The inertia matrix factored, over ranks and in lanes: against the dense oracle, and heavier joints."""
 
+import weakref
 from contextlib import closing
 from dataclasses import replace
 
@@ -7,13 +8,14 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import moving_state, parts, with_rotors
+from cases import moving_state, parts, random_tree, with_rotors
 from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
 from mpimbs.factor import LoadSweeps
 from mpimbs.instruments.extended import ExtendedSweeps, extended
 from mpimbs.model import System, system_from
+from mpimbs.parallel.native import free_tags, own_tags
 from mpimbs.sizes import PACKAGE, using
 from oracles import dense
 from oracles.dense import Array
@@ -147,3 +149,50 @@ def test_long_chain_in_many_digits(comm: MPI.Comm) -> None:
             part = dynamics.gather_u.part
             assert_close("M^-1 f", dynamics.solve(mine, force), answer[part], "long", float(max(abs(answer))), comm)
             assert_close("M v", dynamics.multiply(mine, v), product[part], "long", float(max(abs(product))), comm)
+
+
+@pytest.mark.parametrize("kind", ["chain:9", "tree:2:3"])
+def test_factors_that_nobody_keeps_are_freed(comm: MPI.Comm, kind: str) -> None:
+    """At other times on each rank: those that are kept go on giving what they gave, and no message tags are taken."""
+    with closing(Dynamics(system_from(kind), comm)) as dynamics:
+        q, f = dynamics.subchain.q, np.ones(dynamics.subchain.nu)
+        kept, heavier = dynamics.factor(q), dynamics.factor(q, 0.1 + f)
+        right = kept.solve(f), heavier.solve(f)
+        tag = own_tags(dynamics.comm, 1)
+        gone = []
+        odd = []  # one rank keeps what the others don't
+        for k in range(20):
+            factor = dynamics.factor(q + 0.01 * k)
+            factor.solve(f)
+            if comm.rank == 0 and k % 2:
+                odd.append(factor)
+            gone.append(weakref.ref(factor))
+            del factor
+        operator = dynamics.inertia_operator(q, inverse=True)
+        answer = operator @ f
+        left = sum(reference() is not None for reference in gone)
+        found = kept.solve(f), heavier.solve(f)
+        free_tags(dynamics.comm, tag)
+        again = own_tags(dynamics.comm, 1)
+        free_tags(dynamics.comm, again)
+    parallel_assert(left == len(odd), f"{left} factors left", comm)
+    parallel_assert(again == tag, f"tag {again}, {tag} before", comm)
+    for name, ours, theirs in zip(("kept", "heavier", "operator"), (*found, answer), (*right, right[0]), strict=True):
+        assert_close(name, ours, theirs, "exact", comm=comm)
+
+
+def test_heavier_joints_of_trees_stay_on_their_ranks(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another armature makes no system anew: that would take as long as all the evaluations of a step."""
+    system = with_rotors(random_tree("recursive", "scrambled")[0])
+    q, _, f = moving_state(system, 1)
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine, own = parts(dynamics, q, f)
+        factor = dynamics.factor(mine, 1.0 + 0.0 * own)
+        factor.solve(own)
+        monkeypatch.setattr(Dynamics, "alike", lambda *_: pytest.fail("made again"))
+        for k in range(3):
+            heavier = np.linspace(0.1, 1.0 + k, system.nu)
+            factor.at(mine, parts(dynamics, q, heavier)[1])
+            reference = expected(system, q, f, heavier)
+            found, scale = factor.solve(own), np.abs(reference).max()
+            assert_close("answer", found, parts(dynamics, q, reference)[1], "dense", scale, comm)

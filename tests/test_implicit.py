@@ -327,3 +327,27 @@ def test_stages_that_newton_does_not_solve() -> None:
         SimulationError, match=r"t = 0 s, step 0\.1 s: Newton's method does not converge; give a smaller"
     ):
         simulate(system, 1.0, integrator="bdf", dt=0.1)
+
+
+@pytest.mark.parametrize("looped", [False, True], ids=["chain", "loop"])
+def test_rotors_beside_stiff_springs(comm: MPI.Comm, looped: bool) -> None:
+    """A light body with a small rotor and a very stiff spring: the rotor counts to the last digit, from step 0 on."""
+    rotor, stiffness, inertia = 1.1e-6, 1e8, 1e-9
+    system = System(gravity=(0.0, 0.0, 0.0))
+    for k in range(4):
+        joint = Joint(type="revolute", axis=(0, 0, 1), armature=rotor, stiffness=stiffness, damping=1e3)
+        inertias = (inertia,) * 3 + (0.0,) * 3
+        system.add(name=f"b{k}", parent="world", mass=1e-9, inertia=inertias, joint=joint)
+    if looped:
+        free = Joint(type="free")
+        system.add(name="free", parent="world", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint=free)
+        system.add_loop(name="held", type="spherical", bodies=("world", "free"), positions=((0, 0, 0), (0, 0, 0)))
+    with closing(Dynamics(system, comm)) as dynamics:
+        matrix, tau = dynamics.implicit_matrix, np.zeros(system.nu)
+        tau[:4] = 1e-6
+        own, z = tau[dynamics.gather_u.part], np.empty(dynamics.subchain.nu)
+        for h in (0.0, 1e-3, 0.0):
+            matrix.at(dynamics.subchain.q, h)
+            matrix.heavier(own, z)
+            right = 1e-6 / (inertia + rotor + h * 1e3 + h**2 * stiffness) * (tau[dynamics.gather_u.part] > 0.0)
+            assert_close(f"z at {h}", z, right, "dense", scale=float(right.max(initial=1e-300)), comm=comm)

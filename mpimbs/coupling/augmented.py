@@ -20,6 +20,7 @@ from mpimbs.coupling.condensed_ranks import CondensedRanks
 from mpimbs.coupling.extrapolation import Extrapolation
 from mpimbs.coupling.lagrangian import Lagrangian
 from mpimbs.errors import SimulationError
+from mpimbs.parallel.largest import greatest
 from mpimbs.partition.condensation import Condensation
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.condensing import SIDE, SQUARE
@@ -213,12 +214,9 @@ class AugmentedLagrangian:
 
     def _largest(self, own: tuple[float, float]) -> tuple[float, float]:
         """The largest of all ranks; infinite for what is not finite."""
-        found = np.array(own)
-        found[~np.isfinite(found)] = np.inf
-        if self._comm.size > 1:
-            began = time.perf_counter()
-            self._comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
-            self._seconds += time.perf_counter() - began
+        began = time.perf_counter()
+        found = greatest(self._comm, own)
+        self._seconds += time.perf_counter() - began if self._comm.size > 1 else 0.0
         return float(found[0]), float(found[1])
 
     def _fail(self, t: float, q: Floats, step: int, left: float, change: float) -> None:

@@ -174,6 +174,8 @@ class Contents:
 
     def index_of(self, name: str) -> int:
         """Return the index of the body of that name; InputError with the close matches if there is none."""
+        if not isinstance(name, str):
+            raise InputError(f"a body is named by a text, got {name!r}; names of all are in `System.bodies()`")
         index = self.names.find(name)
         if index is None:
             raise InputError(f"unknown body {name!r}{self.names.suggest(name)}")

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
+from mpimbs.arguments import as_path
 from mpimbs.errors import InputError, about
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.contents import Heading
@@ -222,7 +223,7 @@ def read_system(path: str | Path, parameters: Mapping[str, float] | None = None)
         The file can't be read, is no TOML, or describes no valid system, or has no such parameters; the message names
         the file, the line, the table with its number, and the remedy.
     """
-    return _system_of(Source.of(path), parameters or {})
+    return _system_of(Source.of(as_path("the model's file", path)), parameters or {})
 
 
 def parameters_of(path: str | Path) -> list[str]:

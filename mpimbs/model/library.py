@@ -285,10 +285,10 @@ def system_of(given: object) -> System:
         return given
     if not isinstance(given, str | os.PathLike):
         raise InputError(f"system must be a System or name a model, as 'chain:16' or a TOML file do, got {given!r}")
-    return system_from(os.fspath(given))
+    return system_from(given)
 
 
-def system_from(spec: str, parameters: Mapping[str, float] | None = None) -> System:
+def system_from(spec: str | os.PathLike[str], parameters: Mapping[str, float] | None = None) -> System:
     """Return the system that a text names: a generator such as "chain:1024", or a TOML, URDF or MJCF file.
 
     A TOML file may have parameters behind it, in place of its own: "arm.toml:length=2:mass=0.5"; and `parameters` in
@@ -300,6 +300,9 @@ def system_from(spec: str, parameters: Mapping[str, float] | None = None) -> Sys
         The arguments of a generator are bad (the message shows its usage), or the file is (see
         `read_system` and `read_robot`).
     """
+    if not isinstance(spec, str | os.PathLike):
+        raise InputError(f"a model is named by a text or a path, as 'chain:16' or a TOML file are, got {spec!r}")
+    spec = os.fspath(spec)
     name, *arguments = spec.split(":")
     if name in GENERATORS:
         generator = GENERATORS[name]

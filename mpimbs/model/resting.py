@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import pairwise
 
 from mpimbs.model.body import Body, Loop
-from mpimbs.model.columns import offsets
 from mpimbs.model.joint import Joint
 from mpimbs.model.system import System
 
@@ -17,8 +14,8 @@ def resting(system: System, apart: bool = False) -> System:
     """Give a copy on which nothing acts, whose joints have room for more inertia where they have springs or dampers.
 
     Weight, torques, wrenches, functions, springs between bodies, what drives loops and events are left out; springs and
-    dampers of joints stay, to be read. Their coefficients are added to the rotors: numbers that are not to be used as
-    they are (`implicit_matrix.ImplicitMatrix` overwrites them).
+    dampers of joints stay, to be read. Their coefficients are added to the rotors, which stand in place of the torques:
+    numbers that are not to be used as they are (`implicit_matrix.ImplicitMatrix` overwrites them).
 
     `apart`: as `Contents.apart`.
     """
@@ -34,21 +31,27 @@ def resting(system: System, apart: bool = False) -> System:
     return left
 
 
-def with_armature(system: System, armature: NDArray[np.float64]) -> System:
-    """Give the bodies without loops or what acts, and with so much more inertia of rotors [nu] (kg m^2, kg)."""
-    bare = System(system.name, (0.0, 0.0, 0.0))
-    bodies = list(system.bodies())
-    ends = offsets(np.array([body.joint.kind.nu for body in bodies]))
-    for k, body in enumerate(bodies):
-        rotors = np.array(body.joint.armature) + armature[ends[k] : ends[k + 1]]
-        bare.add(_changed(body, {**_nothing(body.joint), "armature": tuple(rotors.tolist())}))
-    return bare
+def numbered(system: System) -> System:
+    """Give the same without loops and springs, whose speeds are told apart: the torque of each is its number, from 1.
+
+    All joints have room for rotors: numbers that are not to be used as they are, nor are the torques.
+    """
+    left = resting(system)
+    left.segments = system.segments.replaced(_with_rotors)
+    left.hold([], [])
+    ends = system.offsets()[1].tolist()
+    left.torques = {k: tuple(map(float, range(a + 1, b + 1))) for k, (a, b) in enumerate(pairwise(ends)) if b > a}
+    return left
 
 
 def _with_room(body: Body) -> Body:
     joint = body.joint
     room = tuple(map(sum, zip(joint.armature, joint.stiffness, joint.damping, strict=True)))
-    return _changed(body, {"armature": room, "torque": (0.0,) * joint.kind.nu})
+    return _changed(body, {"armature": room, "torque": joint.armature})
+
+
+def _with_rotors(body: Body) -> Body:
+    return _changed(body, _nothing(body.joint) | {"armature": (1.0,) * body.joint.kind.nu})
 
 
 def _nothing(joint: Joint | Loop) -> dict[str, tuple[float, ...]]:

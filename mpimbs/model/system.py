@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from mpimbs.model.rod import Rod
 from mpimbs.model.segments import Integers
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary, summarise, validate
-from mpimbs.model.table import TimeFunction
+from mpimbs.model.table import CheckedTable, TimeFunction
+
+TableT = TypeVar("TableT", bound=CheckedTable)
 
 
 class System(Contents):
@@ -51,8 +53,9 @@ class System(Contents):
             A field is bad, the name is taken, the parent is not in the system, or the body is connected
             twice.
         """
-        if body is None or fields:
-            body = Body(**(dict(body or {}) | fields))
+        if body is not None and fields:
+            body, fields = None, dict(_given(Body, body, {})) | fields
+        body = _given(Body, body, fields)
         if self.names.find(body.name) is not None:
             raise InputError(self._duplicate(body))
         parent = self._parent_index(body.name, body.parent)
@@ -102,6 +105,7 @@ class System(Contents):
         if not bodies:
             raise InputError("repeat: needs at least one body; give the body to repeat")
         for position, body in enumerate(bodies):
+            _given(Body, body, {})
             self._check_repeated(body, int(count), bodies[:position])
         within = np.array([-1, *(place_within(bodies, place) for place in range(1, len(bodies)))])
         as_chain = parents is None and np.array_equal(within, np.arange(-1, len(bodies) - 1))  # of any number of bodies
@@ -139,7 +143,7 @@ class System(Contents):
         InputError
             There are no bodies, a template or parent doesn't exist, or the name differs, ends with a digit or is taken.
         """
-        templates, n = tuple(bodies), self.n_bodies
+        templates, n = tuple(_given(Body, body, {}) for body in bodies), self.n_bodies
         row_of_each, parent_of_each = (np.array(given, np.int64) for given in (rows, parents))  # of their own
         size = row_of_each.size
         if not templates or not size or row_of_each.shape != (size,) or parent_of_each.shape != (size,):
@@ -169,7 +173,7 @@ class System(Contents):
         InputError
             A field is bad, a name is taken, or the parent is not in the system.
         """
-        rod = rod or Rod(**fields)
+        rod = _given(Rod, rod, fields)
         first, other = rod.bodies()
         if self.names.used(rod.name):
             raise InputError(f"rod {rod.name!r}: the name is taken; give each its own")
@@ -186,7 +190,7 @@ class System(Contents):
         InputError
             A field is bad, the name is taken, or a body is not in the system.
         """
-        loop = loop or Loop(**fields)
+        loop = _given(Loop, loop, fields)
         title = f"loop {loop.name!r}"
         self._check_loop_name(title, loop.name)
         if loop.motion is not None:
@@ -204,7 +208,7 @@ class System(Contents):
         InputError
             A field is bad, the name is taken, a body is not in the system, or its joint has not one coordinate.
         """
-        gear = gear or Gear(**fields)
+        gear = _given(Gear, gear, fields)
         title = f"gear {gear.name!r}"
         self._check_loop_name(title, gear.name)
         ends = self._bodies_of(title, gear.bodies)
@@ -242,7 +246,7 @@ class System(Contents):
         InputError
             A field is bad, or what it names is not in the system.
         """
-        event = event or Event(**fields)
+        event = _given(Event, event, fields)
         check_event(self, event)
         self.events.append(event)
         self.changes += 1
@@ -256,7 +260,7 @@ class System(Contents):
         InputError
             A field is bad, the name is taken, or a body is not in the system.
         """
-        spring = spring or Spring(**fields)
+        spring = _given(Spring, spring, fields)
         title = f"spring {spring.name!r}"
         if spring.name in self.springs:
             raise InputError(f"{title}: the name is taken by another spring; give each its own")
@@ -293,7 +297,7 @@ class System(Contents):
             The body is not in the system, or a field is bad.
         """
         index = self.index_of(body_name)
-        wrench = wrench or Wrench(**fields)
+        wrench = _given(Wrench, wrench, fields)
         self.wrenches.setdefault(index, []).append(wrench)
         self.changes += 1
         return wrench
@@ -436,3 +440,18 @@ class System(Contents):
         taken = self.names.taken(body.name, count)
         if taken:
             raise InputError(f"{title}: the number names would include {taken!r}, which is taken; rename one of them")
+
+
+def _given(kind: type[TableT], table: Any, fields: dict[str, Any]) -> TableT:
+    """Give what a caller has given of a kind: itself, or its fields by name."""
+    if table is None:
+        return kind(**fields)
+    name = kind.__name__
+    if not isinstance(table, kind):
+        raise InputError(
+            f"{name.lower()}: must be a {name} or fields of one by name, as {name}(**fields) takes them, "
+            f"got a {type(table).__name__}"
+        )
+    if fields:
+        raise InputError(f"{name.lower()}: is a {name}, and has fields besides; give one of the two")
+    return table

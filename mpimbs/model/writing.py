@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mpimbs.arguments import as_path
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import check_new, replacing
 from mpimbs.model.event import Event
@@ -42,7 +43,7 @@ def write_system(system: System, path: str | Path, force: bool = False) -> None:
     InputError
         A load is a function of time or state; or the file exists (without `force`) or can't be written.
     """
-    text, place = system_text(system), Path(path)
+    place, text = as_path("the file", path), system_text(system)
     check_new(place, force, "path")
     with replacing(place, "path") as part:
         part.write_text(text, encoding="utf-8")

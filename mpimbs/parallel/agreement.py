@@ -167,7 +167,7 @@ def read_once(comm: MPI.Comm, given: object) -> object:
 
 
 def communicator(given: object) -> MPI.Comm:
-    """Give the communicator that a user gave, or that of this process alone for none.
+    """Give the communicator that a user gave, or that of this process alone for none; told where there are others.
 
     Raises
     ------
@@ -175,10 +175,25 @@ def communicator(given: object) -> MPI.Comm:
         It is none.
     """
     if given is None:
+        _warn_apart(MPI.COMM_WORLD)
         return MPI.COMM_SELF
     if not isinstance(given, MPI.Comm) or given == MPI.COMM_NULL:
         raise InputError(f"comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, got {given!r}")
     return given
+
+
+_told_apart = False
+
+
+def _warn_apart(world: MPI.Comm) -> None:
+    """Say once, on rank 0, that each of several ranks works on all of a system by itself."""
+    global _told_apart
+    if world.rank == 0 and world.size > 1 and not _told_apart:
+        _told_apart = True  # filters of warnings change, and it would come again
+        warn_caller(
+            f"{world.size} ranks and no `comm`: each of them works on the whole system by itself; give "
+            "comm=MPI.COMM_WORLD where they are to share it, comm=MPI.COMM_SELF where each has its own"
+        )
 
 
 def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:

@@ -122,6 +122,11 @@ def exchange(plan, level):
     receive(plan, schedule[level], level)
 
 
+def levels_of(comm: MPI.Comm) -> int:
+    """How many levels a butterfly over the ranks of a communicator has at the most."""
+    return int(comm.size).bit_length()
+
+
 class Butterfly:
     """A butterfly over a communicator's ranks for values of a fixed number of doubles.
 
@@ -133,6 +138,9 @@ class Butterfly:
         Doubles in a value.
     to_the_right, mirrored : bool
         See `schedule`.
+    tag : int, optional
+        The first of `levels_of(comm)` tags of the caller's own, for plans of which no two are used at a time; tags
+        that are this one's alone by default.
 
     Attributes
     ----------
@@ -142,21 +150,31 @@ class Butterfly:
         Room for the value of the rank's group and of its sibling's at every level.
     plan : int64 array
         The argument of `levels` and `exchange` in compiled code.
+    free : callable
+        Frees this rank's requests, whatever the others do.
     """
 
-    def __init__(self, comm: MPI.Comm, count: int, to_the_right: bool = False, mirrored: bool = False) -> None:
-        first_tag = own_tags(comm, comm.size.bit_length())
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        count: int,
+        to_the_right: bool = False,
+        mirrored: bool = False,
+        tag: int | None = None,
+    ) -> None:
+        first_tag = own_tags(comm, levels_of(comm)) if tag is None else tag
         self.schedule = schedule(comm.rank, comm.size, to_the_right, first_tag, mirrored)
         number = len(self.schedule)
         self.mine, self.theirs = (aligned_zeros(count * number).reshape(number, count) for _ in range(2))
         sources = zip(self.theirs, self.schedule[:, FROM].tolist(), self.schedule[:, TAG].tolist(), strict=True)
-        self._receives = Receives(comm, sources)
+        self._receives = Receives(comm, sources, first_tag if tag is None else None)
+        self.free = self._receives.free
         rows = np.pad(self.schedule, ((0, 0), (0, 3)))
         self._table = Table(Exchanges(self._receives.posted, rows, self.mine, self.theirs))
         self.plan = self._table.data
 
     def close(self) -> None:
-        """Free what MPI holds, before the communicator is."""
+        """Free what MPI holds, before the communicator is; all ranks call in the same order."""
         self._receives.close()
 
     @property

@@ -68,7 +68,7 @@ class Exchange(Receives):
         tag = own_tags(comm, 1)
         self.to_others, self.from_others = aligned_zeros(sum(sent.values())), aligned_zeros(sum(received.values()))
         pieces = _pieces(received) if comm.size > 1 else []
-        super().__init__(comm, [(self.from_others[begin:end], rank, tag) for rank, begin, end in pieces])
+        super().__init__(comm, [(self.from_others[begin:end], rank, tag) for rank, begin, end in pieces], tag)
         sends = np.zeros((len(sent) if comm.size > 1 else 0, 8), np.int64)
         if len(sends):
             sends[:, : END + 1] = _pieces(sent)

@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.arguments import doubles
 from mpimbs.model.order import Where
+from mpimbs.parallel.agreement import together
 from mpimbs.parallel.reorder import Reorder
 
 Floats = npt.NDArray[np.float64]
@@ -21,31 +23,40 @@ class Gather:
         Must outlive the plan.
     order : Reorder
         Of the rows.
-    width : int
-        How many numbers a row has.
+    width : int, optional
+        How many numbers a row has; without, each is one number.
     """
 
-    def __init__(self, comm: MPI.Comm, order: Reorder, width: int = 1) -> None:
-        self._comm, self._order = comm, order
-        self._counts = [width * count for count in order.counts]
-        self._whole = np.empty(sum(self._counts)) if comm.rank == 0 else None
+    def __init__(self, comm: MPI.Comm, order: Reorder, width: int | None = None) -> None:
+        self._comm, self._order, self._width = comm, order, width
+        self._counts = [(width or 1) * count for count in order.counts]
 
     @property
     def part(self) -> Where:
         """Where this rank's rows stand in the whole."""
         return self._order.where
 
-    def __call__(self, part: Floats) -> Floats | None:
-        """Give the whole, flat, on rank 0 (a buffer that is used again), None elsewhere. All ranks call."""
-        stretch = np.ascontiguousarray(self._order(part))
-        self._comm.Gatherv(stretch, (self._whole, self._counts) if self._comm.rank == 0 else None)
-        return self._whole
+    def __call__(self, part: npt.ArrayLike) -> Floats | None:
+        """Give the whole, flat, on rank 0, None elsewhere; of the ranks' parts [rows, width] or [rows]. All call.
 
-    def everywhere(self, part: Floats) -> Floats:
-        """Give the whole, flat, on all ranks; on one it may be the part itself. All ranks call."""
-        stretch = self._order(part)
-        if self._comm.size == 1:
-            return stretch.reshape(-1)
-        whole = np.empty(sum(self._counts))
-        self._comm.Allgatherv(np.ascontiguousarray(stretch), (whole, self._counts))
+        Raises
+        ------
+        InputError
+            On all ranks: the part of one is of another shape, or holds no real numbers.
+        """
+        stretch = self._stretch(part)
+        whole = np.empty(sum(self._counts)) if self._comm.rank == 0 else None
+        self._comm.Gatherv(stretch, None if whole is None else (whole, self._counts))
         return whole
+
+    def everywhere(self, part: npt.ArrayLike) -> Floats:
+        """Give the whole, flat, on all ranks, of what `__call__` takes. All ranks call."""
+        stretch, whole = self._stretch(part), np.empty(sum(self._counts))
+        self._comm.Allgatherv(stretch, (whole, self._counts))
+        return whole
+
+    def _stretch(self, part: npt.ArrayLike) -> Floats:
+        """What this rank adds to the whole."""
+        shape = (self._order.rows,) if self._width is None else (self._order.rows, self._width)
+        given = together(self._comm, lambda: doubles("what is gathered", part, shape, finite=False))
+        return np.ascontiguousarray(self._order(given))

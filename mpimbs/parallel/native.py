@@ -6,13 +6,14 @@ mpi4py stays the public face: it brings the library, the communicators and their
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import binding
 from mpi4py import MPI
 from numba import types
 
+from mpimbs.errors import InputError
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers
 
@@ -58,20 +59,51 @@ class Channel(NamedTuple):
     seconds: Floats  # [1]: time spent in messages
 
 
-_NEXT_TAG = MPI.Comm.Create_keyval()
-_LAST_TAG = 32767  # that every MPI has
+_TAGS = MPI.Comm.Create_keyval()
+LAST_TAG = 32767  # that every MPI has
 
 
 def own_tags(comm: MPI.Comm, count: int) -> int:
-    """Give the first of `count` message tags that no other plan on a communicator has.
+    """Give the first of `count` message tags that no other plan on a communicator has, until `free_tags` is told.
 
-    All ranks make their plans in the same order, without a message: so the tags of a plan are the same on all.
+    All ranks make and close their plans in the same order, without a message: so the tags of a plan are the same on
+    all. On a communicator of one rank, which sends nothing, all have the same.
+
+    Raises
+    ------
+    InputError
+        On all ranks: none are free.
     """
-    first = comm.Get_attr(_NEXT_TAG) or 0
-    if first + count > _LAST_TAG:
-        first = 0  # of plans long closed
-    comm.Set_attr(_NEXT_TAG, first + count)
+    if comm.size == 1:
+        return 0
+    used = _tags(comm)
+    first = 0
+    for begin in sorted(used):
+        if begin - first >= count:
+            break
+        first = begin + used[begin]
+    if first + count - 1 > LAST_TAG:
+        raise InputError(
+            f"all {LAST_TAG + 1} message tags of a communicator are in use, by {len(used)} plans: close what is no "
+            "longer needed"
+        )
+    used[first] = count
     return first
+
+
+def free_tags(comm: MPI.Comm, first: int) -> None:
+    """Let others have the tags of a plan that is closed; all ranks call in the same order."""
+    if comm.size > 1:
+        _tags(comm).pop(first)
+
+
+def _tags(comm: MPI.Comm) -> dict[int, int]:
+    """The tags in use: how many, by the first of them."""
+    found: Any = comm.Get_attr(_TAGS)
+    if found is None:
+        comm.Set_attr(_TAGS, found := {})
+    used: dict[int, int] = found
+    return used
 
 
 def channel(comm: MPI.Comm) -> Channel:
@@ -80,9 +112,11 @@ def channel(comm: MPI.Comm) -> Channel:
     Parameters
     ----------
     comm : MPI.Comm
-        A communicator of the caller's own (its error handler is set), that outlives the channel.
+        A communicator of the caller's own (its error handler is set), that outlives the channel; or of one rank, on
+        which nothing is sent: it may be anybody's.
     """
-    comm.Set_errhandler(MPI.ERRORS_ARE_FATAL)
+    if comm.size > 1:
+        comm.Set_errhandler(MPI.ERRORS_ARE_FATAL)
     handles = [_C_HANDLE.from_address(MPI._addressof(item)).value for item in (comm, MPI.DOUBLE)]
     return Channel(np.array(handles, np.int64), np.zeros(16, np.int64), np.zeros(1))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.parallel.native import Channel, channel, start, wait
+from mpimbs.parallel.native import Channel, channel, free_tags, start, wait
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.memory import Floats, Integers, read, schema
 
@@ -46,6 +46,8 @@ class Receives:
         The caller's own communicator; it must outlive them.
     expected : iterable of (array, int, int)
         Where each message goes, from whom it comes, and its tag.
+    tag : int, optional
+        The first of `own_tags` that are free when these are closed.
 
     Attributes
     ----------
@@ -53,7 +55,8 @@ class Receives:
         For the table of the plan.
     """
 
-    def __init__(self, comm: MPI.Comm, expected: Iterable[tuple[Floats, int, int]]) -> None:
+    def __init__(self, comm: MPI.Comm, expected: Iterable[tuple[Floats, int, int]], tag: int | None = None) -> None:
+        self._comm, self._tag = comm, tag
         self._channel = channel(comm)
         self._requests = [comm.Recv_init(*message) for message in expected]
         addresses = np.array([MPI._addressof(request) for request in self._requests], np.int64)
@@ -65,7 +68,14 @@ class Receives:
         return float(self._channel.seconds[0])
 
     def close(self) -> None:
-        """Free what MPI holds, before the communicator is."""
+        """Free what MPI holds, before the communicator is; all ranks call in the same order."""
+        self.free()
+        if self._tag is not None:
+            free_tags(self._comm, self._tag)
+            self._tag = None
+
+    def free(self) -> None:
+        """Free the requests alone: a rank may, whatever the others do."""
         for request in self._requests:
             request.Free()
-        self._requests = []
+        self._requests.clear()

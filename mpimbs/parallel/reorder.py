@@ -58,6 +58,11 @@ class Reorder:
         """How many rows this rank's stretch has."""
         return self.counts[self._comm.rank]
 
+    @property
+    def rows(self) -> int:
+        """How many rows this rank has."""
+        return self.count if self._places is None else len(self._places)
+
     def __call__(self, rows: Floats) -> Floats:
         """Give this rank's stretch [count, ...], from its rows [n, ...]; all ranks call."""
         return rows if self._places is None else self._moved(rows, *self._sides)

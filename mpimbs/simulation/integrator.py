@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.arguments import all_finite
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.evaluation import NOTHING
@@ -29,7 +30,7 @@ from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.schemes import IF_IT_MATTERS, INTEGRATORS, STIFF, Accuracy
 from mpimbs.simulation.stability import StabilityProbe
 from mpimbs.simulation.stages import Stages
-from mpimbs.simulation.step_failure import StepFailure, all_finite
+from mpimbs.simulation.step_failure import StepFailure
 from mpimbs.simulation.step_memory import StepMemory
 from mpimbs.simulation.step_sizes import StepSizes, first_step, towards
 from mpimbs.simulation.work import Power

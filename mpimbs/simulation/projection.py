@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.loops import ROUNDING
 from mpimbs.parallel.agreement import on_root
+from mpimbs.parallel.largest import largest
 from mpimbs.simulation.settings import NONE, POSITIONS, VELOCITIES
 
 Floats = npt.NDArray[np.float64]
@@ -147,7 +147,7 @@ class Projection:
             q = self.loops.close_places(q, violations[:, 0])
         if moves or speeds > self._rounding:
             before_it, u = u, self.loops.close_speeds(q, u)
-            self._see_amplified(speeds, *_largest(self._dynamics.comm, u, u - before_it))
+            self._see_amplified(speeds, *largest(self._dynamics.comm, u, u - before_it))
         spent = {"projection": time.perf_counter() - began}
         spent |= {name: value - before[name] for name, value in self._dynamics.seconds().items()}
         self.seconds = {name: self.seconds.get(name, 0.0) + value for name, value in spent.items()}
@@ -244,14 +244,8 @@ def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats
             k = int(np.argmax(change))
             mine = float(change[k]), subchain.name_of(np.searchsorted(offset, k, side="right") - 1)
         amount, body = max(dynamics.comm.allgather(mine))
-        if amount > TOLERANCE * (1.0 if what == "coordinate" else max(1.0, _largest(dynamics.comm, new)[0])):
+        if amount > TOLERANCE * (1.0 if what == "coordinate" else max(1.0, largest(dynamics.comm, new)[0])):
             found.append(Moved(what, body, amount))
-    return found
-
-
-def _largest(comm: MPI.Comm, *vectors: Floats) -> Floats:
-    found = np.array([np.abs(values).max(initial=0.0) for values in vectors])
-    comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import h5py
 
+from mpimbs.arguments import as_path
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import part_of
 
@@ -50,7 +51,7 @@ def open_output(path: str | Path, run: str | None = None) -> h5py.File:
     OSError
         There is no such file, or it is no HDF5 file; what is damaged is found when it is read (KeyError, OSError).
     """
-    file = open_hdf5(newest(Path(path), run))
+    file = open_hdf5(newest(as_path("the output", path), run))
     if run is not None and file.attrs.get("run") != run:
         file.close()
         raise InputError(f"{path}: another run has been written there since; look at that by `mpimbs.load`")

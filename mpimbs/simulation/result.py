@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpimbs.arguments import as_path
 from mpimbs.errors import InputError, warn_caller
 from mpimbs.filesystem.places import part_of
 from mpimbs.simulation.ensembles.result import EnsembleResult, ensemble_in
@@ -247,7 +248,7 @@ def load(path: str | Path) -> Result | EnsembleResult:
     InputError
         There is no such file, or it is no output file.
     """
-    place = Path(path).absolute()
+    place = as_path("the output", path).absolute()
     if place.exists() and newest(place) != place:
         warn_caller(f"{place}: is older than {part_of(place).name}, of a run that goes on or was killed: that is read")
     return result_of(place)

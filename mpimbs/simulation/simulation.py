@@ -29,8 +29,7 @@ from mpimbs.simulation.run_course import Run
 from mpimbs.simulation.run_events import TOGETHER
 from mpimbs.simulation.settings import NEVER, Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
-from mpimbs.simulation.state import State, checked_state
-from mpimbs.simulation.step_failure import all_finite
+from mpimbs.simulation.state import State, checked_state, state_given
 
 Floats = npt.NDArray[np.float64]
 
@@ -195,9 +194,6 @@ class Simulation:
             own = doubles(f"the torque of joint {joint!r}", np.array(torque, ndmin=1), where.stop - where.start)
         else:
             where, own = slice(0, None), doubles("the torque", joint, run.dynamics.system.nu)
-        if not all_finite(own):
-            index = where.start + int(np.argmin(np.isfinite(own)))
-            raise InputError(f"the torque is not finite at index {index}")
         run.hold(where, own)
 
     def _numbers(self, run: Run, joint: str) -> slice:
@@ -350,7 +346,5 @@ def _checked(system: System, state: tuple[npt.ArrayLike | None, ...] | None) -> 
     """A state that a caller gives, checked."""
     if state is None:
         return None
-    q, u, *others = state
-    if any(other is not None for other in others):  # of a `State`
-        raise InputError("state: a simulation begins with q and u; forces are those of the system")
+    q, u = state_given(state)
     return checked_state("state", system, {"q": q, "u": u})

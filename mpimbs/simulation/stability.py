@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
+from mpimbs.parallel.largest import largest
 from mpimbs.simulation.schemes import stable_radius
 
 Floats = npt.NDArray[np.float64]
@@ -99,7 +100,7 @@ class StabilityProbe:
         Coordinates are scaled by the rate of the motion, so that they count as much as the speeds.
         """
         counted = self._dynamics.evaluations
-        self._state = t, q, u, self._derivative(t, q, u), self._largest(u)[0]
+        self._state = t, q, u, self._derivative(t, q, u), largest(self._dynamics.comm, u)[0]
         rate = self._rough_rate() if self.mode is None else self.mode.rate
         count = PRODUCTS[self.mode is not None]
         scale = np.repeat([rate, 1.0], [self._nq, len(u)])
@@ -129,7 +130,7 @@ class StabilityProbe:
         n, before = self._nq, self._times_jacobian(self._vector)
         after = self._times_jacobian(self._times_jacobian(before))
         self._vector = after
-        sizes = self._largest(before[n:], after[n:])
+        sizes = largest(self._dynamics.comm, before[n:], after[n:])
         with np.errstate(all="ignore"):
             rate = np.sqrt(sizes[1] / sizes[0])
         return float(rate) if 0.0 < rate < np.inf else 1.0
@@ -138,7 +139,7 @@ class StabilityProbe:
         """The Jacobian times a vector, from the difference of two derivatives."""
         t, q, u, here, state_speed = self._state
         n = self._nq
-        angle, speed = self._largest(vector[:n], vector[n:])
+        angle, speed = largest(self._dynamics.comm, vector[:n], vector[n:])
         scale = max(angle / ANGLE, speed / (SPEED * (1.0 + state_speed)))
         beside = vector / scale
         return (self._derivative(t, q + beside[:n], u + beside[n:]) - here) * scale
@@ -156,9 +157,3 @@ class StabilityProbe:
         except SimulationError:  # of this rank's functions; the steps tell of it, if it matters
             rates[:] = np.nan
         return rates
-
-    def _largest(self, *vectors: Floats) -> Floats:
-        """Largest magnitude in each vector among all ranks."""
-        found = np.array([np.abs(v).max(initial=0.0) for v in vectors])
-        self._dynamics.comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
-        return found

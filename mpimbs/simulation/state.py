@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.arguments import array_of
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model import JOINT_TYPES, System
@@ -100,6 +101,19 @@ def read_state(path: str | Path, system: System, contents: StateArrays = DRIVEN)
     return checked_state(path, system, arrays, contents)
 
 
+def state_given(state: Any) -> tuple[Any, Any]:
+    """Give q and u of a state that a caller gives: as a pair, or as a `State` without more.
+
+    Raises
+    ------
+    InputError
+        It is neither.
+    """
+    if not isinstance(state, tuple | list) or len(state) < 2 or any(other is not None for other in state[2:]):
+        raise InputError("state: a pair is needed, (q, u); forces are those of the system")
+    return state[0], state[1]
+
+
 def checked_state(where: str | Path, system: System, arrays: dict[str, Any], contents: StateArrays = MOVING) -> State:
     """Give the state that arrays are, quaternions of unit length; messages say `where` they stood.
 
@@ -115,7 +129,7 @@ def checked_state(where: str | Path, system: System, arrays: dict[str, Any], con
     for name in contents.needed:
         if name not in arrays:
             raise InputError(f"{where}: array '{name}' is missing; a state here holds {contents}")
-    return State(**{name: _checked(where, system, name, np.asarray(value)) for name, value in arrays.items()})
+    return State(**{name: _checked(where, system, name, array_of(value)) for name, value in arrays.items()})
 
 
 def _reason(error: Exception) -> str:

@@ -16,9 +16,10 @@ import re
 import shutil
 import stat
 import sys
+import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,22 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 from mpimbs.spatial.checked import CHECKED
 
-# All that a kernel may call: where the first one of a further file is written, the file belongs here.
+# All of the package that a kernel may call, and where one may be: `KernelCache` refuses others.
 _WITH_KERNELS = (
     *("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py"),
     *("partition/assembly_costs.py", "partition/schedule_search.py"),
     *("instruments/machine.py", "instruments/phases.py"),
 )
+_PACKAGE = Path(__file__).resolve().parents[1]
+_INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 UNUSED_DAYS = 30  # after which a folder is removed
 _FOLDER = re.compile(r"[0-9a-f]{16}")
+
+
+@functools.cache
+def _stamped() -> frozenset[Path]:
+    """The files of the package whose code names the folder."""
+    return frozenset(path for part in _WITH_KERNELS for path in _PACKAGE.glob(part))
 
 
 @functools.cache
@@ -92,11 +101,7 @@ def remove_unused(base: Path) -> None:
 
 def _name(base: Path) -> str:
     """Hash over all that compiled code depends on. That over the code of the sources is kept for these sources."""
-    package = Path(__file__).resolve().parents[1]
-    sources = {
-        str(path.relative_to(package)): path.read_bytes()
-        for path in sorted(path for part in _WITH_KERNELS for path in package.glob(part))
-    }
+    sources = {str(path.relative_to(_PACKAGE)): path.read_bytes() for path in sorted(_stamped())}
     text = _hash(*(item for pair in sources.items() for item in pair))
     known = base / text
     code = ""
@@ -146,6 +151,34 @@ def code_of(source: bytes) -> str:
     return ast.dump(tree)
 
 
+def stamp_of(file: Path) -> str:
+    """Hash over the code of a file outside of the package, and of all that it imports which is not installed."""
+    found: dict[str, str] = {}
+    waiting = [file]
+    while waiting:
+        path = waiting.pop().resolve()
+        if str(path) in found or not path.is_file() or path.is_relative_to(_PACKAGE):
+            continue
+        if path != file and any(path.is_relative_to(folder) for folder in _INSTALLED):
+            continue
+        source = path.read_bytes()
+        found[str(path)] = code_of(source)
+        for name in _imported(source):
+            place = getattr(sys.modules.get(name), "__file__", None)
+            waiting += [Path(place)] if place and place.endswith(".py") else []
+    return _hash(*(item for pair in sorted(found.items()) for item in pair))
+
+
+def _imported(source: bytes) -> Iterator[str]:
+    """Names of modules that a source imports, and of what may be modules."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 class _Locator:
     """A kernel's place, as numba asks for it."""
 
@@ -161,8 +194,19 @@ class _Locator:
         cache_folder().mkdir(parents=True, exist_ok=True)
 
     def get_source_stamp(self) -> str:
-        """Nothing: the folder is of one state of the sources."""
-        return ""
+        """Of the package nothing: the folder is of one state of its sources. Of others, all that they are made of.
+
+        Raises
+        ------
+        RuntimeError
+            A kernel of the package is in a file that does not name the folder: its changes would be missed.
+        """
+        file = Path(self._py_file).resolve()
+        if file in _stamped():
+            return ""
+        if file.is_relative_to(_PACKAGE):
+            raise RuntimeError(f"{file}: has a kernel, and is not among the files of `kernel_cache._WITH_KERNELS`")
+        return stamp_of(file)
 
 
 class _Files(CompileResultCacheImpl):

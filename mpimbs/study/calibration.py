@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from mpi4py import MPI
 
 from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import coupling_for
@@ -136,7 +137,7 @@ class Calibration:
             laps = []
             for cuts in (0, _JOINS):
                 chain = system_from(f"chain:{_JOINS + 1}")
-                dynamics = Dynamics(chain, coupling=coupling, lanes=1, cuts=cuts)
+                dynamics = Dynamics(chain, MPI.COMM_SELF, coupling, lanes=1, cuts=cuts)
                 compile_evaluations(dynamics)
                 share = dynamics.subchain
                 times = np.empty(400)

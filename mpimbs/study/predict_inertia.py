@@ -60,11 +60,11 @@ class InertiaTimes:
         compile_joint_space()
         self.system, self._seconds = system, seconds
         self.rows: dict[tuple[int, int], float] = {}
-        self._dynamics = Dynamics(system)
+        self._dynamics = Dynamics(system, MPI.COMM_SELF)
         dynamics, q = self._dynamics, self._dynamics.subchain.q
         self._composites = dynamics.composites
         self.handed = self._composites.handed
-        with closing(Dynamics(system_from("chain:1"))) as one:
+        with closing(Dynamics(system_from("chain:1"), MPI.COMM_SELF)) as one:
             least = one.subchain.q
             self.calls = self._least(lambda: one.composites.at(least))
         self.moving = self._least(lambda: self._composites.place(q))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 from scipy.optimize import nnls
 
 from mpimbs.compiling import compile_evaluations
@@ -84,7 +85,7 @@ def measure_assembly_costs(link: Link) -> AssemblyCosts:
             times.append(time_join(needs_of(left, right), value_of(left), value_of(right)))
     found, _ = nnls(np.array(rows) / np.array(times)[:, None], np.ones(len(times)))
     chain = system_from(f"spatial_chain:{_BODIES}")
-    with closing(Dynamics(chain, lanes=1)) as dynamics:
+    with closing(Dynamics(chain, MPI.COMM_SELF, lanes=1)) as dynamics:
         compile_evaluations(dynamics)
         q, u = dynamics.subchain.q, dynamics.subchain.u
         udot, rates = np.empty(len(u)), np.empty(len(q))

@@ -133,19 +133,35 @@ def turned_by(turns, relative):
 
 @kernel(inline=True)
 def rotation_vector(r):
-    """Rotation vector (rad) of a rotation matrix, of length a; and (a / 2) / tan(a / 2).
+    """Rotation vector (rad) of a rotation matrix, of length a, half a turn at the most; and (a / 2) / tan(a / 2).
 
-    Of half a turn no direction is left.
+    Of small turns sin(a) n is in what of the matrix is not symmetric. Near half a turn nothing is left of it but a
+    sign: n n^T is in what is symmetric, and its longest column gives n.
     """
     v = (0.5 * (r[7] - r[5]), 0.5 * (r[2] - r[6]), 0.5 * (r[3] - r[1]))
     square = v[0] * v[0] + v[1] * v[1] + v[2] * v[2]
     cosine = 0.5 * (r[0] + r[4] + r[8] - 1.0)
-    if square < _SMALL and cosine > 0.0:  # angle / sine by its series
-        ratio = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0))
+    if cosine > 0.0:
+        if square < _SMALL:  # angle / sine by its series
+            ratio = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0))
+        else:
+            sine = sqrt(square)
+            ratio = atan2(sine, cosine) / sine
+        return scale3(ratio, v), 0.5 * ratio * (1.0 + cosine)
+    # R + R^T - 2 cos(a) = 2 (1 - cos(a)) n n^T
+    xx, yy, zz = 2.0 * (r[0] - cosine), 2.0 * (r[4] - cosine), 2.0 * (r[8] - cosine)
+    xy, xz, yz = r[1] + r[3], r[2] + r[6], r[5] + r[7]
+    if xx >= yy and xx >= zz:
+        n = (xx, xy, xz)
+    elif yy >= zz:
+        n = (xy, yy, yz)
     else:
-        sine = sqrt(square)
-        ratio = atan2(sine, cosine) / sine if sine > 0.0 else 1.0
-    return scale3(ratio, v), 0.5 * ratio * (1.0 + cosine)
+        n = (xz, yz, zz)
+    sine = sqrt(square)
+    angle, size = atan2(sine, cosine), sqrt(dot3(n, n))
+    if dot3(n, v) < 0.0:
+        size = -size
+    return scale3(angle / size, n), 0.5 * angle * sine / (1.0 - cosine)
 
 
 @kernel(inline=True)

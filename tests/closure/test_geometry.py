@@ -1,13 +1,24 @@
 """Loops as positions see them, compared with the oracle's own constraints."""
 
+import itertools
+from contextlib import closing
+
 import numpy as np
 import pytest
+from mpi4py import MPI
+from scipy.spatial.transform import Rotation
 
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import LoopJacobian
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Body, Joint, System
+from mpimbs.model.joints import joint_index
+from mpimbs.simulation.run import simulate
+from mpimbs.sweep.loop_joints import rotation_vector
 from mpimbs.sweep.subchain import Subchain
 from oracles import dense
+from oracles.dense import Array
 from oracles.loops import closed, opened, position_violation
 from oracles.random_loops import LOOP_TYPES, random_mechanism
 from tolerances import assert_close
@@ -97,3 +108,58 @@ def test_all_types_have_their_constraints() -> None:
         if kind.name != "free":
             fields = {"pitch": 0.3} if kind.takes_pitch else {}
             assert len(LoopJoints(hung(kind.name, **fields)).axis) == 6 - kind.nu
+
+
+ANGLES = (0.0, 1e-12, 1e-7, 1e-3, 0.5, np.pi / 2, 2.0, np.pi - 1e-2, np.pi - 1e-6, np.pi - 1e-9, np.pi)
+
+
+def axes() -> Array:
+    """Unit vectors: along the axes, in their planes, and any."""
+    drawn = np.random.default_rng(4).normal(size=(20, 3))
+    given = np.concatenate((np.eye(3), -np.eye(3), [[1, 1, 0], [0, 1, -1], [-1, 0, 1], [1, -1, 1]], drawn))
+    return given / np.linalg.norm(given, axis=1)[:, None]
+
+
+@pytest.mark.parametrize("angle", ANGLES)
+def test_rotation_vectors(angle: float) -> None:
+    """Of small turns, of half turns and of those near to these, as scipy has them; of half a turn either sign."""
+    for axis in axes():
+        matrix = Rotation.from_rotvec(angle * axis).as_matrix()
+        vector, half = rotation_vector(tuple(matrix.ravel().tolist()))
+        reference = Rotation.from_matrix(matrix).as_rotvec()
+        sign = -1.0 if np.pi - angle < 1e-12 and np.dot(vector, reference) < 0.0 else 1.0
+        assert_close("vector", sign * np.array(vector), reference, "rounding", scale=np.pi)
+        assert_close("half", half, 1.0 if angle == 0.0 else angle / 2 / np.tan(angle / 2), "rounding", scale=1.0)
+
+
+@pytest.mark.parametrize("kind", LOOP_TYPES)
+def test_both_measures_of_violation_are_one(kind: str) -> None:
+    """What sweeps and what closing find of a loop whose frames are turned by any angle, half a turn among them."""
+    given = {"axis": (0.6, 0.0, 0.8)} if JOINT_TYPES[joint_index(kind)].takes_axis else {}
+    if JOINT_TYPES[joint_index(kind)].takes_pitch:
+        given["pitch"] = 0.3
+    system = hung(kind, **given)
+    held = LoopJoints(system)
+    with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
+        loops = dynamics.loops
+        assert loops is not None
+        for angle, axis in itertools.product(ANGLES, axes()):
+            q = np.array((0.0, 0.0, 0.0, *np.roll(Rotation.from_rotvec(angle * axis).as_quat(), 1)))
+            swept = loops.violations(q, np.zeros(6))[0, 0]
+            closed = held.position_violation(body_motions(dynamics.subchain, q, np.zeros(6)))[0]
+            assert_close(f"violation at {angle} about {axis}", swept, closed, "measures", scale=1.0)
+            if kind == "fixed":
+                assert_close("angle", swept, angle, "measures", scale=1.0)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "prismatic", "revolute"])
+def test_half_a_turn_is_not_closed(kind: str) -> None:
+    """A loop whose frames are half a turn apart is pi rad from closed, and no run begins with it."""
+    given = {} if kind == "fixed" else {"axis": (0.0, 0.0, 1.0)}
+    system = hung(kind, **given)
+    state = np.array((0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)), np.zeros(6)
+    with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
+        assert dynamics.loops is not None
+        assert_close("violation", dynamics.loops.violations(*state)[:, 0], [np.pi], "rounding")
+    with pytest.raises(InputError, match=r"'hold' are 3\.14 apart"):
+        simulate(system, 0.1, state=state, projection="none")

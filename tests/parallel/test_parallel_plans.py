@@ -8,12 +8,25 @@ from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
 from mpi_helpers import parallel_assert
+from mpimbs.batch import Batch
 from mpimbs.dynamics import Dynamics
+from mpimbs.errors import InputError
 from mpimbs.model import system_from
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange
+from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.native import PROC_NULL, Channel, channel, send_only, start, wait
+from mpimbs.parallel.largest import greatest, largest
+from mpimbs.parallel.native import (
+    LAST_TAG,
+    PROC_NULL,
+    Channel,
+    channel,
+    free_tags,
+    own_tags,
+    send_only,
+    start,
+    wait,
+)
 from mpimbs.parallel.posted import expect
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
@@ -260,3 +273,50 @@ def test_an_exchange_between_any_ranks(comm: MPI.Comm) -> None:
             wanted = np.concatenate([np.zeros(0), *(factor * numbers(s, comm.rank) for s in others)])
             parallel_assert(np.array_equal(exchange.from_others, wanted), f"{exchange.from_others}, not {wanted}", comm)
         parallel_assert((exchange.seconds > 0) == bool(others), f"{exchange.seconds} s", comm)
+
+
+def test_tags_are_those_of_closed_plans_again(comm: MPI.Comm) -> None:
+    """However many plans are made and closed, none has tags of one that is in use; when all are, that is said."""
+    own = comm.Dup()
+    first, second = Exchange(own, {}, {}), Butterfly(own, 1)
+    kept = {0, *second.schedule[:, TAG].tolist()}
+    for _ in range(LAST_TAG + 10):  # more than there are
+        plan = own_tags(own, 1)
+        assert comm.size == 1 or plan not in kept
+        free_tags(own, plan)
+    first.close()
+    again = own_tags(own, 1)
+    parallel_assert(again == 0, f"tag {again} in place of what was closed", comm)
+    if comm.size > 1:
+        with pytest.raises(InputError, match="tags of a communicator are in use"):
+            for _ in range(LAST_TAG + 2):
+                own_tags(own, 1)
+    second.close()
+    own.Free()
+
+
+@pytest.mark.parametrize("where", [0, -1])
+def test_the_nan_of_one_rank_is_seen_by_all(comm: MPI.Comm, where: int) -> None:
+    """Whichever rank has it, and whatever the others have."""
+    mine = comm.rank == where % comm.size
+    found = greatest(comm, [np.nan if mine else 0.0, float(comm.rank)])
+    parallel_assert(found.tolist() == [np.inf, comm.size - 1.0], f"{found}", comm)
+    vector = np.array([0.5, np.nan if mine else -2.0 - comm.rank])
+    found = largest(comm, vector, np.full(3, -1.0), np.zeros(0))
+    parallel_assert(found.tolist() == [np.inf, 1.0, 0.0], f"{found}", comm)
+
+
+def test_communicators_of_others_keep_their_handlers(comm: MPI.Comm) -> None:
+    """What one process evaluates alone leaves that of its own communicator, which is everybody's, as it was."""
+    before = MPI.COMM_SELF.Get_errhandler()
+    MPI.COMM_SELF.Set_errhandler(MPI.ERRORS_RETURN)
+    try:
+        for made in (Dynamics("chain:3", MPI.COMM_SELF), Dynamics("crowd:4", comm)):
+            made.accelerations(made.subchain.q, made.subchain.u)
+            made.close()
+        batch = Batch("chain:3", comm.size, comm)
+        batch.accelerations(batch.q, batch.u)
+        kept = MPI.COMM_SELF.Get_errhandler() == MPI.ERRORS_RETURN
+    finally:
+        MPI.COMM_SELF.Set_errhandler(before)
+    parallel_assert(kept, "another handler", comm)

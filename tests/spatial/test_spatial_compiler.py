@@ -1,5 +1,6 @@
 """Kernels: what is compiled, and where it is kept."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from numba.core import errors
 import mpimbs
 from mpimbs.spatial import kernel_cache
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.kernel_cache import cache_folder, code_of, remove_unused
+from mpimbs.spatial.kernel_cache import cache_folder, code_of, remove_unused, stamp_of
 
 
 def test_all_kernels_are_hashed() -> None:
@@ -122,3 +124,34 @@ def test_processors_have_folders_and_widths_of_their_own(tmp_path: Path) -> None
         found[width] = done.stdout.split()
     assert [int(lanes) for lanes, _ in found.values()] == list(found)
     assert len({folder for _, folder in found.values()}) == len(found)
+
+
+def test_kernels_that_no_change_would_be_seen_of_are_refused() -> None:
+    """Of the package, where its folder of compiled code does not depend on their file."""
+    file = Path(mpimbs.__file__).parent / "cli" / "words.py"
+    scope: dict[str, Any] = {}
+    exec(compile("def f(x):\n    return x\n", str(file), "exec"), scope)
+    with pytest.raises(RuntimeError, match=r"words\.py: has a kernel, and is not among"):
+        kernel(scope["f"])
+
+
+def test_kernels_of_others_depend_on_what_they_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant of another file, or of one that this imports; not comments, and not what is installed."""
+    texts = {
+        "one": "import numpy\nfrom two_of_these import A\n\nB = 2\n",
+        "two_of_these": "import three_of_these\n\nA = 1\n",
+        "three_of_these": "C = 3  # so\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("two_of_these")
+    before = stamp_of(tmp_path / "one.py")
+    (tmp_path / "three_of_these.py").write_text("C = 3\n", encoding="utf-8")
+    assert stamp_of(tmp_path / "one.py") == before
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(f"{text}D = 4\n", encoding="utf-8")
+        assert stamp_of(tmp_path / "one.py") != before
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    for name in ("two_of_these", "three_of_these"):
+        del sys.modules[name]

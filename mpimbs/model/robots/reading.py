@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from xml.etree import ElementTree
 
+from mpimbs.arguments import as_path
 from mpimbs.errors import InputError
 from mpimbs.filesystem.places import note_input
 from mpimbs.model.robots.assembling import assembled, told
@@ -37,8 +38,9 @@ def read_robot(path: str | os.PathLike[str], free: bool = False) -> System:
     InputError
         The file can't be read, or describes no valid system; the message names file, item and remedy.
     """
-    with at(f"{os.fspath(path)}: "):
-        robot = robot_in(Path(path), free)
+    place = as_path("the robot's file", path)
+    with at(f"{place}: "):
+        robot = robot_in(place, free)
         system = assembled(robot)
         if not system.n_bodies:
             raise InputError("nothing in it moves and has mass: its first link is fixed to the world; let it float")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.arguments import array_of
 from mpimbs.errors import InputError
 from mpimbs.forces.modules import add_forces
 from mpimbs.forces.motions import check_covered
@@ -137,11 +138,7 @@ def _check(members: Members, t_end: float | None, ranks: int, here: int) -> None
 def states_of(system: System, q: npt.ArrayLike, u: npt.ArrayLike, count: int) -> tuple[Floats, Floats]:
     """Give initial states of all copies [copies, nq], [copies, nu], checked; one row may stand for all."""
     whole = []
-    for name, given, size in (("q", q, system.nq), ("u", u, system.nu)):
-        try:
-            rows = np.asarray(given)
-        except ValueError:  # rows of different lengths
-            rows = np.empty(0, object)
+    for name, rows, size in (("q", array_of(q), system.nq), ("u", array_of(u), system.nu)):
         if rows.dtype.kind not in "fiu" or rows.shape not in ((size,), (1, size), (count, size)):
             raise InputError(
                 f"state: '{name}' has shape {rows.shape} and type {rows.dtype}; give a row of {size} numbers for each "

@@ -54,7 +54,7 @@ class Dynamics(JointSpace, JointLoads):
     system : System, str or Path
         The same on every rank; or what names it, as for `system_from`. Changed afterwards, it needs another `Dynamics`.
     comm : MPI.Comm, optional
-        Duplicated once; this process alone by default.
+        Duplicated once; this process alone by default, of which several ranks are warned.
     coupling : str
         How the subchains are joined: a name in `mpimbs.coupling.COUPLINGS`.
     **settings

@@ -23,7 +23,7 @@ from mpimbs.arguments import check_kinds
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import SimulationError
 from mpimbs.implicit_matrix import ImplicitMatrix
-from mpimbs.modes import modes
+from mpimbs.modes import modes, units_of
 from mpimbs.parallel.largest import largest
 from mpimbs.petsc import PREFIX, PETSc
 from mpimbs.tension import Tension
@@ -36,10 +36,10 @@ GROWTH = 4.0  # of steps, times what the forces along them have fallen by
 SHRINK = 0.2  # of a step that has led too far
 LONGEST = 1e10  # s^2: beyond, the step is Newton's but for what fades with the next
 NOTHING = 1e-13  # of 1 m/s^2 or gravity, and so many rad/s^2: accelerations that are rounding
-SETTLED = 1e-12  # rad, and m of a system of 1 m: smaller changes are rounding, or soon will be
+SETTLED = 1e-12  # rad, and of the size of the system: smaller changes are rounding, or soon will be
 NEAR = 1e-7  # a change after which the next ones are no smaller is of rounding
-DIFFERENCE = 1e-6  # rad, m: of the largest change, for the product with the Jacobian
-FARTHEST = 1.0  # rad, and m of a system of 1 m: a step does not move a joint by more
+DIFFERENCE = 1e-6  # rad, and of the size of the system: of the largest change, for the product with the Jacobian
+FARTHEST = 1.0  # rad, and of the size of the system: a step does not move a joint by more
 STRAIGHT = 0.03  # of that: a step behind which Newton's method may begin
 UNCHANGED = 0.99  # of the force along a step that is left behind it where nothing resists
 FALLING = 100  # steps of more than half of `FARTHEST` that nothing resists
@@ -68,7 +68,7 @@ class Settled(NamedTuple):
     acceleration : float
         The largest acceleration left (rad/s^2, m/s^2).
     change : float
-        The largest change of the last step (rad, m).
+        The largest change of the last step: rad, and of translations in the size of the system.
     """
 
     q: Floats
@@ -135,7 +135,7 @@ class Equilibrium:
     def _found(self, q: Floats, told: Callable[[int, float, float], None]) -> Settled:
         dynamics = self._dynamics
         at = self._place(q if dynamics.loops is None else dynamics.loops.close_places(q))
-        farthest = FARTHEST * (1.0 if dynamics.loops is None else dynamics.loops.size())
+        farthest, self._units = FARTHEST, units_of(dynamics, at.q)
         nothing = NOTHING * max(1.0, float(np.linalg.norm(dynamics.system.gravity)))
         left = self._largest(at.r)
         if not np.isfinite(left):
@@ -146,7 +146,7 @@ class Equilibrium:
         step, last, straight, begins, unresisted = BEGIN, np.inf, False, STRAIGHT * farthest, 0
         for number in range(1, STEPS + 1):
             z = self._newton(at, step) if straight else self._downhill(at, step)
-            change = self._largest(z)
+            change = self._largest(z / self._units)
             force = self._work(z, at.forces) if change <= farthest else 0.0
             near = change <= (NEAR if straight else SETTLED) * farthest  # where signs are of rounding
             moved = self._moved(at.q, z) if near or force > 0.0 else None
@@ -234,7 +234,7 @@ class Equilibrium:
         """Write y = (1 / T - dr/dq) x: PETSc calls it."""
         self.products += 1
         z = x.array_r.copy()
-        size = self._largest(z)
+        size = self._largest(z / self._units)
         if not 0.0 < size < np.inf:
             y.set(0.0 if size == 0.0 else np.nan)
             return

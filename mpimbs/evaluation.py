@@ -160,13 +160,16 @@ class Evaluation:
         """
         acting = self._subchain.wrenches if self._external.wrenches else np.zeros(0)
         kept = acting.copy()
-        if kept.size:
-            self._part.set_wrenches(np.zeros_like(kept))
+        self._let_act(acting, 0.0)
         try:
             self.in_turn(np.nan, q, u, udot, rates, tau, unforced=True)
         finally:
-            if kept.size:
-                self._part.set_wrenches(kept)
+            self._let_act(acting, kept)
+
+    def _let_act(self, acting: Floats, wrenches: Floats | float) -> None:
+        if acting.size:
+            acting[:] = wrenches
+            self._part.set_wrenches(acting)
 
     def measure(self, q: Floats, u: Floats) -> None:
         """Measure how far this rank's loops are from closed (`sweep.loops.Loops.violations`); all ranks call."""

@@ -21,10 +21,12 @@ import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
 from mpimbs.arguments import check_kinds
+from mpimbs.closure.geometry import FORCE
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.parallel.agreement import on_root
 from mpimbs.parallel.gather import Gather
+from mpimbs.parallel.largest import greatest
 from mpimbs.tension import Tension
 
 Floats = npt.NDArray[np.float64]
@@ -33,7 +35,7 @@ DENSE = 1000  # speeds, beyond which K and M are not formed where Lanczos will d
 MOST = 4000  # speeds, beyond which they never are
 REACH = 0.05  # rad and m, of the differences, summed over the joints
 WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of differences over 1, 2, 3, 4 steps to either side
-STILL = 1e-6  # rad and m, to the equilibrium
+STILL = 1e-6  # rad, and of the size of the system, to the equilibrium
 LONG = 1e3  # s, of a step whose matrix is nearly that of the stiffness
 SOLVED = 1e-13  # of K x = b, relative
 ROUNDS = 2  # of conjugate gradients, times the number of speeds
@@ -95,6 +97,21 @@ def modes(dynamics: Dynamics, q: npt.ArrayLike, count: int = 10) -> Modes:
         return _dense(space, count)
 
 
+def units_of(dynamics: Dynamics, q: Floats) -> Floats:
+    """Give what changes along this rank's speeds are measured by [nu]: 1 rad, or the size of the system (m).
+
+    That is the longest edge of a box around the origins and centres of mass of all bodies in a state; 1 m of a point.
+    All ranks call.
+    """
+    subchain = dynamics.subchain
+    rotations, origins = dynamics.poses(q, np.zeros(subchain.nu))
+    centers = origins + np.einsum("nij,nj->ni", rotations, subchain.columns.center_of_mass)
+    points = np.concatenate((origins, centers))
+    ends = greatest(dynamics.comm, np.stack((points.max(axis=0), -points.min(axis=0))))
+    size = float(ends.sum(axis=0).max())
+    return np.where(subchain.structure.axes >= FORCE, size or 1.0, 1.0)
+
+
 class _Displacements:
     """A system near a state: whole vectors are in the model's order, the same on all ranks."""
 
@@ -102,6 +119,7 @@ class _Displacements:
         self.dynamics, self._q = dynamics, q
         self._part = dynamics.gather_u.part
         self.nu = dynamics.system.nu
+        self._units = self.whole(units_of(dynamics, q))
         self.moving = np.flatnonzero(self.whole(np.where(dynamics.subchain.columns.prescribed, 0.0, 1.0)))
         if not len(self.moving):
             raise InputError(f"system '{dynamics.system.name}' has no modes: nothing can move")
@@ -182,8 +200,8 @@ class _Displacements:
 
     def refuse(self, away: Floats) -> None:
         """Refuse a state that is so far [nu] from an equilibrium."""
-        k = int(np.argmax(np.abs(away)))
-        if abs(away[k]) > STILL:
+        k = int(np.argmax(np.abs(away) / self._units))
+        if abs(away[k]) > STILL * self._units[k]:
             system = self.dynamics.system
             body = system.name_of(int(np.searchsorted(system.offsets()[1], k, side="right")) - 1)
             raise InputError(

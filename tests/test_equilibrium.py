@@ -4,6 +4,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+import scipy.optimize
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
@@ -151,3 +152,23 @@ def test_free_fall_is_no_equilibrium(comm: MPI.Comm) -> None:
         with pytest.raises(SimulationError, match=r"falls, .* on and on: the joint of body 'root'") as caught:
             settle(dynamics, dynamics.subchain.q)
         parallel_assert(len(set(comm.allgather(str(caught.value)))) == 1, "other messages", comm)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-5])
+def test_slides_settle_alike_in_systems_of_any_size(size: float) -> None:
+    """A slider that a spring pulls askew, where one equation says that it rests."""
+    stiffness, weight = 20.0 / size, 9.81
+    system = System("slider", gravity=(-weight, 0, 0))
+    joint = Joint(type="prismatic", axis=(1, 0, 0))
+    system.add(name="m", mass=1, inertia=(size**2,) * 3 + (0,) * 3, center_of_mass=(size, 0, 0), joint=joint)
+    ends = {"bodies": ("world", "m"), "positions": ((0, size, 0), (0, 0, 0))}
+    system.add_spring(name="askew", stiffness=stiffness, rest=0.5 * size, **ends)
+
+    def pull(x: float) -> float:
+        long = np.hypot(x, 1.0)
+        return stiffness * size * (long - 0.5) * x / long + weight
+
+    right = scipy.optimize.brentq(pull, -5.0, 0.0, xtol=1e-15)
+    with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
+        found = settle(dynamics, np.array([0.3 * size]))
+    assert_close("place", found.q / size, [right], "settled")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import moving_state, parts, random_tree, with_rotors
+from cases import moving_state, parts, with_rotors
 from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
@@ -183,7 +183,7 @@ def test_factors_that_nobody_keeps_are_freed(comm: MPI.Comm, kind: str) -> None:
 
 def test_heavier_joints_of_trees_stay_on_their_ranks(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another armature makes no system anew: that would take as long as all the evaluations of a step."""
-    system = with_rotors(random_tree("recursive", "scrambled")[0])
+    system = with_rotors(random_system(4, 20, chain=False)[0])
     q, _, f = moving_state(system, 1)
     with closing(Dynamics(system, comm)) as dynamics:
         mine, own = parts(dynamics, q, f)

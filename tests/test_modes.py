@@ -142,6 +142,18 @@ def test_what_is_refused(comm: MPI.Comm) -> None:
         found(stuck, comm)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-5])
+def test_small_systems_are_as_near_to_equilibrium(size: float) -> None:
+    """A slider of some size, a twentieth of it from where its spring is at ease, is not there; a millionth will do."""
+    system = System("slider", gravity=(0, 0, 0))
+    joint = Joint(type="prismatic", axis=(1, 0, 0), stiffness=2.0)
+    system.add(name="m", mass=1, inertia=(1, 1, 1, 0, 0, 0), center_of_mass=(size, 0, 0), joint=joint)
+    with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
+        assert_close("squares", modes(dynamics, np.array([1e-7 * size])).squares, [2.0], "modes")
+        with pytest.raises(InputError, match="no equilibrium"):
+            modes(dynamics, np.array([0.05 * size]))
+
+
 def test_a_picture() -> None:
     system = beam(6)
     figure = draw_modes(system, system.initial_state(0, 6)[0], found(system, MPI.COMM_SELF, 3))

@@ -144,7 +144,7 @@ def test_both_measures_of_violation_are_one(kind: str) -> None:
         loops = dynamics.loops
         assert loops is not None
         for angle, axis in itertools.product(ANGLES, axes()):
-            q = np.array((0.0, 0.0, 0.0, *np.roll(Rotation.from_rotvec(angle * axis).as_quat(), 1)))
+            q = np.array((*np.roll(Rotation.from_rotvec(angle * axis).as_quat(), 1), 0.0, 0.0, 0.0))
             swept = loops.violations(q, np.zeros(6))[0, 0]
             closed = held.position_violation(body_motions(dynamics.subchain, q, np.zeros(6)))[0]
             assert_close(f"violation at {angle} about {axis}", swept, closed, "measures", scale=1.0)
@@ -157,7 +157,7 @@ def test_half_a_turn_is_not_closed(kind: str) -> None:
     """A loop whose frames are half a turn apart is pi rad from closed, and no run begins with it."""
     given = {} if kind == "fixed" else {"axis": (0.0, 0.0, 1.0)}
     system = hung(kind, **given)
-    state = np.array((0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)), np.zeros(6)
+    state = np.array((0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)), np.zeros(6)
     with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
         assert dynamics.loops is not None
         assert_close("violation", dynamics.loops.violations(*state)[:, 0], [np.pi], "rounding")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.arguments import check_time
 from mpimbs.evaluation import Acted
 from mpimbs.inverse import required_forces
 from mpimbs.model.summary import refuse_loops
@@ -112,6 +113,8 @@ class JointLoads:
             As `accelerations`; the system closes loops.
         """
         refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
+        if self.comm.size == 1:
+            check_time(t)
         if not self._may_fail and (found := self.needed_at_once(q, u, udot, True)) is not None:
             return found
         q, u, udot = self.agreed(q, u, udot, "udot", t)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.arguments import doubles
+from mpimbs.arguments import array_of, doubles
 from mpimbs.model.order import Where
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.reorder import Reorder
@@ -37,7 +39,7 @@ class Gather:
         return self._order.where
 
     def __call__(self, part: npt.ArrayLike) -> Floats | None:
-        """Give the whole, flat, on rank 0, None elsewhere; of the ranks' parts [rows, width] or [rows]. All call.
+        """Give the whole, flat, on rank 0, None elsewhere; of the ranks' parts [rows, ...]. All call.
 
         Raises
         ------
@@ -57,6 +59,9 @@ class Gather:
 
     def _stretch(self, part: npt.ArrayLike) -> Floats:
         """What this rank adds to the whole."""
-        shape = (self._order.rows,) if self._width is None else (self._order.rows, self._width)
-        given = together(self._comm, lambda: doubles("what is gathered", part, shape, finite=False))
-        return np.ascontiguousarray(self._order(given))
+        rows, given = self._order.rows, array_of(part)
+        shape: tuple[int, ...] = (rows,) if self._width is None else (rows, self._width)
+        if given.shape[:1] == (rows,) and given.size == math.prod(shape):
+            shape = given.shape
+        checked = together(self._comm, lambda: doubles("what is gathered", given, shape, finite=False))
+        return np.ascontiguousarray(self._order(checked))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
+from mpimbs.arguments import as_path
 from mpimbs.errors import InputError
 from mpimbs.forces.modules import add_forces
 from mpimbs.model import System, system_from_text, system_text
@@ -30,7 +31,8 @@ def read_checkpoint(file: str | Path, comm: MPI.Comm) -> Kept:
     InputError
         On all ranks; see `checkpoint.read_header`.
     """
-    return Kept(Path(file), comm.bcast(on_root(comm, lambda: read_header(Path(file)))))
+    place = together(comm, lambda: as_path("the checkpoint", file))
+    return Kept(place, comm.bcast(on_root(comm, lambda: read_header(place))))
 
 
 def restart(

@@ -29,7 +29,7 @@ def test_all_kernels_are_hashed() -> None:
     calling = re.compile(r"^from mpimbs\.(\w+)", re.MULTILINE)
     beside = ("instruments", "partition")  # which call kernels of others, too
     within = [path.read_text(encoding="utf-8") for path in defining if path.parent.name not in beside]
-    known = {"spatial", "sweep", "parallel", "coupling", "partition"}
+    known = {"spatial", "sweep", "parallel", "coupling", "partition", "errors"}
     assert {name for text in within for name in calling.findall(text)} <= known
 
 

@@ -181,7 +181,7 @@ def test_an_error_of_the_caller_leaves_the_samples(tmp_path: Path) -> None:
         (lambda s: s.set_torque("lnk2", 1.0), "unknown body 'lnk2'; did you mean 'link2'"),
         (lambda s: s.set_torque("link2", [1.0, 2.0]), r"the torque of joint 'link2' must be an array of shape \(1,\)"),
         (lambda s: s.set_torque([1.0, 2.0]), "the torque must be"),
-        (lambda s: s.set_torque("link2", np.inf), "the torque is not finite at index 1"),
+        (lambda s: s.set_torque("link2", np.inf), "the torque of joint 'link2' is not finite at index 0"),
         (lambda s: s.poses("tip"), "unknown body 'tip'"),
         (lambda s: s.save(), "a checkpoint continues an output"),
         (lambda s: s.save("state.h5"), "a state is an .npz file"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from mpimbs.coupling.separated_joint import SeparatedJoint
 from mpimbs.spatial.memory import Floats, Integers
-from mpimbs.spatial.mixed import C_COLUMN, OPEN_BODY, SCALE_COLUMN, MixedRoom, OpenGroup, row_at
+from mpimbs.spatial.mixed import C_COLUMN, OPEN_BODY, NOISE_COLUMN, MixedRoom, OpenGroup, row_at
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 
@@ -70,7 +70,7 @@ class LoopedElement:
         self._rows = (ROW * (room.inboard + np.arange(len(groups)))[:, None] + _SIX).ravel()
         self.compliance = np.zeros((len(self.loads), len(self.loads)))  # D
         self.constant = np.zeros(len(self.loads))  # r
-        self.scale = np.zeros(len(self.loads))  # what the diagonal was made of
+        self.noise = np.zeros(len(self.loads))  # of the diagonal, as of `spatial.fronts`
 
     def group(self, vector: Floats, number: int) -> Floats:
         """The part of a group of loads or accelerations."""
@@ -109,10 +109,10 @@ class LoopedElement:
         d[np.ix_(groups, groups)] = 0.5 * (compliance + compliance.T)
         self.constant[:own], self.constant[groups] = -inverse @ force, constant - response.T @ force
         for group in self.loops:
-            self.scale[self._groups[group]] = matrix[rows[6 * group + _SIX], behind + SCALE_COLUMN]
+            self.noise[self._groups[group]] = matrix[rows[6 * group + _SIX], behind + NOISE_COLUMN]
 
     def form(self, driven: Floats) -> Floats:
-        """Its part of the matrix; beside it of the right-hand side, and of what the diagonals of loops were made of.
+        """Its part of the matrix; beside it of the right-hand side, and of the noise of the diagonals of loops.
 
         `driven`: [B | g] of all joints that are known.
         """
@@ -121,7 +121,7 @@ class LoopedElement:
             self.loads[rows, columns] = -driven[known, :, : columns.stop - columns.start]
             self.given[rows] -= driven[known, :, EXTRA]
         right = -(self.compliance @ self.given + self.constant)
-        return self.loads.T @ np.column_stack((self.compliance @ self.loads, right, self.scale))
+        return self.loads.T @ np.column_stack((self.compliance @ self.loads, right, self.noise))
 
     def solve(self, unknowns: Floats) -> tuple[Floats, Floats]:
         """Loads, and the accelerations that belong to them, of the solution."""

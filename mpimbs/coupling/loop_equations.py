@@ -34,7 +34,6 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.structure import PLACE
 
-IDLE = 1e-13  # part of what a diagonal was made of below which nothing but rounding is left of it
 _DRIVEN = 6 * ROW  # numbers of [B | g]
 
 
@@ -229,9 +228,9 @@ class LoopEquations:
         parts = [element.form(self._driven).ravel() for element in self._elements]
         size = len(self.columns)
         sums = np.bincount(self._sums.to, self._sums(np.concatenate(parts)), minlength=size + 2 * self.rows)
-        values, self.right[:], made_of = sums[:size], sums[size : size + self.rows], sums[size + self.rows :]
+        values, self.right[:], noise = sums[:size], sums[size : size + self.rows], sums[size + self.rows :]
         diagonal = values[self._on_diagonal]
-        idle = diagonal <= IDLE * made_of
+        idle = diagonal <= noise
         diagonal[idle] = diagonal.max(initial=0.0) or 1.0
         values[self._on_diagonal], self.right[idle] = diagonal, 0.0
         self._diagonal[:], self._beside[:] = values[self._own], values[~self._own]

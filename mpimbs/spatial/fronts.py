@@ -5,14 +5,21 @@ open loops. They are columns, in groups of eight, of which six at the most are u
 
     f = I A - E x + p          y = E^T A + W x + c
 
-Its array has 8 + L rows of L = 8 * groups numbers: the six of E, c, the sums of what W was made of before anything was
-eliminated, and W. A loop asks y = 0 of its columns, once both its ends are in. They are eliminated one by one, the one
-with the largest diagonal first [design, section 12]: with d the column,
+Its array has 8 + L rows of L = 8 * groups numbers: the six of E, c, the noise of W, and W. A loop asks y = 0 of its
+columns, once both its ends are in. They are eliminated one by one, the one that stands out most from its noise first
+[design, section 12]: with d the column,
 
     x_d = - (E_d^T A + c_d + sum_k W_dk x_k) / W_dd
     I += E_d E_d^T / W_dd    p += E_d c_d / W_dd    E_k -= E_d W_dk / W_dd    and W, c alike
 
-What is left of W once its diagonal is rounding is zero, and so are E and c there: constraints that others make already.
+A column whose W_dd is not beyond its noise asks what others make already, or what no joint lets go of: it has no load,
+and E and c are zero there as well. The noise is what rounding may have made of W_dd. It has three sources, and travels
+with the column from where it begins:
+
+- the sums that W is made of are rounded: a part `ROUNDED` of each s^2 / D;
+- s = E^T S is rounded, which counts where all of s is: a joint that is doubled by a coaxial one has nothing else. A
+  part `UNSEEN` of what s could be, the moment and, with a length of the system for a lever, the force of the column;
+- an eliminated column d hands its own on, (W_kd / W_dd)^2 of it to column k.
 """
 
 from __future__ import annotations
@@ -21,9 +28,9 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.rows import ROW, add_row, entry, load_row, multiply_rows, scale_row, write_row
 
 COLUMNS = 6  # of a group, at the most
-C_ROW, SCALE_ROW, W_ROWS = 6, 7, 8
-SMALLEST = 1e-10  # part of the diagonal before eliminations below which nothing but rounding is left of it
-NEGLIGIBLE = 1e-20  # part of the largest diagonal of all below which one was never more than rounding
+C_ROW, NOISE_ROW, W_ROWS = 6, 7, 8
+ROUNDED = 1e-14  # of a sum: some dozens of roundings
+UNSEEN = 1e-22  # of a square: what is closed to 1e-12 is coaxial to 1e-11 of its length
 KEPT = 16  # numbers of an eliminated column: which it is (-1: none), 1 / W_dd; then E_d, c_d and room; then its row
 
 
@@ -73,8 +80,8 @@ def fold(front, length, groups, other, other_length, grounded, root):
             else:
                 write_row(front, i * length + to, add_row(load_row(front, i * length + to), e))
         write_row(front, place, c)
-        place = SCALE_ROW * length + to
-        write_row(front, place, add_row(load_row(front, place), load_row(other, SCALE_ROW * other_length + at)))
+        place = NOISE_ROW * length + to
+        write_row(front, place, add_row(load_row(front, place), load_row(other, NOISE_ROW * other_length + at)))
         for k in range(0, groups.size, 2):
             for i in range(COLUMNS):
                 place = (W_ROWS + to + i) * length + ROW * groups[k + 1]
@@ -83,17 +90,35 @@ def fold(front, length, groups, other, other_length, grounded, root):
 
 
 @kernel(inline=True)
+def add_unseen(front, at, length, size):
+    """Add to the noise of columns from `at` on a part of a row: squares of what they could do."""
+    place = NOISE_ROW * length + at
+    write_row(front, place, add_row(load_row(front, place), scale_row(UNSEEN, size)))
+
+
+@kernel(inline=True)
 def add_freedom(front, length, s, reciprocal):
     """Add what a degree of freedom lets the first columns do: W += s s^T / D; `s` of these."""
     for group in range(s.size // ROW):
         at = ROW * group
-        place = SCALE_ROW * length + at
+        place = NOISE_ROW * length + at
         for i in range(COLUMNS):
             f = reciprocal * s[at + i]
-            front[place + i] += f * s[at + i]
+            front[place + i] += ROUNDED * f * s[at + i]
             row = (W_ROWS + at + i) * length
             for k in range(0, s.size, ROW):
                 write_row(front, row + k, add_row(load_row(front, row + k), scale_row(f, load_row(s, k))))
+
+
+@kernel(inline=True)
+def most_certain(front, length, at):
+    """The column, of a group from `at` on, that stands out most from its noise; -1: none does."""
+    best, of, found = 1.0, 1.0, -1
+    for i in range(at, at + COLUMNS):
+        w, noise = front[(W_ROWS + i) * length + i], front[NOISE_ROW * length + i]
+        if w * of > best * noise:
+            best, of, found = w, noise, i
+    return found
 
 
 @kernel
@@ -101,6 +126,9 @@ def take_out(front, length, d, bare, kept, own, grounded):
     """Eliminate a column; keep how, from `own` on."""
     row = (W_ROWS + d) * length
     reciprocal = 1.0 / front[row + d]
+    noise = reciprocal**2 * front[NOISE_ROW * length + d]
+    for k in range(length):
+        front[NOISE_ROW * length + k] += noise * front[row + k] ** 2
     kept[own], kept[own + 1] = d, reciprocal
     for i in range(W_ROWS):
         kept[own + 2 + i] = front[i * length + d]
@@ -117,21 +145,12 @@ def take_out(front, length, d, bare, kept, own, grounded):
             bare[21 + i] += f * kept[own + 2 + C_ROW]
     for r in range(C_ROW if grounded else 0, W_ROWS + length):
         f = -reciprocal * front[r * length + d]
-        if f != 0.0 and r != SCALE_ROW:
+        if f != 0.0 and r != NOISE_ROW:
             for k in range(0, length, ROW):
                 pivot = load_row(kept, own + KEPT + k)
                 write_row(front, r * length + k, add_row(load_row(front, r * length + k), scale_row(f, pivot)))
             front[r * length + d] = 0.0
     kept[own + KEPT + d] = 0.0
-
-
-@kernel
-def largest_scale(front, length):
-    """The largest sum that a diagonal number of W was made of."""
-    largest = 0.0
-    for k in range(length):
-        largest = max(largest, front[SCALE_ROW * length + k])
-    return largest
 
 
 @kernel(inline=True)
@@ -171,15 +190,9 @@ def eliminate(front, length, group, bare, kept, grounded):
         Whether the body is the world, whose acceleration c has already: there is no E.
     """
     at = ROW * group
-    least = NEGLIGIBLE / SMALLEST * largest_scale(front, length)
     for step in range(COLUMNS):
         own = step * (KEPT + length)
-        best, of, d = SMALLEST, 1.0, -1
-        for i in range(at, at + COLUMNS):
-            scale = max(front[SCALE_ROW * length + i], least)
-            w = front[(W_ROWS + i) * length + i]
-            if w * of > best * scale:
-                best, of, d = w, scale, i
+        d = most_certain(front, length, at)
         kept[own] = d
         if d < 0:
             break

@@ -2,21 +2,21 @@
 
 Arrays have the same places, of interleaved numbers; of a group the first `used` columns are, and of W what is on and
 above the diagonal. A group's columns are eliminated where they are kept, and taken from the others all at once. What
-comes first is the column that is the largest of all lanes together; a lane in which only rounding is left of it has the
+comes first is the column that stands out most from its noise in all lanes together; a lane in which it doesn't has the
 reciprocal 0 and is left as it is.
 """
 
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import C_ROW, KEPT, NEGLIGIBLE, SCALE_ROW, SMALLEST, W_ROWS
+from mpimbs.spatial.fronts import C_ROW, KEPT, NOISE_ROW, ROUNDED, UNSEEN, W_ROWS
 from mpimbs.spatial.lanes import load, over_lanes, store, where_less, width
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.tuples import load6
 from mpimbs.spatial.vectors import dot6
 
 OF_A_HINGE = 5  # columns, the commonest number
-_INVERSE_SCALE = 9  # of what is kept of a column, behind E and c
+_NOISE, _INVERSE = 2 + NOISE_ROW, 3 + NOISE_ROW  # of what is kept of a column, behind E and c
 
 
 @kernel(inline=True)
@@ -70,7 +70,7 @@ def fold(zero, front, length, groups, other, other_length, grounded, root, used)
                 else:
                     _add(zero, front, i * length + to + k, e)
             _add(zero, front, C_ROW * length + to + k, c)
-            _add(zero, front, SCALE_ROW * length + to + k, load(zero, other, (SCALE_ROW * other_length + at + k) * n))
+            _add(zero, front, NOISE_ROW * length + to + k, load(zero, other, (NOISE_ROW * other_length + at + k) * n))
         for k in range(0, groups.size, 2):
             beside, to_beside = ROW * groups[k], ROW * groups[k + 1]
             if beside < at:
@@ -82,6 +82,13 @@ def fold(zero, front, length, groups, other, other_length, grounded, root, used)
 
 
 @kernel
+def add_unseen(zero, front, at, length, size):
+    """Add to the noise of columns from `at` on parts of squares of what they could do."""
+    for k in range(len(size)):
+        _add(zero, front, NOISE_ROW * length + at + k, UNSEEN * size[k])
+
+
+@kernel
 def add_freedom(zero, front, length, s, reciprocal, used):
     """Add what a degree of freedom lets the first columns do: W += s s^T / D; `s` of these."""
     n = width(zero)
@@ -89,7 +96,7 @@ def add_freedom(zero, front, length, s, reciprocal, used):
     for g in range(0, count, ROW):
         for r in range(g, g + used):
             f = reciprocal * load(zero, s, r * n)
-            _add(zero, front, SCALE_ROW * length + r, f * load(zero, s, r * n))
+            _add(zero, front, NOISE_ROW * length + r, ROUNDED * f * load(zero, s, r * n))
             for h in range(g, count, ROW):
                 for k in range(r if h == g else h, h + used):
                     _add(zero, front, (W_ROWS + r) * length + k, f * load(zero, s, k * n))
@@ -97,21 +104,13 @@ def add_freedom(zero, front, length, s, reciprocal, used):
 
 @kernel(inline=True)
 def _take(zero, front, length, at, first_row, kept, used):
-    """Copy a group's columns to where they are kept, with the inverses of what they were made of."""
+    """Copy a group's columns to where they are kept, with their noise and its inverse."""
     n, each = width(zero), KEPT + length
-    most = zero
-    for g in range(0, length, ROW):
-        for k in range(g, g + used):
-            scale = load(zero, front, (SCALE_ROW * length + k) * n)
-            most = where_less(most, scale, scale, most)
-    least = NEGLIGIBLE / SMALLEST * most
     for i in range(used):
         own = i * each
-        for r in range(first_row, C_ROW + 1):
+        for r in range(first_row, NOISE_ROW + 1):
             store(kept, (own + 2 + r) * n, load(zero, front, (r * length + at + i) * n))
-        scale = load(zero, front, (SCALE_ROW * length + at + i) * n)
-        scale = where_less(scale, least, least, scale)
-        store(kept, (own + _INVERSE_SCALE) * n, 1.0 / scale)
+        store(kept, (own + _INVERSE) * n, 1.0 / load(zero, front, (NOISE_ROW * length + at + i) * n))
         for g in range(0, length, ROW):
             for k in range(g, g + used):
                 store(kept, (own + KEPT + k) * n, load(zero, front, _above(length, at + i, k) * n))
@@ -119,14 +118,15 @@ def _take(zero, front, length, at, first_row, kept, used):
 
 @kernel(inline=True)
 def _best(zero, kept, each, at, done, used):
-    """The column that is most of what it was made of, in all lanes together; -1: none is."""
+    """The column that stands out most from its noise, in all lanes together; -1: none does."""
     n = width(zero)
     best, found = 0.0, -1
     for i in range(used):
         if done & (1 << i) == 0:
             own = i * each
-            share = load(zero, kept, (own + KEPT + at + i) * n) * load(zero, kept, (own + _INVERSE_SCALE) * n)
-            total = over_lanes(where_less(SMALLEST, share, share, 0.0))
+            w = load(zero, kept, (own + KEPT + at + i) * n)
+            beyond = w * load(zero, kept, (own + _INVERSE) * n)
+            total = over_lanes(where_less(load(zero, kept, (own + _NOISE) * n), w, beyond, 0.0))
             if total > best:
                 best, found = total, i
     return found
@@ -146,14 +146,15 @@ def _eliminate_here(zero, length, at, first_row, kept, used):
             return
         own = d * each
         w = load(zero, kept, (own + KEPT + at + d) * n)
-        share = w * load(zero, kept, (own + _INVERSE_SCALE) * n)
-        reciprocal = where_less(SMALLEST, share, 1.0 / w, 0.0)
+        noise = load(zero, kept, (own + _NOISE) * n)
+        reciprocal = where_less(noise, w, 1.0 / w, 0.0)
         store(kept, (own + 1) * n, reciprocal)
         done |= 1 << d
         for i in range(used):
             if done & (1 << i) == 0:
                 to = i * each
                 f = -reciprocal * load(zero, kept, (own + KEPT + at + i) * n)
+                _add(zero, kept, to + _NOISE, f * f * noise)
                 for r in range(first_row, C_ROW + 1):
                     _add(zero, kept, to + 2 + r, f * load(zero, kept, (own + 2 + r) * n))
                 for g in range(0, length, ROW):
@@ -205,6 +206,8 @@ def _eliminate(zero, front, length, group, bare, kept, grounded, used):
         if g != at:
             for r in range(g, g + used):
                 f = _factors(zero, kept, each, KEPT + r)
+                squares = (f[0] * f[0], f[1] * f[1], f[2] * f[2], f[3] * f[3], f[4] * f[4], f[5] * f[5])
+                _add(zero, front, NOISE_ROW * length + r, dot6(squares, _numbers_at(zero, kept, each, _NOISE)))
                 for h in range(g, length, ROW):
                     if h != at:
                         for k in range(r if h == g else h, h + used):

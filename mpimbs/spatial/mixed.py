@@ -16,7 +16,7 @@ A value is a flat array, with room for as many slots and groups as it has, or mo
     [0] body after the last    [1] slots    [2] groups
     numbers of the bodies of the slots (-1 the world)
     of the groups: number; kind; body behind the last child, or ends missing; which slots (bits)
-    the rows of the matrix: for each its blocks, then the constant, and of y the sum that W was made of
+    the rows of the matrix: for each its blocks, then the constant, and of y the noise of W
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEAD = 4
 _OF_GROUP = 4
 WHICH, ENDS, SLOTS_OF, SORT = range(4)  # of a group in the lists
 OPEN_BODY, LOOP, TO_WORLD = range(3)  # sorts of groups
-C_COLUMN, SCALE_COLUMN = range(2)  # columns behind the blocks
+C_COLUMN, NOISE_COLUMN = range(2)  # columns behind the blocks
 
 
 class MixedRoom(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpimbs.spatial.columns import Room, Rooms
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import COLUMNS, NEGLIGIBLE, SMALLEST
+from mpimbs.spatial.fronts import COLUMNS, ROUNDED
 from mpimbs.spatial.memory import span
 from mpimbs.spatial.mixed import (
     AFTER,
@@ -17,7 +17,7 @@ from mpimbs.spatial.mixed import (
     GROUPS,
     LOOP,
     OPEN_BODY,
-    SCALE_COLUMN,
+    NOISE_COLUMN,
     SLOTS,
     SLOTS_OF,
     SORT,
@@ -37,6 +37,7 @@ Description = tuple[int, list[int], list[OpenGroup]]
 
 
 LISTS = 8  # numbers of lists for each block, while two are joined
+_BITS = 52  # of a double: slots that two values have together, at the most
 
 
 class JoinedMixed(NamedTuple):
@@ -63,6 +64,7 @@ def room_of(value: Description) -> MixedRoom:
 def joined_mixed(left: Description, right: Description) -> JoinedMixed:
     """Say what a join needs, and what the value of two intervals in sequence is like: it is joined once, of zeros."""
     slots, groups = len(left[1]) + len(right[1]), len(left[2]) + len(right[2])
+    assert slots <= _BITS, f"{slots} bodies outside of two intervals"
     blocks = slots + groups + len(right[1])
     found = 2 * COLUMNS * len(right[1]) + COLUMNS * groups
     responses, scratch = ROW + LISTS * blocks + found * ROW * (blocks + 2), ROW * (ROW * blocks + 1) * (blocks + 1)
@@ -78,6 +80,12 @@ def joined_mixed(left: Description, right: Description) -> JoinedMixed:
 def _lists_at(blocks, responses):
     """Where the lists of a join begin, behind what it keeps of unknowns."""
     return responses.size - LISTS * blocks
+
+
+@kernel(inline=True)
+def _block_of(slot, slots_left, first_right):
+    """The block of a slot, of which the left ones come first."""
+    return slot if slot < slots_left else first_right + slot - slots_left
 
 
 @kernel
@@ -115,12 +123,12 @@ def _take_out(work, length, row, column, kept, own):
     for r in range(work.size // length):
         g = work[r * length + column]
         if r != row and g != 0.0:
-            scale = work[r * length + length - ROW + SCALE_COLUMN]
+            noise = work[r * length + length - ROW + NOISE_COLUMN]
             for k in range(0, length, ROW):
                 at = r * length + k
                 write_row(work, at, add_row(load_row(work, at), scale_row(g, load_row(kept, base + ROW + k))))
             work[r * length + column] = 0.0
-            work[r * length + length - ROW + SCALE_COLUMN] = scale
+            work[r * length + length - ROW + NOISE_COLUMN] = noise
     for k in range(length):
         work[row * length + k] = 0.0
 
@@ -129,6 +137,11 @@ def _take_out(work, length, row, column, kept, own):
 def _hang(work, length, j, b, behind, kept, count):
     """Hang what has block b on the open body of block j: 12 unknowns are found. `behind`: block of what acts on the
     body from further behind; -1: nothing."""
+    for r in range(work.size // length):  # E^T W_jj E is rounded, where a column sees little of what the body may do
+        noise = 0.0
+        for i in range(COLUMNS):
+            noise += work[r * length + ROW * b + i] ** 2 * work[(ROW * j + i) * length + ROW * j + i]
+        work[r * length + length - ROW + NOISE_COLUMN] += ROUNDED * noise
     for i in range(COLUMNS):
         of_j, of_b = ROW * j + i, ROW * b + i
         work[of_j * length + of_b] -= 1.0
@@ -162,18 +175,20 @@ def _merge(work, length, a, b):
 
 
 @kernel
-def _close(work, length, block, largest, kept, count):
-    """Find the loads of a loop, y = 0; redundant ones are zero. `largest` sum that W is made of."""
+def _close(work, length, block, kept, count):
+    """Find the loads of a loop, y = 0; redundant ones are zero, as in `spatial.fronts`."""
+    behind = length - ROW + NOISE_COLUMN
     for _ in range(COLUMNS):
-        best, d = SMALLEST, -1
-        for i in range(COLUMNS):
-            row = ROW * block + i
-            scale = max(work[row * length + length - ROW + SCALE_COLUMN], NEGLIGIBLE / SMALLEST * largest)
-            w = work[row * length + row]
-            if scale > 0.0 and w > best * scale:
-                best, d = w / scale, row
+        best, of, d = 1.0, 1.0, -1
+        for row in range(ROW * block, ROW * block + COLUMNS):
+            w, noise = work[row * length + row], work[row * length + behind]
+            if w * of > best * noise:
+                best, of, d = w, noise, row
         if d < 0:
             break
+        noise = work[d * length + behind] / work[d * length + d] ** 2
+        for r in range(work.size // length):
+            work[r * length + behind] += noise * work[r * length + d] ** 2
         _take_out(work, length, d, d, kept, count)
         count += 1
     for i in range(COLUMNS):
@@ -208,7 +223,7 @@ def join_mixed(rooms, left, right, out, responses, scratch):
         work[i] = 0.0
     _copy_in(rooms.left, left, work, length, 0)
     _copy_in(rooms.right, right, work, length, first_right)
-    # Of each block while two are joined: which slots it is open to (bits of blocks), into which block it went (-1:
+    # Of each block while two are joined: which slots it is open to (bits, of the left ones first), into which block it went (-1:
     # nowhere), number, ends, sort.
     lists = span(responses, _lists_at(blocks, responses), LISTS * blocks)
     mask, into, number = span(lists, 0, blocks), span(lists, blocks, blocks), span(lists, 2 * blocks, blocks)
@@ -225,12 +240,12 @@ def join_mixed(rooms, left, right, out, responses, scratch):
     for k in range(groups_right):
         a, at = first_right + slots_right + k, group_at(rooms.right, k)
         number[a], ends[a], sort[a] = right[at + WHICH], right[at + ENDS], right[at + SORT]
-        mask[a] = float(int(right[at + SLOTS_OF]) << first_right)
+        mask[a] = float(int(right[at + SLOTS_OF]) << slots_left)
     count = 0
     last = right[AFTER]
     for k in range(slots_right):
         b = first_right + k
-        bit = 1 << b
+        bit = 1 << (slots_left + k)
         to = 0
         for a in range(slots_left):
             if number[a] == number[b]:
@@ -253,40 +268,34 @@ def join_mixed(rooms, left, right, out, responses, scratch):
                 mask[a] = float((int(mask[a]) & ~bit) | to)
         number[b] = -2.0
     for r in range(ROW * blocks):
-        at = r * length + length - ROW + SCALE_COLUMN
-        work[at] = max(work[at], work[r * length + r]) if sort[r // ROW] >= LOOP else 0.0
+        at = r * length + length - ROW + NOISE_COLUMN
+        work[at] = max(work[at], ROUNDED * work[r * length + r]) if sort[r // ROW] >= LOOP else 0.0
     for a in range(first_right + slots_right, first_behind):
         for j in range(slots_left, first_right):
-            if sort[a] == LOOP and sort[j] == LOOP and number[a] == number[j]:
+            if sort[a] >= LOOP and sort[j] >= LOOP and number[a] == number[j]:
                 _merge(work, length, j, a)
+                sort[j] = max(sort[j], sort[a])
                 mask[j] = float(int(mask[j]) | int(mask[a]))
                 ends[j] = 0.0
                 into[a] = j
                 number[a] = -2.0
-    largest = 0.0
-    for r in range(ROW * blocks):
-        largest = max(largest, work[r * length + length - ROW + SCALE_COLUMN])
+    grounded = 0  # which slots are the world
+    for k in range(slots_left + slots_right):
+        if number[_block_of(k, slots_left, first_right)] == -1.0:
+            grounded |= 1 << k
     for a in range(blocks):
-        if number[a] == -2.0 or sort[a] < LOOP:
+        if number[a] == -2.0 or sort[a] < LOOP or ends[a] != 0.0:
             continue
         bits = int(mask[a])
-        alone = bits & (bits - 1) == 0
-        if sort[a] == TO_WORLD:
-            closed = False
-            for b in range(blocks):
-                if bits == 1 << b and number[b] == -1.0 and sort[b] < 0:
-                    closed = True
-        else:
-            closed = alone and ends[a] == 0.0
-        if closed:
-            count = _close(work, length, a, largest, responses, count)
+        if bits & (bits - 1) == 0 and (sort[a] == LOOP or bits & grounded != 0):
+            count = _close(work, length, a, responses, count)
             number[a] = -2.0
     responses[0], responses[1], responses[2] = count, blocks, first_right
-    _copy_out(rooms.out, work, length, number, mask, ends, sort, into, out, last)
+    _copy_out(rooms.out, work, length, number, mask, ends, sort, into, out, last, slots_left, first_right)
 
 
 @kernel
-def _copy_out(room, work, length, number, mask, ends, sort, into, out, last):
+def _copy_out(room, work, length, number, mask, ends, sort, into, out, last, slots_left, first_right):
     """Write what is left of the blocks of a join, and where each went."""
     for i in range(out.size):
         out[i] = 0.0
@@ -306,9 +315,11 @@ def _copy_out(room, work, length, number, mask, ends, sort, into, out, last):
         at = group_at(room, groups)
         out[at + WHICH], out[at + ENDS], out[at + SORT] = number[a], ends[a], sort[a]
         bits = 0
-        for b in range(blocks):
-            if int(mask[a]) & (1 << b) and into[b] <= -2.0:
-                bits |= 1 << int(-2.0 - into[b])
+        for k in range(_BITS):
+            if int(mask[a]) & (1 << k):
+                b = _block_of(k, slots_left, first_right)
+                if into[b] <= -2.0:
+                    bits |= 1 << int(-2.0 - into[b])
         out[at + SLOTS_OF] = bits
         groups += 1
     out[AFTER], out[SLOTS], out[GROUPS] = last, slots, groups

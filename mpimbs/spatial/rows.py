@@ -63,7 +63,7 @@ def entry(a: Any, i: int) -> Any:
 
 
 def multiply_rows(a: Any, b: Any) -> Any:
-    """Products of the numbers of two rows, as `load_row` gives them, one by one."""
+    """Products of the numbers of two rows, one by one."""
     return tuple(x * y for x, y in zip(a, b, strict=True))
 
 
@@ -179,7 +179,9 @@ def _overload_entry(a, i):
 
 @kernel_overload(multiply_rows)
 def _overload_multiply_rows(a, b):
-    return lambda a, b: a * b
+    if isinstance(a, Lanes):
+        return lambda a, b: a * b
+    return lambda a, b: (a[0] * b[0], a[1] * b[1])
 
 
 @kernel_overload(eight_rows)

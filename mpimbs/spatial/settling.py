@@ -3,63 +3,59 @@
 from __future__ import annotations
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import (
-    COLUMNS,
-    KEPT,
-    NEGLIGIBLE,
-    SCALE_ROW,
-    SMALLEST,
-    W_ROWS,
-    find_load,
-    largest_scale,
-    take_out,
-)
+from mpimbs.spatial.fronts import COLUMNS, KEPT, NOISE_ROW, ROUNDED, UNSEEN, W_ROWS, find_load, take_out
 from mpimbs.spatial.rows import ROW
 
-LARGE = 1e-2  # part of the largest diagonal of all from which on a column needs not wait for the joints inboard
+_REFLECTED = 3e-2  # part of the noise that a reflection adds: a rounding, of which `ROUNDED` has dozens
+_LEAST = 1e-200  # a sum of squares of which there is nothing to divide by
+LARGE = 1e-2 / ROUNDED  # of the largest noise, beyond which a column needs not wait for the joints inboard
 # What `settle` keeps: how many columns were eliminated at once, how many stayed, of these how many in the end, and how
-# many that no motion of the body sees were eliminated; then columns, exchanges, factors; vectors of reflections; and
-# the eliminated columns.
+# many that no motion of the body sees were eliminated; then exchanges, factors, vectors of reflections; columns, and
+# those that were eliminated.
 _AT_ONCE, _STAYED, _LEFT, _UNSEEN = range(4)
-MOST_SETTLED = 24  # columns
-_COLUMNS, _EXCHANGES, _FACTORS, _VECTORS, _ELIMINATED = 8, 32, 40, 48, 48 + COLUMNS * MOST_SETTLED
-_SEEN = 1e-9  # part of a column of E below which a motion of the body doesn't matter to it
+_EXCHANGES, _FACTORS, _VECTORS = 8, 16, 24
 
 
 @kernel(inline=True)
 def _clear_column(front, length, d):
     """Make a column, and what others have of it, zero."""
     for r in range(W_ROWS + length):
-        if r != SCALE_ROW:
+        if r != NOISE_ROW:
             front[r * length + d] = 0.0
     for k in range(length):
         front[(W_ROWS + d) * length + k] = 0.0
 
 
 @kernel(inline=True)
-def settled_size(groups):
-    """Numbers that `settle` keeps of a front of so many groups."""
-    return _ELIMINATED + 2 * MOST_SETTLED * (KEPT + ROW * groups)
+def settled_size(groups, settled):
+    """Numbers that `settle` keeps of a front of so many groups, of which so many are settled."""
+    return _VECTORS + COLUMNS * settled * (COLUMNS + 2 + KEPT + ROW * groups)
 
 
 @kernel(inline=True)
-def _best_of(front, length, columns, first, last, least, share):
-    """The column whose diagonal is the largest of what W was made of, beyond a share of it; -1: none."""
-    best, found = share, -1
+def _columns_at(groups):
+    """Where the list of columns begins, room for as many numbers, and what is kept of those that are eliminated."""
+    most = COLUMNS * (groups.size // 2)
+    return _VECTORS + COLUMNS * most, _VECTORS + (COLUMNS + 1) * most, _VECTORS + (COLUMNS + 2) * most
+
+
+@kernel(inline=True)
+def _best_of(front, length, columns, first, last, least, beyond):
+    """The column that stands out most from its noise, or the least there is, so many times or more; -1: none does."""
+    best, of, found = beyond, 1.0, -1
     for k in range(first, last):
         d = int(columns[k])
-        scale = max(front[SCALE_ROW * length + d], least)
-        w = front[(W_ROWS + d) * length + d]
-        if scale > 0.0 and w > best * scale:
-            best, found = w / scale, d
+        w, noise = front[(W_ROWS + d) * length + d], max(front[NOISE_ROW * length + d], least)
+        if w * of > best * noise:
+            best, of, found = w, noise, d
     return found
 
 
 @kernel
-def _reflect(front, length, columns, first, last, v, factor):
-    """Take the columns `first` to `last` - 1 of a list through the reflection 1 - factor v v^T, both ways."""
+def _reflect(front, length, columns, first, last, v, factor, noise):
+    """Take the columns `first` to `last` - 1 of a list through the reflection 1 - factor v v^T, both ways. `noise`: room."""
     for r in range(W_ROWS + length):
-        if r == SCALE_ROW:
+        if r == NOISE_ROW:
             continue
         s = 0.0
         for k in range(first, last):
@@ -67,6 +63,16 @@ def _reflect(front, length, columns, first, last, v, factor):
         s *= factor
         for k in range(first, last):
             front[r * length + int(columns[k])] -= s * v[k]
+    largest = 0.0
+    for k in range(first, last):
+        largest = max(largest, front[NOISE_ROW * length + int(columns[k])])
+    for k in range(first, last):  # sums of squares of what each has of the others; and what is rounded here
+        noise[k] = _REFLECTED * largest
+        for other in range(first, last):
+            share = (1.0 if k == other else 0.0) - factor * v[k] * v[other]
+            noise[k] += share**2 * front[NOISE_ROW * length + int(columns[other])]
+    for k in range(first, last):
+        front[NOISE_ROW * length + int(columns[k])] = noise[k]
     for q in range(length):
         s = 0.0
         for k in range(first, last):
@@ -85,8 +91,15 @@ def _exchange(front, length, a, b):
         front[i], front[j] = front[j], front[i]
 
 
+@kernel(inline=True)
+def _square(front, length, columns, k, i, lever):
+    """Square of a component of E of a column of a list, as a force."""
+    e = front[i * length + int(columns[k])]
+    return (e / lever) ** 2 if i < 3 else e**2
+
+
 @kernel
-def settle(front, length, groups, bare, kept):
+def settle(front, length, groups, bare, kept, lever):
     """Bring what is left of groups of columns whose y is zero into the first of them, at a body that isn't the world.
 
     Loops to the world can't be closed at a body whose motion they constrain: W may be singular there, and say nothing
@@ -96,22 +109,30 @@ def settle(front, length, groups, bare, kept):
     Parameters
     ----------
     groups : array [2 n]
-        These, four at the most, and something of each.
+        These, and something of each.
     bare, kept : array [27], [settled_size]
         As of `eliminate`; for `settled_loads`.
+    lever : float
+        What makes of a moment a force like others (m).
     """
-    each = KEPT + length
-    largest = largest_scale(front, length)
-    columns = kept[_COLUMNS:_EXCHANGES]
-    count = 0
+    each, most = KEPT + length, COLUMNS * (groups.size // 2)
+    columns_at, room_at, eliminated_at = _columns_at(groups)
+    columns, noise = kept[columns_at:room_at], kept[room_at:eliminated_at]
+    count, largest = 0, 0.0
+    for k in range(length):
+        largest = max(largest, front[NOISE_ROW * length + k])
     for number in range(0, groups.size, 2):
         for i in range(COLUMNS):
             columns[count] = ROW * groups[number] + i
             count += 1
+    whole = 0.0
+    for k in range(count):
+        for i in range(6):
+            whole += _square(front, length, columns, k, i, lever)
     done = 0
     d = _best_of(front, length, columns, 0, count, largest, LARGE)
     while d >= 0:
-        take_out(front, length, d, bare, kept, _ELIMINATED + done * each, False)
+        take_out(front, length, d, bare, kept, eliminated_at + done * each, False)
         done += 1
         d = _best_of(front, length, columns, 0, count, largest, LARGE)
     kept[_AT_ONCE] = done
@@ -120,30 +141,25 @@ def settle(front, length, groups, bare, kept):
         d = int(columns[k])
         gone = False
         for own in range(done):
-            gone = gone or int(kept[_ELIMINATED + own * each]) == d
+            gone = gone or int(kept[eliminated_at + own * each]) == d
         if not gone:
             columns[stayed] = d
             stayed += 1
     kept[_STAYED] = stayed
-    most = 0.0
-    for k in range(stayed):
-        most = max(most, front[SCALE_ROW * length + int(columns[k])])
-    for k in range(stayed):
-        front[SCALE_ROW * length + int(columns[k])] = most
     left = 0
     used = 0
     while left < min(COLUMNS, stayed):
-        component, size = -1, 0.0
+        component, size = -1, _LEAST
         for i in range(6):
             s = 0.0
             for k in range(left, stayed):
                 s += front[i * length + int(columns[k])] ** 2
             if used & (1 << i) == 0 and s > size:
                 component, size = i, s
-        if component < 0 or size <= _SEEN**2:
+        if component < 0:
             break
         used |= 1 << component
-        v = kept[_VECTORS + left * MOST_SETTLED : _VECTORS + (left + 1) * MOST_SETTLED]
+        v = kept[_VECTORS + left * most : _VECTORS + (left + 1) * most]
         for k in range(left, stayed):
             v[k] = front[component * length + int(columns[k])]
         norm = size**0.5
@@ -152,25 +168,30 @@ def settle(front, length, groups, bare, kept):
         for k in range(left, stayed):
             s += v[k] * v[k]
         kept[_FACTORS + left] = 2.0 / s
-        _reflect(front, length, columns, left, stayed, v, kept[_FACTORS + left])
+        _reflect(front, length, columns, left, stayed, v, kept[_FACTORS + left], noise)
         left += 1
     kept[_LEFT] = left
     for k in range(left, stayed):
         for i in range(6):
             front[i * length + int(columns[k])] = 0.0
     unseen = 0
-    least = NEGLIGIBLE / SMALLEST * largest
-    d = _best_of(front, length, columns, left, stayed, least, SMALLEST)
+    d = _best_of(front, length, columns, left, stayed, 0.0, 1.0)
     while d >= 0:
-        take_out(front, length, d, bare, kept, _ELIMINATED + (done + unseen) * each, False)
+        take_out(front, length, d, bare, kept, eliminated_at + (done + unseen) * each, False)
         unseen += 1
-        d = _best_of(front, length, columns, left, stayed, least, SMALLEST)
+        d = _best_of(front, length, columns, left, stayed, 0.0, 1.0)
     kept[_UNSEEN] = unseen
-    for k in range(left, stayed):
-        _clear_column(front, length, int(columns[k]))
-        front[SCALE_ROW * length + int(columns[k])] = 0.0
+    for k in range(stayed):
+        d = int(columns[k])
+        size = 0.0
+        for i in range(6):
+            size += _square(front, length, columns, k, i, lever)
+        if size <= UNSEEN * whole and front[(W_ROWS + d) * length + d] <= front[NOISE_ROW * length + d]:
+            _clear_column(front, length, d)
+        if k >= left:
+            front[NOISE_ROW * length + d] = 0.0
     for own in range(done):
-        front[SCALE_ROW * length + int(kept[_ELIMINATED + own * each])] = 0.0
+        front[NOISE_ROW * length + int(kept[eliminated_at + own * each])] = 0.0
     target = ROW * groups[0]
     for k in range(left):
         d = int(columns[k])
@@ -185,7 +206,8 @@ def settle(front, length, groups, bare, kept):
 @kernel
 def settled_loads(kept, length, groups, acceleration, x):
     """Write the loads of groups that `settle` settled into those of the front, x [L], given the first's."""
-    each = KEPT + length
+    each, most = KEPT + length, COLUMNS * (groups.size // 2)
+    columns_at, room_at, eliminated_at = _columns_at(groups)
     done, stayed, left, unseen = int(kept[_AT_ONCE]), int(kept[_STAYED]), int(kept[_LEFT]), int(kept[_UNSEEN])
     target = ROW * groups[0]
     for number in range(2, groups.size, 2):
@@ -193,7 +215,7 @@ def settled_loads(kept, length, groups, acceleration, x):
             x[ROW * groups[number] + i] = 0.0
     for i in range(left, ROW):
         x[target + i] = 0.0
-    columns = kept[_COLUMNS:_EXCHANGES]
+    columns = kept[columns_at:room_at]
     for k in range(left - 1, -1, -1):
         d = int(kept[_EXCHANGES + k])
         if d != target + k:
@@ -202,9 +224,9 @@ def settled_loads(kept, length, groups, acceleration, x):
                 if int(columns[m]) == d:
                     columns[m] = target + k
     for own in range(done + unseen - 1, done - 1, -1):
-        find_load(kept, _ELIMINATED + own * each, length, acceleration, x, False)
+        find_load(kept, eliminated_at + own * each, length, acceleration, x, False)
     for number in range(left - 1, -1, -1):
-        v = kept[_VECTORS + number * MOST_SETTLED : _VECTORS + (number + 1) * MOST_SETTLED]
+        v = kept[_VECTORS + number * most : _VECTORS + (number + 1) * most]
         s = 0.0
         for k in range(number, stayed):
             s += v[k] * x[int(columns[k])]
@@ -212,4 +234,4 @@ def settled_loads(kept, length, groups, acceleration, x):
         for k in range(number, stayed):
             x[int(columns[k])] -= s * v[k]
     for own in range(done - 1, -1, -1):
-        find_load(kept, _ELIMINATED + own * each, length, acceleration, x, False)
+        find_load(kept, eliminated_at + own * each, length, acceleration, x, False)

@@ -22,7 +22,7 @@ from mpimbs.spatial.memory import aligned_zeros
 from mpimbs.spatial.mixed import (
     LOOP,
     OPEN_BODY,
-    SCALE_COLUMN,
+    NOISE_COLUMN,
     OpenGroup,
     describe,
     row_at,
@@ -242,7 +242,7 @@ class OpenLoops:
                     sign = -1.0 if number < len(slots) <= other else 1.0
                     row[b, :columns] = sign * _COUPLED
                 row[a, i] = 1.0
-                row[-1, SCALE_COLUMN] = float(number >= len(slots) and groups[number - len(slots)].sort != OPEN_BODY)
+                row[-1, NOISE_COLUMN] = float(number >= len(slots) and groups[number - len(slots)].sort != OPEN_BODY)
         return value
 
 

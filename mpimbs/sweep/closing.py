@@ -11,11 +11,11 @@ from typing import NamedTuple
 from mpimbs.spatial import fronts, lane_fronts
 from mpimbs.spatial.columns import SIX
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import C_ROW, COLUMNS, KEPT, SCALE_ROW, W_ROWS
+from mpimbs.spatial.fronts import C_ROW, COLUMNS, KEPT, NOISE_ROW, W_ROWS
 from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.memory import Floats, Integers, Rows, read, schema, span
-from mpimbs.spatial.mixed import C_COLUMN, SCALE_COLUMN, row_at
-from mpimbs.spatial.rows import ROW, columns, load_columns, store_row
+from mpimbs.spatial.mixed import C_COLUMN, NOISE_COLUMN, row_at
+from mpimbs.spatial.rows import ROW, add_row, columns, load_columns, multiply_rows, scale_row, store_row
 from mpimbs.spatial.settling import settle, settled_loads, settled_size
 from mpimbs.spatial.tuples import load3, load6, load9, load18
 from mpimbs.spatial.vectors import dot6, force_inward
@@ -67,6 +67,7 @@ class LoopsPlan(NamedTuple):
     open: Rows  # [any, 8]
     used: int  # columns of a group that any loop uses
     aim: Floats  # [2]: factors of the violations of velocity and position in what is asked of the accelerations
+    lever: Floats  # [1]: what makes of a moment a force like others (m)
 
 
 LOOPS = schema(LoopsPlan)
@@ -76,6 +77,7 @@ _clear_front = by_number(fronts.clear_front, lane_fronts.clear_front)
 _add_end = by_number(fronts.add_end, lane_fronts.add_end)
 _fold = by_number(fronts.fold, lane_fronts.fold)
 _dot = by_number(fronts.dot_rows, lane_fronts.dot_rows)
+_add_unseen = by_number(fronts.add_unseen, lane_fronts.add_unseen)
 _add_freedom = by_number(fronts.add_freedom, lane_fronts.add_freedom)
 _eliminate = by_number(fronts.eliminate, lane_fronts.eliminate)
 _found_loads = by_number(fronts.found_loads, lane_fronts.found_loads)
@@ -93,8 +95,34 @@ def _items(zero, array, first, count):
 
 
 @kernel(inline=True)
+def _square(a):
+    return multiply_rows(a, a)
+
+
+@kernel(inline=True)
+def _size(loops, state):
+    """Squares of what columns could do to joints, of which s is what they do: their moments, and forces at the lever."""
+    moment = add_row(add_row(_square(state[1]), _square(state[2])), _square(state[3]))
+    force = add_row(add_row(_square(state[4]), _square(state[5])), _square(state[6]))
+    return add_row(moment, scale_row(loops.lever[0] ** 2, force))
+
+
+@kernel(inline=True)
+def _ease(zero, loops, structure, work, path):
+    """Sum of 1 / D over a path, of moments; that of sliding joints at the lever."""
+    total = zero
+    for number in range(path.size):
+        step = path[number]
+        for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
+            reciprocal = load(zero, work.pivot, (d * PIVOT + 6) * width(zero))
+            total = total + (reciprocal if structure.axes[d] < 3 else reciprocal * (1.0 / loops.lever[0] ** 2))
+    return total
+
+
+@kernel(inline=True)
 def _move(zero, loops, structure, work, front, length, moved, path):
     """Move the first columns of a front inward along a path, over what the walk has left."""
+    ease = _ease(zero, loops, structure, work, path)
     for first in range(0, moved, columns(zero) if width(zero) > 1 else ROW):
         if first % ROW >= loops.used:
             continue
@@ -108,7 +136,9 @@ def _move(zero, loops, structure, work, front, length, moved, path):
             load_columns(zero, front, 5 * length + first),
         )
         given = (work, first, loops.columns, listed, loops.column_at)
+        size = _size(loops, state)
         state = walk_path_inward(zero, structure, path, transferred, state, given)
+        _add_unseen(zero, front, first, length, scale_row(ease, add_row(size, _size(loops, state))))
         store_row(zero, front, C_ROW * length + first, state[0])
         store_row(zero, front, first, state[1])
         store_row(zero, front, length + first, state[2])
@@ -154,14 +184,15 @@ def _kept(zero, loops, event, length):
 def _settle(zero, loops, work, event, front, length):
     groups = span(loops.groups, event[FIRST], event[FOURTH])
     bare = span(work.junction, event[SECOND] * JUNCTION, 27)
-    settle(front, length, groups, bare, span(loops.kept, event[THIRD], settled_size(length // ROW)))
+    kept = span(loops.kept, event[THIRD], settled_size(length // ROW, groups.size // 2))
+    settle(front, length, groups, bare, kept, loops.lever[0])
 
 
 @kernel(inline=True)
 def _settled_loads(zero, loops, work, event, x, length):
     groups = span(loops.groups, event[FIRST], event[FOURTH])
     acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
-    kept = span(loops.kept, event[THIRD], settled_size(length // ROW))
+    kept = span(loops.kept, event[THIRD], settled_size(length // ROW, groups.size // 2))
     settled_loads(kept, length, groups, acceleration, x)
     for at in range(0, groups.size, 2):
         _note_loads(zero, loops, groups[at + 1], x, groups[at])
@@ -331,7 +362,7 @@ def write_mixed(plan, work, room, value):
                 value[row_at(room, slot, i) + ROW * block + k] -= front[i * length + d]
                 value[row + ROW * slot + i] += front[i * length + d]
             value[row + behind + C_COLUMN] += front[C_ROW * length + d]
-            value[row + behind + SCALE_COLUMN] += front[SCALE_ROW * length + d]
+            value[row + behind + NOISE_COLUMN] += front[NOISE_ROW * length + d]
             for other in range(loops.open.shape[0]):
                 if loops.open[other, 1] == loops.open[number, 1]:
                     to = row + ROW * (room.inboard + loops.open[other, 4])

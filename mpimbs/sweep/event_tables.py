@@ -117,7 +117,7 @@ class EventTables:
         elif event.kind == SETTLE:
             first, size = self._paired(event.pairs)
             self._found.append((SETTLE, *front, first, self._slot(event.numbers[0]), self.kept, size, 0))
-            self.kept += settled_size.py_func(length // ROW)
+            self.kept += settled_size.py_func(length // ROW, len(event.pairs))
         elif event.kind == CLOSE:
             group, on, loop = event.numbers
             noted = loop if 0 <= loop < count else -1

@@ -144,7 +144,7 @@ class Closings:
             self._begin.setdefault(int(ends[loop, body]), []).append(2 * loop + body)
         self._firsts: dict[int, list[LoopEvent]] = {}  # how fronts begin that nothing is handed to
         self.grounded: set[int] = set()  # fronts of the world
-        self._met: set[int] = set()  # loops whose ends have come together
+        self._met = set(self._to_world)  # loops whose ends have come together
         self.of_strips: list[int] = []
         handed: dict[int, list[_Handed]] = {}
         for strip in strips:
@@ -200,8 +200,11 @@ class Closings:
     def _is_complete(self, body: int, loop: int) -> bool:
         """Whether a loop can be closed at a body: a loop to the world waits until that is it [design, section 12], a
         gear until the joints of its bodies are eliminated."""
-        if loop in self._to_world:
-            return body < 0 and self._tree.slots[-1 - body] == AT_WORLD
+        grounded = body < 0 and self._tree.slots[-1 - body] == AT_WORLD
+        return self._has_met(body, loop) and (grounded or loop not in self._to_world)
+
+    def _has_met(self, body: int, loop: int) -> bool:
+        """Whether both ends of a loop have come in at a body, and a gear's have past the joints that it acts on."""
         return loop in self._met and all(loop != end // 2 for end in self._geared.get(body, ()))
 
     def _gather(self, body: int, handed: list[_Handed], own: list[int]) -> _Front | None:
@@ -235,7 +238,8 @@ class Closings:
             for loop in [loop for loop in front.groups if self._is_complete(body, loop)]:
                 events.append(LoopEvent(CLOSE, front.number, (front.groups.pop(loop), body, loop)))
                 self.closed_at[loop] = body
-            if body >= 0 and len(worldly := [loop for loop in front.groups if loop in self._to_world]) > 1:
+            worldly = [loop for loop in front.groups if loop in self._to_world and self._has_met(body, loop)]
+            if body >= 0 and len(worldly) > 1:
                 events.append(self._settle(front, body, worldly))
             self.by_body.setdefault(behind, []).extend(events)
         return front
@@ -251,10 +255,15 @@ class Closings:
         return events
 
     def _settle(self, front: _Front, body: int, loops: list[int]) -> LoopEvent:
-        """Bring what is left of loops to the world into one group."""
+        """Bring what is left of loops to the world into one group.
+
+        What is eliminated there ties the body to the world, and all that is open beside it: other loops are from now on
+        as those to the world are, which a motion of all their bodies does not leave as they are.
+        """
         pairs = [(front.groups.pop(loop), loop if loop < self._loops else -1) for loop in loops]
         front.groups[self._numbered] = pairs[0][0]
-        self._to_world.add(self._numbered)
+        self._to_world.update(loop for loop in front.groups if loop < self._loops or loop >= self.behind_bodies)
+        self._met.add(self._numbered)
         self._numbered += 1
         self.settled_at.append(body)
         return LoopEvent(SETTLE, front.number, (body,), pairs=tuple(pairs))

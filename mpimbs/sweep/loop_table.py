@@ -114,6 +114,8 @@ class LoopTable:
     pitch : array [n]
     subspaces : array [n, 6, 8]
         C; none of a gear.
+    lever : float
+        The largest length of all loops of the system (m): in its terms moments and forces compare.
     factors, axes : array [n, 3], [n, 2]
         Of a gear f_a, f_b, f, and the unit axes of its joints.
     scales : array [n, 8]
@@ -126,7 +128,7 @@ class LoopTable:
         n = len(loops)
         joints = [(number, loop) for number, loop in enumerate(loops) if isinstance(loop, Loop)]
         there = np.array([number for number, _ in joints], np.int64)
-        self.bodies, self.numbers = bodies, np.arange(n)
+        self.bodies, self.numbers, self.lever = bodies, np.arange(n), float(lengths.max(initial=0.0)) or 1.0
         self.pitch, self.turns, self.constraints = np.zeros(n), np.full(n, GEARED), np.ones(n, np.int64)
         self.pitch[there] = [loop.pitch for _, loop in joints]
         self.turns[there] = [_TURNS[tuple(step.turn for step in loop.kind.steps)] for _, loop in joints]
@@ -197,7 +199,7 @@ class LoopTable:
         )
         for name in names:
             setattr(found, name, getattr(self, name)[some])
-        found.bodies = bodies[some]
+        found.bodies, found.lever = bodies[some], self.lever
         places = {int(number): place for place, number in enumerate(some)}
         found.torques = {places[number]: torque for number, torque in self.torques.items() if number in places}
         return found

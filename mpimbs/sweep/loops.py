@@ -162,6 +162,7 @@ class LoopArrays:
                 open=_open_rows(closings, events, count),
                 used=int(first.constraints.max(initial=1)) if n > 1 else COLUMNS,
                 aim=aim,
+                lever=np.array([first.lever]),
             )
         )
         self.plan = self._table.data

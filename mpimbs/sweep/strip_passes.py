@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.fronts import SCALE_ROW, W_ROWS
+from mpimbs.spatial.fronts import NOISE_ROW, W_ROWS
 from mpimbs.spatial.lanes import width
 from mpimbs.spatial.memory import FloatItem, IntegerItem, Integers, read, schema, span
 from mpimbs.spatial.rows import ROW
@@ -94,7 +94,7 @@ def _hand_over(zero, strip, fronts):
             length, to = strip.lengths[lane], ROW * strip.groups[a * w + lane]
             if to < 0:
                 continue
-            for i in range(strip.first_row, SCALE_ROW + 1):
+            for i in range(strip.first_row, NOISE_ROW + 1):
                 for k in range(loops.used):
                     fronts[strip.fronts[lane] + i * length + to + k] = front[(i * own + at + k) * w + lane]
             for b in range(opened):

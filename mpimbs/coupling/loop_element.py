@@ -6,7 +6,7 @@ import numpy as np
 
 from mpimbs.coupling.separated_joint import SeparatedJoint
 from mpimbs.spatial.memory import Floats, Integers
-from mpimbs.spatial.mixed import C_COLUMN, OPEN_BODY, NOISE_COLUMN, MixedRoom, OpenGroup, row_at
+from mpimbs.spatial.mixed import C_COLUMN, NOISE_COLUMN, OPEN_BODY, MixedRoom, OpenGroup, row_at
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 

@@ -13,13 +13,12 @@ columns, once both its ends are in. They are eliminated one by one, the one that
     I += E_d E_d^T / W_dd    p += E_d c_d / W_dd    E_k -= E_d W_dk / W_dd    and W, c alike
 
 A column whose W_dd is not beyond its noise asks what others make already, or what no joint lets go of: it has no load,
-and E and c are zero there as well. The noise is what rounding may have made of W_dd. It has three sources, and travels
+and E and c are zero there as well. The noise is what rounding may have made of W_dd. It has two sources, and travels
 with the column from where it begins:
 
 - the sums that W is made of are rounded: a part `ROUNDED` of each s^2 / D;
 - s = E^T S is rounded, which counts where all of s is: a joint that is doubled by a coaxial one has nothing else. A
-  part `UNSEEN` of what s could be, the moment and, with a length of the system for a lever, the force of the column;
-- an eliminated column d hands its own on, (W_kd / W_dd)^2 of it to column k.
+  part `UNSEEN` of what s could be, the moment and, with a length of the system for a lever, the force of the column.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from mpimbs.spatial.rows import ROW, add_row, entry, load_row, multiply_rows, sc
 
 COLUMNS = 6  # of a group, at the most
 C_ROW, NOISE_ROW, W_ROWS = 6, 7, 8
-ROUNDED = 1e-14  # of a sum: some dozens of roundings
+ROUNDED = 1e-12  # of a sum: thousands of roundings, as elimination amplifies them
 UNSEEN = 1e-22  # of a square: what is closed to 1e-12 is coaxial to 1e-11 of its length
 KEPT = 16  # numbers of an eliminated column: which it is (-1: none), 1 / W_dd; then E_d, c_d and room; then its row
 
@@ -126,9 +125,6 @@ def take_out(front, length, d, bare, kept, own, grounded):
     """Eliminate a column; keep how, from `own` on."""
     row = (W_ROWS + d) * length
     reciprocal = 1.0 / front[row + d]
-    noise = reciprocal**2 * front[NOISE_ROW * length + d]
-    for k in range(length):
-        front[NOISE_ROW * length + k] += noise * front[row + k] ** 2
     kept[own], kept[own + 1] = d, reciprocal
     for i in range(W_ROWS):
         kept[own + 2 + i] = front[i * length + d]

@@ -16,7 +16,7 @@ from mpimbs.spatial.tuples import load6
 from mpimbs.spatial.vectors import dot6
 
 OF_A_HINGE = 5  # columns, the commonest number
-_NOISE, _INVERSE = 2 + NOISE_ROW, 3 + NOISE_ROW  # of what is kept of a column, behind E and c
+_INVERSE_NOISE = 2 + NOISE_ROW  # of what is kept of a column, behind E and c
 
 
 @kernel(inline=True)
@@ -104,13 +104,13 @@ def add_freedom(zero, front, length, s, reciprocal, used):
 
 @kernel(inline=True)
 def _take(zero, front, length, at, first_row, kept, used):
-    """Copy a group's columns to where they are kept, with their noise and its inverse."""
+    """Copy a group's columns to where they are kept, with the inverses of their noise."""
     n, each = width(zero), KEPT + length
     for i in range(used):
         own = i * each
-        for r in range(first_row, NOISE_ROW + 1):
+        for r in range(first_row, C_ROW + 1):
             store(kept, (own + 2 + r) * n, load(zero, front, (r * length + at + i) * n))
-        store(kept, (own + _INVERSE) * n, 1.0 / load(zero, front, (NOISE_ROW * length + at + i) * n))
+        store(kept, (own + _INVERSE_NOISE) * n, 1.0 / load(zero, front, (NOISE_ROW * length + at + i) * n))
         for g in range(0, length, ROW):
             for k in range(g, g + used):
                 store(kept, (own + KEPT + k) * n, load(zero, front, _above(length, at + i, k) * n))
@@ -124,9 +124,8 @@ def _best(zero, kept, each, at, done, used):
     for i in range(used):
         if done & (1 << i) == 0:
             own = i * each
-            w = load(zero, kept, (own + KEPT + at + i) * n)
-            beyond = w * load(zero, kept, (own + _INVERSE) * n)
-            total = over_lanes(where_less(load(zero, kept, (own + _NOISE) * n), w, beyond, 0.0))
+            beyond = load(zero, kept, (own + KEPT + at + i) * n) * load(zero, kept, (own + _INVERSE_NOISE) * n)
+            total = over_lanes(where_less(1.0, beyond, beyond, 0.0))
             if total > best:
                 best, found = total, i
     return found
@@ -146,15 +145,14 @@ def _eliminate_here(zero, length, at, first_row, kept, used):
             return
         own = d * each
         w = load(zero, kept, (own + KEPT + at + d) * n)
-        noise = load(zero, kept, (own + _NOISE) * n)
-        reciprocal = where_less(noise, w, 1.0 / w, 0.0)
+        beyond = w * load(zero, kept, (own + _INVERSE_NOISE) * n)
+        reciprocal = where_less(1.0, beyond, 1.0 / w, 0.0)
         store(kept, (own + 1) * n, reciprocal)
         done |= 1 << d
         for i in range(used):
             if done & (1 << i) == 0:
                 to = i * each
                 f = -reciprocal * load(zero, kept, (own + KEPT + at + i) * n)
-                _add(zero, kept, to + _NOISE, f * f * noise)
                 for r in range(first_row, C_ROW + 1):
                     _add(zero, kept, to + 2 + r, f * load(zero, kept, (own + 2 + r) * n))
                 for g in range(0, length, ROW):
@@ -206,8 +204,6 @@ def _eliminate(zero, front, length, group, bare, kept, grounded, used):
         if g != at:
             for r in range(g, g + used):
                 f = _factors(zero, kept, each, KEPT + r)
-                squares = (f[0] * f[0], f[1] * f[1], f[2] * f[2], f[3] * f[3], f[4] * f[4], f[5] * f[5])
-                _add(zero, front, NOISE_ROW * length + r, dot6(squares, _numbers_at(zero, kept, each, _NOISE)))
                 for h in range(g, length, ROW):
                     if h != at:
                         for k in range(r if h == g else h, h + used):

@@ -16,12 +16,11 @@ from mpimbs.spatial.mixed import (
     ENDS,
     GROUPS,
     LOOP,
-    OPEN_BODY,
     NOISE_COLUMN,
+    OPEN_BODY,
     SLOTS,
     SLOTS_OF,
     SORT,
-    TO_WORLD,
     WHICH,
     MixedRoom,
     OpenGroup,
@@ -186,9 +185,6 @@ def _close(work, length, block, kept, count):
                 best, of, d = w, noise, row
         if d < 0:
             break
-        noise = work[d * length + behind] / work[d * length + d] ** 2
-        for r in range(work.size // length):
-            work[r * length + behind] += noise * work[r * length + d] ** 2
         _take_out(work, length, d, d, kept, count)
         count += 1
     for i in range(COLUMNS):
@@ -223,8 +219,8 @@ def join_mixed(rooms, left, right, out, responses, scratch):
         work[i] = 0.0
     _copy_in(rooms.left, left, work, length, 0)
     _copy_in(rooms.right, right, work, length, first_right)
-    # Of each block while two are joined: which slots it is open to (bits, of the left ones first), into which block it went (-1:
-    # nowhere), number, ends, sort.
+    # Of each block while two are joined: which slots it is open to (bits, of the left ones first), into which block it
+    # went (-1: nowhere), number, ends, sort.
     lists = span(responses, _lists_at(blocks, responses), LISTS * blocks)
     mask, into, number = span(lists, 0, blocks), span(lists, blocks, blocks), span(lists, 2 * blocks, blocks)
     ends, sort = span(lists, 3 * blocks, blocks), span(lists, 4 * blocks, blocks)

@@ -6,7 +6,7 @@ from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.fronts import COLUMNS, KEPT, NOISE_ROW, ROUNDED, UNSEEN, W_ROWS, find_load, take_out
 from mpimbs.spatial.rows import ROW
 
-_REFLECTED = 3e-2  # part of the noise that a reflection adds: a rounding, of which `ROUNDED` has dozens
+_REFLECTED = 1e-3  # part of the noise that a reflection adds: some roundings, of which `ROUNDED` has thousands
 _LEAST = 1e-200  # a sum of squares of which there is nothing to divide by
 LARGE = 1e-2 / ROUNDED  # of the largest noise, beyond which a column needs not wait for the joints inboard
 # What `settle` keeps: how many columns were eliminated at once, how many stayed, of these how many in the end, and how
@@ -53,7 +53,7 @@ def _best_of(front, length, columns, first, last, least, beyond):
 
 @kernel
 def _reflect(front, length, columns, first, last, v, factor, noise):
-    """Take the columns `first` to `last` - 1 of a list through the reflection 1 - factor v v^T, both ways. `noise`: room."""
+    """Take columns `first` to `last` - 1 of a list through the reflection 1 - factor v v^T, both ways; `noise`: room."""
     for r in range(W_ROWS + length):
         if r == NOISE_ROW:
             continue

@@ -21,8 +21,8 @@ from mpimbs.spatial.fronts import COLUMNS
 from mpimbs.spatial.memory import aligned_zeros
 from mpimbs.spatial.mixed import (
     LOOP,
-    OPEN_BODY,
     NOISE_COLUMN,
+    OPEN_BODY,
     OpenGroup,
     describe,
     row_at,

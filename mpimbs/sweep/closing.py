@@ -101,7 +101,7 @@ def _square(a):
 
 @kernel(inline=True)
 def _size(loops, state):
-    """Squares of what columns could do to joints, of which s is what they do: their moments, and forces at the lever."""
+    """Squares of what columns could do to joints, of which s is what they do: moments, and forces at the lever."""
     moment = add_row(add_row(_square(state[1]), _square(state[2])), _square(state[3]))
     force = add_row(add_row(_square(state[4]), _square(state[5])), _square(state[6]))
     return add_row(moment, scale_row(loops.lever[0] ** 2, force))

@@ -95,6 +95,42 @@ def random_mechanism(
     return system, q, allowed_speeds(system, q, u), tau
 
 
+def doubled_joints(seed: int, n: int, types: Sequence[str] | None, chain: bool) -> tuple[System, Array, Array, Array]:
+    """A tree each of whose joints is there twice, the second coaxial and as far along as it may be: a door's hinges."""
+    system, q, u, tau = random_system(seed, n, chain, types)
+    source = Seeded(seed + 3 * 10**6)
+    for body in list(system.bodies()):
+        joint = body.joint
+        along = source.uniform(-1, 1) if joint.type in ("revolute", "prismatic", "helical", "cylindrical") else 0.0
+        fields = {
+            name: getattr(joint, name) for name in ("axis", "pitch") if getattr(TYPES[joint.type], f"takes_{name}")
+        }
+        axis = np.array(joint.axis, REAL)
+        place = np.array(joint.position, REAL) + along * rotation_of(np.array(joint.rotation, REAL)) @ axis
+        system.add_loop(
+            name=f"{body.name} again",
+            type=joint.type,
+            bodies=[body.parent, body.name],
+            positions=(place.astype(float).tolist(), (along * axis).astype(float).tolist()),
+            rotations=(joint.rotation, (1, 0, 0, 0)),
+            **fields,
+        )
+    return system, q, u, tau
+
+
+def grounded_mechanism(
+    seed: int, n: int, grounds: Sequence[int], spans: Sequence[tuple[int, int]], chain: bool
+) -> tuple[System, Array, Array, Array]:
+    """Balls and hinges held to the world at some bodies, with sliders between others: loops to the world at many depths
+    of a path, or many at one body, and further ones beside them."""
+    system, q, u, tau = random_system(seed, n, chain, ["spherical", "revolute"], wrenches=False)
+    source, poses = Seeded(seed + 4 * 10**6), carriers(Snapshot(system, q, u))
+    ends = [("spherical", (body, -1)) for body in grounds] + [("prismatic", pair) for pair in spans]
+    for k, (kind, pair) in enumerate(ends):
+        system.add_loop(closing_loop(system, pair, poses, kind, source, f"loop{k}"))
+    return system, q, allowed_speeds(system, q, u), tau
+
+
 def planar_mechanism(seed: int, n: int, loops: int) -> tuple[System, Array, Array, Array]:
     """The same of hinges that are all parallel: each loop has at least 3 constraints that the tree's hinges fulfil."""
     system, q, u, tau = random_system(seed, n, False, ["revolute"], springs=False)

@@ -1,0 +1,70 @@
+"""Loops that repeat what joints do, and loops to the world anywhere: none is lost, none holds what moves."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import parts
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import Joint, System
+from oracles.dense import Array, dense_accelerations
+from oracles.loops import closed, opened
+from oracles.random_loops import LOOP_TYPES, doubled_joints, grounded_mechanism
+from tolerances import assert_close
+
+MOVING = tuple(kind for kind in LOOP_TYPES if kind != "fixed")
+EVERY_DOZEN = tuple(range(11, 72, 12))
+GROUNDED = {
+    "a chain held every dozen, a slider beside": (3, 72, EVERY_DOZEN, [(7, 54)], True),
+    "a chain held every fourth, sliders beside": (14, 20, tuple(range(3, 20, 4)), [(1, 9), (5, 17), (6, 7)], True),
+    "a tree": (5, 24, (3, 9, 15, 20, 23), [(4, 21)], False),
+    **{f"{count} at one body": (count, 3, (1,) * count + (2, 2), [], True) for count in (2, 4, 5, 6, 8)},
+}
+
+
+def agree(comm: MPI.Comm, coupling: str, state: tuple[System, Array, Array, Array], expected: Array) -> None:
+    system = state[0]
+    if system.n_bodies < comm.size:
+        pytest.skip("more ranks than bodies")
+    with closing(Dynamics(system, comm, coupling)) as dynamics:
+        found = dynamics.accelerations(*parts(dynamics, *state[1:]))
+        mine = dynamics.gather_u.part
+    assert_close("accelerations", found, expected[mine], "loops", scale=float(np.abs(expected).max()), comm=comm)
+
+
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
+@pytest.mark.parametrize("kind", [*MOVING, "all"])
+def test_joints_that_are_doubled(comm: MPI.Comm, kind: str, coupling: str) -> None:
+    """A door on two hinges moves as on one: each joint doubled by a coaxial one, against the tree without those."""
+    for n, chain in ((1, True), (7, False), (10, True)):
+        state = doubled_joints(n, n, None if kind == "all" else [kind], chain)
+        if n >= comm.size and state[0].nu:
+            agree(comm, coupling, state, dense_accelerations(opened(state[0]), *state[1:]))
+
+
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("coupling", ["dcae", "assembly"])
+@pytest.mark.parametrize("name", GROUNDED)
+def test_loops_to_the_world(comm: MPI.Comm, name: str, coupling: str) -> None:
+    """Bodies held to the world at many depths of a path, or many times, with loops beside: by the dense oracle."""
+    state = grounded_mechanism(*GROUNDED[name])
+    agree(comm, coupling, state, closed(*state).udot)
+
+
+@pytest.mark.parametrize("ratio", [1e-8, 1e-11, 1e-12])
+def test_masses_that_differ(ratio: float) -> None:
+    """Two bars that a pin to the world locks, however light the second one is, do not move."""
+    system = System(gravity=(0.0, -9.81, 0.0))
+    for name, mass, parent, at in (("heavy", 1e5, "world", (0, 0, 0)), ("light", 1e5 * ratio, "heavy", (1, 0, 0))):
+        inertia = (mass / 12, mass / 12, mass / 12, 0, 0, 0)
+        joint = Joint(type="revolute", position=at)
+        system.add(name=name, parent=parent, mass=mass, center_of_mass=(0.5, 0, 0), inertia=inertia, joint=joint)
+    q = np.array([0.3, 0.9])
+    tip = (np.cos(0.3) + np.cos(1.2), np.sin(0.3) + np.sin(1.2), 0.0)
+    system.add_loop(name="pin", type="revolute", bodies=("world", "light"), positions=(tip, (1, 0, 0)))
+    with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
+        found = dynamics.accelerations(q, np.zeros(2))
+    assert_close("accelerations", found, np.zeros(2), "loops", scale=9.81)

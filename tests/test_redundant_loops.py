@@ -31,7 +31,8 @@ def agree(comm: MPI.Comm, coupling: str, state: tuple[System, Array, Array, Arra
     with closing(Dynamics(system, comm, coupling)) as dynamics:
         found = dynamics.accelerations(*parts(dynamics, *state[1:]))
         mine = dynamics.gather_u.part
-    assert_close("accelerations", found, expected[mine], "loops", scale=float(np.abs(expected).max()), comm=comm)
+    scale = max(float(np.abs(expected).max()), 1.0)  # some are locked
+    assert_close("accelerations", found, expected[mine], "loops", scale=scale, comm=comm)
 
 
 @pytest.mark.time_limit(300)  # compiles
@@ -40,7 +41,7 @@ def agree(comm: MPI.Comm, coupling: str, state: tuple[System, Array, Array, Arra
 def test_joints_that_are_doubled(comm: MPI.Comm, kind: str, coupling: str) -> None:
     """A door on two hinges moves as on one: each joint doubled by a coaxial one, against the tree without those."""
     for n, chain in ((1, True), (7, False), (10, True)):
-        state = doubled_joints(n, n, None if kind == "all" else [kind], chain)
+        state = doubled_joints(n, n, MOVING if kind == "all" else [kind], chain)
         if n >= comm.size and state[0].nu:
             agree(comm, coupling, state, dense_accelerations(opened(state[0]), *state[1:]))
 

@@ -53,7 +53,7 @@ def _best_of(front, length, columns, first, last, least, beyond):
 
 @kernel
 def _reflect(front, length, columns, first, last, v, factor, noise):
-    """Take columns `first` to `last` - 1 of a list through the reflection 1 - factor v v^T, both ways; `noise`: room."""
+    """Take columns `first` to `last` - 1 of a list through a reflection, 1 - factor v v^T, both ways; `noise`: room."""
     for r in range(W_ROWS + length):
         if r == NOISE_ROW:
             continue

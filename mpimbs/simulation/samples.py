@@ -66,7 +66,7 @@ class Samples:
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
         """Take a sample: this rank's stretches of it, and what all ranks have, by their names in the file."""
-        whole = {name: gather(own[name]) for name, gather in self._gathers.items()}
+        whole = {name: gather(np.ravel(own[name])) for name, gather in self._gathers.items()}
         if not self._root:
             return
         there = {name: values.copy() for name, values in whole.items() if values is not None}

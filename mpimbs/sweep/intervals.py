@@ -124,13 +124,15 @@ class Intervals(PartByHandles):
         return found
 
     def geared(self, tau: Floats) -> Floats:
-        """Generalized forces [nu] with those of gears, as an evaluation found them."""
+        """Generalized forces, [nu] or none, with those of gears, as an evaluation found them."""
         found, speeds = np.zeros(self.whole.nu), self.whole.columns.u_offset
         for part in self._parts:
             for loops in part.all_loops:
                 bodies, forces = loops.gear_forces()
                 np.add.at(found, speeds[part[0].first - self.whole.first + bodies], forces)
-        return found + tau if found.any() else tau
+        if not found.any():
+            return tau
+        return found + tau if len(tau) else found
 
     def ends(self) -> list[Ends]:
         """Where the equations of each stand: of all bodies that hang on others, if these have slots of their own."""

@@ -1,7 +1,7 @@
 # make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
 # make test   set up, run the tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
 # make long   set up, run the tests that take longer, at 1, 2, 3 and 4 ranks
-# make checked  set up, run numeric tests at 1 rank with kernels that hold all they read and write against its bounds; `make long` too
+# make checked  set up, run numeric tests at 1 rank with kernels that hold all they read and write against its bounds
 # make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
@@ -48,7 +48,6 @@ test: peers
 
 long: peers
 	@bash .ci/test "$(TEST_RANKS)" "long" $(ARGS)
-	@$(MAKE) --no-print-directory checked
 
 checked: setup
 	@MPIMBS_CHECKED=1 TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test 1 "not long and not subprocess" $(CHECKED) $(ARGS)

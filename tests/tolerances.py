@@ -109,7 +109,7 @@ TOLERANCE |= {
 TOLERANCE |= {
     "loops": (
         1e-9,
-        "ranks of constraints are told by pivots of 1e-12 of what they are made of; what is near to redundant is amplified",
+        "ranks of constraints are told by 1e-12 of what pivots are made of; what is near to redundant is amplified",
     ),
     "many loops": (1e-10, "a thousand linkages, each of which amplifies the roundings of its neighbours a little"),
     "measures": (1e-8, "violations of 1e-3: rotation vectors and sines differ by their cubes"),

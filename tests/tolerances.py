@@ -112,6 +112,7 @@ TOLERANCE |= {
         "ranks of constraints are told by 1e-12 of what pivots are made of; what is near to redundant is amplified",
     ),
     "many loops": (1e-10, "a thousand linkages, each of which amplifies the roundings of its neighbours a little"),
+    "penalised": (1e-11, "dense matrices with a penalty of a thousand times the masses, and so of their condition"),
     "measures": (1e-8, "violations of 1e-3: rotation vectors and sines differ by their cubes"),
     "closed loops": (1e-12, "what Newton's method stops at, in mechanisms of some metres"),
 }

@@ -34,7 +34,7 @@ from mpimbs.spatial.checked import CHECKED
 _WITH_KERNELS = (
     *("pipeline.py", "spatial/*.py", "sweep/*.py", "parallel/*.py", "coupling/*.py"),
     *("partition/assembly_costs.py", "partition/schedule_search.py"),
-    *("instruments/machine.py", "instruments/phases.py"),
+    *("instruments/inertia_operations.py", "instruments/machine.py", "instruments/phases.py"),
 )
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))

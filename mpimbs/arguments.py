@@ -72,8 +72,19 @@ def doubles(name: str, values: npt.ArrayLike, shape: int | tuple[int, ...], fini
     if given.shape != wanted:
         raise InputError(f"{name} must be an array of shape {wanted}, got one of shape {given.shape}")
     found = given if given.dtype == np.float64 and given.flags.carray else np.array(given, np.float64, order="C")
-    if finite and not all_finite(found):
-        index = np.unravel_index(int(np.argmin(np.isfinite(found))), wanted)
+    return finite_doubles(name, found) if finite else found
+
+
+def finite_doubles(name: str, found: Floats) -> Floats:
+    """Give an array of doubles as it is, all of whose numbers are finite.
+
+    Raises
+    ------
+    InputError
+        One is not: of what name, and which.
+    """
+    if not all_finite(found):
+        index = np.unravel_index(int(np.argmin(np.isfinite(found))), found.shape)
         raise InputError(f"{name} is not finite at index {', '.join(map(str, index))}; give finite numbers")
     return found
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.arguments import doubles
+from mpimbs.arguments import doubles, finite_doubles
 from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
@@ -107,15 +107,15 @@ class Subchain:
         Raises
         ------
         InputError
-            Of another size, or with a quaternion that is zero or not finite.
+            Of another size, not finite, or with a quaternion that is zero or not finite, which names its body.
         """
-        coordinates, speeds = doubles("q", q, self.nq), doubles("u", u, self.nu)
+        coordinates = doubles("q", q, self.nq, finite=False)
         bodies, first = self._quaternions
         if len(first) and (bad := int(broken_quaternion(first, coordinates))) >= 0:
             body = self.name_of(bodies[bad])
             values = coordinates[first[bad] : first[bad] + 4]
             raise InputError(f"q: the quaternion of body '{body}' is {values.tolist()}; give unit quaternions w x y z")
-        return coordinates, speeds
+        return finite_doubles("q", coordinates), doubles("u", u, self.nu)
 
     @functools.cached_property
     def _quaternions(self) -> tuple[Integers, Integers]:

@@ -273,22 +273,25 @@ class OutputFile:
             flush_to_disk(self._part)
 
 
+_NOT_FINITE = "not finite"
+
+
 def _plain(value: Any) -> Any:
-    """Statistics as JSON has them: null for what is no finite number."""
+    """Statistics as JSON has them: an object of one string for what is no finite number."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {_NOT_FINITE: str(value)} if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_statistics(file: h5py.File) -> dict[str, Any]:
-    """Give the statistics of a run's output file, not a number for what was no finite one; none while it goes on."""
+    """Give the statistics of a run's output file; none while it goes on."""
 
-    def numbers(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {name: math.nan if value is None else value for name, value in pairs}
+    def numbers(found: dict[str, Any]) -> Any:
+        return float(found[_NOT_FINITE]) if list(found) == [_NOT_FINITE] else found
 
-    found: dict[str, Any] = json.loads(file.attrs.get("statistics", "{}"), object_pairs_hook=numbers)
+    found: dict[str, Any] = json.loads(file.attrs.get("statistics", "{}"), object_hook=numbers)
     return found
 
 

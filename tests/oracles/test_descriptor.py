@@ -1,13 +1,12 @@
 """The sparse oracle agrees with the dense ones; and what is drawn for it is as the seed says."""
 
-import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from mpi_helpers import ROOT
+from mpi_helpers import ROOT, plain_environment
 from mpimbs.model import system_text
 from oracles import dense
 from oracles.descriptor import Descriptor
@@ -55,7 +54,7 @@ def test_a_seed_is_the_same_in_every_process() -> None:
     told = [
         subprocess.run(
             [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests"))), "PYTHONHASHSEED": seed},
+            env=plain_environment() | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,
         ).stdout

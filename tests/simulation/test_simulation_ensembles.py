@@ -181,7 +181,7 @@ def test_states_and_samples(comm: MPI.Comm) -> None:
         assert np.array_equal(result.q[0, :, 0], q[:, 1]) and np.array_equal(result.u[0], np.zeros((COPIES, 3)))
         assert result[2].body("link2").q.shape == (3, 1)
         assert repr(result[2]) == f"KeptMotion({result.kept.system.name} in memory, copy 2: 3 samples of 0 to 0.1 s)"
-    with pytest.raises(InputError, match="state: has 2 rows of q and 1 of u"):
+    with pytest.raises(InputError, match=r"state: 'q' has shape \(2, 3\).*a row of 3 numbers for each"):
         batch.simulate(0.1, state=(q[:2], np.zeros(3)))
 
 

@@ -201,7 +201,10 @@ class _Locator:
         RuntimeError
             A kernel of the package is in a file that does not name the folder: its changes would be missed.
         """
-        file = Path(self._py_file).resolve()
+        file = Path(self._py_file)
+        if not file.is_absolute():  # made of a text of the package (`widths`); there may be no current folder
+            return ""
+        file = file.resolve()
         if file in _stamped():
             return ""
         if file.is_relative_to(_PACKAGE):

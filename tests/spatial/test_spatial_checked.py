@@ -1,11 +1,12 @@
 """The checked build: what lies outside an array raises, and says where; fresh rooms hold NaN."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from mpi_helpers import plain_environment
 
 WIDTHS = {"spans": 12, "loads": 1, "stores": 4, "tuples": 6, "items": 1}
 
@@ -13,7 +14,7 @@ WIDTHS = {"spans": 12, "loads": 1, "stores": 4, "tuples": 6, "items": 1}
 @pytest.mark.subprocess
 def test_overruns_are_caught(tmp_path: Path) -> None:
     """Accesses of all kinds, one past the end and one before the begin of an array of 20; the last within is right."""
-    environment = os.environ | {"MPIMBS_CHECKED": "1", "MPIMBS_CACHE_DIR": str(tmp_path)}
+    environment = plain_environment() | {"MPIMBS_CHECKED": "1", "MPIMBS_CACHE_DIR": str(tmp_path)}
     script = Path(__file__).with_name("overrun.py")
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
     *found, fresh = done.stdout.splitlines()

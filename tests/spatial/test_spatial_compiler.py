@@ -15,6 +15,7 @@ import pytest
 from numba.core import errors
 
 import mpimbs
+from mpi_helpers import plain_environment
 from mpimbs.spatial import kernel_cache
 from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.kernel_cache import cache_folder, code_of, remove_unused, stamp_of
@@ -120,7 +121,7 @@ def test_processors_have_folders_and_widths_of_their_own(tmp_path: Path) -> None
         name, features = given.split()
         own = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "MPIMBS_CACHE_DIR": str(tmp_path)}
         command = [sys.executable, "-c", f"{text}; print(native_width(), cache_folder())"]
-        done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, env=plain_environment() | own, capture_output=True, text=True, check=True)
         found[width] = done.stdout.split()
     assert [int(lanes) for lanes, _ in found.values()] == list(found)
     assert len({folder for _, folder in found.values()}) == len(found)

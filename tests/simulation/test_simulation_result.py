@@ -194,7 +194,8 @@ def test_statistics_are_json_for_all_programs(comm: MPI.Comm, path: Path, monkey
         assert "nan" in found.summary()
 
 
-def test_what_memory_can_not_hold_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_memory_can_not_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "out.h5"
     simulate("chain:6", 0.1, output=path)
     result = load(path)
     monkeypatch.setattr("mpimbs.simulation.kept_motion.free_memory", lambda: 1e3)

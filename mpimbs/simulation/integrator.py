@@ -39,6 +39,7 @@ from mpimbs.sweep.structure import TURN
 
 Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-14  # of times
+WHOLE = 0.999  # of a step: times are rounded; one that its error has shortened is shorter by far
 NO_LIMITS = 1e-20, 1e50  # s, PETSc's own of steps
 QUIET = contextlib.nullcontext()
 NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
@@ -329,7 +330,7 @@ class Integrator:
             taken = now - began
             if closing is not None:
                 closing.took(taken)
-            cut = size < self._step and taken == size  # by the target, not by the error
+            cut = size < self._step and taken > WHOLE * size  # by the target, not by the error
             if self._probe is not None and not cut and self._probe.due():
                 self._probe.look(now, self.q, self.u)
             self.sizes.take(taken, cut, np.inf if self._probe is None else self._probe.largest_step)

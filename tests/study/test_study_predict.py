@@ -242,7 +242,8 @@ def test_predictions_of_trees(spec: str) -> None:
     shares = calibration.record()["shares"]
     assert len(shares) == 1 + 3 + MOST_TIMED and {share["ranks"] for share in shares} == {1, 3, 40}
     quickest = best(system, cluster_named("infiniband"), ranks=(1, 3, 40), calibration=calibration)
-    assert quickest.seconds == min(row.seconds for row in rows)
+    by_dcae = min(row.seconds for row in rows)
+    assert quickest.seconds == by_dcae if quickest.coupling == "dcae" else quickest.seconds < by_dcae
     with pytest.raises(InputError, match="coupling 'pcg' is not predicted for trees; choose one of: dcae, assembly"):
         predict(system, (2,), cluster_named("infiniband"), "pcg")
 
@@ -258,7 +259,8 @@ def test_predictions_of_loops() -> None:
     assert rows[2].messages > rows[1].messages > 0.0 and min(sweeps.placing for sweeps in times.sweeps) > 0.0
     assert times.exchanged[0] == {39: BOUNDARY} and times.exchanged[39] == {0: BOUNDARY} and not times.exchanged[7]
     assert max(ranks_to_predict(system_from("track:1000"))) == 256, "shares are timed one by one"
-    assert best(system, cluster_named("infiniband"), ranks=(1, 3), calibration=calibration).coupling == "dcae"
+    quickest = best(system, cluster_named("infiniband"), ranks=(1, 3), calibration=calibration)
+    assert quickest.coupling == "dcae" or quickest.seconds < rows[1].seconds, "by what was timed, on a busy machine"
     for coupling, reason in (
         ("pcg", "is predicted without loops only; choose `coupling='dcae'`"),
         ("dca", "closes none"),

@@ -22,7 +22,7 @@ from mpimbs.sweep.subchain import AT_REST
 from mpimbs.tension import Tension
 
 
-def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool = False) -> None:
+def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool = False, checked: bool = False) -> None:
     """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call.
 
     Parameters
@@ -32,6 +32,8 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
         `joint_loads` too.
     sampled : bool
         What a simulation takes samples by too.
+    checked : bool
+        What it checks samples by too.
     """
     comm = dynamics.comm
     mine = (dynamics.kernels, dynamics.lanes, dynamics.in_phases, dynamics.loops is not None)
@@ -39,7 +41,7 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
 
     def action() -> None:
         for kernels, lanes, staged, loops in kinds:
-            compile_kernels(kernels, lanes, staged, loads, sampled, loops)
+            compile_kernels(kernels, lanes, staged, loads, sampled, loops, checked)
 
     first_on_node(comm, action)
     dynamics.external.compile()
@@ -53,6 +55,7 @@ def compile_kernels(
     loads: bool = False,
     sampled: bool = False,
     loops: bool = False,
+    checked: bool = False,
 ) -> None:
     """Compile, or load from the cache, the kernels of evaluations with so many lanes; no communication.
 
@@ -68,6 +71,8 @@ def compile_kernels(
         As for `compile_evaluations`.
     loops : bool
         What closes loops too.
+    checked : bool
+        As for `compile_evaluations`.
     """
     in_lanes = f"rope:{2 * tuned().least_lane * lanes}"
     system = system_from(f"tree:2:{lanes + 1}" if "intervals" in kernels else in_lanes)
@@ -88,6 +93,8 @@ def compile_kernels(
             alone.subchain.displaced(q, u)
         if loads:
             alone.joint_loads(q, u)
+        if checked:
+            alone.residual(q, u)
         if sampled:
             alone.energy_and_momentum(q, u)
             make_quaternions_unit(0.0, alone.subchain.structure, q)

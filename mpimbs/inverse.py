@@ -8,7 +8,8 @@ those before, or behind it.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.inverse import MOVED, PASSED
 from mpimbs.sweep.inverse_passes import TreePlan
 from mpimbs.sweep.limbs import Limbs
-from mpimbs.sweep.structure import PLACE, TURNING, Springs, Structure, workspace
+from mpimbs.sweep.structure import PLACE, TURNING, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.subchain import AT_REST, Subchain, frame_change
 from mpimbs.sweep.tiles import Tiles, subchain_tiles
 
@@ -36,6 +37,40 @@ NO_FORCES = np.zeros(0)
 HELD_AT_REST = np.append(AT_REST, np.zeros(MOVED - len(AT_REST)))  # how nothing moves while it is held
 
 
+class Between(NamedTuple):
+    """How the bodies of a rank stand to those of other ranks, and what these find on the way outward."""
+
+    inboard: list[int]  # bodies that they hang on
+    outer: list[int]  # bodies on which others hang
+    moves: list[Floats]  # [n, n] of each of these: takes accelerations there from the first inboard, loads back
+    far: Floats  # [outer, n]: their accelerations while what they hang on has none
+
+
+def found_outward(parts: Sequence[Between], inboard: Sequence[int], root: Floats) -> Floats:
+    """Give accelerations [k, n] of bodies that hang on those of the ranks before, `parts`, or on the root."""
+    known = {-1: root}
+    for part in parts:
+        before = known[part.inboard[0]]
+        known |= {body: move @ before + far for body, move, far in zip(part.outer, part.moves, part.far, strict=True)}
+    return np.array([known[body] for body in inboard])
+
+
+def found_inward(parts: Sequence[Between], received: Sequence[Floats], outer: Sequence[int], numbers: int) -> Floats:
+    """Give the loads [h, n] that bodies hand to those of the ranks behind, `parts`.
+
+    `received` [k, n] of each of these is what its bodies receive, with nothing behind them, from those that they hang
+    on.
+    """
+    given: dict[int, Floats] = {}
+    for part, own in zip(reversed(parts), reversed(received), strict=True):
+        passed = own.copy()
+        for body, move in zip(part.outer, part.moves, strict=True):
+            passed[0] += move.T @ given.get(body, np.zeros(numbers))
+        for body, load in zip(part.inboard, passed, strict=True):
+            given[body] = given.get(body, 0.0) + load
+    return np.array([given.get(body, np.zeros(numbers)) for body in outer]).reshape(-1, numbers)
+
+
 def prescribed(
     comm: MPI.Comm,
     subchain: Subchain,
@@ -45,24 +80,22 @@ def prescribed(
     boundary: Floats,
     root: Floats,
     at_rest: bool = False,
-) -> tuple[Floats, list[Any]]:
+    work: Workspace | None = None,
+) -> tuple[Floats, list[Between]]:
     """Give the accelerations [m, 6] of this rank's steps that move by `udot`, in their frames; all call.
 
     Arguments as of `required_forces`, to which the second of what is given says how the ranks hang together.
     """
     turns = np.concatenate((boundary[:, :9], boundary[:, PLACE : PLACE + TURNING - 9]), axis=1)
-    inboard, outer = subchain.inboard.tolist(), subchain.outer.tolist()
-    known = {-1: root}  # accelerations of bodies
-    parts: list[Any] = []
+    inboard = subchain.inboard.tolist()
+    parts: list[Between] = []
     if comm.size > 1:
         still = np.zeros((len(inboard), 6))
-        held = subchain.prescribe(q, u, udot, turns, still, at_rest)[subchain.outer_steps]
+        held = subchain.prescribe(q, u, udot, turns, still, at_rest, work)[subchain.outer_steps]
         changes = [frame_change(motion[:PLACE]) for motion in subchain.relative_motions(q, u)]
-        parts = comm.allgather((inboard, outer, changes, held))
-        for theirs, bodies, moves, fars in parts[: comm.rank]:
-            before = known[theirs[0]]
-            known |= {body: move @ before + far for body, move, far in zip(bodies, moves, fars, strict=True)}
-    return subchain.prescribe(q, u, udot, turns, np.array([known[body] for body in inboard]), at_rest), parts
+        parts = comm.allgather(Between(inboard, subchain.outer.tolist(), changes, held))
+    known = found_outward(parts[: comm.rank], inboard, root)
+    return subchain.prescribe(q, u, udot, turns, known, at_rest, work), parts
 
 
 def required_forces(
@@ -96,21 +129,32 @@ def required_forces(
         With the inertias that count, in place of those of the subchain.
     """
     accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, at_rest)
+    given = q, u, udot, forces, accelerations
+    return forces_beside(comm, subchain, parts, *given, at_rest=at_rest, structure=structure)
+
+
+def forces_beside(
+    comm: MPI.Comm,
+    subchain: Subchain,
+    parts: list[Between],
+    q: Floats,
+    u: Floats,
+    udot: Floats,
+    forces: Floats,
+    accelerations: Floats,
+    **given: Any,
+) -> Floats:
+    """Give what `required_forces` gives, of what `prescribed` gave, which is overwritten; all call.
+
+    `given` as of `Subchain.required_forces`.
+    """
     outer = subchain.outer.tolist()
-    given: dict[int, Floats] = {}  # loads that bodies give to those behind
+    behind = np.zeros((len(outer), 6))
     if comm.size > 1:
-        nothing = np.zeros((len(outer), 6))
-        _, received = subchain.required_forces(q, u, udot, forces, accelerations.copy(), nothing, at_rest, structure)
-        all_received = comm.allgather(received)
-        for rank in range(comm.size - 1, comm.rank, -1):
-            theirs, bodies, moves, _ = parts[rank]
-            passed = all_received[rank].copy()
-            for body, move in zip(bodies, moves, strict=True):
-                passed[0] += move.T @ given.get(body, np.zeros(6))
-            for body, load in zip(theirs, passed, strict=True):
-                given[body] = given.get(body, 0.0) + load
-    behind = np.array([-given.get(body, np.zeros(6)) for body in outer]).reshape(-1, 6)
-    return subchain.required_forces(q, u, udot, forces, accelerations, behind, at_rest, structure)[0]
+        _, own = subchain.required_forces(q, u, udot, forces, accelerations.copy(), behind, **given)
+        received, after = comm.allgather(own), comm.rank + 1
+        behind = -found_inward(parts[after:], received[after:], outer, 6)
+    return subchain.required_forces(q, u, udot, forces, accelerations, behind, **given)[0]
 
 
 class InverseSweeps:

@@ -12,6 +12,7 @@ from mpimbs.evaluation import Acted
 from mpimbs.inverse import required_forces
 from mpimbs.model.summary import refuse_loops
 from mpimbs.parallel.agreement import together
+from mpimbs.residual import Residual, residual_of
 from mpimbs.sweep.intervals import Intervals
 
 Floats = npt.NDArray[np.float64]
@@ -93,12 +94,46 @@ class JointLoads:
         given = q, u, forces, self._evaluation.turns
         return motions.forces(q, u, part.forces_through_joints(*given, wrenches))
 
+    def residual(
+        self: Any,
+        q: Floats,
+        u: Floats,
+        udot: Floats | None = None,
+        tau: Floats | None = None,
+        t: float = 0.0,
+    ) -> Residual:
+        """Tell what accelerations leave of the equations of motion and of the loops: nothing but rounding, if right.
+
+        Inverse dynamics of `udot`, by recursive Newton-Euler sweeps in doubles, against what acts, with the loads of
+        loops and gears that an evaluation finds; and the rows of these, which accelerations have to satisfy. One
+        evaluation and five sweeps of O(n).
+
+        Parameters
+        ----------
+        q, u, tau, t
+            As in `accelerations`.
+        udot : array [nu], optional
+            Generalized accelerations (rad/s^2, m/s^2), this rank's part; by default those of `accelerations`.
+
+        Raises
+        ------
+        InputError, SimulationError
+            As `accelerations`.
+        """
+        q, u, tau = self.agreed(q, u, tau, t=t)
+        given = None if udot is None else self.agreed(q, u, udot, "udot", t)[2]
+        found, acted = self._accelerations(q, u, tau, t)
+        forces = acted.forces if acted.forces.size else np.zeros(self.subchain.nu)
+        q, u = self.followed(t, q, u)
+        return residual_of(self, q, u, found if given is None else given, forces)
+
     def inverse_dynamics(self: Any, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the
         accelerations `udot` [nu]: `accelerations` in reverse.
 
         Gravity, springs, dampers, torques, wrenches and functions of the model act as in `accelerations`. Long chains
-        lose digits: rounding of one joint's acceleration moves all bodies beyond (1e-9 at 512 bodies).
+        lose digits: rounding of one joint's acceleration moves all bodies beyond (1e-9 at 512 bodies). Of joints that
+        follow given motions these are the forces of `drive_forces`, which make the joints move by this `udot`.
 
         Parameters
         ----------
@@ -121,6 +156,7 @@ class JointLoads:
         boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
         if self._may_fail:
             together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))
+            forces[self.subchain.columns.prescribed] = 0.0  # of joints that follow, what their drive has to do
         if self.inverse_sweeps:
             return self.inverse_sweeps(q, u, udot, forces)
         return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self._root)

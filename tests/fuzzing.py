@@ -21,6 +21,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import Gear, Joint, Loop, System, system_from_text, system_text
+from mpimbs.residual import EXACT, ITERATED
 from oracles import dense
 from oracles.dense import Array
 from oracles.descriptor import ROUNDINGS, Descriptor, followed
@@ -106,6 +107,8 @@ def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:
         found["forces"] = kept(whole(dynamics.inverse_dynamics(q, u, v, TIME)))
         found["M v"] = kept(whole(dynamics.multiply(q, v)))
     found["energy"] = dynamics.energy_and_momentum(q, u)
+    told = dynamics.residual(q, u, udot, tau, TIME)
+    found["residual"] = np.array([told.motion, told.loops, told.load])
     return found
 
 
@@ -159,6 +162,8 @@ class Oracle:
             compare("acceleration again", found["again"], solution.udot, allowed)
             if not same:
                 return  # all else follows from it
+        bounds = ITERATED if coupling in ("pcg", "augmented") else EXACT
+        compare("residual", found["residual"], np.zeros(3), np.array(bounds))
         speeds = abs(self.case.u).max(initial=0.0)
         rates = dense.coordinate_rates(opened(system), descriptor.q, descriptor.u)
         compare("rate of q", found["rates"], rates, 1e-13 * max(speeds, 1e-300))

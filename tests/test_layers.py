@@ -40,6 +40,7 @@ LAYERS = [
         "joint_space",
         "far_ends",
         "evaluation",
+        "residual",
         "joint_loads",
         "loops",
         "dynamics",

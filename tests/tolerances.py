@@ -26,6 +26,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "galilean": (1e-13, "linear velocity enters once, as w x v at the base, and not along the chain"),
     "lanes": (1e-12, "the same operations; sines differ by a rounding of 1e-16, which random systems amplify"),
     "lanes joined": (1e-12, "the same equations in another order: the lanes are swept apart and joined, as ranks are"),
+    "residual": (1e-13, "of the sum of all terms' magnitudes, each rounded once or twice; measured below 1e-15"),
     "extended": (1e-13, "the sweeps are backward stable; random systems amplify rounding up to a hundredfold"),
     "loads": (
         2e-11,

@@ -74,9 +74,14 @@ def acceleration(
         parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
     if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
+    residual = dynamics.residual(mine[0], mine[1], parts["udot"], *mine[2:])
     results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
     if loads and dynamics.loops is not None:
         parts["loop_loads"] = results["loop_loads"] = dynamics.loops.loads
+    if wrong := residual.judged(dynamics.coupling):
+        raise SimulationError(f"{wrong}: this is wrong; please report the model")
+    if comm.rank == 0:
+        click.echo(residual.told())
     write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})
     dynamics.close()
 

@@ -109,6 +109,14 @@ class KeptMotion:
         return self._array("energy")
 
     @cached_property
+    def equation_residual(self) -> Floats | None:
+        """What accelerations have left at the most so far of the equations of motion, and of those of loops.
+
+        [samples, 2], relative to their terms; see `simulation.witness`. None where samples were not checked.
+        """
+        return self._read("equation_residual")
+
+    @cached_property
     def poses(self) -> Floats | None:
         """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept.
 
@@ -197,6 +205,7 @@ class SegmentedMotion:
 
     t = cached_property(lambda self: self._joined("t"))
     energy = cached_property(lambda self: self._joined("energy"))
+    equation_residual = cached_property(lambda self: self._joined("equation_residual"))
     poses = cached_property(lambda self: self._joined("poses"))
     loads = cached_property(lambda self: self._joined("loads"))
 

@@ -20,6 +20,10 @@ LOADS = (
     "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
     "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
 )
+RESIDUAL = (
+    "largest so far in a sample that was checked: generalized force that accelerations leave over, relative to those "
+    "that act on that joint; acceleration that they leave along a constraint of a loop, relative to its terms"
+)
 LOOP_VIOLATION = "how far each loop is from closed: norm over what its joint holds, of positions and of velocities"
 NEWTONS = "N m, N m, N m, N, N, N"
 LOOP_LOADS = (
@@ -61,6 +65,7 @@ def lay_out(
     selection: Selection,
     extremes: bool,
     separated: SeparatedLoads | None,
+    witness: bool,
 ) -> None:
     """Write what an output file begins with: attributes, the model, and the datasets without rows.
 
@@ -77,12 +82,14 @@ def lay_out(
         Whether there are extremes of all steps.
     separated : SeparatedLoads or None
         Samples have the solution of the equations of these.
+    witness : bool
+        Whether samples are checked.
     """
     file.attrs.update(name=system.name, format=FORMAT, status="running")
     file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), sizes=tuned().told())
     write_model(file, system)
     write_selection(file, selection)
-    _lay_out_samples(file, system, selection, extremes, separated, ROWS)
+    _lay_out_samples(file, system, selection, extremes, separated, witness, ROWS)
 
 
 def lay_out_segment(
@@ -93,6 +100,7 @@ def lay_out_segment(
     selection: Selection,
     extremes: bool,
     separated: SeparatedLoads | None,
+    witness: bool,
     samples: float,
 ) -> None:
     """Write what a segment begins with, as `lay_out` does of the first.
@@ -112,7 +120,7 @@ def lay_out_segment(
     for name, held in (("cut", cut), ("loop", list(now.loops))):
         model.create_dataset(name, data=held, shape=(len(held),), dtype=h5py.string_dtype())
     _write_joints(model, system)
-    _lay_out_samples(group, system, selection, extremes, separated, int(max(1, min(samples, ROWS))))
+    _lay_out_samples(group, system, selection, extremes, separated, witness, int(max(1, min(samples, ROWS))))
 
 
 def _lay_out_samples(
@@ -121,6 +129,7 @@ def _lay_out_samples(
     selection: Selection,
     extremes: bool,
     separated: SeparatedLoads | None,
+    witness: bool,
     most: int,
 ) -> None:
     """Write datasets without rows."""
@@ -131,6 +140,8 @@ def _lay_out_samples(
         "step_size": ((), "s", "of the step that follows, if the next sample does not shorten it"),
         "constraint_violation": ((), "1", "largest | |quaternion| - 1 | left by a step, before it was removed"),
     }
+    if witness:
+        empty["equation_residual"] = ((2,), "1", RESIDUAL)
     for name in selection.bodies:
         shape = (selection.number(name, system), *((PER_ITEM[name],) if name in PER_ITEM else ()))
         empty[name] = (shape, *SELECTED[name])

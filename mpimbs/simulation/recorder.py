@@ -21,6 +21,7 @@ from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.sample_writer import SampleWriter
 from mpimbs.simulation.samples import Samples
 from mpimbs.simulation.selection import Selection
+from mpimbs.simulation.witness import Witness
 from mpimbs.simulation.work import Balance
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Recorder:
         Where the coupling has constraint loads.
     projection : Projection or None
         Where there are loops.
+    witness : Witness or None
+        Checks samples, unless that was not wanted.
     keep : callable
         Gives where samples go, from how many numbers of one this rank has, by their names in the output file.
 
@@ -76,8 +79,10 @@ class Recorder:
         extremes: bool,
         constraints: ConstraintRecord | None,
         projection: Projection | None,
+        witness: Witness | None,
         keep: Callable[[dict[str, int]], Store],
     ) -> None:
+        self.witness = witness
         self._dynamics = dynamics
         self._constraints, self._projection = constraints, projection
         self._loads = loads = "loads" in selection.bodies
@@ -116,6 +121,8 @@ class Recorder:
     def follow(self, before: Recorder, work: float) -> None:
         """Go on with what another one has begun, behind so much work (J), what changes of structure took away off."""
         self.count, self.balance, self._work = before.count, before.balance, before._work + work
+        if self.witness is not None and before.witness is not None:
+            self.witness.follow(before.witness)
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """What the samples so far leave to the next: for JSON, and vectors of this rank's; `recall` takes it again."""
@@ -126,6 +133,7 @@ class Recorder:
             "constraints": None if self._constraints is None else self._constraints.memory(),
             "kinetic": kinetic,
             "work": self._work,
+            "witness": None if self.witness is None else self.witness.memory(),
         }, vectors  # fmt: skip
 
     def recall(self, memory: dict[str, Any], vectors: dict[str, Floats]) -> None:
@@ -135,6 +143,8 @@ class Recorder:
         self._work = memory.get("work", 0.0)
         if self._constraints is not None:
             self._constraints.recall(memory["constraints"])
+        if self.witness is not None and memory.get("witness"):
+            self.witness.recall(memory["witness"])
         if self.extremes is not None:
             self.extremes.recall(memory["kinetic"], vectors)
 
@@ -169,16 +179,18 @@ class Recorder:
         yield
         self.seconds += time.perf_counter() - began + evaluating - sum(self._dynamics.seconds().values())
 
-    def record(self, t: float, stepper: Integrator) -> None:
-        """Take the sample of time `t` (s), which an integrator has reached; all ranks call.
+    def record(self, t: float, stepper: Integrator, last: bool) -> None:
+        """Take the sample of time `t` (s), which an integrator has reached, perhaps the last; all ranks call.
 
         Raises
         ------
         SimulationError
-            On all ranks: joint or constraint loads are wanted, and a function of the model failed.
+            On all ranks: a function of the model failed, or the witness found accelerations that are wrong.
         OutputError
             On all ranks: the sample can't be written.
         """
+        if self.witness is not None:
+            self.witness.take(t, stepper.q, stepper.u, stepper.held, last)
         with self._timed():
             self._take(t, stepper)
         self.count += 1
@@ -196,6 +208,8 @@ class Recorder:
             "time": t, "energy": energy, "work": work, "step_size": stepper.step_size,
             "constraint_violation": float(agreed[0]),
         }  # fmt: skip
+        if self.witness is not None:
+            common["equation_residual"] = self.witness.largest
         if "poses" in self._chosen:
             own["poses"] = self._kept("poses", pose_numbers(*dynamics.poses(q, u)))
         if self._loads:

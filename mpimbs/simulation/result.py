@@ -17,6 +17,7 @@ from mpimbs.simulation.projection import loops_told
 from mpimbs.simulation.reading import newest
 from mpimbs.simulation.rods import RodHistory
 from mpimbs.simulation.step_sizes import told
+from mpimbs.simulation.witness import witness_told
 from mpimbs.sizes import VARIABLE
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 # Of a result, what the output file keeps.
 _TOLD = (
     "time", "steps", "rejected", "evaluations", "step_sizes", "seconds", "energy_error", "energy_change",
-    "solutions", "loops", "restarts", "sizes",
+    "solutions", "loops", "witness", "restarts", "sizes",
 )  # fmt: skip
 
 
@@ -34,9 +35,9 @@ class Result:
     """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
 
     The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
-    `energy`, `poses`, `loads`, `loop_violation`, `loop_loads`, `body(name)`, the motion of one body, and `rod(name)`,
-    what a rod carries; None on other ranks. Where events change the structure, `q`, `u` and what loops have are tuples
-    of arrays, one for each structure; all else has one row for each sample throughout.
+    `energy`, `equation_residual`, `poses`, `loads`, `loop_violation`, `loop_loads`, `body(name)`, the motion of one
+    body, and `rod(name)`, what a rod carries; None on other ranks. Where events change the structure, `q`, `u` and what
+    loops have are tuples of arrays, one for each structure; all else has one row for each sample throughout.
 
     Attributes
     ----------
@@ -65,6 +66,10 @@ class Result:
         changed most; `evaluations` to close them; `left` and `sampled`, the largest violations that steps have left,
         before these were taken away, and those of the samples: of positions (m and rad together) and velocities, each
         with the name of the loop.
+    witness : dict
+        How many samples were checked by the equations of motion (`checks`), and the largest of what accelerations left
+        of these (`motion`) and of the loops (`loops`): relative to their terms, on which body or loop, time (s). Empty
+        with `no_witness`.
     peaks : str
         With `extremes`, the largest magnitudes of all steps, and on which bodies.
     extremes : dict of arrays [4, n]
@@ -93,6 +98,7 @@ class Result:
     energy_change: float = 0.0
     solutions: dict[str, float] = field(default_factory=dict)
     loops: dict[str, Any] = field(default_factory=dict)
+    witness: dict[str, Any] = field(default_factory=dict)
     peaks: str = ""
     extremes: dict[str, Floats] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
@@ -128,6 +134,12 @@ class Result:
     def energy(self) -> Any:
         """Kinetic and potential energy [samples, 2], J."""
         return self._of_motion("energy")
+
+    @property
+    def equation_residual(self) -> Any:
+        """What accelerations left of the equations of motion and of the loops at most so far [samples, 2]; see
+        `witness`; None with `no_witness`."""
+        return self._of_motion("equation_residual")
 
     @property
     def poses(self) -> Any:
@@ -211,6 +223,8 @@ class Result:
             moved = f", ends moved together by {event['moved']:.3g} (m and rad)" if event["moved"] > 1e-9 else ""
             text += f"\nevent: t = {event['time']:.6g} s, {event['told']}: {event['energy_lost']:.4g} J lost{moved}"
         text += "".join(f"\n{line}" for line in loops_told(self.loops))
+        if self.witness:
+            text += f"\n{witness_told(self.witness)}"
         if self.sizes != "package":
             text += f"\nsizes: {self.sizes}, by {VARIABLE}"
         if self.peaks:

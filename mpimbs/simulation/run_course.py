@@ -38,6 +38,7 @@ from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_speeds, check_system
 from mpimbs.simulation.step_memory import StepMemory
 from mpimbs.simulation.structure_change import go_over, held_over
+from mpimbs.simulation.witness import Witness
 from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
@@ -128,7 +129,8 @@ class Run:
     def _make_recorder(self, keep: Callable[[dict[str, int]], Store]) -> Recorder:
         segment, settings = self._segment, self._asked
         kinds = self._selection, settings.extremes
-        return Recorder(segment.dynamics, *kinds, segment.constraints, segment.projection, keep)
+        witness = None if settings.no_witness else Witness(segment.dynamics)
+        return Recorder(segment.dynamics, *kinds, segment.constraints, segment.projection, witness, keep)
 
     def _open(self, widths: dict[str, int]) -> Store:
         """Begin the output, or go on with it."""
@@ -138,11 +140,13 @@ class Run:
             "every": self._times.at(1), "ranks": self._comm.size, **segment.told(),
             "solver": None if self._solver is None else self._solver.data(),
         }  # fmt: skip
-        kinds = self._selection, settings.extremes
+        kinds, witness = (self._selection, settings.extremes), not settings.no_witness
         count = 0 if self._kept is None else self._kept.header["recorder"]["count"]
         system = self._events.system
         return self.files.open(
-            lambda path: OutputFile(path, lambda file: lay_out(file, system, told, *kinds, separated), settings.force),
+            lambda path: OutputFile(
+                path, lambda file: lay_out(file, system, told, *kinds, separated, witness), settings.force
+            ),
             widths,
             self._totals.rows(count),
         )
@@ -218,6 +222,8 @@ class Run:
         result.evaluations = segment.dynamics.evaluations
         balance = self._recorder.balance
         result.energy_error, result.energy_change = balance.change, balance.relative
+        if (witness := self._recorder.witness) is not None:
+            result.witness = witness.told()
         store = self._recorder.store
         result.samples = store.samples if isinstance(store, Samples) else []
         result.loops = self._totals.told_loops(segment)
@@ -287,7 +293,7 @@ class Run:
 
     def _record(self, t: float) -> None:
         """Take the sample of a time (s), which is reached."""
-        self._recorder.record(t, self.stepper)
+        self._recorder.record(t, self.stepper, self._recorder.count + 1 >= self._times.count)
         self._next = self._times.at(self._recorder.count)
 
     def _initial(self) -> tuple[Floats, Floats]:
@@ -372,11 +378,11 @@ class Run:
         separated = segment.separated_loads()
         given = segment.dynamics.system, self._events.now, self._events.happened[-1]["time"]
         kinds = self._selection, settings.extremes
-        left = self._times.count - self._totals.begins[-1]
+        left, witness = self._times.count - self._totals.begins[-1], not settings.no_witness
 
         def begin(file: OutputFile) -> None:
             number = len(self._totals.begins) - 1
-            file.begin_segment(number, lambda group: lay_out_segment(group, *given, *kinds, separated, left))
+            file.begin_segment(number, lambda group: lay_out_segment(group, *given, *kinds, separated, witness, left))
 
         return self._recorder.store.next(widths, begin)
 
@@ -395,6 +401,8 @@ class Run:
         rest = time.perf_counter() - self._made - sum(phases.values())
         rest -= self._recorder.seconds + self._keeper.seconds
         own = {**self._seconds, **phases, "integration": rest, "output": self._recorder.seconds}
+        if (witness := self._recorder.witness) is not None:
+            own |= {"integration": rest - witness.seconds, "witness": witness.seconds}
         if self._keeper.seconds:
             own["checkpoints"] = self._keeper.seconds
         before = self._totals.seconds

@@ -68,7 +68,7 @@ class RunSegment:
     def compile(self) -> None:
         """Compile, or load, the kernels of evaluations and samples."""
         began = time.perf_counter()
-        compile_evaluations(self.dynamics, self.settings.loads, sampled=True)
+        compile_evaluations(self.dynamics, self.settings.loads, sampled=True, checked=not self.settings.no_witness)
         if INTEGRATORS[self.settings.integrator].implicit:
             compile_implicit(self.dynamics)
         self.compiling += time.perf_counter() - began

@@ -30,6 +30,7 @@ class Sample(NamedTuple):
     work: float  # done so far by all that is not weight, spring or inertia (J)
     loop_violation: Floats | None  # [loops, 2]: of positions (m and rad together), of velocities; None without loops
     loop_loads: Floats | None  # [loops, 6]: moment (N m) and force (N) on second bodies; see `ClosedLoops`
+    equation_residual: Floats | None  # [2]: see `KeptMotion.equation_residual`
     step_size: float  # s, of the step that follows, if the next sample does not shorten it
 
 
@@ -70,7 +71,7 @@ class Samples:
         if not self._root:
             return
         there = {name: values.copy() for name, values in whole.items() if values is not None}
-        kept: dict[str, Any] = dict.fromkeys(("q", "u")) | there
+        kept: dict[str, Any] = dict.fromkeys(("q", "u", "equation_residual")) | there
         kept |= common
         solution = None
         if "constraint_loads" in kept:

@@ -147,6 +147,13 @@ class SimulationSettings(EvaluationSettings):
             "with `loads` an evaluation, more a step.",
         ),
     ] = False
+    no_witness: Annotated[
+        bool,
+        Setting(
+            "Leave out the checks of samples by the equations of motion, which cost less than a hundredth",
+            more="See `mpimbs.simulation.witness`.",
+        ),
+    ] = False
     force: Annotated[bool, Setting("Replace an existing output file, and its checkpoints")] = False
 
     @classmethod

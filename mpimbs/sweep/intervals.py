@@ -123,6 +123,19 @@ class Intervals(PartByHandles):
                 np.add.at(found, part[0].first - self.whole.first + bodies, loads)
         return found
 
+    def owned_loads(self, count: int) -> Floats:
+        """What those of all `count` loops carry [count, ROW] for which this rank answers, in terms of C; others 0."""
+        found = np.zeros((count, ROW))
+        for loops in self.loops:
+            found[loops.numbers[loops.owned]] = loops.joints.loads[loops.owned]
+        return found
+
+    def take_loads(self, loads: Floats) -> None:
+        """Take what all loops carry, as whoever answers for them has it, of those with an end elsewhere."""
+        for loops in self.loops:
+            if len(loops.far):
+                loops.joints.loads[loops.far] = loads[loops.numbers[loops.far]]
+
     def geared(self, tau: Floats) -> Floats:
         """Generalized forces, [nu] or none, with those of gears, as an evaluation found them."""
         found, speeds = np.zeros(self.whole.nu), self.whole.columns.u_offset
@@ -133,6 +146,26 @@ class Intervals(PartByHandles):
         if not found.any():
             return tau
         return found + tau if len(tau) else found
+
+    def loop_rows(
+        self, accelerations: Floats, magnitudes: Floats, udot: Floats, count: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """Give what this rank has of the equations of all `count` loops, and its magnitude [count, ROW] each, and the
+        largest number of what each carries [count]; see `Loops.rows`.
+
+        Accelerations [n, 6] and their magnitudes [n, 2] are of the bodies of the whole, `udot` [nu] of its joints.
+        """
+        left, most, loads = np.zeros((count, ROW)), np.zeros((count, ROW)), np.zeros(count)
+        first_speed = np.minimum(self.whole.columns.u_offset[:-1], max(0, len(udot) - 1))
+        of_joints = udot[first_speed] if len(udot) else np.zeros(self.whole.n_bodies)
+        for part in self._parts:
+            at = part[0].first - self.whole.first
+            for loops in part.all_loops:
+                own, size = loops.rows(accelerations[at:], magnitudes[at:], of_joints[at:])
+                np.add.at(left, loops.numbers, own)
+                np.add.at(most, loops.numbers, size)
+                np.maximum.at(loads, loops.numbers, loops.largest_loads)
+        return left, most, loads
 
     def ends(self) -> list[Ends]:
         """Where the equations of each stand: of all bodies that hang on others, if these have slots of their own."""

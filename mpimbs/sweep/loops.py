@@ -25,6 +25,7 @@ from mpimbs.sweep.loop_joints import (
     ENERGY,
     GEARED,
     GEOMETRY,
+    MINUS_S,
     POSITION,
     ROOM_OF_A_LANE,
     TORQUE,
@@ -360,6 +361,51 @@ class Loops:
         columns = self._measured[gears, : 2 * SIX].reshape(-1, 2, 6, ROW)[:, :, :, 0]
         forces = np.take_along_axis(columns, axes[:, :, None], axis=2)[:, :, 0] * self._loads[gears, :1]
         return self._loop_table.bodies[gears][self._here[gears]], forces[self._here[gears]]
+
+    def rows(self, accelerations: Floats, magnitudes: Floats, of_joints: Floats) -> tuple[Floats, Floats]:
+        """Give what is left of the equations that the joints ask of accelerations, and its magnitude [n, ROW] each.
+
+        What of them this side has: of a loop with an end elsewhere the rest is there. After an evaluation.
+
+        Parameters
+        ----------
+        accelerations : array [bodies, 6]
+            Of the bodies at their origins, in their frames.
+        magnitudes : array [bodies, 2]
+            Of these (`sweep.magnitudes`).
+        of_joints : array [bodies]
+            The first of the accelerations of their inboard joints.
+        """
+        table, gears = self._loop_table, self._loop_table.turns == GEARED
+        left, most = np.zeros((len(table), ROW)), np.zeros((len(table), ROW))
+        columns = self._measured[:, : 2 * SIX].reshape(-1, 2, 6, ROW)
+        for end in (0, 1):
+            here = self._here[:, end] & ~gears
+            bodies, asked = table.bodies[here, end], columns[here, end]
+            seen = accelerations[bodies].reshape(-1, 2, 3) @ self._frames[here, end]  # in the frame of the step
+            left[here] += np.einsum("nij,ni->nj", asked, seen.reshape(-1, 6))
+            lengths = np.linalg.norm(asked.reshape(-1, 2, 3, ROW), axis=2)
+            most[here] += np.einsum("nkj,nk->nj", lengths, magnitudes[bodies])
+            here = self._here[:, end] & gears
+            bodies, factors = table.bodies[here, end], table.factors[here, end]
+            left[here, 0] += factors * of_joints[bodies]
+            most[here, 0] += np.abs(factors) * magnitudes[bodies, table.axes[here, end] // 3]
+        asked = self._measured[self.owned, MINUS_S : MINUS_S + ROW]
+        left[self.owned] += asked
+        most[self.owned] += np.abs(asked)
+        beyond = np.arange(ROW) >= table.constraints[:, None]
+        left[beyond], most[beyond] = 0.0, 0.0
+        return left, most
+
+    @property
+    def largest_loads(self) -> Floats:
+        """The largest number of what each carries [n], in terms of C."""
+        beyond = np.arange(ROW) >= self._loop_table.constraints[:, None]
+        return np.abs(np.where(beyond, 0.0, self._loads)).max(axis=1, initial=0.0)
+
+    def driven_by(self) -> float:
+        """Sum of the magnitudes of what drives the joints (N m and N together)."""
+        return float(np.abs(self._measured[:, DRIVE_A : DRIVE_A + 2 * ROW]).sum())
 
     def _acting(self) -> Floats:
         """What loops do at the origins of their two bodies, in the frames of these [n, 2, 6]."""

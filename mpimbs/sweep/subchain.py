@@ -16,6 +16,7 @@ from mpimbs.spatial.handles import SIZE
 from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
 from mpimbs.sweep.entries import displace, joint_loads, loads_of_bodies, move, prescribe, required_forces
 from mpimbs.sweep.joint_forces import spring_energy
+from mpimbs.sweep.magnitudes import carried, reached
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.sweep.tiles import Tile, Tiles, boundary_frames, subchain_tiles
@@ -134,6 +135,19 @@ class Subchain:
         """What a sweep over all as one piece writes that has wrenches of its own."""
         made = self.made
         return workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=True)
+
+    def wrenched(self, wrenches: Floats) -> tuple[Workspace, Floats]:
+        """Give a workspace with the wrenches set last and others [n, 6] on the bodies, as `joint_loads` takes them.
+
+        Used again. Beside it these others as those of the steps [m, 6].
+        """
+        made, work = self._whole.made, self._wrenched
+        others = np.zeros((len(made.structure.steps), 6))
+        others[made.body_step] += (wrenches.reshape(-1, 2, 3) @ made.body_frame).reshape(-1, 6)
+        work.wrench[:] = others.ravel()
+        if self._has_wrenches:
+            work.wrench[:] += self.wrenches
+        return work, others
 
     def joint(self, body: int) -> Build:
         """Make a body ready alone, with its inboard joint."""
@@ -343,10 +357,7 @@ class Subchain:
         """Loads that the steps receive [m, 2, 3], in their frames, and their parts along the free axes [nu]."""
         made, work = self._whole
         if wrenches is not None:
-            work = self._wrenched
-            acting = work.wrench.reshape(-1, 6)
-            acting[:] = self.wrenches.reshape(-1, 6) if self._has_wrenches else 0.0
-            acting[made.body_step] += (wrenches.reshape(-1, 2, 3) @ made.body_frame).reshape(-1, 6)
+            work, _ = self.wrenched(wrenches)
         loads, room = np.empty((len(made.structure.steps), 2, 3)), np.empty((2, self.nu))
         given = turns.reshape(-1), accelerations.reshape(-1), self.outer_steps, outer_loads.reshape(-1)
         arrays = (loads.ravel(), room[0], room[1], np.empty(SIZE))
@@ -354,7 +365,14 @@ class Subchain:
         return loads, room[0]
 
     def prescribe(
-        self, q: Floats, u: Floats, udot: Floats, turns: Floats, accelerations: Floats, at_rest: bool = False
+        self,
+        q: Floats,
+        u: Floats,
+        udot: Floats,
+        turns: Floats,
+        accelerations: Floats,
+        at_rest: bool = False,
+        work: Workspace | None = None,
     ) -> Floats:
         """Give the accelerations [m, 6] of the steps that move by `udot` [nu].
 
@@ -364,8 +382,10 @@ class Subchain:
             Of the bodies inboard; the world's acceleration is -g.
         at_rest : bool
             Without speeds, springs, wrenches: what is linear in `udot` alone.
+        work : Workspace, optional
+            With the wrenches that act, in place of those set last.
         """
-        made, work = self._whole
+        made, work = self._whole.made, work or self.work
         found = np.empty((len(made.structure.steps), 6))
         given = turns.reshape(-1), accelerations.reshape(-1)
         prescribe(made.structure, work, q, u, udot, *given, found.reshape(-1), at_rest)
@@ -381,6 +401,7 @@ class Subchain:
         outer_loads: Floats,
         at_rest: bool = False,
         structure: Structure | None = None,
+        work: Workspace | None = None,
     ) -> tuple[Floats, Floats]:
         """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
 
@@ -398,14 +419,47 @@ class Subchain:
             As it was for `prescribe`.
         structure : Structure, optional
             Of these steps, with the inertias that count; their own by default.
+        work : Workspace, optional
+            That of `prescribe`.
         """
-        made, work = self._whole
+        made, work = self._whole.made, work or self.work
         tau, room = np.empty(self.nu), np.empty(self.nu)
         given = self.outer_steps, outer_loads.reshape(-1)
         loads = accelerations.reshape(-1)
         springs = NO_SPRINGS if at_rest else made.springs
         required_forces(structure or self.with_rotors, springs, work, q, u, udot, forces, *given, loads, room, tau)
         return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
+
+    def magnitudes_outward(self, udot: Floats, given: Floats, work: Workspace) -> Floats:
+        """Give magnitudes [m, 2] of the accelerations of the steps, after `prescribe`; see `sweep.magnitudes`.
+
+        `given` [k, 2]: of the bodies inboard.
+        """
+        found = np.empty((len(self.structure.steps), 2))
+        reached(self.structure, work, udot, given.reshape(-1), found.reshape(-1))
+        return found
+
+    def magnitudes_inward(
+        self, reach: Floats, loops: Floats, outer_loads: Floats, lever: float, work: Workspace
+    ) -> tuple[Floats, Floats, Floats]:
+        """Give magnitudes of the generalized forces [nu], after `magnitudes_outward` and before `required_forces`.
+
+        Of the loads that the bodies inboard [k, 2] give, too, and of what acts on all steps without `loops` [2].
+
+        Parameters
+        ----------
+        loops : array [m, 6], or none
+            What loops do to the steps, as `wrenched` gave it.
+        outer_loads : array [h, 2]
+            Of what acts from behind.
+        lever : float
+            A length of bodies (m).
+        """
+        behind, found, acting = np.zeros_like(reach), np.empty(self.nu), np.zeros(2)
+        np.add.at(behind, self.outer_steps, outer_loads)
+        given = reach.reshape(-1), loops.reshape(-1), behind.reshape(-1), lever, acting, found
+        carried(self.with_rotors, work, *given)
+        return found, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :2].copy(), acting
 
 
 def frame_change(place: Floats) -> Floats:

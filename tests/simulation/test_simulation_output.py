@@ -31,7 +31,7 @@ from oracles.dense import energy, joint_wrenches, kinematics, rotation_of
 from simulation.motions import motion, tumbler
 from tolerances import assert_close
 
-PHASES = {"set-up", "compile", "sweep", "coupling", "communication", "integration", "output"}
+PHASES = {"set-up", "compile", "sweep", "coupling", "communication", "integration", "output", "witness"}
 
 
 @pytest.fixture
@@ -60,7 +60,8 @@ def test_an_output_file_has_everything(comm: MPI.Comm, path: Path) -> None:
     system.set_torque("part2", lambda t: 1.0 + t)
     expected, plain = motion(system, 0.25, comm, **settings | {"loads": False})
     assert plain.steps == result.steps and plain.evaluations == result.evaluations - len(data["time"])
-    assert set(data) == {"time", "q", "u", "energy", "work", "step_size", "constraint_violation", "poses", "loads"}
+    own = {"time", "energy", "work", "step_size", "constraint_violation", "equation_residual"}
+    assert set(data) == own | {"q", "u", "poses", "loads"}
     for name, values in zip(("time", "q", "u", "energy", "constraint_violation"), expected, strict=True):
         assert np.array_equal(data[name], values), name
 
@@ -81,7 +82,7 @@ def test_an_output_file_has_everything(comm: MPI.Comm, path: Path) -> None:
         assert all("description" in file[name].attrs for name in data)
         assert units | {"q": "", "poses": ""} == {
             "time": "s", "u": "rad/s or m/s", "energy": "J", "constraint_violation": "1", "q": "", "poses": "",
-            "loads": "N m, N m, N m, N, N, N", "work": "J", "step_size": "s",
+            "loads": "N m, N m, N m, N, N, N", "work": "J", "step_size": "s", "equation_residual": "1",
         }  # fmt: skip
         said = file["loads"].attrs["description"]
         assert all(

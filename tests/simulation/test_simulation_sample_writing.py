@@ -87,7 +87,7 @@ def test_the_file_has_what_is_gathered_in_memory(
     if kept[0].solution is not None:
         for name, values in zip(kept[0].solution._fields, zip(*(s.solution for s in kept), strict=True), strict=True):
             assert np.array_equal(data.pop(name), values), name
-    for name in ("work", "step_size"):
+    for name in ("work", "step_size", "equation_residual"):
         assert np.array_equal(data.pop(name), [getattr(sample, name) for sample in kept]), name
     assert not data
     if comm.rank == 0:

@@ -1,0 +1,104 @@
+"""A run's own witness: now and then the accelerations found are checked by the equations of motion the other way round.
+
+Checked are the first sample and the last, the first behind every change of structure, and of the others the next one
+after so many evaluations that it costs less than a hundredth of them. A check takes an evaluation, and sweeps without
+lanes that take as long as some four of them [`mpimbs.residual`].
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.errors import SimulationError
+from mpimbs.parallel.agreement import together
+from mpimbs.residual import Residual, holds_told
+
+Floats = npt.NDArray[np.float64]
+
+BETWEEN = 1000  # evaluations
+
+
+class Witness:
+    """Checks samples of a running system; all ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+
+    Attributes
+    ----------
+    checks : int
+        So far.
+    motion, loops : tuple
+        The largest residual so far: its value, on which body or loop, time (s).
+    seconds : float
+        Wall time spent, but for evaluations (s).
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._dynamics = dynamics
+        self._due = 0  # evaluations
+        self.checks, self.seconds = 0, 0.0
+        self.motion: tuple[float, str, float] = (0.0, "", 0.0)
+        self.loops: tuple[float, str, float] = (0.0, "", 0.0)
+
+    @property
+    def largest(self) -> Floats:
+        """Of the equations of motion, and of the loops [2]."""
+        return np.array([self.motion[0], self.loops[0]])
+
+    def take(self, t: float, q: Floats, u: Floats, held: Floats | None, last: bool) -> None:
+        """Check the accelerations in a state at a time (s), where one is due; all ranks call.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: they are wrong.
+        """
+        dynamics = self._dynamics
+        if dynamics.evaluations < self._due and not last:
+            return
+        began, evaluating = time.perf_counter(), sum(dynamics.seconds().values())
+        found: Residual = together(dynamics.comm, lambda: dynamics.residual(q, u, tau=held, t=t))
+        self._due, self.checks = dynamics.evaluations + BETWEEN, self.checks + 1
+        self.motion = max(self.motion, (found.motion, found.body, t), key=_size)
+        self.loops = max(self.loops, (found.loops, found.loop, t), key=_size)
+        self.seconds += time.perf_counter() - began + evaluating - sum(dynamics.seconds().values())
+        if wrong := found.judged(dynamics.coupling):
+            raise SimulationError(
+                f"t = {t:g} s: {wrong}: this is wrong, and so may be all before; please report the model. "
+                "`no_witness=True` goes on regardless"
+            )
+
+    def follow(self, before: Witness) -> None:
+        """Go on with what another one has seen, of the structure before: the next sample is checked."""
+        self.checks, self.motion, self.loops = before.checks, before.motion, before.loops
+        self.seconds = before.seconds
+
+    def memory(self) -> dict[str, Any]:
+        """For JSON; `recall` takes it again."""
+        return {"due": self._due, **self.told()}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        """Go on from what `memory` gave."""
+        self._due, self.checks = memory["due"], memory["checks"]
+        self.motion, self.loops = tuple(memory["motion"]), tuple(memory["loops"])
+
+    def told(self) -> dict[str, Any]:
+        """What a result tells."""
+        return {"checks": self.checks, "motion": list(self.motion), "loops": list(self.loops)}
+
+
+def witness_told(found: dict[str, Any]) -> str:
+    """What a result has of its witness, in a line."""
+    (motion, body, _), (loops, loop, _) = found["motion"], found["loops"]
+    return f"{holds_told(motion, body, loops, loop)}, in {found['checks']} samples checked"
+
+
+def _size(found: tuple[float, str, float]) -> float:
+    return np.inf if np.isnan(found[0]) else found[0]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.errors import InputError
-from mpimbs.model import System
+from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.table import suggest
 
 Floats = npt.NDArray[np.float64]
@@ -28,7 +28,7 @@ class RodHistory(NamedTuple):
 def rod_history(system: System, loads: Floats | None, name: str) -> RodHistory:
     """Give what a rod of a system carries, of samples of loads [samples, bodies, 6].
 
-    A rod is the numbered bodies of a name, one on the other, that lie along z as those of a `Rod` do.
+    A rod is the numbered bodies of a name, one on the other, that lie along z as those of a `Rod` do and don't slide.
 
     Raises
     ------
@@ -60,7 +60,8 @@ def rods_of(system: System) -> dict[str, Integers]:
             continue
         first, last = int(links[0]), int(links[-1])
         columns = system.columns(first, last + 1)
-        straight = not columns.center_of_mass[:, :2].any() and not columns.position[1:, :2].any()
+        slides = np.array(["m" in kind.q_units for kind in JOINT_TYPES])[columns.joint_type[1:]].any()
+        straight = not slides and not columns.center_of_mass[:, :2].any() and not columns.position[1:, :2].any()
         if straight and np.array_equal(columns.parent[1:], links[:-1]) and (columns.position[1:, 2] > 0).all():
             found[name] = links
     return found

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from cases import parts
 from mpimbs.dynamics import Dynamics
 from mpimbs.errors import InputError
-from mpimbs.model import System, system_from_text, system_text
+from mpimbs.model import Body, System, system_from_text, system_text
 from mpimbs.model.rod import Rod
 from mpimbs.simulation.rods import carried, rods_of
 from mpimbs.simulation.run import simulate
@@ -221,6 +221,15 @@ REFUSED = [
     ({"joint": "ball"}, "joint"),
     ({"stiffness": 3}, "unknown key 'stiffness'"),
 ]
+
+
+def test_sliders_are_no_rod() -> None:
+    """Numbered bodies along z whose joints give way along it."""
+    system, joint = System(), {"position": (0, 0, 0.5), "axis": (0, 0, 1)}
+    for name, kind in {"stack": "prismatic", "pile": "cylindrical", "line": "revolute"}.items():
+        body = {"name": name, "mass": 1.0, "inertia": (0.1, 0.1, 0.1, 0, 0, 0), "parent": "world"}
+        system.repeat(4, Body(**body, joint={"type": kind, **joint}))
+    assert list(rods_of(system)) == ["line"]
 
 
 @pytest.mark.parametrize(("fields", "message"), REFUSED)

@@ -56,6 +56,7 @@ OF_ALL: dict[str, Call] = {
     "carried": lambda d, q, u, tau: d.carried(q, u, acted(d, q, u, tau), tau),
     "energy_and_momentum": lambda d, q, u, tau: d.energy_and_momentum(q, u),
     "poses": lambda d, q, u, tau: d.poses(q, u),
+    "residual": lambda d, q, u, tau: d.residual(q, u, tau, tau).forces,
     "boundary_motion": lambda d, q, u, tau: d.boundary_motion(q, u),
     "step_motions": lambda d, q, u, tau: d.step_motions(q, u, acted(d, q, u, tau)),
     "gather_bodies": lambda d, q, u, tau: d.gather_bodies(6)(d.joint_loads(q, u, tau)),

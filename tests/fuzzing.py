@@ -29,6 +29,8 @@ from oracles.loops import opened
 from oracles.structured_systems import TIME, Case, Weighted
 from tolerances import TOLERANCE
 
+OPEN = 1e-6  # m and rad
+SMALL = 1e-3  # of accelerations of bodies, or what they would be if nothing held them
 UNJUDGED = 1e-3  # of the largest acceleration: where rounding alone does so much nothing can be told
 HUGE = 1e8  # loads, of those that are needed
 REDUCING = 30.0  # s to make a case smaller
@@ -152,7 +154,11 @@ class Oracle:
             return not bad.any()
 
         if len(solution.udot):
-            largest = abs(solution.udot).max()
+            if found.get("violations") is not None and found["violations"][:, 0].max(initial=0.0) > OPEN:
+                verdict.unjudged.append(f"{told}: a loop is open in the state that was drawn")
+                return
+            pushed = abs(solution.wrenches).max(initial=0.0) / max(float(masses.sum()), 1e-300)
+            largest = max(abs(solution.udot).max(), SMALL * max(self.free, pushed))  # of a locked system
             allowed = ROUNDINGS * solution.margin + share * largest
             if solution.apart > 1.0:
                 verdict.unjudged.append(f"{told}: a singular position, in which constraints contradict one another")

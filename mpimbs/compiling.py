@@ -112,7 +112,7 @@ def compile_implicit(dynamics: Dynamics) -> None:
 @functools.cache
 def _compile_stages(chain: bool, lanes: int) -> None:
     system = system_from(f"rope:{2 * tuned().least_lane * lanes}" if chain else "tree:2:2")
-    with closing(Dynamics(system, lanes=lanes if chain else 1)) as alone:
+    with closing(Dynamics(system, MPI.COMM_SELF, lanes=lanes if chain else 1)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
         r = np.zeros(len(q) + len(u))
         alone.implicit_matrix.at(q, 1.0)
@@ -126,7 +126,7 @@ def _compile_stages(chain: bool, lanes: int) -> None:
 def compile_inverse(lanes: int = 1) -> None:
     """Compile, or load from the cache, what `Dynamics.inverse_dynamics` calls, in so many lanes; no communication."""
     for name in (f"rope:{2 * tuned().least_lane * lanes}", f"tree:2:{lanes + 1}"):
-        with closing(Dynamics(system_from(name), lanes=lanes)) as alone:
+        with closing(Dynamics(system_from(name), MPI.COMM_SELF, lanes=lanes)) as alone:
             state = alone.subchain.q, alone.subchain.u, alone.subchain.u
             alone.inverse_dynamics(*state)
             required_forces(MPI.COMM_SELF, alone.subchain, *state, alone.subchain.u, AT_REST[None], np.zeros(6))
@@ -136,7 +136,7 @@ def compile_inverse(lanes: int = 1) -> None:
 def compile_joint_space(lanes: int = 1) -> None:
     """Compile, or load from the cache, what M and Jacobians take, in so many lanes; no communication."""
     compile_inverse(lanes)
-    with closing(Dynamics(system_from("tree:2:2"), lanes=1)) as alone:
+    with closing(Dynamics(system_from("tree:2:2"), MPI.COMM_SELF, lanes=1)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
         for layout in ("rows", "csr"):
             alone.inertia_matrix(q, layout=layout)
@@ -144,15 +144,16 @@ def compile_joint_space(lanes: int = 1) -> None:
         alone.solve(q, alone.multiply(q, u))
         alone.poses(q, u)
         alone.composites.compile()
-    with closing(Dynamics(system_from(f"rope:{2 * tuned().least_lane * lanes}"), lanes=lanes)) as alone:
+    rope = system_from(f"rope:{2 * tuned().least_lane * lanes}")
+    with closing(Dynamics(rope, MPI.COMM_SELF, lanes=lanes)) as alone:
         alone.inverse_inertia_matrix(alone.subchain.q)
         alone.solve(alone.subchain.q, alone.subchain.u)
 
 
 def _made(kernels: str, system: System, lanes: int) -> Dynamics:
     if kernels == "intervals":
-        return Dynamics(system, lanes=lanes)
+        return Dynamics(system, MPI.COMM_SELF, lanes=lanes)
     if kernels in ("pcg", "cut intervals"):
         solver = LoadSolver() if system.loops else LoadSolver("dcae")
-        return Dynamics(system, coupling="pcg", lanes=lanes, cuts=1, solver=solver)
-    return Dynamics(system, coupling=kernels, lanes=None if kernels == "dca" else lanes)
+        return Dynamics(system, MPI.COMM_SELF, "pcg", lanes=lanes, cuts=1, solver=solver)
+    return Dynamics(system, MPI.COMM_SELF, kernels, lanes=None if kernels == "dca" else lanes)

@@ -24,7 +24,8 @@ def test_endurance(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture
     steps = 30_000 if comm.size == 1 else 3000  # long enough for a thread that seldom gets its turn
     found = driver("endurance").main("chain:4", folder, steps, integrator="1fe", samples=10, comm=comm)
     out, _ = capsys.readouterr()
-    assert found["steps"] == found["evaluations"] == steps
+    checks = 2 + steps // 1000  # samples that are checked, at the most: ten are taken
+    assert found["steps"] == steps <= found["evaluations"] <= steps + checks
     names = ["resident", "malloc", "objects", "handles"]
     assert [(row["rank"], row["quantity"]) for row in found["rows"]] == [
         (rank, name) for rank in range(comm.size) for name in names

@@ -245,3 +245,10 @@ def test_options_of_petsc_from_the_environment(tmp_path: Path) -> None:
             steps.append(run.attrs["statistics"])
     calm, careful = (json.loads(text)["evaluations"] for text in steps)
     assert careful > calm, f"{calm} evaluations, {careful} with the option"
+
+
+@pytest.mark.parametrize("asked", ["four_bar:3 --t-end 0.01", "rope:8 --t-end 0.01 --loads"])
+def test_two_ranks_are_warned_of_nothing(tmp_path: Path, asked: str) -> None:
+    """What compiles works on each rank by itself, and says so."""
+    done = run_job(2, [*MPIMBS, "run", *asked.split(), "-o", "out.h5"], tmp_path, **HERE)
+    assert done.returncode == 0 and "Warning" not in done.stdout, done.stdout

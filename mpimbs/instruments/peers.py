@@ -103,7 +103,7 @@ def compare(
     for name in wanted:
         if name not in PEERS:
             raise InputError(f"unknown peer {name!r}{suggest(name, PEERS)}")
-    dynamics = Dynamics(system)
+    dynamics = Dynamics(system, MPI.COMM_SELF)
     dynamics.timed = False
     order_q, order_u = dynamics.gather_q.part, dynamics.gather_u.part
     ours = _state(dynamics, 0.1 * np.sin(np.arange(system.nu))[order_u])

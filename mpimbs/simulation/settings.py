@@ -150,7 +150,7 @@ class SimulationSettings(EvaluationSettings):
     no_witness: Annotated[
         bool,
         Setting(
-            "Leave out the checks of samples by the equations of motion, which cost less than a hundredth",
+            "Leave out the checks of samples by the equations of motion",
             more="See `mpimbs.simulation.witness`.",
         ),
     ] = False

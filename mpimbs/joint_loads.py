@@ -125,7 +125,7 @@ class JointLoads:
         found, acted = self._accelerations(q, u, tau, t)
         forces = acted.forces if acted.forces.size else np.zeros(self.subchain.nu)
         q, u = self.followed(t, q, u)
-        return residual_of(self, q, u, found if given is None else given, forces)
+        return residual_of(self, self._root, q, u, found if given is None else given, forces)
 
     def inverse_dynamics(self: Any, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the

@@ -111,11 +111,13 @@ def holds_told(motion: float, body: str, loops: float, loop: str) -> str:
     return text + (f", loops to {loops:.1e} ('{loop}')" if loop else "")
 
 
-def residual_of(dynamics: Dynamics, q: Floats, u: Floats, udot: Floats, forces: Floats) -> Residual:
+def residual_of(dynamics: Dynamics, root: Floats, q: Floats, u: Floats, udot: Floats, forces: Floats) -> Residual:
     """Give what accelerations leave of the equations of motion, after an evaluation in their state; all call.
 
     Parameters
     ----------
+    root : array [6]
+        Acceleration of the root: -g.
     q, u, udot : array
         This rank's parts, joints that follow as they do.
     forces : array [nu]
@@ -135,7 +137,6 @@ def residual_of(dynamics: Dynamics, q: Floats, u: Floats, udot: Floats, forces: 
         work, by_loops = subchain.wrenched(part.loop_wrenches())
         acting = part.geared(acting)
     boundary = dynamics.boundary_motion(q, u)
-    root = np.array([0.0, 0.0, 0.0, *(-g for g in dynamics.system.gravity)])
     accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, work=work)
 
     driving = np.empty(subchain.nu)

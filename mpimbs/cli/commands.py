@@ -259,14 +259,14 @@ def check(
 
 def _residual(system: System, comm: MPI.Comm) -> str:
     """Say what accelerations leave of the equations of motion in the initial state, closed; all ranks call."""
+    from mpimbs.compiling import compile_evaluations
     from mpimbs.dynamics import Dynamics
+    from mpimbs.simulation.projection import closed
 
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        compile_evaluations(dynamics, checked=True)
         q, u = dynamics.followed(0.0, dynamics.subchain.q, dynamics.subchain.u)
-        if dynamics.loops is not None:
-            q = dynamics.loops.close_places(q)
-            u = dynamics.loops.close_speeds(q, u)
-        found = dynamics.residual(q, u)
+        found = dynamics.residual(*(closed(dynamics, q, u) if dynamics.loops is not None else (q, u)))
         wrong = found.judged(dynamics.coupling)
         return f"note: {wrong}: this is wrong; please report the model" if wrong else found.told()
 

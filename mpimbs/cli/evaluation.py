@@ -64,7 +64,7 @@ def acceleration(
     dynamics = Dynamics(system, comm, **settings)
     together(comm, lambda: check_speeds(dynamics.subchain))
     on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("accelerations")))
-    compile_evaluations(dynamics, loads)
+    compile_evaluations(dynamics, loads, checked=True)
     mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
     if whole is not None:
         ours = dynamics.gather_u.part
@@ -75,11 +75,11 @@ def acceleration(
     if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
     residual = dynamics.residual(mine[0], mine[1], parts["udot"], *mine[2:])
+    if wrong := residual.judged(dynamics.coupling):
+        raise SimulationError(f"{wrong}: this is wrong; please report the model")
     results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
     if loads and dynamics.loops is not None:
         parts["loop_loads"] = results["loop_loads"] = dynamics.loops.loads
-    if wrong := residual.judged(dynamics.coupling):
-        raise SimulationError(f"{wrong}: this is wrong; please report the model")
     if comm.rank == 0:
         click.echo(residual.told())
     write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})

@@ -38,7 +38,8 @@ def state_of(name: str, comm: MPI.Comm) -> list[Array]:
 def test_nothing_is_left(comm: MPI.Comm, name: str) -> None:
     """By every coupling that takes it; of accelerations of which one is wrong by a thousandth, far more."""
     whole = state_of(name, comm)
-    for coupling, tolerance in {"dcae": "residual", "assembly": "residual", "pcg": "iterated"}.items():
+    couplings = {"dcae": "residual", "assembly": "residual", "pcg": "iterated", "augmented": "multipliers"}
+    for coupling, tolerance in couplings.items():
         cuts = comm.size - 1 if coupling == "pcg" else None
         with closing(Dynamics(name, comm, coupling, cuts=cuts)) as dynamics:
             q, u, tau = parts(dynamics, *whole)
@@ -46,7 +47,7 @@ def test_nothing_is_left(comm: MPI.Comm, name: str) -> None:
             found = dynamics.residual(q, u, udot, tau)
             parallel_assert(found.motion < TOLERANCE[tolerance][0], f"{coupling}: {found}", comm)
             parallel_assert(found.loops < 1e-11 and found.load < 1e4, f"{coupling}: {found}", comm)
-            assert coupling == "pcg" or dynamics.residual(q, u, None, tau)[:6] == found[:6]
+            assert coupling in ("pcg", "augmented") or dynamics.residual(q, u, None, tau)[:6] == found[:6]
             if comm.rank == comm.size // 2:
                 udot[int(np.argmax(abs(udot)))] *= 1.001
             wrong = dynamics.residual(q, u, udot, tau)

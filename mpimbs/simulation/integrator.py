@@ -181,8 +181,8 @@ class Integrator:
         """PETSc's right-hand side: rates of q, then udot. What breaks is kept for `_examine`: PETSc must go on."""
         arrays, room, (q, u), evaluate = self._at_hand
         out, rates, udot, self._last_stage = arrays.stage(room, x, f)
-        if self._first_stage is not None:
-            out[:], self._first_stage = self._first_stage, None
+        if self._first_stage is not None and t == self._began[1]:  # also where the step is tried again
+            out[:] = self._first_stage
             return
         broken, self._acted = False, NOTHING
         try:
@@ -306,7 +306,7 @@ class Integrator:
             if error.ierr != NOT_FINITE:
                 raise
             broken = True
-        now = self.time
+        now, self._first_stage = self.time, None
         broken |= now <= began
         broken |= self._any_not_finite()
         stuck = self._unsolved() if broken else self._settle()

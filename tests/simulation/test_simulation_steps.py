@@ -207,3 +207,25 @@ def test_steps_of_an_integrator_alone_are_counted() -> None:
     assert set(stepper.step_statistics()) == {"smallest", "largest", "median", "shortened"}
     stepper.close()
     dynamics.close()
+
+
+@pytest.mark.parametrize("scheme", ["3bs", "5dp"])
+def test_any_step_goes_on_from_the_memory_of_the_one_before_with_the_same_bits(scheme: str) -> None:
+    """Also one that is tried again at once: its first stage is still the last one of the step before."""
+    dynamics, accuracy = Dynamics(system_from("chain:8")), Accuracy(rtol=1e-11, atol=1e-11)
+    stepper = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, scheme, accuracy)
+    rejected = 0
+    for sample in range(1, 41):
+        reached = False
+        while not reached:
+            other = Integrator(dynamics, *stepper.parts, scheme, accuracy, memory=stepper.memory())
+            before = stepper.rejected
+            reached = stepper.step_towards(0.01 * sample)
+            assert other.step_towards(0.01 * sample) == reached
+            assert other.time == stepper.time and other.step_size == stepper.step_size
+            assert np.array_equal(np.concatenate(other.parts), np.concatenate(stepper.parts)), f"t = {stepper.time} s"
+            rejected += stepper.rejected - before
+            other.close()
+    assert rejected, "no step was tried again: nothing is shown"
+    stepper.close()
+    dynamics.close()

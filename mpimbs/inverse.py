@@ -144,7 +144,7 @@ def forces_beside(
     accelerations: Floats,
     **given: Any,
 ) -> Floats:
-    """Give what `required_forces` gives, of what `prescribed` gave, which is overwritten; all call.
+    """Give what `required_forces` gives, of what `prescribed` gave, which the loads of the joints replace; all call.
 
     `given` as of `Subchain.required_forces`.
     """
@@ -155,6 +155,20 @@ def forces_beside(
         received, after = comm.allgather(own), comm.rank + 1
         behind = -found_inward(parts[after:], received[after:], outer, 6)
     return subchain.required_forces(q, u, udot, forces, accelerations, behind, **given)[0]
+
+
+def loads_received(
+    comm: MPI.Comm, subchain: Subchain, q: Floats, u: Floats, accelerations: Floats, boundary: Floats, root: Floats,
+    work: Workspace,
+) -> Floats:  # fmt: skip
+    """Give the loads [m, 6] that this rank's steps receive through their joints to have accelerations [m, 6]; all call.
+
+    Both in the frames of the steps; `boundary` and `root` as of `required_forces`, `work` has the wrenches that act.
+    """
+    nothing, found = np.zeros(subchain.nu), accelerations.copy()
+    _, parts = prescribed(comm, subchain, q, u, nothing, boundary, root, work=work)
+    forces_beside(comm, subchain, parts, q, u, nothing, nothing, found, work=work)  # which leaves the loads there
+    return found
 
 
 class InverseSweeps:

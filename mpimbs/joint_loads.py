@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 
 from mpimbs.arguments import check_time
 from mpimbs.evaluation import Acted
-from mpimbs.inverse import required_forces
+from mpimbs.inverse import loads_received, required_forces
 from mpimbs.model.summary import refuse_loops
 from mpimbs.parallel.agreement import together
 from mpimbs.residual import Residual, residual_of
+from mpimbs.sweep.absolute import AbsoluteBodies
 from mpimbs.sweep.intervals import Intervals
 
 Floats = npt.NDArray[np.float64]
@@ -58,8 +60,26 @@ class JointLoads:
     def carried(self: Any, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> Floats:
         """Give the loads of `joint_loads`, in the state of the evaluation just made, which gave `acted`."""
         forces = acted.forces if tau is None or acted.forces.size else tau
+        self._find_loads(q, u)
         given = q, u, forces, self._evaluation.turns
         return self.loops.joint_loads(*given) if self.loops else self.subchains.joint_loads(*given)
+
+    def _find_loads(self: Any, q: Floats, u: Floats) -> None:
+        """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
+        part, subchain = self.subchains, self.subchain
+        if isinstance(part, AbsoluteBodies):
+            self.share_loop_loads()
+            work = subchain.wrenched(part.loop_wrenches())[0]
+            steps = part.loads[: len(part.wrenches)]
+            boundary = self.boundary_motion(q, u)
+            part.wrenches[:] = loads_received(self.comm, subchain, q, u, steps, boundary, self._root, work)
+
+    def share_loop_loads(self: Any) -> None:
+        """Tell all ranks with an end of a loop what it carries: some couplings find that on one side alone."""
+        if self.loops is not None and self.comm.size > 1:
+            carried = self.subchains.owned_loads(len(self.system.loops))
+            self.comm.Allreduce(MPI.IN_PLACE, carried)
+            self.subchains.take_loads(carried)
 
     def followed(self: Any, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give this rank's coordinates and speeds, with those of joints that follow a given motion at time `t` (s).
@@ -84,8 +104,9 @@ class JointLoads:
         return self.driving(*self.followed(t, q, u), acted)
 
     def driving(self: Any, q: Floats, u: Floats, acted: Acted) -> Floats:
-        """Give what `drive_forces` gives, after an evaluation of joints that follow; without messages."""
+        """Give what `drive_forces` gives, after an evaluation of joints that follow; all ranks call."""
         motions, part = self.external.motions, self.subchains
+        self._find_loads(q, u)
         if not motions or not acted.forces.size:
             return np.zeros(self.subchain.nu)
         forces, wrenches = acted.forces, None

@@ -130,10 +130,7 @@ def residual_of(dynamics: Dynamics, root: Floats, q: Floats, u: Floats, udot: Fl
     work, by_loops, looped = subchain.work, NONE, dynamics.loops is not None
     if looped:
         assert isinstance(part, Intervals)
-        if comm.size > 1:  # some couplings find them on one side alone
-            carried = part.owned_loads(len(dynamics.system.loops))
-            comm.Allreduce(MPI.IN_PLACE, carried)
-            part.take_loads(carried)
+        dynamics.share_loop_loads()
         work, by_loops = subchain.wrenched(part.loop_wrenches())
         acting = part.geared(acting)
     boundary = dynamics.boundary_motion(q, u)

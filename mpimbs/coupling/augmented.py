@@ -85,7 +85,7 @@ class AugmentedLagrangian:
         numbers = dict(zip(bodies.tolist(), [*part.shared.tolist(), *part.outside.tolist()], strict=True))
         self._kept = np.array(tree.kept, np.int64)
         self._ranks = CondensedRanks(comm, [numbers[variable] for variable in tree.kept])
-        self._changes, self._carried = np.zeros(part.loads.size), part.wrenches
+        self._changes = np.zeros(part.loads.size)
         self._stack = aligned_zeros(SQUARE * tree.stacked)
         loads, accelerations = np.zeros(6 * m), part.loads.reshape(-1)
         self._extrapolation = Extrapolation(comm, [accelerations], [loads, self._loops.multipliers])
@@ -98,7 +98,6 @@ class AugmentedLagrangian:
                 accelerations=accelerations,
                 changes=self._changes,
                 loads=loads,
-                carried=part.wrenches.reshape(-1),
                 weights=weights,
                 weight_of=weight_of,
                 loops=self._loops.rows,

@@ -63,7 +63,6 @@ class AugmentedPlan(NamedTuple):
     accelerations: Floats  # [numbers * 6]: of the steps, of bodies outside, of the world
     changes: Floats  # [numbers * 6]: right-hand side, then the change of the accelerations
     loads: Floats  # [m * 6]: w
-    carried: Floats  # [m * 6]: w - R e
     weights: Floats  # [kinds * 2 * 36]: P and R
     weight_of: Integers  # [m]: which of these
     loops: Rows  # [own loops, 8]: the columns above
@@ -314,7 +313,6 @@ def advance(plan, first):
     parents, weight_of = read(plan, AUGMENTED.parents), read(plan, AUGMENTED.weight_of)
     accelerations, changes = read(plan, AUGMENTED.accelerations), read(plan, AUGMENTED.changes)
     loads, weights = read(plan, AUGMENTED.loads), read(plan, AUGMENTED.weights)
-    carried = read(plan, AUGMENTED.carried)
     steps = parents.size
     change, most, where = 0.0, 0.0, 0
     for i in range(changes.size - SIDE):  # all but the world's
@@ -340,7 +338,6 @@ def advance(plan, first):
             w = _loaded(weights, at, violated, w)
             store_numbers(0.0, loads, SIDE * step, w)
         driven = _loaded(weights, at + SQUARE, across, w) if structure.armature.size > 0 else w
-        store_numbers(0.0, carried, SIDE * step, driven)
         w = _loaded(weights, at, violated, driven)
         inert = body_momentum(0.0, structure, step, load6(0.0, accelerations, SIDE * step))
         inert = add6(inert, load6(0.0, work.bias, step * BIAS + 6))

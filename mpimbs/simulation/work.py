@@ -77,9 +77,10 @@ class Power:
             power += float(self._torque @ u)
         if self._free is not None:
             power += float(acted.forces[self._free] @ u[self._free]) if acted.forces.size else np.nan
-            power += float(self._dynamics.driving(q, u, acted) @ u)
         elif acted.forces.size:
             power += float(acted.forces.dot(u))
+        if self._dynamics.follows:  # on any rank
+            power += float(self._dynamics.driving(q, u, acted) @ u)
         if self._loops is not None:
             power += self._loops.power()
         if self._wrenched:

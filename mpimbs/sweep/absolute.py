@@ -48,7 +48,8 @@ class AbsoluteBodies(Intervals):
     shared : array [h]
         Its own bodies on which others depend elsewhere, numbered alike.
     wrenches : array [m, 6]
-        What passes the joint of each step, on the step, at its origin and in its frame (N m, N): from the coupling.
+        What passes the joint of each step, on the step, at its origin and in its frame (N m, N), once it was asked for:
+        from the accelerations, for multipliers are rounded as those of the heaviest bodies are.
     loop_joints : LoopJointArrays or None
         Those of all loops of which an end is here.
     answered : array [l]
@@ -106,7 +107,7 @@ class AbsoluteBodies(Intervals):
         return found
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None) -> Floats:
-        """See `Part`: as the coupling has found them, from its multipliers."""
+        """See `Part`: `wrenches` of bodies."""
         made = self.made
         loads = self.wrenches[made.body_step].reshape(-1, 2, 3)
         return (loads @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)

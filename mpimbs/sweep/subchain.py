@@ -412,7 +412,7 @@ class Subchain:
         forces : array [nu]
             What acts beside springs, dampers and torques of the model.
         accelerations : array [m, 6]
-            As `prescribe` gave them; overwritten.
+            As `prescribe` gave them; what the steps receive through their joints takes their place.
         outer_loads : array [h, 6]
             What acts from behind on the bodies of `outer`.
         at_rest : bool

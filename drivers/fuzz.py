@@ -7,7 +7,8 @@ Each system is a function of one integer, its seed (`tests/oracles/structured_sy
 closely, says `tests/fuzzing.py`. A job under mpiexec tries one system after another; one that crashes or hangs is
 ended, the seed that it was at counts as failed, and another job goes on behind it. What is wrong in a new way is made
 smaller, body by body as long as it stays wrong, and kept as a file that belongs in `tests/corpus`, whose systems are
-always tested. The counts go to counts.json; the exit code is 1 if anything was wrong.
+always tested. What the witness of a run would have stopped (`mpimbs.simulation.witness`) is no wrong result in silence,
+and counted by itself. The counts go to counts.json; the exit code is 1 if anything was wrong in silence, or much told.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ COMPILING = 300.0  # s more for the first systems of a job,
 FIRST = 200  # of which there are so many
 WAITING = 10  # times as long may pass in which the processor does something else
 CHUNK = 100_000  # seeds between the first ones of numbers of ranks
+TOLD, MOST_TOLD = 0.005, 3  # systems of which the witness may say that they are wrong: a share, or so many
 SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
 
 
@@ -70,7 +72,7 @@ def work(first: int, systems: int, seconds: float, log: Path, most: int, plain: 
             time.sleep(0.5)
             comm.Abort(3)
             raise
-        entry = {key: getattr(verdict, key) for key in ("wrong", "refused", "unjudged", "judged")}
+        entry = {key: getattr(verdict, key) for key in ("wrong", "told", "refused", "unjudged", "judged")}
         write(seed=seed, bodies=case.system.n_bodies, loops=len(case.system.loops), features=case.features, **entry)
         kinds = {(reason(text), *case.features) for text in comm.bcast(verdict.wrong)}
         if save is not None and kinds - seen:
@@ -216,6 +218,7 @@ def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
             "bodies": max((entry["bodies"] for entry in done), default=0),
             "evaluated": sum(entry["judged"] for entry in done),
             "wrong": [entry["seed"] for entry in done if entry["wrong"]],
+            "told by the witness": [entry["seed"] for entry in done if entry.get("told")],
             "crashed": [entry["seed"] for entry in entries if "crashed" in entry],
             "not judged": dict(Counter(reason(text) for entry in done for text in entry["unjudged"])),
             "refused": dict(Counter(reason(text) for entry in done for text in entry["refused"]).most_common()),
@@ -224,11 +227,17 @@ def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
     return found
 
 
+def loud(count: dict[str, Any]) -> bool:
+    """Whether the witness had more to tell than positions beside singular ones explain."""
+    return len(count["told by the witness"]) > max(MOST_TOLD, TOLD * count["systems"])
+
+
 def show(found: dict[str, Any], folder: Path) -> None:
     """Print the counts, and what was wrong."""
     for number, count in found.items():
         parts = (
             f"{len(count['wrong'])} wrong",
+            f"{len(count['told by the witness'])} wrong and told by the witness",
             f"{len(count['crashed'])} crashed",
             f"{sum(count['not judged'].values())} not judged",
         )
@@ -240,7 +249,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
         log = folder / f"ranks{number}.jsonl"
         for line in log.read_text().splitlines() if log.exists() else ():
             entry = json.loads(line)
-            for text in entry.get("wrong", ())[:3]:
+            for text in (*entry.get("wrong", ()), *entry.get("told", ()))[:3]:
                 click.echo(f"    seed {entry['seed']} ({entry['bodies']} bodies, {entry['loops']} loops): {text}")
 
 
@@ -257,7 +266,7 @@ def command(**given: Any) -> None:
     given["ranks"] = [int(number) for number in given["ranks"].split(",")]
     found = main(**given)
     show(found, given["folder"])
-    sys.exit(any(count["wrong"] or count["crashed"] for count in found.values()))
+    sys.exit(any(count["wrong"] or count["crashed"] or loud(count) for count in found.values()))
 
 
 if __name__ == "__main__":

@@ -20,5 +20,6 @@ def test_what_was_wrong_is_right(comm: MPI.Comm, path: Path) -> None:
         pytest.skip("more ranks than bodies")
     for given in (settings, {"coupling": "dcae"}):
         verdict = check(case, comm, given)
-        parallel_assert(not verdict.wrong and not verdict.refused, "\n".join(verdict.wrong + verdict.refused), comm)
+        bad = verdict.wrong + verdict.told + verdict.refused
+        parallel_assert(not bad, "\n".join(bad), comm)
         parallel_assert(comm.rank or verdict.judged, "it could not be judged", comm)

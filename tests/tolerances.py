@@ -144,7 +144,10 @@ TOLERANCE |= {"force at the end": (1e-6, "an angle of 16 rad right to 1e-8, wher
 
 # Structured random systems. Beside these shares a thousandfold of what rounding each term once does is allowed.
 TOLERANCE |= {
-    "fuzz": (1e-9, "of the largest: long chains, and loads that are summed over bodies, lose three digits to five"),
-    "fuzz masses": (1e-15, "for each time that the heaviest body is as heavy as the lightest: 1e-16, and a margin"),
+    "fuzz": (
+        1e-9,
+        "of the largest, and for each cut: long chains, loads that are summed over bodies lose 3 digits to 5",
+    ),
+    "fuzz masses": (1e-14, "for each time that the heaviest body is as heavy as the lightest: 1e-16 an operation"),
     "fuzz iterated": (1e-7, "loads solved to 1e-12, of constraints that are nearly redundant"),
 }

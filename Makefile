@@ -2,7 +2,7 @@
 # make test   set up, run the tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
 # make long   set up, run the tests that take longer, at 1, 2, 3 and 4 ranks
 # make checked  set up, run numeric tests at 1 rank with kernels that hold all they read and write against its bounds
-# make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2
+# make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2; 5 minutes
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
 # make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
 # make fuzz   set up, try random systems against plain oracles on 1 to 4 ranks, for SECONDS=180

@@ -21,6 +21,7 @@ from mpimbs.partition.lanes import chosen_width, cut_tiles
 from mpimbs.partition.limbs import choose_limbs
 from mpimbs.spatial.memory import Table
 from mpimbs.sweep.build import NO_BODIES
+from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.inverse import MOVED, PASSED
 from mpimbs.sweep.inverse_passes import TreePlan
 from mpimbs.sweep.limbs import Limbs
@@ -169,6 +170,14 @@ def loads_received(
     _, parts = prescribed(comm, subchain, q, u, nothing, boundary, root, work=work)
     forces_beside(comm, subchain, parts, q, u, nothing, nothing, found, work=work)  # which leaves the loads there
     return found
+
+
+def share_loop_loads(comm: MPI.Comm, part: Intervals, count: int) -> None:
+    """Tell all ranks with an end of one of `count` loops what it carries: some couplings find it on one side alone."""
+    if count and comm.size > 1:
+        carried = part.owned_loads(count)
+        comm.Allreduce(MPI.IN_PLACE, carried)
+        part.take_loads(carried)
 
 
 class InverseSweeps:

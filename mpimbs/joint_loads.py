@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 
 from mpimbs.arguments import check_time
 from mpimbs.evaluation import Acted
-from mpimbs.inverse import loads_received, required_forces
+from mpimbs.inverse import loads_received, required_forces, share_loop_loads
 from mpimbs.model.summary import refuse_loops
 from mpimbs.parallel.agreement import together
 from mpimbs.residual import Residual, residual_of
@@ -68,18 +67,11 @@ class JointLoads:
         """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
         part, subchain = self.subchains, self.subchain
         if isinstance(part, AbsoluteBodies):
-            self.share_loop_loads()
+            share_loop_loads(self.comm, part, len(self.system.loops))
             work = subchain.wrenched(part.loop_wrenches())[0]
             steps = part.loads[: len(part.wrenches)]
             boundary = self.boundary_motion(q, u)
             part.wrenches[:] = loads_received(self.comm, subchain, q, u, steps, boundary, self._root, work)
-
-    def share_loop_loads(self: Any) -> None:
-        """Tell all ranks with an end of a loop what it carries: some couplings find that on one side alone."""
-        if self.loops is not None and self.comm.size > 1:
-            carried = self.subchains.owned_loads(len(self.system.loops))
-            self.comm.Allreduce(MPI.IN_PLACE, carried)
-            self.subchains.take_loads(carried)
 
     def followed(self: Any, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give this rank's coordinates and speeds, with those of joints that follow a given motion at time `t` (s).

@@ -12,7 +12,7 @@ from cases import parts
 from mpimbs.closure.assembly import assemble
 from mpimbs.closure.report import loop_report
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
+from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import Gear, System, system_from_text, system_text
 from mpimbs.model.schema import schema_of_models
 from mpimbs.simulation.run import simulate
@@ -91,6 +91,14 @@ def test_gears_that_contradict_one_another_are_refused(comm: MPI.Comm, case: str
             use()
     doubled = three_wheels((0, 1, 2, 0.1), (1, 0, 0.5, -0.05), (2, 0, 3, 0), (2, 1, 6, 0.3))
     assert loop_report(doubled).numbers()["start"]["redundant"] == 2
+
+
+def test_a_gear_that_contradicts_those_that_hold_ends_the_run_when_it_is_connected(comm: MPI.Comm) -> None:
+    system = three_wheels((0, 1, 2, 0))
+    system.add_gear(name="other", joint="w0", of="w1", ratio=3, active=False)
+    system.add_event(time=0.05, connect=["other"])
+    with pytest.raises(SimulationError, match=r"t = 0.05 s, event \(.*other.*\): .*gear 'other' .* contradict"):
+        simulate(system, 0.1, comm)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from mpimbs.coupling import solver_for
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InterruptionError, SimulationError
+from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.forces.motions import check_covered
 from mpimbs.model import Event, System
 from mpimbs.parallel.agreement import together
@@ -339,11 +339,13 @@ class Run:
         before, stepper, events, recorder = self._segment, self.stepper, self._events, self._recorder
         spent, began, now = self._spent(), time.perf_counter(), stepper.time
         energy = before.dynamics.energy_and_momentum(stepper.q, stepper.u)[:2].sum()
-        after = events.segment(self._comm, self._asked, self._solver)
+        after = None
         try:
+            after = events.segment(self._comm, self._asked, self._solver)
             q, u, moved = go_over(before.dynamics, after, stepper.q, stepper.u, happening)
-        except SimulationError as error:
-            after.dynamics.close()
+        except (InputError, SimulationError) as error:  # an InputError: what holds now can't be, as a whole
+            if after is not None:
+                after.dynamics.close()
             told = " and ".join(event.told for event in happening)
             raise SimulationError(f"t = {now:g} s, event ({told}): {error}") from None
         lost = float(energy - after.dynamics.energy_and_momentum(q, u)[:2].sum())

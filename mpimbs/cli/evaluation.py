@@ -163,7 +163,7 @@ def assemble(
 ) -> None:
     """Close the loops of MODEL: write coordinates and speeds near the initial ones that all loops allow."""
     from mpimbs.simulation.projection import changes_told, closed, moved
-    from mpimbs.simulation.state import MOVING, check_speeds, read_state
+    from mpimbs.simulation.state import BODIES, MOVING, check_speeds, names_of, read_state
 
     system = read(comm, model, forces)
     if not system.loops:
@@ -179,7 +179,8 @@ def assemble(
     mine = dynamics.followed(0.0, *mine)
     found = closed(dynamics, *mine)
     changes = moved(dynamics, mine, found)
-    write_arrays(comm, output, {"q": dynamics.gather_q(found[0]), "u": dynamics.gather_u(found[1])}, {})
+    state_found = {"q": dynamics.gather_q(found[0]), "u": dynamics.gather_u(found[1])}
+    write_arrays(comm, output, state_found | {BODIES: names_of(system)}, {})
     if comm.rank == 0:
         click.echo(changes_told(changes) or "loops: they were closed")
     dynamics.close()

@@ -380,6 +380,11 @@ BAD_STATES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "complex": (state_of(u=np.zeros(NU, complex)), ("type complex128",)),
     "no u": (state_of(u=None), ("array 'u' is missing",)),
     "unknown": (state_of(udot=np.zeros(NU)), ("unknown array 'udot'; a state here holds q, u and optionally tau",)),
+    "other bodies": (state_of(bodies=["one", "two"]), ("'bodies' names 2 bodies, system 'four' has 4; ",)),
+    "other order": (
+        state_of(bodies=["one", "three", "two", "four"]),
+        ("'bodies' has 'three' in place 1, where system 'four' has 'two': q and u would go to other joints; bring",),
+    ),
     "angle": (with_entry(7, -1e300), ("'q' is -1e+300 at index 7; give at most 1e+09 rad",)),
     "place": (with_entry(5, 1e300), ("'q' is 1e+300 at index 5; give at most 1e+15 m",)),
     "nan": (with_entry(3, np.nan, "u"), ("'u' is not finite at index 3",)),
@@ -1165,4 +1170,7 @@ def test_settle(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> No
         assert found.code == 0 and "stability: stable" in found.out, found
         with np.load(folder / "state.npz") as state:
             assert state["q"].shape == (16,) and not state["u"].any()
+            assert state["bodies"].astype(str).tolist() == [f"link{k}" for k in range(1, 5)]
     refuses(comm, call, folder, "settle rope:4 -o @/state.npz", "state.npz: exists", "--force")
+    found = call("acceleration rope:4 --state @/state.npz -o @/out.npz")
+    assert comm.rank or found.code == 0, found

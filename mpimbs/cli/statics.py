@@ -41,7 +41,7 @@ def settle(
 ) -> None:
     """Find a static equilibrium of MODEL near its initial state."""
     from mpimbs.equilibrium import Equilibrium, growth
-    from mpimbs.simulation.state import BODIES, COORDINATES, check_system, names_of, read_state
+    from mpimbs.simulation.state import COORDINATES, IN_ORDER, check_system, names_of, read_state
 
     system = read(comm, model, forces)
     together(comm, lambda: check_system(system))
@@ -57,7 +57,7 @@ def settle(
     most = EXAMINED_LOOPED if system.loops else EXAMINED
     unstable = growth(dynamics, found.q) if system.nu <= most else None
     results = {"q": dynamics.gather_q(found.q), "u": dynamics.gather_u(np.zeros(dynamics.subchain.nu))}
-    write_arrays(comm, output, results | {BODIES: names_of(system)}, {})
+    write_arrays(comm, output, results | {IN_ORDER: names_of(system)}, {})
     if comm.rank == 0:
         click.echo(
             f"equilibrium: {found.steps} steps, {found.products} products; largest acceleration left "

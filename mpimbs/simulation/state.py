@@ -19,7 +19,7 @@ from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 LARGEST = 1e15  # of speeds (rad/s, m/s): beyond, a second later no angle has a digit that means anything
-BODIES = "bodies"  # names, in a state file
+IN_ORDER = "bodies"  # names, in a state file
 NORM_SLACK = 1e-6  # a quaternion farther from unit length is not one that was rounded
 
 
@@ -99,13 +99,13 @@ def read_state(path: str | Path, system: System, contents: StateArrays = DRIVEN)
         raise InputError(f"{path}: is not a readable .npz file ({_reason(error)}); write it with numpy.savez") from None
     if single:
         raise InputError(f"{path}: holds a single array; give an .npz file with {contents}")
-    if (names := arrays.pop(BODIES, None)) is not None:
+    if (names := arrays.pop(IN_ORDER, None)) is not None:
         _check_order(path, system, names)
     return checked_state(path, system, arrays, contents)
 
 
 def names_of(system: System) -> npt.NDArray[np.bytes_]:
-    """The names of the bodies [n], in the order of q and u: what a state file may have beside them, as `BODIES`."""
+    """The names of the bodies [n], in the order of q and u: what a state file may have beside them, as `IN_ORDER`."""
     return np.array([system.name_of(k).encode() for k in range(system.n_bodies)])
 
 
@@ -114,13 +114,13 @@ def _check_order(path: str | Path, system: System, names: Any) -> None:
     told = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in names.ravel().tolist()]
     if len(told) != system.n_bodies:
         raise InputError(
-            f"{path}: '{BODIES}' names {len(told)} bodies, system '{system.name}' has {system.n_bodies}; "
+            f"{path}: '{IN_ORDER}' names {len(told)} bodies, system '{system.name}' has {system.n_bodies}; "
             "give a state of this model"
         )
     other = next((k for k, name in enumerate(told) if name != system.name_of(k)), None)
     if other is not None:
         raise InputError(
-            f"{path}: '{BODIES}' has '{told[other]}' in place {other}, where system '{system.name}' has "
+            f"{path}: '{IN_ORDER}' has '{told[other]}' in place {other}, where system '{system.name}' has "
             f"'{system.name_of(other)}': q and u would go to other joints; bring them into the model's joint order"
         )
 

@@ -172,12 +172,16 @@ def loads_received(
     return found
 
 
-def share_loop_loads(comm: MPI.Comm, part: Intervals, count: int) -> None:
-    """Tell all ranks with an end of one of `count` loops what it carries: some couplings find it on one side alone."""
+def wrenched_by_loops(comm: MPI.Comm, subchain: Subchain, part: Intervals, count: int) -> tuple[Workspace, Floats]:
+    """Give what `Subchain.wrenched` gives with what all `count` loops do to this rank's bodies; all call.
+
+    Some couplings find what a loop carries on the side of one of its ends alone: the other one's rank is told.
+    """
     if count and comm.size > 1:
         carried = part.owned_loads(count)
         comm.Allreduce(MPI.IN_PLACE, carried)
         part.take_loads(carried)
+    return subchain.wrenched(part.loop_wrenches())
 
 
 class InverseSweeps:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mpimbs.arguments import check_time
 from mpimbs.evaluation import Acted
-from mpimbs.inverse import loads_received, required_forces, share_loop_loads
+from mpimbs.inverse import loads_received, required_forces, wrenched_by_loops
 from mpimbs.model.summary import refuse_loops
 from mpimbs.parallel.agreement import together
 from mpimbs.residual import Residual, residual_of
@@ -65,13 +65,11 @@ class JointLoads:
 
     def _find_loads(self: Any, q: Floats, u: Floats) -> None:
         """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
-        part, subchain = self.subchains, self.subchain
+        comm, part, subchain = self.comm, self.subchains, self.subchain
         if isinstance(part, AbsoluteBodies):
-            share_loop_loads(self.comm, part, len(self.system.loops))
-            work = subchain.wrenched(part.loop_wrenches())[0]
-            steps = part.loads[: len(part.wrenches)]
-            boundary = self.boundary_motion(q, u)
-            part.wrenches[:] = loads_received(self.comm, subchain, q, u, steps, boundary, self._root, work)
+            work, _ = wrenched_by_loops(comm, subchain, part, len(self.system.loops))
+            steps, boundary = part.loads[: len(part.wrenches)], self.boundary_motion(q, u)
+            part.wrenches[:] = loads_received(comm, subchain, q, u, steps, boundary, self._root, work)
 
     def followed(self: Any, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give this rank's coordinates and speeds, with those of joints that follow a given motion at time `t` (s).
@@ -98,7 +96,8 @@ class JointLoads:
     def driving(self: Any, q: Floats, u: Floats, acted: Acted) -> Floats:
         """Give what `drive_forces` gives, after an evaluation of joints that follow; all ranks call."""
         motions, part = self.external.motions, self.subchains
-        self._find_loads(q, u)
+        if self.follows:  # on any rank, and all have to find them
+            self._find_loads(q, u)
         if not motions or not acted.forces.size:
             return np.zeros(self.subchain.nu)
         forces, wrenches = acted.forces, None

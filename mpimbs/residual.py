@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import Coupling
-from mpimbs.inverse import Between, forces_beside, found_inward, found_outward, prescribed, share_loop_loads
+from mpimbs.inverse import Between, forces_beside, found_inward, found_outward, prescribed, wrenched_by_loops
 from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.structure import BOUNDARY, HELD, PLACE
@@ -130,8 +130,7 @@ def residual_of(dynamics: Dynamics, root: Floats, q: Floats, u: Floats, udot: Fl
     work, by_loops, looped = subchain.work, NONE, dynamics.loops is not None
     if looped:
         assert isinstance(part, Intervals)
-        share_loop_loads(comm, part, len(dynamics.system.loops))
-        work, by_loops = subchain.wrenched(part.loop_wrenches())
+        work, by_loops = wrenched_by_loops(comm, subchain, part, len(dynamics.system.loops))
         acting = part.geared(acting)
     boundary = dynamics.boundary_motion(q, u)
     accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, work=work)

@@ -156,6 +156,7 @@ class Oracle:
                 )
             return not bad.any()
 
+        allowed: Array | float = 0.0
         if len(solution.udot):
             if found.get("violations") is not None and found["violations"][:, 0].max(initial=0.0) > OPEN:
                 verdict.unjudged.append(f"{told}: a loop is open in the state that was drawn")
@@ -170,14 +171,14 @@ class Oracle:
                 verdict.unjudged.append(f"{told}: rounding alone changes accelerations")
                 return
             verdict.judged += 1
-            bounds = ITERATED if coupling in ("pcg", "augmented") else EXACT
-            if not (found["residual"] <= np.array(bounds)).all():  # a run would end, and name the loop
-                verdict.told.append(f"{told}: equations are left by {', '.join(f'{x:.1e}' for x in found['residual'])}")
-                return
-            same = compare("acceleration", found["udot"], solution.udot, allowed)
-            compare("acceleration again", found["again"], solution.udot, allowed)
-            if not same:
-                return  # all else follows from it
+        bounds = ITERATED if coupling in ("pcg", "augmented") else EXACT
+        if not (found["residual"] <= np.array(bounds)).all():  # a run would end, and name the loop
+            verdict.told.append(f"{told}: equations are left by {', '.join(f'{x:.1e}' for x in found['residual'])}")
+            return
+        same = compare("acceleration", found["udot"], solution.udot, allowed)
+        compare("acceleration again", found["again"], solution.udot, allowed)
+        if not same:
+            return  # all else follows from it
         speeds = abs(self.case.u).max(initial=0.0)
         rates = dense.coordinate_rates(opened(system), descriptor.q, descriptor.u)
         compare("rate of q", found["rates"], rates, 1e-13 * max(speeds, 1e-300))

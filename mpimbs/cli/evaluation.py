@@ -20,6 +20,7 @@ from mpimbs.cli.options import (
     read,
     time_option,
     write_arrays,
+    write_state,
 )
 from mpimbs.cli.words import Command
 from mpimbs.compiling import compile_evaluations, compile_inverse, compile_joint_space
@@ -163,7 +164,7 @@ def assemble(
 ) -> None:
     """Close the loops of MODEL: write coordinates and speeds near the initial ones that all loops allow."""
     from mpimbs.simulation.projection import changes_told, closed, moved
-    from mpimbs.simulation.state import IN_ORDER, MOVING, check_speeds, names_of, read_state
+    from mpimbs.simulation.state import MOVING, check_speeds, read_state
 
     system = read(comm, model, forces)
     if not system.loops:
@@ -179,8 +180,7 @@ def assemble(
     mine = dynamics.followed(0.0, *mine)
     found = closed(dynamics, *mine)
     changes = moved(dynamics, mine, found)
-    state_found = {"q": dynamics.gather_q(found[0]), "u": dynamics.gather_u(found[1])}
-    write_arrays(comm, output, state_found | {IN_ORDER: names_of(system)}, {})
+    write_state(dynamics, output, *found)
     if comm.rank == 0:
         click.echo(changes_told(changes) or "loops: they were closed")
     dynamics.close()

@@ -9,10 +9,11 @@ import math
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import COUPLINGS
@@ -27,6 +28,9 @@ from mpimbs.partition.division import divide
 from mpimbs.partition.lanes import width_of
 from mpimbs.resources import EVALUATION, Need, check_memory, ranks_on_node
 from mpimbs.settings import Field, Settings, single
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
 
 CHOICES = (*COUPLINGS, "auto")
 
@@ -223,6 +227,15 @@ def whole_numbers(text: str, option: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"{option} '{text}': give whole numbers with commas between them, such as 1,16,256") from None
+
+
+def write_state(dynamics: Dynamics, output: Path, q: npt.NDArray[np.float64], u: npt.NDArray[np.float64]) -> None:
+    """Write a state, of which this rank has its part, and the names of its bodies to an .npz file; all ranks call."""
+    from mpimbs.simulation.state import IN_ORDER, names_of
+
+    comm, arrays = dynamics.comm, {"q": dynamics.gather_q(q), "u": dynamics.gather_u(u)}
+    names = names_of(dynamics.system) if comm.rank == 0 else None
+    write_arrays(comm, output, arrays | {IN_ORDER: names}, {})
 
 
 def write_arrays(comm: MPI.Comm, output: Path, arrays: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:

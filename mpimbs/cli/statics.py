@@ -9,7 +9,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.cli.options import ARRAYS, coupling_options, forces_option, output_option, read, time_option, write_arrays
+from mpimbs.cli.options import ARRAYS, coupling_options, forces_option, output_option, read, time_option, write_state
 from mpimbs.cli.words import Command
 from mpimbs.compiling import compile_evaluations, compile_implicit
 from mpimbs.dynamics import Dynamics
@@ -41,7 +41,7 @@ def settle(
 ) -> None:
     """Find a static equilibrium of MODEL near its initial state."""
     from mpimbs.equilibrium import Equilibrium, growth
-    from mpimbs.simulation.state import COORDINATES, IN_ORDER, check_system, names_of, read_state
+    from mpimbs.simulation.state import COORDINATES, check_system, read_state
 
     system = read(comm, model, forces)
     together(comm, lambda: check_system(system))
@@ -56,8 +56,7 @@ def settle(
     search.close()
     most = EXAMINED_LOOPED if system.loops else EXAMINED
     unstable = growth(dynamics, found.q) if system.nu <= most else None
-    results = {"q": dynamics.gather_q(found.q), "u": dynamics.gather_u(np.zeros(dynamics.subchain.nu))}
-    write_arrays(comm, output, results | {IN_ORDER: names_of(system)}, {})
+    write_state(dynamics, output, found.q, np.zeros(dynamics.subchain.nu))
     if comm.rank == 0:
         click.echo(
             f"equilibrium: {found.steps} steps, {found.products} products; largest acceleration left "

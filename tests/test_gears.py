@@ -95,6 +95,8 @@ def test_gears_that_contradict_one_another_are_refused(comm: MPI.Comm, case: str
 
 def test_a_gear_that_contradicts_those_that_hold_ends_the_run_when_it_is_connected(comm: MPI.Comm) -> None:
     system = three_wheels((0, 1, 2, 0))
+    for k in (3, 4, 5):  # a body for every rank
+        system.add(name=f"w{k}", parent="world", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint={"type": "revolute"})
     system.add_gear(name="other", joint="w0", of="w1", ratio=3, active=False)
     system.add_event(time=0.05, connect=["other"])
     with pytest.raises(SimulationError, match=r"t = 0.05 s, event \(.*other.*\): .*gear 'other' .* contradict"):

@@ -24,6 +24,9 @@ from mpimbs.errors import InputError
 from mpimbs.loops import ClosedLoops
 from mpimbs.model import Body, System, system_from
 from mpimbs.modes import modes
+from mpimbs.simulation.result import load
+from mpimbs.simulation.run import simulate
+from mpimbs.simulation.simulation import Simulation
 from oracles.dense import Array
 from oracles.random_loops import random_mechanism
 
@@ -168,6 +171,51 @@ def test_gathered_vectors_differ(comm: MPI.Comm) -> None:
         assert a is not None and b is not None and of_list is not None
         assert np.array_equal(a, x) and np.array_equal(b, y) and np.array_equal(of_list, x)
     assert np.array_equal(of_halves, x)
+
+
+@pytest.mark.parametrize("spec", ["rope:8", "four_bar_chain:6"])
+def test_what_a_run_gives_stays_and_may_be_written_into(spec: str, comm: MPI.Comm) -> None:
+    calls: dict[str, Callable[[Simulation], Array]] = {
+        "q": lambda run: run.state.q,
+        "u": lambda run: run.state.u,
+        "torque": lambda run: run.torque,
+        "poses": lambda run: run.poses(),
+        "loads": lambda run: run.loads(),
+    }
+    wrong = []
+    with closing(Simulation(spec, comm, every=0.01)) as run:
+        run.advance(0.02)
+        first = {name: call(run) for name, call in calls.items()}
+        kept = {name: array.copy() for name, array in first.items()}
+        run.set_torque(np.full(run.system.nu, 0.3))
+        run.advance(0.04)
+        for name, call in calls.items():
+            now = call(run)
+            right = now.copy()
+            now[...] = 7.0
+            wrong += [f"{name} stood still"] * np.array_equal(right, kept[name])
+            wrong += [f"{name} changed with the next step"] * (not np.array_equal(first[name], kept[name]))
+            wrong += [f"writing into {name} changed the run"] * (not np.array_equal(call(run), right))
+    parallel_assert(not wrong, "; ".join(wrong), comm)
+
+
+def test_a_result_is_not_changed_by_whoever_reads_it(tmp_path: Path) -> None:
+    """Poses and histories are made of the arrays that were read; nobody writes into them, from memory or a file."""
+    path = tmp_path / "motion.h5"
+    results = {
+        "in memory": simulate("rope:4", 0.02, every=0.01),
+        "in a file": simulate("rope:4", 0.02, every=0.01, output=path),
+        "read": load(path),
+        "ensemble": Batch([system_from("rope:4")] * 2).simulate(0.02, every=0.01)[1],
+    }
+    for where, result in results.items():
+        body = result.body("link1")
+        for name, array in {"t": result.t, "q": result.q, "u": result.u, "energy": result.energy, "poses": result.poses,
+                            "q of link1": body.q, "position of link1": body.position}.items():  # fmt: skip
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0.0
+            array.copy()[...] = 0.0
+            assert len(array) == 3, (where, name)
 
 
 WRONG = {"nan": np.nan, "infinite": np.inf}

@@ -43,6 +43,9 @@ class BodyHistory(NamedTuple):
 class KeptMotion:
     """Samples of a whole system as arrays, in the model's order; each is read when it is first asked for, then kept.
 
+    Poses, histories of bodies and pictures are made of the same arrays: numpy refuses to write into them; copy them to
+    change numbers.
+
     Parameters
     ----------
     where : str
@@ -62,7 +65,8 @@ class KeptMotion:
         system: Callable[[], System],
         partial: Callable[[], dict[str, Integers]],
     ) -> None:
-        self.where, self._read, self._make_system, self._make_partial = where, read, system, partial
+        self.where, self._make_system, self._make_partial = where, system, partial
+        self._read = lambda name: shared(read(name))
 
     def __repr__(self) -> str:
         return f"KeptMotion({self.system.name} {self.where}: {_extent(self.t)})"
@@ -130,7 +134,7 @@ class KeptMotion:
         for poses, q in zip(found, self.q, strict=True):
             if np.isfinite(q).all():
                 poses[:] = pose_numbers(*part.body_poses(q))
-        return found
+        return shared(found)
 
     @cached_property
     def loads(self) -> Floats | None:
@@ -230,13 +234,20 @@ class SegmentedMotion:
         return rod_history(self.system, self.loads if len(self.kept("loads")) == self.system.n_bodies else None, name)
 
 
+def shared(values: Floats | None) -> Floats | None:
+    """Let nobody write into an array [any shape] that is read once and given to all; None stays None."""
+    if values is not None:
+        values.flags.writeable = False
+    return values
+
+
 def _extent(t: Floats) -> str:
     """The times of samples (s), in words."""
     return f"{len(t)} samples of {t[0]:g} to {t[-1]:g} s" if len(t) else "no samples"
 
 
 def _throughout(parts: list[Any]) -> Floats | None:
-    return None if any(part is None for part in parts) else np.concatenate(parts)
+    return None if any(part is None for part in parts) else shared(np.concatenate(parts))
 
 
 def pose_numbers(rotations: Floats, positions: Floats) -> Floats:

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from mpimbs.errors import InputError
 from mpimbs.model import System, system_from_text
 from mpimbs.model.table import suggest
-from mpimbs.simulation.kept_motion import KeptMotion, RunFile
+from mpimbs.simulation.kept_motion import KeptMotion, RunFile, shared
 from mpimbs.simulation.output import read_statistics
 from mpimbs.simulation.step_sizes import told
 
@@ -59,7 +59,7 @@ class KeptCopies:
     def array(self, name: str) -> Floats | None:
         """What samples have under a name of the output file, kept once it was read."""
         if name not in self._found:
-            self._found[name] = self._read(name)
+            self._found[name] = shared(self._read(name))
         return self._found[name]
 
     @cached_property

@@ -30,7 +30,6 @@ from oracles.structured_systems import TIME, Case, Weighted
 from tolerances import TOLERANCE
 
 OPEN = 1e-6  # m and rad
-SMALL = 1e-3  # of accelerations of bodies, or what they would be if nothing held them
 UNJUDGED = 1e-3  # of the largest acceleration: where rounding alone does so much nothing can be told
 HUGE = 1e8  # loads, of those that are needed
 REDUCING = 30.0  # s to make a case smaller
@@ -162,7 +161,8 @@ class Oracle:
                 verdict.unjudged.append(f"{told}: a loop is open in the state that was drawn")
                 return
             pushed = abs(solution.wrenches).max(initial=0.0) / max(float(masses.sum()), 1e-300)
-            largest = max(abs(solution.udot).max(), SMALL * max(self.free, pushed))  # of a locked system
+            # Of what is locked accelerations are a difference of terms as large as those of bodies that nothing holds.
+            largest = max(abs(solution.udot).max(), self.free, pushed)
             allowed = ROUNDINGS * solution.margin + share * largest
             if solution.apart > 1.0:
                 verdict.unjudged.append(f"{told}: a singular position, in which constraints contradict one another")

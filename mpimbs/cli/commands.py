@@ -50,7 +50,7 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.filesystem.places import check_folder, check_new, check_place, current_folder
 from mpimbs.forces.motions import initial_state
-from mpimbs.model import GENERATORS, System
+from mpimbs.model import GENERATORS, JOINT_TYPES, System
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.launcher import refuse_singletons
 from mpimbs.partition.shares import shares, told
@@ -218,6 +218,7 @@ def _tell(comm: MPI.Comm, result: Result | EnsembleResult, output: Path, picture
 @click.option("--ranks", type=click.IntRange(min=1), help="Say which bodies each of so many ranks would own.")
 @click.option("--pictures", type=Path, help="Folder for a picture of that, partition.png.")
 @click.option("--force", is_flag=True, help="Replace an existing picture.")
+@click.option("--coordinates", is_flag=True, help="Say of each body which of q and u are its joint's.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object of what the model is, and nothing else.")
 @click.pass_obj
 def check(
@@ -227,6 +228,7 @@ def check(
     ranks: int | None,
     pictures: Path | None,
     force: bool,
+    coordinates: bool,
     as_json: bool,
 ) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
@@ -235,8 +237,9 @@ def check(
     system = read(comm, model, need=None)
     together(comm, system.validate)
     if as_json:
-        if accuracy or ranks is not None or pictures is not None:
-            raise InputError("--json: gives what the model is; leave --accuracy, --ranks and --pictures out")
+        if accuracy or coordinates or ranks is not None or pictures is not None:
+            more = "--accuracy, --coordinates, --ranks and --pictures"
+            raise InputError(f"--json: gives what the model is; leave {more} out")
         if comm.rank == 0:
             click.echo(json.dumps(_facts(system)))
         return
@@ -255,6 +258,8 @@ def check(
                 click.echo(f"{name:13s} left out: {reason}")
         if residual:
             click.echo(residual)
+        for line in _coordinates(system) if coordinates else ():
+            click.echo(line)
 
 
 def _residual(system: System, comm: MPI.Comm) -> str:
@@ -269,6 +274,20 @@ def _residual(system: System, comm: MPI.Comm) -> str:
         found = dynamics.residual(*(closed(dynamics, q, u) if dynamics.loops is not None else (q, u)))
         wrong = found.judged(dynamics.coupling)
         return f"note: {wrong}: this is wrong; please report the model" if wrong else found.told()
+
+
+def _coordinates(system: System) -> Iterator[str]:
+    """Name the body of each coordinate and speed, in the order of vectors, with the units."""
+    q, u = (offsets.tolist() for offsets in system.offsets())
+    for k, kind in enumerate(system.joint_types().tolist()):
+        joint = JOINT_TYPES[kind]
+        parts = (("q", q, joint.q_units), ("u", u, joint.u_units))
+        places = (
+            f"{name}[{at[k]}{f':{at[k + 1]}' if len(units) > 1 else ''}] ({', '.join(units)})"
+            for name, at, units in parts
+            if units
+        )
+        yield f"body '{system.name_of(k)}', {joint.name}: {', '.join(places) or 'no coordinates'}"
 
 
 def _facts(system: System) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -251,6 +251,20 @@ class Segments:
         other._segments = [replace(each, bodies=tuple(map(replacement, each.bodies))) for each in self._segments]
         return other
 
+    def revised(self, changed: Mapping[int, Body]) -> Segments:
+        """Give the same bodies, but that some follow templates of their own, of joints of the same sizes.
+
+        A template for several bodies is one `Body`, of the name of that which they followed.
+        """
+        other = copy.copy(self)
+        within = np.searchsorted(self._firsts, list(changed), side="right") - 1
+        other._segments = list(self._segments)
+        for number in np.unique(within).tolist():
+            segment = self._segments[number]
+            own = {k: changed[k] for k in changed if segment.first <= k <= segment.last}
+            other._segments[number] = _revised(segment, own, self.parents(segment.first, segment.last + 1))
+        return other
+
     def append(self, bodies: tuple[Body, ...], parent: int, count: int = 1, numbered: bool = False) -> None:
         """Append the bodies in sequence, `count` times; the first lies on body `parent` (-1 the world)."""
         depth = 1 if parent < 0 else self.depth(parent) + 1
@@ -388,3 +402,23 @@ def counts(bodies: Sequence[Body]) -> tuple[Integers, Integers]:
     """Return the numbers of coordinates q and of speeds u of each body, int64 [len(bodies)] both."""
     kinds = [body.joint.kind for body in bodies]
     return np.array([k.nq for k in kinds], np.int64), np.array([k.nu for k in kinds], np.int64)
+
+
+def _revised(segment: Segment, changed: Mapping[int, Body], parents: Integers) -> Segment:
+    """A segment of which some bodies follow other templates; as short as before where all that followed one do."""
+    templates, places = list(segment.bodies), dict[int, int]()
+    before = segment.rows(segment.first, segment.last + 1)
+    rows = before.copy()
+    for k, body in changed.items():
+        if id(body) not in places:
+            places[id(body)] = len(templates)
+            templates.append(body)
+        rows[k - segment.first] = places[id(body)]
+    instead = np.empty(len(segment.bodies), np.int64)
+    instead[before] = rows
+    if np.array_equal(instead[before], rows):
+        return replace(segment, bodies=tuple(templates[row] for row in instead.tolist()))
+    used, rows = np.unique(rows, return_inverse=True)
+    bodies = tuple(templates[row] for row in used.tolist())
+    depths = segment.depths_of(np.arange(segment.first, segment.last + 1))
+    return Branches(bodies, 1, True, segment.first, segment.parent, segment.depth, rows, parents, depths)

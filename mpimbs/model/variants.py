@@ -13,13 +13,10 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mpimbs.errors import InputError
 from mpimbs.model.body import Body, Joint
 from mpimbs.model.library import parameters_in, system_from, system_of
 from mpimbs.model.parameter_table import ParameterTable
-from mpimbs.model.segments import Segments
 from mpimbs.model.spring import Spring
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
@@ -177,19 +174,25 @@ def _change_spring(system: System, column: _Column, value: float) -> None:
 def _change_bodies(
     system: System, table: ParameterTable, row: int, changes: dict[int, list[tuple[_Column, float]]]
 ) -> None:
-    """Give some bodies other numbers; each is a template of its own then."""
-    before, parents = system.segments, system.parents().tolist()
-    bodies = [before.template(k).model_copy(update={"name": system.name_of(k)}) for k in range(system.n_bodies)]
+    """Give some bodies other numbers: those that shared a template, and are changed alike, share one again."""
+    made: dict[tuple[Any, ...], Body] = {}
+    shifted, bodies = set(system.shifted.tolist()), dict[int, Body]()
     for k, items in changes.items():
-        whole = system.body(k)
-        bodies[k] = _at(table, row, [column for column, _ in items], lambda w=whole, i=items: _changed(w, i))  # type: ignore[misc]
-        system.torques.pop(k, None)
-        system.wrenches.pop(k, None)
-    system.segments = Segments()
-    for body, parent in zip(bodies, parents, strict=True):
-        system.segments.append((body,), parent)
-    stay = ~np.isin(system.shifted, list(changes))
-    system.shifted, system.shifts = system.shifted[stay], system.shifts[stay]
+        template, keys = system.segments.template(k), {column.key for column, _ in items}
+        # Of its own, and not what others that followed the template have in its place.
+        own = ("torque" in keys and k in system.torques) or ("position" in keys and k in shifted)
+        alike = id(template), k if own else -1, *((id(column), value) for column, value in items)
+        if alike not in made:
+            joint = system.body(k).joint if own else template.joint
+            before = template.model_copy(update={"joint": joint, "name": system.name_of(k)})  # as errors call it
+            body = _at(table, row, [column for column, _ in items], lambda b=before, i=items: _changed(b, i))  # type: ignore[misc]
+            made[alike] = body.model_copy(update={"name": template.name})
+        bodies[k] = made[alike]
+        if own:
+            system.torques.pop(k, None)
+            stay = system.shifted != k
+            system.shifted, system.shifts = system.shifted[stay], system.shifts[stay]
+    system.segments = system.segments.revised(bodies)
     system.changes += 1
 
 

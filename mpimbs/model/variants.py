@@ -181,7 +181,7 @@ def _change_bodies(
         template, keys = system.segments.template(k), {column.key for column, _ in items}
         # Of its own, and not what others that followed the template have in its place.
         own = ("torque" in keys and k in system.torques) or ("position" in keys and k in shifted)
-        alike = id(template), k if own else -1, *((id(column), value) for column, value in items)
+        alike = id(template), k if own else -1, *((column.key, column.part, value) for column, value in items)
         if alike not in made:
             joint = system.body(k).joint if own else template.joint
             before = template.model_copy(update={"joint": joint, "name": system.name_of(k)})  # as errors call it

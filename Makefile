@@ -4,10 +4,10 @@
 # make checked  set up, run numeric tests at 1 rank with kernels that hold all they read and write against its bounds
 # make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2; 5 minutes
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
-# make faults set up, inject some 140 faults into running jobs (a hundred of them kill a rank), restart each; about 12 minutes
+# make faults set up, inject some 140 faults into running jobs of every topology (100 kill a rank), restart each
 # make fuzz   set up, try random systems against plain oracles on 1 to 4 ranks, for SECONDS=180
 # make mutants  set up, seed some forty faults into a copy of the package, tell which tests catch each
-# make lint   ruff and mypy
+# make lint   ruff, mypy, and which room of the package imports from which
 # make docs   the documentation in build/site, with what builds it; a link that leads nowhere is an error
 # make clean  remove what was made here (the set-up too)
 
@@ -25,7 +25,7 @@ export OPENBLAS_NUM_THREADS = 1
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
 # Tests of what kernels compute: with bounds they take several times as long, and others have nothing to find there.
-CHECKED ?= $(addprefix tests/,spatial sweep coupling closure $(patsubst %,test_%.py,batch dynamics factor gears implicit \
+CHECKED ?= $(addprefix tests/,spatial values sweep coupling closure $(patsubst %,test_%.py,batch dynamics factor gears implicit \
   inverse joint_loads joint_space loops strips trees))
 SECONDS ?= 180
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
@@ -40,7 +40,6 @@ run: setup
 
 peers: setup
 	@bash .ci/slurm
-	@bash .ci/simgrid
 	@bash .ci/chromium
 
 test: peers
@@ -50,7 +49,7 @@ long: peers
 	@bash .ci/test "$(TEST_RANKS)" "long" $(ARGS)
 
 checked: setup
-	@MPIMBS_CHECKED=1 TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test 1 "not long and not subprocess" $(CHECKED) $(ARGS)
+	@MPIMBS_CHECKED=1 TEST_WARM_UP=none TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test 1 "not long and not subprocess" $(CHECKED) $(ARGS)
 
 processors: setup
 	@bash .ci/processors $(ARGS)
@@ -71,6 +70,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: setup
 	@$(BIN)/python -c 'import material, mkdocstrings_handlers.python' 2>/dev/null || \

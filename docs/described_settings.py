@@ -6,7 +6,7 @@ from typing import Any
 
 import griffe
 
-from mpimbs.settings import Settings
+from mpimbs.base.settings import Settings
 
 
 class DescribedSettings(griffe.Extension):

@@ -21,14 +21,14 @@ import click
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.extended import ExtendedSweeps
+from mpimbs.base.errors import InputError
 from mpimbs.coupling import COUPLINGS
-from mpimbs.errors import InputError
-from mpimbs.instruments.accuracy import SHAPES, accelerations, relative_error, shaped_state
-from mpimbs.instruments.extended import ExtendedSweeps
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.study.axes import new_figure, save
+from mpimbs.plots.axes import new_figure, save
+from mpimbs.study.accuracy import SHAPES, accelerations, relative_error, shaped_state
 from mpimbs.study.calibration import powers_of_two
 
 SYSTEMS = tuple(f"{kind}:{n}" for kind in ("chain", "spatial_chain") for n in (16, 64, 256, 1024, 4096))

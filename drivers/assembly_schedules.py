@@ -18,8 +18,8 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.filesystem.places import check_folder
-from mpimbs.instruments.phase_costs import count
+from laboratory.phase_costs import count
+from mpimbs.base.places import check_folder
 from mpimbs.model import System, system_from
 from mpimbs.model.order import Order
 from mpimbs.parallel.agreement import on_root, together
@@ -27,12 +27,13 @@ from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.assembly_costs import AssemblyCosts
 from mpimbs.partition.schedule_search import Search
 from mpimbs.partition.scheduling import AUTO, BALANCED, LEAVES, SERIAL
-from mpimbs.spatial.column_lists import Listed, joined_columns
-from mpimbs.spatial.columns import Rooms, join_columns, spread_columns
 from mpimbs.study.bench import bench
 from mpimbs.study.cluster import cluster_named
 from mpimbs.study.open_values import value_of
 from mpimbs.study.schedules import compare_schedules, measure_assembly_costs
+from mpimbs.values.joining import joined
+from mpimbs.values.joins import join, spread
+from mpimbs.values.value import without_loops
 
 FILE = "assembly_schedules.json"
 # ms, Pentium III of 1 GHz, Myrinet: by links, or degrees of freedom, and processes; 0 is 4 processes with *.
@@ -139,15 +140,17 @@ def operations() -> list[dict[str, int]]:
     rows = []
     for handles in range(1, 5):
         for new in range(3):
-            left = Listed(50, [-1], [(10 + k, 200) for k in range(handles)])
-            right = Listed(100, [10], [(60 + k, 300) for k in range(new)])
-            joined = joined_columns(left, right)
-            rooms = Rooms(left.room, right.room, joined.both, joined.value.room)
-            one, other, out = value_of(left), value_of(right), np.zeros(rooms.out.size())
-            kept, scratch = np.zeros(joined.responses), np.zeros(joined.scratch)
-            up = count(join_columns, rooms, one, other, out, kept, scratch)
-            outer, *each = (np.zeros(6 * (room.inboard + room.open)) for room in (rooms.out, rooms.left, rooms.right))
-            down = count(spread_columns, rooms, one, other, out, kept, outer, *each, scratch)
+            left = without_loops(50, [-1], [(10 + k, 200) for k in range(handles)])
+            right = without_loops(100, [10], [(60 + k, 300) for k in range(new)])
+            found = joined(left, right)
+            (rows_of, lists), one, other = found.tables(), value_of(left), value_of(right)
+            sizes = found.work, found.value.room.size(), found.kept, found.scratch
+            work, out, kept, scratch = (np.zeros(size) for size in sizes)
+            split, end = len(found.up), len(rows_of)
+            up = count(join, rows_of, 0, split, lists, one, other, work, out, kept, scratch)
+            rooms = found.value.room, left.room, right.room
+            outer, *each = (np.zeros(6 * (room.inboard + room.open)) for room in rooms)
+            down = count(spread, rows_of, split, end, lists, other, kept, outer, *each, scratch)
             both = up + down
             rows.append(
                 {"left": handles, "right": new, "multiplications": round(both.multiplications)}

@@ -26,15 +26,15 @@ import click
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.base.errors import SimulationError
+from mpimbs.base.places import check_folder
 from mpimbs.coupling import Lagrangian
-from mpimbs.coupling.augmented import AugmentedLagrangian
+from mpimbs.coupling.augmented.coupling import AugmentedLagrangian
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
-from mpimbs.filesystem.places import check_folder
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.simulation.kept_motion import KeptMotion
+from mpimbs.plots.axes import new_figure, save
+from mpimbs.simulation.motion import Motion
 from mpimbs.simulation.run import simulate
-from mpimbs.study.axes import new_figure, save
 
 FILES = (
     "augmented_loops.json",
@@ -120,7 +120,7 @@ def main(folder: Path, t_end: float = 10.0, samples: int = 1000, force: bool = F
     }  # fmt: skip
     runs: list[Row] = []
     for case, make in cases.items():
-        drawn: dict[str, KeptMotion] = {}
+        drawn: dict[str, Motion] = {}
         for way, settings in WAYS.items():
             runs.append({"case": case, "way": way, **_run(make(), t_end, samples, settings, way, drawn)})
         if case in ("five_bar", "coupled_loops"):
@@ -133,7 +133,7 @@ def main(folder: Path, t_end: float = 10.0, samples: int = 1000, force: bool = F
     return tables
 
 
-def _run(system: System, t_end: float, samples: int, given: Row, way: str, drawn: dict[str, KeptMotion]) -> Row:
+def _run(system: System, t_end: float, samples: int, given: Row, way: str, drawn: dict[str, Motion]) -> Row:
     """A run, or what ended it."""
     accuracy = {"rtol": 1e-6, "atol": 1e-6, "every": t_end / samples}
     try:
@@ -205,7 +205,7 @@ def _costs() -> list[Row]:
     return rows
 
 
-def _draw_motions(folder: Path, case: str, drawn: dict[str, KeptMotion]) -> None:
+def _draw_motions(folder: Path, case: str, drawn: dict[str, Motion]) -> None:
     violations, axes = new_figure(f"{case}: violation of positions", "t (s)", "m and rad")
     energy, energy_axes = new_figure(f"{case}: energy", "t (s)", "E - E0 (J)")
     for name, motion in drawn.items():

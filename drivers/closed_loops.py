@@ -15,15 +15,15 @@ from typing import Any
 import click
 from mpi4py import MPI
 
-from mpimbs.errors import SimulationError
-from mpimbs.filesystem.places import check_folder
+from mpimbs.base.errors import SimulationError
+from mpimbs.base.places import check_folder
 from mpimbs.model import system_from
-from mpimbs.simulation.kept_motion import KeptMotion
+from mpimbs.plots.axes import new_figure, save
+from mpimbs.simulation.motion import Motion
 from mpimbs.simulation.run import simulate
-from mpimbs.study.axes import new_figure, save
 
 FILES = "closed_loops.json", "violations.png", "energy.png"
-Drawn = dict[str, KeptMotion]
+Drawn = dict[str, Motion]
 
 
 def ways(stabilisation: float) -> dict[str, dict[str, Any]]:

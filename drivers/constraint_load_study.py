@@ -24,16 +24,16 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.coupling.pcg.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error
 from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.motions import draw_subchains
+from mpimbs.plots.pictures import draw_coordinates, motion_of
 from mpimbs.simulation.run import simulate
-from mpimbs.study.axes import new_figure, save
 from mpimbs.study.bench import bench
 from mpimbs.study.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
-from mpimbs.study.motion_pictures import draw_subchains
-from mpimbs.study.pictures import draw_coordinates, motion_of
 
 SYSTEMS = ("chain:16", "chain:128", "chain:1024", "spatial_chain:1024")
 CUTS = (1, 3, 7, 15, 31, 63)
@@ -116,9 +116,11 @@ def draw_motion(folder: Path, t_end: float, comm: MPI.Comm) -> None:
                 poses=True,
             )  # fmt: skip
     if comm.rank == 0:
-        save(draw_coordinates(motion_of(output)), folder / "constraint_loads_figure9.png")
+        motion = motion_of(output)
+        save(draw_coordinates(motion), folder / "constraint_loads_figure9.png")
         with h5py.File(output, "r") as run:
-            save(draw_subchains(run), folder / "constraint_loads_figure10.png")
+            bounds = json.loads(run.attrs["settings"])["cuts"]
+        save(draw_subchains(motion, bounds), folder / "constraint_loads_figure10.png")
 
 
 def vary_tolerance(t_end: float, tolerances: Sequence[float], comm: MPI.Comm) -> list[dict[str, Any]]:

@@ -29,10 +29,10 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 import mpimbs
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
+from mpimbs.plots.axes import new_figure, save
 from mpimbs.simulation.result import Result
-from mpimbs.study.axes import new_figure, save
 from mpimbs.study.tables import host, write_tables
 
 Floats = npt.NDArray[np.float64]
@@ -164,7 +164,7 @@ def rows_of(seen: Floats, begin: float, end: float, rank: int, steps: int) -> li
 
 def main(
     system: str = "chain:4", folder: Path = Path("results"), steps: int = 1_000_000, coupling: str = "dcae",
-    cuts: int | None = None, integrator: str = "4", dt: float = 1e-3, rtol: float | None = None,
+    cuts: int | None = None, integrator: str = "rk4", dt: float = 1e-3, rtol: float | None = None,
     checkpoint_steps: int = 1000, samples: int = 1000, comm: MPI.Comm = MPI.COMM_WORLD,
 ) -> dict[str, Any]:  # fmt: skip
     """Watch a run, print the table, write endurance.json, .tsv and .png.
@@ -279,7 +279,7 @@ def report(found: dict[str, Any], folder: Path, seen: list[Floats]) -> None:
 @click.option("--steps", type=int, default=1_000_000, show_default=True)
 @click.option("--coupling", default="dcae", show_default=True)
 @click.option("--cuts", type=int, help="Joints that are cut.")
-@click.option("--integrator", default="4", show_default=True)
+@click.option("--integrator", default="rk4", show_default=True)
 @click.option("--dt", type=float, default=1e-3, show_default=True, help="Size of a step, s.")
 @click.option("--rtol", type=float, help="Adaptive steps in place of fixed ones.")
 @click.option("--checkpoint-steps", type=int, default=1000, show_default=True)

@@ -1,11 +1,13 @@
 """Faults that `faults.py` injects into running jobs, and what must come of each.
 
-It is also the module of a force function that fails, for the option `--forces fault_injection:add_failing_force`.
+It is also the module of a force function that fails, for the option `--forces fault_injection:add_failing_force`, and
+of functions that say when events happen.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import resource
@@ -19,13 +21,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from mpimbs.model import BodyMotion, System
 from mpimbs.simulation.output import part_of
 
 ROUNDING = 1e-9  # relative: 1e-12 of a few steps, amplified by the motion
-ADAPTIVE = ("--every", "0.01", "--rtol", "1e-11", "--atol", "1e-11", "--checkpoint-steps", "10")
-FIXED = ("--every", "0.01", "--dt", "0.005", "--integrator", "4", "--checkpoint-steps", "10")
-MUCH = ("--every", "0.002", "--dt", "0.002", "--integrator", "4", "--checkpoint-steps", "20", "--poses")
 FORCES = ("--forces", "fault_injection:add_failing_force")
 LIMIT = 300.0  # s for one job, or a part of it, where one that is left alone takes 2 to 7
 CONTINUED = 75
@@ -51,6 +52,16 @@ def failing(t: float, motion: BodyMotion) -> tuple[float, float]:
 def add_failing_force(system: System) -> None:
     """Have it act on all bodies, one at a time: it fails on the one rank that has the body."""
     system.add_body_force(None, failing)
+
+
+def apart(t: float, motion: BodyMotion) -> float:
+    """Passes zero where the origins of two bodies are 0.21 m apart."""
+    return float(np.linalg.norm(motion.position[1] - motion.position[0])) - 0.21
+
+
+def beat(t: float, motion: BodyMotion) -> float:
+    """Passes zero every 0.05 s, between samples."""
+    return math.sin(20 * math.pi * t + 1)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -154,11 +165,12 @@ class Job:
         self.launcher.wait()
 
 
-# Runs mpiexec on a file system of 32 MB, which nothing else sees, and copies its files to the folder around it.
+# Runs mpiexec on a file system of 32 MB, which nothing else sees, with the files of the folder around it.
 ON_SMALL_DISK = ["unshare", "--map-root-user", "--mount", "sh", "-c", """
-mkdir disk && mount -t tmpfs -o size=32m tmpfs disk && cd disk && mkdir out
+mkdir -p disk && mount -t tmpfs -o size=32m tmpfs disk && cd disk
+tar -C .. --exclude ./disk --exclude './log*' -c . | tar -x
 "$@"; code=$?
-rm -f filler; cp -r . ..; exit $code""", "sh"]  # fmt: skip
+rm -rf filler ../out; cp -r . ..; exit $code""", "sh"]  # fmt: skip
 
 
 def mounts_small_disk() -> bool:
@@ -189,7 +201,7 @@ def _is_rank(process: int) -> bool:
 
 # --- faults -----------------------------------------------------------------------------------------------------------
 
-Inject = Callable[[Job, random.Random, float], None]  # of a job, at once; the seconds of a halt
+Inject = Callable[[Job, random.Random, float], None]  # of a job, at once; the seconds of a halt at the most
 
 
 def send(number: signal.Signals, job: Job, chance: random.Random, halt: float) -> None:
@@ -201,12 +213,13 @@ def send(number: signal.Signals, job: Job, chance: random.Random, halt: float) -
 
 
 def stop_for_a_while(job: Job, chance: random.Random, halt: float) -> None:
+    """For a hundredth of the longest time up to all of it."""
     ranks = job.ranks()
     if ranks:
         with contextlib.suppress(ProcessLookupError):
             stopped = chance.choice(ranks)
             os.kill(stopped, signal.SIGSTOP)
-            time.sleep(halt)
+            time.sleep(halt * 0.01 ** chance.random())
             os.kill(stopped, signal.SIGCONT)
 
 
@@ -260,8 +273,8 @@ class Fault(NamedTuple):
         Exit codes of mpiexec that are allowed; empty: any but those of mpimbs.
     message : str
         A pattern that the log must have.
-    settings : tuple of str
-        Of the chain.
+    steps : {"adaptive", "fixed", "much"}
+        Which of the subject's settings the chain has; much: fixed, with many samples.
     force : str
         How the force function fails.
     while_starting : bool
@@ -275,7 +288,7 @@ class Fault(NamedTuple):
     inject: Inject
     codes: tuple[int, ...]
     message: str
-    settings: tuple[str, ...] = ADAPTIVE
+    steps: str = "adaptive"
     force: str = ""
     while_starting: bool = False
     small_disk: bool = False
@@ -287,7 +300,7 @@ def ended_by(name: str) -> str:
 
 
 LOST = rf"mpimbs: {OUTPUT}.part: can't be written any more \(No such file or directory\)"
-FORCE = r"mpimbs: the body force 'fault_injection:failing' on body 'link\d'"
+FORCE = r"mpimbs: the body force 'fault_injection:failing' on body '\w+'"
 KILLED = "rank killed"
 FAULTS = (
     Fault(KILLED, partial(send, signal.SIGKILL), (), "", while_starting=True),
@@ -298,16 +311,16 @@ FAULTS = (
     Fault("SIGUSR1 to one rank", partial(send, signal.SIGUSR1), (0,), rf"s: wrote {CHECKPOINT}\n"),
     Fault("rank halted", stop_for_a_while, (0,), f"wrote {OUTPUT}"),
     Fault("exception in a force", nothing, (1,), rf"{FORCE} failed at t = .* s: ValueError\('no such row'\)",
-          (*FIXED, *FORCES), "error"),
-    Fault("NaN in a force, fixed step", nothing, (1,), rf"{FORCE} is not finite at t = ", (*FIXED, *FORCES), "nan"),
-    Fault("NaN in a force, adaptive step", nothing, (1,), rf"{FORCE} is not finite at t = ", (*ADAPTIVE, *FORCES),
+          "fixed", "error"),
+    Fault("NaN in a force, fixed step", nothing, (1,), rf"{FORCE} is not finite at t = ", "fixed", "nan"),
+    Fault("NaN in a force, adaptive step", nothing, (1,), rf"{FORCE} is not finite at t = ", "adaptive",
           "nan", tolerance=ROUNDING),
     Fault("state beyond all numbers", nothing, (1,), "mpimbs: the accelerations are no longer finite",
-          (*FIXED, *FORCES), "1e200"),
+          "fixed", "1e200"),
     Fault("disk full", fill_disk, (1,), rf"mpimbs: {OUTPUT}.part: can't be written any more \(No space left",
-          MUCH, small_disk=True),
+          "much", small_disk=True),
     Fault("limit of file sizes", limit_file_sizes, (1,),
-          rf"mpimbs: {OUTPUT}.part: can't be written any more \(File too large\)", MUCH),
+          rf"mpimbs: {OUTPUT}.part: can't be written any more \(File too large\)", "much"),
     Fault("output's folder removed", remove_folder, (1,), LOST),
     Fault("output's folder moved", move_folder, (1,), LOST),
 )  # fmt: skip

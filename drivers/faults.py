@@ -1,13 +1,15 @@
 """Inject faults into running jobs at random times, restart each until it is complete, and compare with one left alone.
 
     python drivers/faults.py --kills 100 --others 3 --folder results/faults
+    python drivers/faults.py --add results        # sums what several of these have found
 
 A chain is one simulation, in as many jobs under mpiexec as it takes, all writing checkpoints all the time: a job meets
 a fault, and must end, or go on, as docs/pages/reliability.md says, within a time, with checkpoint and output
 that can be read; the next one goes on from the checkpoint; and so on to the end. `fault_injection.py` lists what is
-injected and what must come of it. Chains alternate between the same number of ranks throughout, whose output must have
-the bits of a run that met nothing, and another one for every job, whose output must be equal to rounding. The counts go
-to faults.json; the exit code is 1 if anything was not as documented.
+injected and what must come of it, `fault_subjects.py` what is simulated: of each fault the chains take these by turns.
+They alternate between the same number of ranks throughout, whose output must have the bits of a run that met nothing,
+and another one for every job, whose output must be equal to rounding. The counts go to faults.json, after every chain;
+the exit code is 1 if anything was not as documented.
 """
 
 from __future__ import annotations
@@ -18,17 +20,17 @@ import re
 import shutil
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import click
-import h5py
 import numpy as np
+
 from fault_injection import (
-    ADAPTIVE,
     CHECKPOINT,
     CONTINUED,
     FAULTS,
@@ -42,46 +44,21 @@ from fault_injection import (
     mounts_small_disk,
     remove_folder,
 )
+from fault_outputs import complete, difference, read, unreadable
+from fault_subjects import SUBJECTS, Subject, tasks_of
+from fault_tables import added, good, row_of, text_of
+from mpimbs.base.errors import InputError
 
-from mpimbs.errors import InputError
-from mpimbs.simulation.checkpoint import read_header
-from mpimbs.simulation.output import part_of
-
-MODEL, BODIES, T_END = "chain:8", 8, 3.0
-SOON = 0.5  # s after a job's first checkpoint, at the most, until it meets its fault
-KILLS_OF_A_CHAIN = 5  # at the most
-ATTEMPTS = 20  # chains whose fault comes too late, one after the other
-
-
-def read(place: Path) -> dict[str, np.ndarray]:
-    """The samples of an output, complete or not."""
-    part = part_of(place / OUTPUT)
-    with h5py.File(part if part.exists() else place / OUTPUT, "r", libver="latest", swmr=True) as file:
-        found = {name: data[()] for name, data in file.items() if isinstance(data, h5py.Dataset)}
-        return found | {"status": np.array(file.attrs["status"])}
+MOST_OF_IT = 0.7  # of the time that a job takes that is left alone: faults come within this
+SAMPLES = 1400  # of those that write much: room is claimed for 1024 at a time, or fewer where they are large
+ATTEMPTS = 10  # chains whose fault comes too late, one after the other
 
 
-def complete(place: Path) -> bool:
-    return (place / OUTPUT).exists() and read(place)["status"] == "complete"
+class Whole(NamedTuple):
+    """What came of a job that was left alone, and how long it took from its first checkpoint on (s)."""
 
-
-def difference(ours: dict[str, np.ndarray], whole: dict[str, np.ndarray]) -> float:
-    """Largest difference of states, over the largest state; infinite if samples are missing or twice there."""
-    if not np.array_equal(ours["time"], whole["time"]):
-        return np.inf
-    return max(float(np.max(np.abs(ours[name] - whole[name])) / np.max(np.abs(whole[name]))) for name in ("q", "u"))
-
-
-def unreadable(place: Path) -> str:
-    """What is wrong with the last checkpoint, and with the samples before it."""
-    try:
-        kept = read_header(place / CHECKPOINT)["recorder"]["count"]
-        samples = read(place)
-    except (InputError, OSError, KeyError) as error:
-        return str(error)
-    if len(samples["time"]) < kept or not np.isfinite(samples["q"]).all():
-        return f"{len(samples['time'])} samples are left, the checkpoint comes after {kept}; or some are not finite"
-    return ""
+    samples: dict[str, np.ndarray]
+    seconds: float
 
 
 class Options(NamedTuple):
@@ -91,6 +68,7 @@ class Options(NamedTuple):
     halt: float  # s
     most_ranks: int
     seed: int
+    end: float  # of `time.monotonic`: none of the faults asked for begins later
 
 
 class Chain:
@@ -99,8 +77,9 @@ class Chain:
     Parameters
     ----------
     fault : Fault
+    subject : Subject
     index : int
-        Of the chains of this fault: by turns on 2, 3, ... ranks, on the same or other ranks; every fifth by pcg.
+        Of the chains of both: by turns on 2, 3, ... ranks, on the same or other ranks; every fifth by pcg.
     options : Options
     attempt : int
         Which of those in sequence, where the fault came too late.
@@ -108,90 +87,106 @@ class Chain:
     Attributes
     ----------
     counts : Counter
-        What came of it; `COLUMNS` has the names.
+        What came of it; `fault_tables.COLUMNS` has the names.
     largest : float
         Difference of the complete output from that of a run left alone, on other ranks.
     complaints : list of str
         What was not as documented.
     """
 
-    def __init__(self, fault: Fault, index: int, options: Options, attempt: int = 0) -> None:
-        self._fault, self._options = fault, options
+    def __init__(self, fault: Fault, subject: Subject, index: int, options: Options, attempt: int = 0) -> None:
+        self._fault, self._subject, self._options = fault, subject, options
         self._ranks, self._same = 2 + index % (options.most_ranks - 1), index % 2 == 0
-        self._settings = fault.settings
-        if index % 5 == 2 and fault.settings == ADAPTIVE:
+        adaptive = fault.steps == "adaptive"
+        self._settings = (subject.adaptive if adaptive else subject.fixed) + (FORCES if fault.force else ())
+        if fault.steps == "much":
+            step = str(subject.t_end / SAMPLES)
+            self._settings += ("--dt", step, "--every", step)
+        if index % 5 == 2 and adaptive and subject.pcg:
             self._settings += ("--coupling", "pcg", "--cuts", "3")
-        self._chance = random.Random(f"{options.seed} {fault.name} {index} {attempt}")
-        self._place = options.folder.resolve() / re.sub(r"\W+", "_", f"{fault.name} {index} {attempt}")
+        name = f"{subject.name} {fault.name} {index} {attempt}"
+        self._chance = random.Random(f"{options.seed} {name}")
+        self._place = options.folder.resolve() / re.sub(r"\W+", "_", name)
         self.counts: Counter[str] = Counter()
         self.largest = 0.0
         self.complaints: list[str] = []
 
     @property
-    def key(self) -> tuple[int, tuple[str, ...]]:
+    def key(self) -> tuple[str, int, tuple[str, ...]]:
         """What the bits of the output depend on."""
-        return self._ranks, self._settings
+        return self._subject.name, self._ranks, self._settings
 
     def _begin(self) -> list[str]:
         """Arguments of the first job."""
         (self._place / OUTPUT.parent).mkdir(parents=True, exist_ok=True)
-        return ["run", MODEL, "--t-end", str(T_END), *self._settings, "--force", "-o", str(OUTPUT)]
+        for name, text in self._subject.files.items():
+            (self._place / name).write_text(text)
+        t_end = str(self._subject.t_end)
+        return [*self._subject.arguments, "--t-end", t_end, *self._settings, "--force", "-o", str(OUTPUT)]
 
-    def whole(self) -> dict[str, np.ndarray]:
-        """The output of one that is left alone."""
+    def whole(self) -> Whole:
+        """One that is left alone."""
         job = Job(self._ranks, self._begin(), self._place)
         try:
+            job.wait_for_checkpoint()
+            begun = time.monotonic()
             code = job.end()
+            lasted = time.monotonic() - begun
         except HangError:
             code = None
         finally:
             job.kill()
         if code != 0:
             raise RuntimeError(f"{job.log}: {'it hangs' if code is None else f'exit code {code}'}\n{job.text()}")
-        found = read(self._place)
+        found = Whole(read(self._place), lasted)
         shutil.rmtree(self._place)
         return found
 
-    def run(self, faults: int, whole: dict[str, np.ndarray]) -> None:
+    def run(self, faults: int, whole: Whole) -> None:
         """Inject so many faults, at most, and go on to the end."""
         shutil.rmtree(self._place, ignore_errors=True)
         jobs, ranks, most = 0, self._ranks, self._options.most_ranks
+        soon = 2 * MOST_OF_IT * whole.seconds / (faults + 1)
         while not (jobs and complete(self._place)):
             going_on = (self._place / CHECKPOINT).exists()
-            arguments = ["restart", str(CHECKPOINT), *(FORCES if "--forces" in self._settings else ())]
+            arguments = ["restart", str(CHECKPOINT), *(FORCES if self._fault.force else ())]
             self.counts["restarts"] += going_on
             self.counts["anew"] += jobs > 0 and not going_on
-            self._job(ranks, arguments if going_on else self._begin(), self.counts["injected"] < faults)
+            self._job(ranks, arguments if going_on else self._begin(), self.counts["injected"] < faults and soon)
             jobs += 1
             if self.complaints:
                 return
             if not self._same:
                 least = 2 if self.counts["injected"] < faults else 1
                 ranks = self._chance.choice([n for n in range(least, most + 1) if n != ranks])
-        found = difference(read(self._place), whole)
+        found = difference(read(self._place), whole.samples)
         if self._same or jobs == 1:
             good, kind = found <= self._fault.tolerance, "same"
         else:
             good, kind = found <= ROUNDING, "other"
             self.largest = found
-        self.counts[f"{kind} ranks"] += 1
-        self.counts[f"{kind} ranks, equal"] += good
+        met = self.counts["injected"] > 0
+        self.counts[f"{kind} ranks"] += met
+        self.counts[f"{kind} ranks, equal"] += met and good
         if good:
             shutil.rmtree(self._place)
         else:
             self.complaints.append(f"{self._place}: differs by {found:g} from a run left alone")
 
-    def _job(self, ranks: int, arguments: list[str], disturbed: bool) -> None:
-        """One job, which meets the fault or is left alone."""
+    def _job(self, ranks: int, arguments: list[str], soon: float) -> None:
+        """One job, which meets the fault at most so many seconds after its first checkpoint; or is left alone: 0."""
         fault, chance = self._fault, self._chance
-        force = f"{fault.force} {chance.randrange(BODIES)} {T_END * chance.uniform(0.05, 0.95)}"
-        fails = {"fault": force} if fault.force and disturbed else {}
-        job = Job(ranks, arguments, self._place, fault.small_disk and disturbed, **fails)
+        when = self._subject.t_end * chance.uniform(0.05, 0.95)
+        body = chance.randrange(1, self._subject.bodies)  # what acts on the first one's joint may move nothing
+        force = f"{fault.force} {body} {when}"
+        fails = {"fault": force} if fault.force and soon else {}
+        job = Job(ranks, arguments, self._place, bool(fault.small_disk and soon), **fails)
         begun = injected = False
         try:
-            if disturbed:
-                begun = self._reach_random_time(job)
-                injected = job.running() or bool(fault.force)
+            if soon:
+                begun = self._reach_random_time(job, soon)
+                ending = (job.place / OUTPUT).exists() or not job.running()
+                injected = not ending or bool(fault.force)
                 if injected:
                     fault.inject(job, chance, self._options.halt)
             code = job.end()
@@ -216,7 +211,7 @@ class Chain:
         elif code != 0:
             self._complain(job, f"has met nothing, and ends with exit code {code}")
 
-    def _reach_random_time(self, job: Job) -> bool:
+    def _reach_random_time(self, job: Job, soon: float) -> bool:
         """Let a job run for a while; True if that is after its first checkpoint."""
         if self._fault.force:  # which fails at a random time itself
             return False
@@ -224,7 +219,7 @@ class Chain:
             time.sleep(self._chance.uniform(0.1, 2.0))
             return False
         if job.wait_for_checkpoint():
-            time.sleep(self._chance.uniform(0.0, SOON))
+            time.sleep(self._chance.uniform(0.0, soon))
         return True
 
     def _undocumented(self, job: Job, code: int | None, begun: bool) -> str:
@@ -245,26 +240,40 @@ class Chain:
 
     def _complain(self, job: Job, what: str) -> None:
         text = job.text()[-1500:]
-        self.complaints.append(f"{self._fault.name}, {job.log}: {what}\n{text}")
+        self.complaints.append(f"{self._subject.name}, {self._fault.name}, {job.log}: {what}\n{text}")
 
 
-COLUMNS = ("injected", "as documented", "hung", "launcher stays", "too late", "restarts", "anew",
-           "same ranks", "same ranks, equal", "other ranks", "other ranks, equal")  # fmt: skip
-
-
-def series(fault: Fault, index: int, faults: int, options: Options, wholes: dict[Any, Any]) -> list[Chain]:
-    """Chains, one after the other, until so many faults were injected."""
+def series(
+    fault: Fault, subject: Subject, index: int, faults: int, options: Options, whole: Callable[[Chain], Whole]
+) -> list[Chain]:
+    """Chains, one after the other, until so many faults were injected; none where the time has passed."""
     chains: list[Chain] = []
+    if time.monotonic() > options.end:
+        return chains
     while (left := faults - sum(chain.counts["injected"] for chain in chains)) > 0 and len(chains) < ATTEMPTS:
-        chain = Chain(fault, index, options, len(chains))
+        chain = Chain(fault, subject, index, options, len(chains))
         chains.append(chain)
         try:
-            chain.run(left, wholes[chain.key])
+            chain.run(left, whole(chain))
         except (OSError, KeyError) as error:
-            chain.complaints.append(f"{fault.name}, chain {index}: its files can't be read: {error!r}")
+            chain.complaints.append(f"{fault.name}, {subject.name}, chain {index}: its files can't be read: {error!r}")
         if chain.complaints:
             break
     return chains
+
+
+def shared_wholes() -> Callable[[Chain], Whole]:
+    """A function that gives what a chain is compared with, which is made once, whatever thread asks."""
+    wholes: dict[Any, Whole] = {}
+    locks: defaultdict[Any, Lock] = defaultdict(Lock)
+
+    def find(chain: Chain) -> Whole:
+        with locks[chain.key]:
+            if chain.key not in wholes:
+                wholes[chain.key] = chain.whole()
+        return wholes[chain.key]
+
+    return find
 
 
 def main(
@@ -272,10 +281,12 @@ def main(
     kills: int = 100,
     others: int = 3,
     names: Sequence[str] = (),
+    topologies: Sequence[str] = (),
     halt: float = 20.0,
     most_ranks: int = 4,
     beside: int = 2,
     seed: int = 1,
+    minutes: float = np.inf,
 ) -> dict[str, Any]:
     """Inject the faults, and return the counts.
 
@@ -287,73 +298,50 @@ def main(
         How often a rank is killed, in sum.
     others : int
         How often each of the other faults is injected.
-    names : sequence of str
-        Only these faults; all by default.
+    names, topologies : sequence of str
+        Only these faults, and only these subjects; all by default.
     halt : float
-        How long a rank is stopped (s).
+        How long a rank is stopped at the most (s).
     most_ranks : int
         Jobs that meet a fault have 2 to so many ranks.
     beside : int
         How many jobs run at a time.
     seed : int
         Of the random times, ranks and numbers of ranks; what happens at these times still differs from run to run.
+    minutes : float
+        What was not begun by then is left out, as if it was not asked for.
     """
-    unknown = set(names) - {fault.name for fault in FAULTS}
-    if unknown:
-        raise InputError(f"unknown fault '{min(unknown)}'; there are: {', '.join(fault.name for fault in FAULTS)}")
-    folder.mkdir(parents=True, exist_ok=True)
-    options = Options(folder, halt, most_ranks, seed)
-    small_disks = mounts_small_disk()
-    wanted = [fault for fault in FAULTS if (not names or fault.name in names) and (small_disks or not fault.small_disk)]
-    tasks: list[tuple[Fault, int, int]] = []
-    for first, fault in enumerate(wanted):  # few of each are on different numbers of ranks too
-        total, each = (kills, KILLS_OF_A_CHAIN) if fault.name == KILLED else (others, 1)
-        tasks += [(fault, first + k, min(each, total - done)) for k, done in enumerate(range(0, total, each))]
+    for what, asked, there in (("fault", names, FAULTS), ("topology", topologies, SUBJECTS)):
+        known = [one.name for one in there]
+        if unknown := set(asked) - set(known):
+            raise InputError(f"unknown {what} '{min(unknown)}'; there are: {', '.join(known)}")
     began = time.monotonic()
-    found: dict[str, list[Chain]] = {fault.name: [] for fault in wanted}
+    options = Options(folder, halt, most_ranks, seed, began + 60 * minutes)
+    small_disks = mounts_small_disk()
+    subjects = [subject for subject in SUBJECTS if not topologies or subject.name in topologies]
+    wanted = [fault for fault in FAULTS if (not names or fault.name in names) and (small_disks or not fault.small_disk)]
+    totals = {fault.name: kills if fault.name == KILLED else others for fault in wanted}
+    tasks = [task for k, fault in enumerate(wanted) for task in tasks_of(fault, k, totals[fault.name], subjects)]
+    found: dict[tuple[str, str], list[Chain]] = {(task.fault.name, task.subject.name): [] for task in tasks}
+    tasks.sort(key=lambda task: task.before)  # so that what was done when time has passed has some of each
+    if not tasks:
+        raise InputError("nothing is injected: the topologies can't have these faults, or none is asked for")
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = shared_wholes()
+    asked = 0
     with ThreadPoolExecutor(beside) as pool:
-        alone = {chain.key: chain for chain in (Chain(fault, index, options) for fault, index, _ in tasks)}
-        wholes = dict(zip(alone, pool.map(Chain.whole, alone.values()), strict=True))
-        for task, chains in zip(tasks, pool.map(lambda task: series(*task, options, wholes), tasks), strict=True):
-            found[task[0].name] += chains
-    table = {
-        "model": MODEL, "seconds": time.monotonic() - began, "halt": halt, "most_ranks": most_ranks, "seed": seed,
-        "small_disks": small_disks, "faults": {name: _row(chains) for name, chains in found.items()},
-    }  # fmt: skip
-    table["good"] = all(
-        row["injected"] == row["as documented"] == (kills if name == KILLED else others) and not row["complaints"]
-        for name, row in table["faults"].items()
-    )
-    (folder / "faults.json").write_text(json.dumps(table, indent=1))
+        begun = {pool.submit(series, *task[:4], options, whole): task for task in tasks}
+        for future in as_completed(begun):
+            task, chains = begun[future], future.result()
+            found[task.fault.name, task.subject.name] += chains
+            asked += task.faults if chains else 0
+            rows = [{"fault": fault, "topology": name} | row_of(met) for (fault, name), met in found.items() if met]
+            table = {
+                "seconds": time.monotonic() - began, "halt": halt, "most_ranks": most_ranks, "seed": seed,
+                "small_disks": small_disks, "asked": asked, "rows": rows,
+            }  # fmt: skip
+            (folder / "faults.json").write_text(json.dumps(table, indent=1))
     return table
-
-
-def _row(chains: list[Chain]) -> dict[str, Any]:
-    counts = sum((chain.counts for chain in chains), Counter())
-    on_ranks = {name: counts[name] for name in sorted(counts) if name.startswith("on ")}
-    complaints = [text for chain in chains for text in chain.complaints]
-    largest = max((chain.largest for chain in chains), default=0.0)
-    return {name: counts[name] for name in COLUMNS} | {
-        "ranks": on_ranks, "largest difference": largest, "complaints": complaints
-    }  # fmt: skip
-
-
-def text_of(table: dict[str, Any]) -> str:
-    """The counts, for people."""
-    lines = [
-        "| fault | injected | as documented | hung | mpiexec alone stayed | went on from a checkpoint | began anew | "
-        "complete on the same ranks: same bits | on others: equal to rounding | largest difference |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, row in table["faults"].items():
-        on_ranks = ", ".join(f"{count} {ranks}" for ranks, count in row["ranks"].items())
-        lines.append(
-            f"| {name} | {row['injected']} ({on_ranks}) | {row['as documented']} | {row['hung']} | "
-            f"{row['launcher stays']} | {row['restarts']} | {row['anew']} | "
-            f"{row['same ranks, equal']} of {row['same ranks']} | {row['other ranks, equal']} of {row['other ranks']} "
-            f"| {row['largest difference']:.0e} |"
-        )
-    return "\n".join(lines)
 
 
 @click.command()
@@ -361,18 +349,27 @@ def text_of(table: dict[str, Any]) -> str:
 @click.option("--kills", type=int, default=100, show_default=True, help="How often a rank is killed.")
 @click.option("--others", type=int, default=3, show_default=True, help="How often each other fault is.")
 @click.option("--only", "names", multiple=True, help="A fault by its name; may be repeated.")
-@click.option("--halt", type=float, default=20.0, show_default=True, help="How long a rank is stopped, s.")
+@click.option("--topology", "topologies", multiple=True, help="A subject by its name; may be repeated.")
+@click.option("--halt", type=float, default=20.0, show_default=True, help="How long a rank is stopped at the most, s.")
 @click.option("--most-ranks", type=click.IntRange(3), default=4, show_default=True)
 @click.option("--beside", type=int, default=2, show_default=True, help="How many jobs run at a time.")
 @click.option("--seed", type=int, default=1, show_default=True)
-def command(**parameters: Any) -> None:
+@click.option(
+    "--minutes", type=float, default=np.inf, help="What was not begun by then is left out; no limit by default."
+)
+@click.option("--add", type=click.Path(exists=True, path_type=Path), help="Only sum all faults.json in this folder.")
+def command(add: Path | None, **parameters: Any) -> None:
     """Inject faults into jobs, restart them, and compare with one left alone."""
-    table = main(**parameters)
-    print(text_of(table))
-    for complaint in (text for row in table["faults"].values() for text in row["complaints"]):
+    tables = [json.loads(file.read_text()) for file in sorted(add.rglob("faults.json"))] if add else []
+    table = added(tables) if add else main(**parameters)
+    for by in ("fault", "topology"):
+        print(text_of(table["rows"], by), end="\n\n")
+    for complaint in (text for row in table["rows"] for text in row["complaints"]):
         print(f"NOT AS DOCUMENTED: {complaint}")
-    print(f"{table['seconds']:.0f} s; {'all as documented' if table['good'] else 'NOT ALL AS DOCUMENTED'}")
-    sys.exit(not table["good"])
+    done = sum(row["injected"] for row in table["rows"])
+    verdict = "all as documented" if good(table) else "NOT ALL AS DOCUMENTED"
+    print(f"{table['seconds']:.0f} s, {done} of {table['asked']} faults; {verdict}")
+    sys.exit(not good(table))
 
 
 if __name__ == "__main__":

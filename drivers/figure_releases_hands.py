@@ -19,14 +19,14 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from mpi4py import MPI
 
+from mpimbs.base.places import check_folder
 from mpimbs.dynamics import Dynamics
-from mpimbs.filesystem.places import check_folder
 from mpimbs.model import System, system_from
 from mpimbs.model.connections import Connections, connected
+from mpimbs.parts.subchain import Subchain
+from mpimbs.plots.axes import save
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run import simulate
-from mpimbs.study.axes import save
-from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 FILES = "figure_releases_hands.json", "figure_releases_hands.png"

@@ -2,13 +2,16 @@
 
     python drivers/fuzz.py --seconds 600 --folder results/fuzz
     python drivers/fuzz.py --only 1234 --ranks 3
+    python drivers/fuzz.py --seconds 600 --sequences
 
 Each system is a function of one integer, its seed (`tests/oracles/structured_systems.py`); what is compared, and how
 closely, says `tests/fuzzing.py`. A job under mpiexec tries one system after another; one that crashes or hangs is
 ended, the seed that it was at counts as failed, and another job goes on behind it. What is wrong in a new way is made
 smaller, body by body as long as it stays wrong, and kept as a file that belongs in `tests/corpus`, whose systems are
-always tested. What the witness of a run would have stopped (`mpimbs.simulation.witness`) is no wrong result in silence,
-and counted by itself. The counts go to counts.json; the exit code is 1 if anything was wrong in silence, or much told.
+always tested. Of every tenth seed a run of a small system is stopped, killed and continued at random, beside the same
+course undisturbed (`tests/sequences.py`); of those that are wrong the seeds are kept. What the witness of a run would
+have stopped (`mpimbs.simulation.witness`) is no wrong result in silence, and counted by itself. The counts go to
+counts.json; the exit code is 1 if anything was wrong in silence, or much told.
 """
 
 from __future__ import annotations
@@ -27,14 +30,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+
 from fault_injection import descendants
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 LIMIT = 60.0  # s of the processor for one system, beside those for its size
 SECONDS_A_BODY = 0.1
-COMPILING = 300.0  # s more for the first systems of a job,
+COMPILING = 900.0  # s more for the first systems of a job,
 FIRST = 200  # of which there are so many
 WAITING = 10  # times as long may pass in which the processor does something else
+EVERY = 10  # which seeds are those of sequences
 CHUNK = 100_000  # seeds between the first ones of numbers of ranks
 TOLD, MOST_TOLD = 0.005, 3  # systems of which the witness may say that they are wrong: a share, or so many
 SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
@@ -43,13 +48,17 @@ SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
 # --- a job: one process of every rank ---------------------------------------------------------------------------------
 
 
-def work(first: int, systems: int, seconds: float, log: Path, most: int, plain: bool, save: Path | None) -> None:
-    """Try systems in sequence, on all ranks of the job; rank 0 writes a line before and after each."""
+def work(
+    first: int, systems: int, seconds: float, log: Path, most: int, plain: bool, sequences: bool, save: Path | None
+) -> None:
+    """Try systems one after the other, on all ranks of the job; rank 0 writes a line before and after each."""
     sys.path.insert(0, str(TESTS))
     from mpi4py import MPI
 
+    from courses import course_of
     from fuzzing import check, reason
     from oracles.structured_systems import case_of
+    from sequences import check_sequence, kept_text
 
     comm, begin, seen = MPI.COMM_WORLD, time.monotonic(), set[tuple[str, ...]]()
 
@@ -58,14 +67,19 @@ def work(first: int, systems: int, seconds: float, log: Path, most: int, plain: 
             with log.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
 
-    for seed in range(first, first + systems):
+    for seed in range(first + (-first % EVERY if sequences else 0), first + systems, EVERY if sequences else 1):
         if comm.bcast(time.monotonic() - begin > seconds):
             break
         write(begin=seed, bodies=0)
         try:
-            case = case_of(seed, most=most)
+            course = None if seed % EVERY else course_of(seed, comm.size, plain)
+            case = case_of(seed, most=most) if course is None else course.case
             write(begin=seed, bodies=case.system.n_bodies)
-            verdict = check(case, comm, {"coupling": "dcae"} if plain else None)
+            lived = None
+            if course is None:
+                verdict = check(case, comm, {"coupling": "dcae"} if plain else None)
+            else:
+                verdict, lived = check_sequence(course, comm)
         except Exception:
             traceback.print_exc()
             sys.stderr.flush()
@@ -73,10 +87,15 @@ def work(first: int, systems: int, seconds: float, log: Path, most: int, plain: 
             comm.Abort(3)
             raise
         entry = {key: getattr(verdict, key) for key in ("wrong", "told", "refused", "unjudged", "judged")}
-        write(seed=seed, bodies=case.system.n_bodies, loops=len(case.system.loops), features=case.features, **entry)
+        entry |= {"bodies": case.system.n_bodies, "loops": len(case.system.loops), "features": case.features}
+        write(seed=seed, lived=lived, **entry)
         kinds = {(reason(text), *case.features) for text in comm.bcast(verdict.wrong)}
-        if save is not None and kinds - seen:
+        if save is not None and kinds - seen and course is None:
             reduce_and_save(case, verdict, comm, save)
+        elif save is not None and verdict.wrong:  # on rank 0
+            save.mkdir(parents=True, exist_ok=True)
+            with (save / "sequences.toml").open("a") as file:
+                file.write(kept_text(seed, comm.size, plain, verdict.wrong[0]))
         seen |= kinds
     write(ended=True)
 
@@ -96,13 +115,21 @@ def reduce_and_save(case: Any, verdict: Any, comm: Any, folder: Path) -> None:
 
 
 def job(
-    ranks: int, first: int, systems: int, seconds: float, log: Path, most: int, plain: bool, save: Path | None
+    ranks: int,
+    first: int,
+    systems: int,
+    seconds: float,
+    log: Path,
+    most: int,
+    plain: bool,
+    sequences: bool,
+    save: Path | None,
 ) -> dict[str, Any] | None:
     """Run one job to its end, or end it; gives what happened at which seed if it failed."""
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
     had = len(log.read_text().splitlines())
-    arguments = [str(value) for value in (first, systems, seconds, log, most, int(plain), save or "")]
+    arguments = [str(value) for value in (first, systems, seconds, log, most, int(plain), int(sequences), save or "")]
     environment = os.environ | {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
     text = log.with_suffix(".txt")
     with text.open("w") as output:
@@ -152,6 +179,7 @@ def main(
     most: int = 3000,
     only: int | None = None,
     plain: bool = False,
+    sequences: bool = False,
 ) -> dict[str, Any]:
     """Try systems for some time, by turns on each number of ranks.
 
@@ -172,11 +200,13 @@ def main(
         Try this seed alone.
     plain : bool
         By the default coupling with its own choice of lanes alone, for which less is compiled.
+    sequences : bool
+        The seeds of sequences alone.
 
     Returns
     -------
     dict
-        Counts of systems, wrong ones, refusals by reason, by number of ranks.
+        Counts of systems and sequences, wrong ones, refusals by reason, by number of ranks.
     """
     sys.path.insert(0, str(TESTS))
     first = only if only is not None else int(time.time()) % 10**8 * 10 if seed is None else seed
@@ -190,7 +220,7 @@ def main(
         left = 1 if only is not None else systems
         while left > 0 and (time.monotonic() < end or only is not None):
             save = folder / "corpus"
-            crash = job(number, begin, left, max(end - time.monotonic(), 1.0), log, most, plain, save)
+            crash = job(number, begin, left, max(end - time.monotonic(), 1.0), log, most, plain, sequences, save)
             if crash is None:
                 break
             failed.append(crash)
@@ -212,11 +242,15 @@ def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
         entries = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         done = [entry for entry in entries if "wrong" in entry]
         seeds = [entry["seed"] for entry in done]
+        lived = [entry for entry in done if entry.get("lived") is not None]
         found[str(number)] = {
-            "systems": len(done),
+            "systems": len(done) - len(lived),
+            "sequences": len(lived),
+            "lived to the end": sum(entry["judged"] for entry in lived),
+            "acts": dict(sum((Counter(entry["lived"]) for entry in lived), Counter[str]())),
             "seeds": [min(seeds), max(seeds)] if seeds else [],
             "bodies": max((entry["bodies"] for entry in done), default=0),
-            "evaluated": sum(entry["judged"] for entry in done),
+            "evaluated": sum(entry["judged"] for entry in done if entry.get("lived") is None),
             "wrong": [entry["seed"] for entry in done if entry["wrong"]],
             "told by the witness": [entry["seed"] for entry in done if entry.get("told")],
             "crashed": [entry["seed"] for entry in entries if "crashed" in entry],
@@ -229,7 +263,7 @@ def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
 
 def loud(count: dict[str, Any]) -> bool:
     """Whether the witness had more to tell than positions beside singular ones explain."""
-    return len(count["told by the witness"]) > max(MOST_TOLD, TOLD * count["systems"])
+    return len(count["told by the witness"]) > max(MOST_TOLD, TOLD * (count["systems"] + count["sequences"]))
 
 
 def show(found: dict[str, Any], folder: Path) -> None:
@@ -242,8 +276,11 @@ def show(found: dict[str, Any], folder: Path) -> None:
             f"{sum(count['not judged'].values())} not judged",
         )
         click.echo(
-            f"{number} rank(s): {count['systems']} systems, {count['evaluated']} evaluations, {', '.join(parts)}"
+            f"{number} rank(s): {count['systems']} systems, {count['evaluated']} evaluations, {count['sequences']} "
+            f"sequences, {count['lived to the end']} to the end, {', '.join(parts)}"
         )
+        if count["acts"]:
+            click.echo(f"    of sequences {', '.join(f'{name} {times}' for name, times in count['acts'].items())}")
         for text, times in count["refused"].items():
             click.echo(f"    refused {times} times: {text}")
         log = folder / f"ranks{number}.jsonl"
@@ -262,6 +299,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
 @click.option("--most", default=3000)
 @click.option("--only", type=int)
 @click.option("--plain", is_flag=True)
+@click.option("--sequences", is_flag=True)
 def command(**given: Any) -> None:
     given["ranks"] = [int(number) for number in given["ranks"].split(",")]
     found = main(**given)
@@ -272,8 +310,9 @@ def command(**given: Any) -> None:
 if __name__ == "__main__":
     faulthandler.enable()
     if sys.argv[1:2] == ["work"]:
-        first, systems, seconds, log, most, plain, save = sys.argv[2:]
+        first, systems, seconds, log, most, plain, sequences, save = sys.argv[2:]
         kept = Path(save) if save else None
-        work(int(first), int(systems), float(seconds), Path(log), int(most), bool(int(plain)), kept)
+        flags = bool(int(plain)), bool(int(sequences))
+        work(int(first), int(systems), float(seconds), Path(log), int(most), *flags, kept)
     else:
         command()

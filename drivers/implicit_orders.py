@@ -19,9 +19,9 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from mpimbs.model import Body, Joint, System
+from mpimbs.plots.axes import new_figure, save
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.schemes import INTEGRATORS
-from mpimbs.study.axes import new_figure, save
 from mpimbs.study.tables import host, markdown, write_tables
 
 Floats = npt.NDArray[np.float64]
@@ -88,7 +88,7 @@ def step_matrix(integrator: str, omega: float) -> Floats:
     return np.array(columns).T
 
 
-def stability(integrators: Sequence[str] = (*ONE_STEP, "4"), most: float = 2000.0, points: int = 40) -> Found:
+def stability(integrators: Sequence[str] = (*ONE_STEP, "rk4"), most: float = 2000.0, points: int = 40) -> Found:
     """Find the factor by which a step takes the amplitude of a linear spring's motion, against omega h."""
     figure, axes = new_figure("a step of a linear spring", "omega h", "factor of the amplitude")
     reached = np.geomspace(0.05, most, points)

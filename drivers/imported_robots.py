@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import System, is_robot
 from mpimbs.model.robots.assembling import assembled
 from mpimbs.model.robots.reading import robot_in

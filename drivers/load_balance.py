@@ -26,14 +26,14 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.compiling import compile_evaluations
+from mpimbs.base.errors import InputError
 from mpimbs.coupling import coupling_named
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
+from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.study.axes import new_figure, save
+from mpimbs.plots.axes import new_figure, save
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import Calibration, Share
 from mpimbs.study.speedup import cores_of, default_ranks

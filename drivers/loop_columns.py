@@ -18,8 +18,8 @@ from typing import Any
 import click
 from mpi4py import MPI
 
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import check_folder
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import check_folder
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
@@ -27,7 +27,7 @@ from mpimbs.study.bench import bench
 from mpimbs.study.calibration import SECONDS, Calibration
 from mpimbs.study.cluster import cluster_named
 from mpimbs.study.predict import predict
-from mpimbs.study.tables import host
+from mpimbs.study.tables import host, markdown
 from mpimbs.study.trace import DOUBLE
 
 FILE = "loop_columns.json"
@@ -153,12 +153,16 @@ def _predicted(
 
 
 def _tell(rows: list[dict[str, Any]]) -> None:
-    parts = ("us", "chain_us", "ratio", "sweeps_us", "placing_us", "joins_us", "messages_us", "bytes")
-    click.echo("| MODEL | ranks | | with the loop | without | ratio | sweeps | placing | joins | messages | bytes |")
-    click.echo("|---" * 11 + "|")
-    for row in rows:
-        numbers = (f"{row[part]:.4g}" if part in row else "" for part in parts)
-        click.echo(f"| `{row['model']}` | {row['ranks']} | {row['kind']} | {' | '.join(numbers)} |")
+    parts = {
+        "us": "with the loop", "chain_us": "without", "ratio": "ratio", "sweeps_us": "sweeps", "placing_us": "placing",
+        "joins_us": "joins", "messages_us": "messages", "bytes": "bytes",
+    }  # fmt: skip
+    table = [
+        {"MODEL": f"`{row['model']}`", "ranks": row["ranks"], "": row["kind"]}
+        | {title: row.get(part) for part, title in parts.items()}
+        for row in rows
+    ]
+    click.echo(markdown(table))
 
 
 @click.command(help=__doc__)

@@ -23,12 +23,12 @@ from typing import Any
 import click
 from matplotlib.figure import Figure
 
-from mpimbs.errors import InputError
-from mpimbs.instruments.counts import Counts
-from mpimbs.instruments.operation_models import PAPER, OperationModel, arithmetic, models
-from mpimbs.instruments.operations import OperationCounts, operations_of
+from laboratory.counting import Counts
+from laboratory.operations import PAPER, OperationCounts, OperationModel, arithmetic, models, operations_of
+from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.study.axes import new_figure, save
+from mpimbs.plots.axes import new_figure, save
+from mpimbs.study.tables import markdown
 
 MIXED = ("revolute", "universal", "spherical", "prismatic", "cylindrical")
 MANY = tuple(2**k for k in range(11))
@@ -171,30 +171,28 @@ def draw(
 
 def table_of(both: Mapping[str, OperationCounts], paper: bool) -> str:
     """Lay out the counts of one kind of chain in Markdown: executed, useful, the rest of useful, and the paper's."""
-    header = ["", "executed", "useful", "divisions", "roots", "sines with cosines", *(["paper"] if paper else [])]
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1)]
+    rows = []
     for part, of in PARTS.items():
         whole, useful = of(both["executed"]), of(both["useful"])
-        cells = [part, _sum(whole), _sum(useful)]
-        cells += [f"{x:.3g}" for x in (useful.divisions, useful.square_roots, useful.sine_cosines)]
+        row = {"": part, "executed": _sum(whole), "useful": _sum(useful), "divisions": f"{useful.divisions:.3g}"}
+        row |= {"roots": f"{useful.square_roots:.3g}", "sines with cosines": f"{useful.sine_cosines:.3g}"}
         published = PAPER_PARTS.get(part)
-        lines.append(cells + ([_sum(published) if published else ""] if paper else []))
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        rows.append(row | ({"paper": _sum(published) if published else ""} if paper else {}))
+    return markdown(rows)
 
 
 def report(table: Mapping[str, Any]) -> str:
     """Lay out in Markdown what each algorithm gains on how many processors, over the serial one on one."""
-    header = [f"{table['n']} bodies", "counts", "fewest", "tip", *(f"p = {p}" for p in table["processors"])]
-    lines = [header, ["---", "---"] + ["---:"] * (len(header) - 2)]
+    rows = []
     for k, label in LABELS.items():
         for source in ("ours", "paper") if k != "aba" else ():
-            cells = [label, source, str(table["fewest"][source][k] or "none")]
-            cells.append(f"{table['models'][source][k]['tip_ratio']:.2f}")
-            lines.append(cells + [f"{gain:.3g}" for gain in table["gain"][source][k]])
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+            row = {f"{table['n']} bodies": label, "counts": source, "fewest": str(table["fewest"][source][k] or "none")}
+            row["tip"] = f"{table['models'][source][k]['tip_ratio']:.2f}"
+            gains = zip(table["processors"], table["gain"][source][k], strict=True)
+            rows.append(row | {f"p = {p}": f"{gain:.3g}" for p, gain in gains})
     return (
         "operations of the serial algorithm over those of the busiest of p processors; fewest: processors with which "
-        f"it gains; tip: how many times more bodies the last one has\n\n{text}"
+        f"it gains; tip: how many times more bodies the last one has\n\n{markdown(rows)}"
     )
 
 

@@ -22,10 +22,10 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs import simulate
+from mpimbs.base.sizes import tuned, using
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error
 from mpimbs.simulation import checkpoint
-from mpimbs.sizes import tuned, using
 from mpimbs.study.tables import write_tables
 
 WAYS = {"all ranks": 1, "rank 0": 2**39}  # bytes from which on every rank writes its own
@@ -69,7 +69,7 @@ def sample_costs(comm: MPI.Comm, folder: Path, bodies: int, samples: int, way: s
     with written_by(way):
         began = time.perf_counter()
         result = simulate(
-            system, samples * STEP, comm, integrator="1fe", dt=STEP, every=STEP,
+            system, samples * STEP, comm, integrator="petsc:1fe", dt=STEP, every=STEP,
             output=folder / "costs.h5", force=True, progress=True,
         )  # fmt: skip
         whole = time.perf_counter() - began

@@ -3,40 +3,31 @@
     mpiexec -n 2 python drivers/prediction_check.py
 
 The cluster is the machine at hand, its messages measured between two ranks; computing is timed on one core. Measured
-are 1 rank and all ranks: the least time of an evaluation, and where evaluations differ along a motion the mean of the
-least times of each. No number of the comparison enters the prediction.
+are 1 rank and all ranks: the least time of an evaluation. No number of the comparison enters the prediction.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from mpi4py import MPI
 
-from mpimbs.compiling import compile_evaluations
-from mpimbs.coupling import solver_for
-from mpimbs.dynamics import Dynamics
-from mpimbs.model import System, system_from
+from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.output_layout import versions
 from mpimbs.study.bench import bench
 from mpimbs.study.calibration import SECONDS, Calibration
 from mpimbs.study.cluster import measure_here
-from mpimbs.study.constraint_load_costs import settling
 from mpimbs.study.predict import predict
-from mpimbs.study.replay import RTOL, record
 from mpimbs.study.tables import host
 
 SYSTEMS = ("spatial_chain:1024", "spatial_chain:16384", "rope:1024")
-COUPLINGS = ("dcae", "pcg")
-FEWEST = 5  # rounds of a motion
+COUPLINGS = ("dcae",)
 
 
 def main(
@@ -46,7 +37,6 @@ def main(
     rounds: int = 3,
     seconds: float = 0.4,
     share_seconds: float = 2 * SECONDS,
-    method: str = "loggp",
     comm: MPI.Comm = MPI.COMM_WORLD,
 ) -> dict[str, Any] | None:
     """Measure and predict each system with each coupling, print the table and write it.
@@ -64,15 +54,13 @@ def main(
         Wall time of each measurement (s).
     share_seconds : float
         Wall time for each share that is timed for a prediction (s).
-    method : str
-        As for `predict`.
     comm : MPI.Comm
         Two ranks at least.
 
     Returns
     -------
     dict or None
-        rows (system, coupling, ranks, measured_us, predicted_us, error), method, cluster, machine, versions; rank 0's.
+        rows (system, coupling, ranks, measured_us, predicted_us, error), cluster, machine, versions; rank 0's.
 
     Raises
     ------
@@ -86,12 +74,12 @@ def main(
         for coupling in couplings:
             found = []
             for _ in range(rounds):
-                many = measure(system, comm, coupling, seconds)
+                many = float(bench(system, comm, coupling, seconds)["us_min"])
                 with first_ranks(comm, 1) as alone:
                     if alone is not None:
-                        one = measure(system, alone, coupling, seconds)
+                        one = float(bench(system, alone, coupling, seconds)["us_min"])
                         known = Calibration(system, share_seconds)
-                        said = predict(system, (1, comm.size), cluster, coupling, method, None, known)
+                        said = predict(system, (1, comm.size), cluster, coupling, known)
                         found.append([one, many, *(1e6 * prediction.seconds for prediction in said)])
             if comm.rank == 0:
                 least = [min(column) for column in zip(*found, strict=True)]
@@ -104,42 +92,10 @@ def main(
     for r in rows:
         print(f"{r['system']:>20s} {r['coupling']:>12s} {r['ranks']:5d} {r['measured_us']:11.4g} "
               f"{r['predicted_us']:12.4g} {100 * r['error']:5.1f} %")  # fmt: skip
-    result = {
-        "rows": rows,
-        "method": method,
-        "cluster": cluster.model_dump(),
-        "machine": host(),
-        "versions": versions(),
-    }
+    result = {"rows": rows, "cluster": cluster.model_dump(), "machine": host(), "versions": versions()}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prediction_check.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
-
-
-def measure(system: System, comm: MPI.Comm, coupling: str, seconds: float) -> float:
-    """Measure the time of the slowest rank (us); all ranks call."""
-    solver = solver_for(coupling, None, RTOL)
-    dynamics = Dynamics(system, comm, coupling, solver=solver)
-    if dynamics.coupling.plan is not None:
-        dynamics.close()
-        return float(bench(system, comm, coupling, seconds, solver=solver)["us_min"])
-    compile_evaluations(dynamics)
-    q, u = dynamics.subchain.q, 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
-    udot, rates = np.empty(len(u)), np.empty(len(q))
-    states = record(dynamics, q, u)
-    laps: list[np.ndarray] = []
-    began = time.perf_counter()
-    while comm.bcast(len(laps) < FEWEST or time.perf_counter() - began < seconds):
-        laps.append(np.empty(len(states)))
-        for k, (t, q, u) in enumerate(states):
-            comm.Barrier()
-            start = time.perf_counter()
-            dynamics.derivative(t, q, u, udot, rates)
-            laps[-1][k] = time.perf_counter() - start
-    every = np.array(laps)
-    comm.Allreduce(MPI.IN_PLACE, every, MPI.MAX)
-    dynamics.close()
-    return 1e6 * float(every.min(axis=0)[settling(len(states)) :].mean())
 
 
 def row(spec: str, coupling: str, ranks: int, measured: float, predicted: float) -> dict[str, Any]:
@@ -156,7 +112,6 @@ def row(spec: str, coupling: str, ranks: int, measured: float, predicted: float)
 @click.option("--folder", type=Path, default=Path("results"), show_default=True)
 @click.option("--rounds", type=int, default=3, show_default=True, help="How often all is measured and predicted.")
 @click.option("--seconds", type=float, default=0.4, show_default=True, help="Wall time of each measurement, s.")
-@click.option("--method", default="loggp", show_default=True, help="loggp or simgrid.")
 def _command(systems: tuple[str, ...], couplings: tuple[str, ...], **settings: Any) -> None:
     with abort_on_error(MPI.COMM_WORLD):
         main(systems or SYSTEMS, couplings, **settings)

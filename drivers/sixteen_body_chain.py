@@ -23,10 +23,10 @@ from mpi4py import MPI
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error
 from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.motions import draw_subchains
+from mpimbs.plots.pictures import draw_coordinates, draw_energy, motion_of
 from mpimbs.simulation.run import simulate
-from mpimbs.study.axes import new_figure, save
-from mpimbs.study.motion_pictures import draw_subchains
-from mpimbs.study.pictures import draw_coordinates, draw_energy, motion_of
 
 Floats = npt.NDArray[np.float64]
 CASES = (0, 1, 3, 7, 15)  # cuts
@@ -63,7 +63,7 @@ def main(
     folder: Path = Path("results"),
     t_end: float = 10.0,
     tolerance: float = 1e-11,
-    integrator: str = "8vr",
+    integrator: str = "dop853",
     coupling: str = "dcae",
     samples: int = 500,
     comm: MPI.Comm = MPI.COMM_WORLD,
@@ -158,7 +158,8 @@ def draw(folder: Path, cuts: int) -> None:
     save(draw_coordinates(motion), folder / "figure9_coordinates.png")
     save(draw_energy(motion), folder / "sixteen_body_chain_energy.png")
     with h5py.File(case_file(folder, cuts), "r") as run:
-        save(draw_subchains(run), folder / "figure10_motion.png")
+        bounds = json.loads(run.attrs["settings"])["cuts"]
+    save(draw_subchains(motion, bounds), folder / "figure10_motion.png")
 
 
 def report(table: dict[str, Any]) -> None:
@@ -179,7 +180,7 @@ def report(table: dict[str, Any]) -> None:
 @click.option("--folder", type=Path, default=Path("results"), show_default=True)
 @click.option("--t-end", type=float, default=10.0, show_default=True, help="Simulated time, s.")
 @click.option("--tolerance", type=float, default=1e-11, show_default=True)
-@click.option("--integrator", default="8vr", show_default=True)
+@click.option("--integrator", default="dop853", show_default=True)
 @click.option("--coupling", default="dcae", show_default=True, help="dcae or pcg.")
 def _command(folder: Path, t_end: float, tolerance: float, integrator: str, coupling: str) -> None:
     with abort_on_error(MPI.COMM_WORLD):

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import System
-from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.integrators import make_integrator
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.schemes import Accuracy
@@ -108,7 +108,7 @@ def pendulum(links: int = 50, t_end: float = 1.0, samples: int = 50, stiffer: fl
     system = System("pendulum", gravity=(0, -GRAVITY, 0))
     system.add_rod(name="rod", count=links, joint="revolute", **PENDULUM)
     ways: dict[str, Settings] = {
-        "5dp, 1e-8": {"rtol": 1e-8, "atol": 1e-8},
+        "dopri5, 1e-8": {"rtol": 1e-8, "atol": 1e-8},
         "ra34pw2, 2 ms": {"integrator": "ra34pw2", "dt": 0.002},
         "ra34pw2, 5 ms": {"integrator": "ra34pw2", "dt": 0.005},
         "2m, 4 ms": {"integrator": "2m", "dt": 0.004},
@@ -118,7 +118,7 @@ def pendulum(links: int = 50, t_end: float = 1.0, samples: int = 50, stiffer: fl
         result = simulate(system, t_end, every=t_end / samples, **settings)
         ours[way] = tip(result.q, 1.0)[1:], result.steps, stepping(result)
     theirs = elastica(links, t_end, samples)
-    right, exact = elastica(4 * links, t_end, samples)[0], ours["5dp, 1e-8"][0]
+    right, exact = elastica(4 * links, t_end, samples)[0], ours["dopri5, 1e-8"][0]
     rows.append({"program": "PyElastica", "steps": theirs[1], "seconds": theirs[2], "times faster": 1.0,
                  "error, m": farthest(theirs[0], right), "to PyElastica, m": 0.0})  # fmt: skip
     for way, (found, steps, seconds) in ours.items():
@@ -146,7 +146,7 @@ def rope(links: int = 1024, t_end: float = 0.05, wanted: float = 1e-4) -> Rows:
     )
     turning = np.zeros(links)
     turning[0] = 2.0
-    explicit = [("5dp", 1e-5), ("5dp", 1e-2), ("3bs", 1e-2)]
+    explicit = [("dopri5", 1e-5), ("dopri5", 1e-2), ("bs3", 1e-2)]
     tried: list[Settings] = [{"integrator": name, "rtol": given, "atol": given} for name, given in explicit]
     tried += [{"integrator": name, "dt": t_end / n} for name in ("ra34pw2", "2m") for n in (4, 8, 16)]
     rows, right = Rows(), None
@@ -192,7 +192,7 @@ def _seconds_a_step(system: System, comm: MPI.Comm, steps: int) -> tuple[float, 
     dynamics = Dynamics(system, comm)
     q, u = dynamics.subchain.state(dynamics.subchain.q, dynamics.subchain.u)
     udot, rates, times = np.empty_like(u), np.empty_like(q), []
-    integrator = Integrator(dynamics, q, u, "ra34pw2", Accuracy(dt=1e-3))
+    integrator = make_integrator(dynamics, q, u, "ra34pw2", Accuracy(dt=1e-3))
     for action in (
         lambda: integrator.step_towards(1.0),
         lambda: dynamics.evaluate_unforced(q, u, udot, rates),

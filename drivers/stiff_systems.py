@@ -26,15 +26,15 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
+from mpimbs.dynamics.statics.modes import modes
 from mpimbs.model import Body, Joint, System
 from mpimbs.model.rod import Rod
-from mpimbs.modes import modes
+from mpimbs.plots.axes import new_figure, save
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.schemes import INTEGRATORS
-from mpimbs.study.axes import new_figure, save
 from mpimbs.study.tables import host, markdown, write_tables
 
 Floats = npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ Rows = list[dict[str, Any]]
 Found = tuple[Rows, Figure]
 
 IMPLICIT = tuple(name for name, scheme in INTEGRATORS.items() if scheme.implicit)
-EXACT: dict[str, Any] = {"integrator": "5dp", "rtol": 1e-10, "atol": 1e-12}
+EXACT: dict[str, Any] = {"integrator": "dopri5", "rtol": 1e-10, "atol": 1e-12}
 
 
 def ends(result: Result, length: float) -> Floats:
@@ -136,7 +136,7 @@ def spaghetti(links: int = 32, t_end: float = 7.0) -> Found:
     system, rows = spaghetti_system(links), Rows()
     figure, axes = new_figure("a free rod, pushed at its end", "x (m)", "y (m)", 9.0, 5.0)
     ways: dict[str, dict[str, Any]] = {
-        "5dp, 1e-10": EXACT,
+        "dopri5, 1e-10": EXACT,
         "ra34pw2, 1e-6": {"integrator": "ra34pw2", "rtol": 1e-6, "atol": 1e-6},
         "ra34pw2, 10 ms": {"integrator": "ra34pw2", "dt": 0.01},
         "ra34pw2, 5 ms": {"integrator": "ra34pw2", "dt": 0.005},
@@ -189,7 +189,7 @@ def folded_chain(links: Sequence[int] = (64, 256, 1024), gap: float = 0.02) -> F
         lean, q = math.asin(gap), np.zeros(n)
         q[0], q[n // 2] = lean - math.pi / 2, math.pi - 2 * lean
         ways: dict[str, dict[str, Any]] = {
-            "5dp": {"integrator": "5dp", "rtol": 1e-7, "atol": 1e-7},
+            "dopri5": {"integrator": "dopri5", "rtol": 1e-7, "atol": 1e-7},
             "ra34pw2": {"integrator": "ra34pw2", "rtol": 1e-5, "atol": 1e-5},
         }
         for way, settings in ways.items():
@@ -344,9 +344,9 @@ def taut_line(
     figure, axes = new_figure(f"a line under {tension:g} N", "t (s)", "height of its middle (m)")
     reference = simulate(system, t_end, every=5e-3, **EXACT)
     middle = tip(reference.q[:, : links // 2], 1 / links)[:, 1]
-    axes.plot(reference.t, middle, "k:", label="5dp, 1e-10")
+    axes.plot(reference.t, middle, "k:", label="dopri5, 1e-10")
     sag, rows = float(np.abs(middle).max()), Rows()
-    for integrator in ("4", *IMPLICIT):
+    for integrator in ("rk4", *IMPLICIT):
         for dt in steps:
             row: dict[str, Any] = {"integrator": integrator, "step, ms": dt * 1e3}
             try:

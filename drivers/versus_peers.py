@@ -6,7 +6,7 @@
     python drivers/versus_peers.py --folder results --models four_bar:10,four_bar:40,four_bar:160 --peer pinocchio
 
 Each pair of this package and a peer runs in one process, in turns, on one core, and only where their accelerations
-agree: see `mpimbs.instruments.peers.compare`. A peer that gives no figure at one size (memory, time, disagreement) is
+agree: see `laboratory.peers.compare`. A peer that gives no figure at one size (memory, time, disagreement) is
 not asked for larger ones, and the picture says why it stops. Of models in a list, all peers are asked for each: a table
 and bars. What a peer evaluates roughly by nature, as Pinocchio's lcaba does closed loops, is timed all the same: the
 table says how far it is off.
@@ -26,11 +26,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from mpimbs.instruments.peers import AGREEMENT, OURS, PEERS
-from mpimbs.instruments.peers_apart import compare_apart
+from laboratory.peers import AGREEMENT, OURS, PEERS, compare_apart
+from mpimbs.dynamics.resources import free_memory
 from mpimbs.model import system_from
-from mpimbs.resources import free_memory
-from mpimbs.study.axes import new_figure, number_ticks, save
+from mpimbs.plots.axes import new_figure, number_ticks, save
 from mpimbs.study.tables import host
 
 SIZES = (*(2**k for k in range(4, 15)), 2**16, 2**18, 2**20)

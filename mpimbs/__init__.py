@@ -8,35 +8,35 @@ Examples
 >>> result = simulate(system, t_end=10)
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mpimbs.batch import Batch
-from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.model import (
-    Body,
-    BodyMotion,
-    Event,
-    Gear,
-    Joint,
-    Loop,
-    Rod,
-    Shape,
-    Spring,
-    System,
-    Wrench,
-    read_robot,
-    read_system,
-    system_from,
-    write_system,
-)
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 
 if TYPE_CHECKING:
-    from mpimbs.simulation.ensembles.result import EnsembleResult
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.model import (
+        Body,
+        BodyMotion,
+        Event,
+        Gear,
+        Joint,
+        Loop,
+        Rod,
+        Shape,
+        Spring,
+        System,
+        Wrench,
+        read_robot,
+        read_system,
+        system_from,
+        write_system,
+    )
+    from mpimbs.parts.kinematics import kinematics
+    from mpimbs.simulation.ensembles.batch import Batch
     from mpimbs.simulation.reading import open_output
     from mpimbs.simulation.restart import restart
-    from mpimbs.simulation.result import Result, load
+    from mpimbs.simulation.result import EnsembleResult, Result, load
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.settings import Checkpoints, SimulationSettings
     from mpimbs.simulation.simulation import Simulation
@@ -65,6 +65,7 @@ __all__ = [
     "Spring",
     "System",
     "Wrench",
+    "kinematics",
     "load",
     "open_output",
     "read_robot",
@@ -75,27 +76,35 @@ __all__ = [
     "write_system",
 ]
 
-
-_INTEGRATING = {
-    "Checkpoints": "settings",
-    "EnsembleResult": "ensembles.result",
-    "Result": "result",
-    "Simulation": "simulation",
-    "SimulationSettings": "settings",
-    "load": "result",
-    "open_output": "reading",
-    "restart": "restart",
-    "simulate": "run",
+_ELSEWHERE = {  # than in `mpimbs.model`
+    "Batch": "simulation.ensembles.batch",
+    "Checkpoints": "simulation.settings",
+    "Dynamics": "dynamics",
+    "EnsembleResult": "simulation.result",
+    "Result": "simulation.result",
+    "Simulation": "simulation.simulation",
+    "SimulationSettings": "simulation.settings",
+    "kinematics": "parts.kinematics",
+    "load": "simulation.result",
+    "open_output": "simulation.reading",
+    "restart": "simulation.restart",
+    "simulate": "simulation.run",
 }
+_ROOMS = ("base", "coupling", "dynamics", "forces", "model", "partition", "simulation")  # as `mpimbs.model`
 
 
 def __getattr__(name: str) -> Any:
-    """Import what integrates when it is asked for: only that needs PETSc and HDF5."""
+    """Import what is asked for, when it is: some of it needs MPI, PETSc or HDF5, and takes a second."""
     if name == "__version__":
+        from importlib import metadata
+
         return metadata.version("mpimbs")
-    if name in _INTEGRATING:
-        return getattr(import_module(f"mpimbs.simulation.{_INTEGRATING[name]}"), name)
-    raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")
+    if name in _ROOMS:
+        return import_module(f"mpimbs.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'mpimbs' has no attribute '{name}'")
+    globals()[name] = found = getattr(import_module(f"mpimbs.{_ELSEWHERE.get(name, 'model')}"), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -12,11 +12,11 @@ from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System
 from mpimbs.model.segments import Integers
-from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, between, join
+from mpimbs.parts.subchain import AT_REST, Subchain
+from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
-from mpimbs.sweep.subchain import AT_REST, Subchain
-from mpimbs.sweep.subchains import Subchains
+from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, between, join
 from oracles.dense import Array
 from oracles.random_systems import State, random_system
 from oracles.trees import SHAPES, depth_first, scrambled

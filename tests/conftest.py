@@ -15,10 +15,21 @@ from mpi4py import MPI
 WORLD = MPI.COMM_WORLD
 TIME_LIMIT = float(os.environ.get("TEST_TIME_LIMIT", "120"))  # s for one test; a marker `time_limit(s)` overrides it
 STDERR = pytest.StashKey[int]()
+# On which of several numbers of ranks the tests of a folder or module run, where not on all, beside one rank: an option
+# that is refused, a step or a picture is found wrong on any that splits, what rests on accelerations on two and on an
+# odd number; schedules, joins, messages, couplings and restarts need each.
+_BOTH = ("added_mass", "armature", "arrays", "batch", "driven_joints", "equilibrium", "gears", "implicit", "inverse",
+         "joint_loads", "joint_space", "loop_loads", "models", "modes", "residual")  # fmt: skip
+RANKS = {"cli": (3,), "forces": (3,), "drivers": (2,), "model": (3,), "simulation": (3,), "study": (2,)}
+RANKS |= {f"test_{name}": (2, 3) for name in _BOTH}
+# At one rank, to have two halves that take equally long, those with bounds of fewer tests.
+_CHECKED = bool(os.environ.get("MPIMBS_CHECKED"))
+ASIDE = ("sweep", "closure", "coupling") if _CHECKED else ("simulation", "study", "plots", "forces", "view")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "time_limit(seconds): ends the job if the test takes longer")
+    config.addinivalue_line("markers", "ranks(*numbers): of several ranks it runs on these alone")
     # The true stderr: while a test runs, pytest has another file in its place.
     config.stash[STDERR] = os.dup(2)
     gc.set_threshold(100_000, 50, 50)  # compiling makes millions of objects that live on: 10 % less time
@@ -32,16 +43,28 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         reporter._tw._file = open(os.devnull, "w")  # noqa: SIM115 (closed with the process)
 
 
-# --- tests of one process run at one rank ----------------------------------------------------------------------------
+# --- which tests run on how many ranks --------------------------------------------------------------------------------
 
 
+@pytest.hookimpl(tryfirst=True)  # before those of other markers are left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On several ranks, only tests that are given the ranks (`comm`) have more to find than on one. Some come last."""
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     if WORLD.size > 1:
-        serial = [item for item in items if "comm" not in getattr(item, "fixturenames", ())]
-        config.hook.pytest_deselected(items=serial)
-        items[:] = [item for item in items if item not in set(serial)]
+        elsewhere = {item for item in items if WORLD.size not in _numbers_of_ranks(item)}
+        config.hook.pytest_deselected(items=list(elsewhere))
+        items[:] = [item for item in items if item not in elsewhere]
+    for item in items:
+        if item.path.parent.name in ASIDE:
+            item.add_marker("aside")
+
+
+def _numbers_of_ranks(item: pytest.Item) -> tuple[int, ...]:
+    """Those beside one."""
+    if "comm" not in getattr(item, "fixturenames", ()):
+        return ()
+    marker = item.get_closest_marker("ranks")
+    return marker.args if marker else RANKS.get(item.path.stem, RANKS.get(item.path.parent.name, (WORLD.size,)))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -113,8 +136,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    none = session.config.option.collectonly or os.environ.get("TEST_WARM_UP") == "none"
-    if not none and "mpimbs.sweep.passes" in sys.modules:
+    none = session.config.option.collectonly or not session.items or os.environ.get("TEST_WARM_UP") == "none"
+    if not none and "mpimbs.parts.passes" in sys.modules:
         from mpimbs.parallel.agreement import first_on_node
 
         first_on_node(WORLD, _use_all_passes)
@@ -123,11 +146,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _use_all_passes() -> None:
     import numpy as np
 
-    from mpimbs.batch import Batch
-    from mpimbs.compiling import compile_kernels
+    from mpimbs.dynamics.compiling import compile_kernels
+    from mpimbs.kernels.lanes import WIDTHS, native_width
     from mpimbs.model import system_from
-    from mpimbs.spatial.handles import RESPONSE, SCRATCH, SIZE, join
-    from mpimbs.spatial.lanes import WIDTHS, native_width
+    from mpimbs.simulation.ensembles.batch import Batch
+    from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, join
 
     def side_by_side(lanes: int) -> None:
         batch = Batch(system_from("chain:2"), lanes, MPI.COMM_SELF, lanes)

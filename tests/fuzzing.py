@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.dynamics.residual import EXACT, ITERATED
 from mpimbs.model import Gear, Joint, Loop, System, system_from_text, system_text
-from mpimbs.residual import EXACT, ITERATED
 from oracles import dense
 from oracles.dense import Array
 from oracles.descriptor import ROUNDINGS, Descriptor, followed

@@ -3,12 +3,12 @@
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.dynamics.pipeline import COUPLING, INWARD, MOTION, OUTWARD, PHASES, RUN_PHASES, Rank
+from mpimbs.kernels.memory import Table
 from mpimbs.parallel.scan import Scan
-from mpimbs.pipeline import COUPLING, INWARD, MOTION, OUTWARD, PHASES, RUN_PHASES, Rank
-from mpimbs.spatial.memory import Table
+from mpimbs.parts.subchain import AT_REST
+from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.structure import TURNING
-from mpimbs.sweep.subchain import AT_REST
-from mpimbs.sweep.subchains import Subchains
 from oracles.dense import Array
 
 

@@ -10,12 +10,12 @@ import pytest
 from mpi4py import MPI
 
 from cases import moving_state, parts, random_tree
-from mpimbs.batch import Batch
+from mpimbs.base.errors import InputError
 from mpimbs.coupling import COUPLINGS
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import Body, Joint, System, system_from
 from mpimbs.model.writing import write_system
+from mpimbs.simulation.ensembles.batch import Batch
 from mpimbs.simulation.run import simulate
 from oracles import dense
 from oracles.dense import Array

@@ -7,13 +7,13 @@ import pytest
 from mpi4py import MPI
 
 from cases import along_motion, isolated, typed_chain, with_rotors
-from mpimbs.batch import Batch
 from mpimbs.coupling import COUPLINGS
-from mpimbs.coupling.solver import LoadSolver
+from mpimbs.coupling.pcg.solver import LoadSolver
 from mpimbs.dynamics import Dynamics
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import JOINT_TYPES, Body, Joint, System, system_from
+from mpimbs.simulation.ensembles.batch import Batch
 from mpimbs.simulation.run import simulate
-from mpimbs.spatial.lanes import native_width
 from oracles import dense
 from oracles.dense import Array
 from oracles.pinocchio_oracle import PinocchioOracle

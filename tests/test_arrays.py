@@ -17,13 +17,13 @@ from mpi4py import MPI
 import mpimbs
 from cases import moving_state, parts, random_tree
 from mpi_helpers import parallel_assert, plain_environment, starts_mpiexec
-from mpimbs.batch import Batch
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.equilibrium import settle
-from mpimbs.errors import InputError
-from mpimbs.loops import ClosedLoops
+from mpimbs.dynamics.loops import ClosedLoops
+from mpimbs.dynamics.statics.equilibrium import settle
+from mpimbs.dynamics.statics.modes import modes
 from mpimbs.model import Body, System, system_from
-from mpimbs.modes import modes
+from mpimbs.simulation.ensembles.batch import Batch
 from mpimbs.simulation.result import load
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.simulation import Simulation
@@ -84,12 +84,14 @@ NONE = {
         "close",
         "derivative",
         "divide",
+        "dropped",
         "evaluate",
         "evaluate_unforced",
         "in_phases",
         "lanes",
         "laps",
         "measure",
+        "refine",
     ),
     *(
         "seconds",
@@ -100,6 +102,7 @@ NONE = {
         "composites",
         "implicit_matrix",
         "implicit_matrix_of_bodies",
+        "compiled",
     ),
     *("inverse_sweeps", "needed_at_once", "factors", "inertia_shell", "power", "size", "spring_energy", "stabilise"),
 }

@@ -8,11 +8,11 @@ from mpi4py import MPI
 
 from cases import accelerations, moving_state, typed_chain
 from mpi_helpers import parallel_assert
-from mpimbs.batch import Batch
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import Joint, System, Wrench, system_from
-from mpimbs.spatial.lanes import native_width
+from mpimbs.simulation.ensembles.batch import Batch
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL, random_system

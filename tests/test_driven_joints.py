@@ -12,10 +12,10 @@ from mpi4py import MPI
 from scipy.integrate import solve_ivp
 
 from cases import parts
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.coupling import COUPLINGS
 from mpimbs.dynamics import Dynamics
-from mpimbs.equilibrium import Equilibrium
-from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.dynamics.statics.equilibrium import Equilibrium
 from mpimbs.model import Joint, System, system_from, system_from_text, system_text
 from mpimbs.model.motion import TableMotion
 from mpimbs.simulation.restart import restart
@@ -235,7 +235,7 @@ def test_motions_that_jump(comm: MPI.Comm) -> None:
     def leap(t: float) -> tuple[float, float, float]:
         return (0.0, 0.0, 0.0) if t < 0.5 else (1.0, 0.0, 0.0)
 
-    for settings in ({"rtol": 1e-6, "atol": 1e-6}, {"integrator": "4", "dt": 0.03}):
+    for settings in ({"rtol": 1e-6, "atol": 1e-6}, {"integrator": "rk4", "dt": 0.03}):
         for motion in (step, leap):
             with pytest.raises(SimulationError, match=r"t = 0.[45].* s.*: the motion of body 'cart' jumps"):
                 simulate(cart(motion), 1.0, comm, **settings)

@@ -24,7 +24,7 @@ class TestMutants:
     @pytest.mark.time_limit(300)
     def test_caught_or_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         mutants = driver("mutants")
-        file, test = "mpimbs/filesystem/disk.py", ["tests/filesystem/test_filesystem_places.py"]
+        file, test = "mpimbs/base/disk.py", ["tests/base/test_base_places.py"]
         text = (ROOT / file).read_text(encoding="utf-8")
         first = next(line for line in text.splitlines() if line.startswith("def "))
         mutants.read_mutants = lambda: [
@@ -33,6 +33,4 @@ class TestMutants:
         ]
         table = mutants.main(tmp_path)
         assert [(row["caught"], row["sound"]) for row in table["mutants"]] == [(True, True), (False, True)]
-        assert table["caught"] == 1 and "| not caught: a comment | `filesystem/disk.py` | nothing |" in mutants.text_of(
-            table
-        )
+        assert table["caught"] == 1 and "| not caught: a comment | `base/disk.py` | nothing |" in mutants.text_of(table)

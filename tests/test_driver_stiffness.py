@@ -75,7 +75,7 @@ def test_stability_functions(tmp_path: Path) -> None:
             z = 1j * omega
             expected = abs((1 + (1 - 2 * g) * z) / (1 - g * z) ** 2)
             assert_close(f"{integrator} at {omega:g}", factors, [expected] * 2, "statics")
-    rows = solved("implicit_orders", "stability", tmp_path, integrators=("ra34pw2", "4"), points=6)
+    rows = solved("implicit_orders", "stability", tmp_path, integrators=("ra34pw2", "rk4"), points=6)
     assert [row["stable to omega h"] < 2000 for row in rows] == [False, True]
 
 

@@ -14,13 +14,13 @@ from mpi4py import MPI
 
 from cases import GENERATORS, accelerations, mixed_chain, moving_state, parts, typed_chain
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
-from mpimbs.compiling import compile_evaluations
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
+from mpimbs.dynamics.compiling import compile_evaluations
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import Joint, System, system_from, system_from_text, system_text, write_system
 from mpimbs.parallel.gather import Gather
-from mpimbs.spatial.lanes import native_width
-from mpimbs.sweep.subchain import Subchain
+from mpimbs.parts.subchain import Subchain
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system

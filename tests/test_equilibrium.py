@@ -8,9 +8,9 @@ import scipy.optimize
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.equilibrium import growth, settle
-from mpimbs.errors import SimulationError
+from mpimbs.dynamics.statics.equilibrium import growth, settle
 from mpimbs.model import Joint, Loop, System, system_from
 from mpimbs.simulation.run import simulate
 from oracles.dense import Array

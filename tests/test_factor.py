@@ -9,14 +9,14 @@ import pytest
 from mpi4py import MPI
 
 from cases import moving_state, parts, with_rotors
+from laboratory.extended import ExtendedSweeps, extended
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError
+from mpimbs.base.sizes import PACKAGE, using
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
-from mpimbs.factor import LoadSweeps
-from mpimbs.instruments.extended import ExtendedSweeps, extended
+from mpimbs.dynamics.operators.factor import LoadSweeps
 from mpimbs.model import System, system_from
 from mpimbs.parallel.native import free_tags, own_tags
-from mpimbs.sizes import PACKAGE, using
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system

@@ -9,10 +9,10 @@ import pytest
 from mpi4py import MPI
 
 from cases import parts
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.assembly import assemble
 from mpimbs.closure.report import loop_report
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import Gear, System, system_from_text, system_text
 from mpimbs.model.schema import schema_of_models
 from mpimbs.simulation.run import simulate

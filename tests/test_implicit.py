@@ -10,11 +10,11 @@ from mpi4py import MPI
 from cases import moving_state, parts
 from documents import PAGES, block
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
+from mpimbs.dynamics.operators.tension import Tension, levers, tension_stiffness
 from mpimbs.model import Body, BodyMotion, Joint, System, system_from
 from mpimbs.simulation.run import simulate
-from mpimbs.tension import Tension, levers, tension_stiffness
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed, opened
@@ -126,6 +126,16 @@ def test_tension_is_a_stiffness_of_bodies(comm: MPI.Comm, spec: str) -> None:
         stiffness[upper] = stiffness[upper[::-1]] = whole[k]
         inertia += H**2 * turned[:, k] @ stiffness @ turned[:, k].T
     assert_close("solution", found, np.linalg.solve(inertia, tau), "iterated", comm=comm)
+
+
+@pytest.mark.parametrize("spec", ["rope:35", "random_tree:40:3", "figure", "crowd:2"])
+def test_levers_are_those_of_one_rank(comm: MPI.Comm, spec: str) -> None:
+    """Of a body of whose children some are on other ranks, too."""
+    system = system_from(spec)
+    whole = np.empty((system.n_bodies, 3))
+    with closing(Dynamics(system, comm)) as dynamics, closing(Dynamics(system)) as alone:
+        whole[alone.bodies] = levers(alone.subchain)
+        assert_close("levers", levers(dynamics.subchain), whole[dynamics.bodies], "rounding", comm=comm)
 
 
 def test_parts_that_sweep_nothing(comm: MPI.Comm) -> None:

@@ -10,11 +10,11 @@ from mpi4py import MPI
 from cases import GENERATORS, moving_state, parts, tree_of
 from force_functions import loaded
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, system_from
-from mpimbs.spatial.lanes import native_width
 from oracles import dense
 from oracles.dense import Array
 from oracles.pinocchio_oracle import PinocchioOracle

@@ -9,10 +9,10 @@ from mpi4py import MPI
 
 from cases import GENERATORS, along_motion, moving_state, typed_chain
 from mpi_helpers import parallel_assert
+from mpimbs.base.sizes import PACKAGE, using
 from mpimbs.dynamics import Dynamics
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import JOINT_TYPES, Joint, System, system_from
-from mpimbs.sizes import PACKAGE, using
-from mpimbs.spatial.lanes import native_width
 from oracles import dense
 from oracles.dense import Array
 from oracles.pinocchio_oracle import PinocchioOracle

@@ -11,11 +11,11 @@ from mpi4py import MPI
 
 from cases import moving_state, parts, with_rotors
 from mpi_helpers import parallel_assert
-from mpimbs.composites import FORMS
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
+from mpimbs.dynamics.operators.composites import FORMS
+from mpimbs.kernels.memory import aligned_room
 from mpimbs.model import System, system_from
-from mpimbs.spatial.memory import aligned_room
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import opened

@@ -11,12 +11,12 @@ from mpi4py import MPI
 
 from cases import parts
 from mpi_helpers import parallel_assert
-from mpimbs.batch import Batch
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import COUPLINGS, LOOPED
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.simulation.ensembles.batch import Batch
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.restart import restart
 from mpimbs.simulation.result import load
@@ -216,7 +216,7 @@ def test_restart_on_other_ranks(comm: MPI.Comm, tmp_path: Path, monkeypatch: pyt
     reference = simulate(system, 0.2, comm, **settings)
     step, steps = Integrator.step_towards, []
 
-    def dies(self: Integrator, target: float) -> bool:
+    def dies(self: Integrator, target: float, *_: float) -> bool:
         steps.append(target)
         if len(steps) == 25:
             raise SimulationError("died")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-import mpimbs.modes
+import mpimbs.dynamics.statics.modes
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.equilibrium import settle
-from mpimbs.errors import InputError
+from mpimbs.dynamics.statics.equilibrium import settle
+from mpimbs.dynamics.statics.modes import Modes, modes
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.modes import Modes, modes
-from mpimbs.study.mode_pictures import draw_modes
+from mpimbs.plots.modes import draw_modes
 from oracles import dense
 from tolerances import assert_close
 
@@ -46,7 +46,7 @@ def beam(n: int, joint: str = "revolute") -> System:
 @pytest.mark.parametrize("n", [4, 8, 16])
 def test_hanging_chains(comm: MPI.Comm, n: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Squares of the frequencies are the zeros of Laguerre polynomials; shapes solve the equations of the oracle."""
-    monkeypatch.setattr(mpimbs.modes, "DENSE", limit)
+    monkeypatch.setattr(mpimbs.dynamics.statics.modes, "DENSE", limit)
     system, n_modes = hanging(n), n if limit > n else n // 2
     given = found(system, comm, n_modes)
     zeros = np.polynomial.laguerre.lagroots([0.0] * n + [1.0])[:n_modes]
@@ -60,13 +60,13 @@ def test_branches(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(Dynamics(system_from("random_tree:30:3"), comm)) as dynamics:
         q = settle(dynamics, dynamics.subchain.q).q
         dense_squares = modes(dynamics, q, 3).squares
-        monkeypatch.setattr(mpimbs.modes, "DENSE", 1)
+        monkeypatch.setattr(mpimbs.dynamics.statics.modes, "DENSE", 1)
         assert_close("squares by Lanczos", modes(dynamics, q, 3).squares, dense_squares, "modes")
 
 
 def test_large_ones_that_are_not_stable(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanczos does not find them: dense matrices do, while these are formed."""
-    monkeypatch.setattr(mpimbs.modes, "DENSE", 1)
+    monkeypatch.setattr(mpimbs.dynamics.statics.modes, "DENSE", 1)
     system = hanging(4)
     system.gravity = (0, 1, 0)
     assert_close("squares", -found(system, comm).squares[:0:-1], found(hanging(4), comm, 3).squares, "modes")
@@ -79,7 +79,7 @@ def test_a_beam_by_either_method(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch
         given = found(beam(n), comm, 3)
         errors.append(np.sqrt(given.squares[0]) / BEAM - 1)
         with monkeypatch.context() as patch:
-            patch.setattr(mpimbs.modes, "DENSE", 1)
+            patch.setattr(mpimbs.dynamics.statics.modes, "DENSE", 1)
             other = found(beam(n), comm, 3)
         assert_close("squares by Lanczos", other.squares, given.squares, "modes")
         signs = np.sign(np.sum(other.shapes * given.shapes, axis=1))

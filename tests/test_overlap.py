@@ -10,12 +10,12 @@ from mpi4py import MPI
 import mpimbs.partition.ownership
 from cases import moving_state, typed_chain
 from mpi_helpers import parallel_assert
+from mpimbs.base.sizes import PACKAGE
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, system_from
 from mpimbs.partition.lanes import cut_tiles
-from mpimbs.sizes import PACKAGE
-from mpimbs.spatial.lanes import native_width
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL

@@ -1,5 +1,6 @@
 """The examples of the README and of the pages in docs, as they stand there; the files that these name; their links."""
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -107,6 +108,27 @@ def test_the_files_named_are_there() -> None:
     linked = set(re.findall(r"\]\(([^)#:]+)[^):]*\)", README.read_text(encoding="utf-8")))
     assert len(named) > 20 and len(linked) > 15
     assert [name for name in sorted(named | linked) if not (ROOT / name).exists()] == []
+
+
+def test_the_first_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the README's list, whose links lead somewhere, and small pictures; its commands draw them."""
+    text = (PAGES / "index.md").read_text(encoding="utf-8")
+    monkeypatch.syspath_prepend(PAGES.parent)
+    page = importlib.import_module("written_elsewhere").on_page_markdown(text)
+    assert page.count("\n- ") > 10 and "docs/pages" not in page
+    links = re.findall(r"\]\(([^)#:]+)[^)]*\)", page)
+    assert len(links) > 50 and [link for link in links if not (PAGES / link).exists()] == []
+    pictures = [PAGES / link for link in links if link.endswith(".png")]
+    assert len(pictures) == 5 and all(picture.stat().st_size < 80_000 for picture in pictures)
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"`mpimbs ([^`]+)`", text)
+    assert [command.split()[0] for command in commands] == ["run", "run", "check", "predict"]
+    for command in commands:
+        short = re.sub(r"--t-end \S+", "--t-end 0.01", re.sub(r"--ranks 1,\S+", "--ranks 1,2", command))
+        before = len(list(tmp_path.rglob("*.png")))
+        with pytest.raises(SystemExit) as stop:
+            cli.main(short.split(), MPI.COMM_SELF)
+        assert stop.value.code == 0 and len(list(tmp_path.rglob("*.png"))) > before, command
 
 
 def test_the_events_run(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:

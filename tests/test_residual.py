@@ -10,11 +10,13 @@ from mpi4py import MPI
 from cases import moving_state, parts, random_tree
 from mpi_helpers import parallel_assert
 from mpimbs import simulate
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.closure.jacobian import LoopJacobian
+from mpimbs.closure.mobility import mobility
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.dynamics.residual import EXACT
 from mpimbs.model import System, system_from
-from mpimbs.residual import EXACT
-from mpimbs.simulation.kept_motion import KeptMotion
+from mpimbs.simulation.motion import Motion
 from oracles import dense
 from oracles.dense import Array
 from tolerances import TOLERANCE, assert_close
@@ -128,9 +130,11 @@ def test_a_run_tells(comm: MPI.Comm) -> None:
     motion, (loops, loop, _) = result.witness["motion"][0], result.witness["loops"]
     parallel_assert(0 <= motion < EXACT.motion and 0 < loops < EXACT.loops and loop, f"{result.witness}", comm)
     assert result.witness["checks"] >= 2
-    assert f"loops to {loops:.1e} ('{loop}'), in {result.witness['checks']} samples checked" in result.summary()
+    dropped = "12 constraints left to others that make what they ask ('"
+    assert f"loops to {loops:.1e} ('{loop}'), {dropped}" in result.summary() and result.witness["dropped"][0] == 12
+    assert f"'), in {result.witness['checks']} samples checked" in result.summary()
     if comm.rank == 0:
-        assert isinstance(result.motion, KeptMotion) and result.equation_residual.shape == (21, 2)
+        assert isinstance(result.motion, Motion) and result.equation_residual.shape == (21, 2)
         assert np.array_equal(result.equation_residual[-1], (motion, loops))
     without = simulate("four_bar:4", 0.2, comm, every=0.01, no_witness=True)
     assert not without.witness and without.equation_residual is None and "hold to" not in without.summary()
@@ -140,14 +144,29 @@ def test_a_run_tells(comm: MPI.Comm) -> None:
         )
 
 
+@pytest.mark.parametrize("name", ["four_bar:5", "four_bar_chain:12", "boom:12", "andrews"])
+def test_constraints_that_are_left_out(comm: MPI.Comm, name: str) -> None:
+    """As many as a decomposition into singular values calls redundant, by every coupling that eliminates; named."""
+    system, (q, u, tau) = system_from(name), state_of(name, comm)
+    loops = {loop.name for loop in system.loops}
+    redundant = mobility(LoopJacobian(system), q).redundant
+    for coupling in ("dcae", "assembly"):
+        with closing(Dynamics(name, comm, coupling)) as dynamics:
+            found = dynamics.residual(*parts(dynamics, q, u, tau)[:2])
+            parallel_assert(found.dropped == redundant, f"{coupling}: {found.dropped} for {redundant}", comm)
+            # Of loops to the world that wait for one another combinations are left out, of which none has a name.
+            named = redundant > 0 and name != "four_bar_chain:12"
+            parallel_assert((found.without in loops) == named, found.without, comm)
+
+
 @pytest.mark.parametrize("after", [0, 40], ids=["at the begin", "later"])
 def test_a_wrong_run_ends(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """With one message on all ranks that names the body and the time; unless nobody wants to know."""
-    right = simulate("spatial_chain:8", 0.1, comm, every=0.02)
+    right = simulate("spatial_chain:8", 0.1, comm, every=0.02, integrator="petsc:5dp")
     spoiled(monkeypatch, after)
     with pytest.raises(SimulationError, match=r"^t = [0-9.]+ s: the accelerations found leave .* at body '._link4'"):
-        simulate("spatial_chain:8", 0.1, comm, every=0.02)
-    wrong = simulate("spatial_chain:8", 0.1, comm, every=0.02, no_witness=True)
+        simulate("spatial_chain:8", 0.1, comm, every=0.02, integrator="petsc:5dp")
+    wrong = simulate("spatial_chain:8", 0.1, comm, every=0.02, integrator="petsc:5dp", no_witness=True)
     if comm.rank == 0:
         assert not np.array_equal(wrong.q, right.q)
 
@@ -161,3 +180,11 @@ def test_a_structure_that_changes(comm: MPI.Comm) -> None:
     parallel_assert(result.witness["motion"][0] < EXACT.motion, f"{result.witness}", comm)
     if comm.rank == 0:
         assert result.equation_residual.shape == (11, 2)
+
+
+def test_forces_beyond_numbers(comm: MPI.Comm) -> None:
+    """They are named, and nothing is said to be wrong with the program."""
+    system = system_from("chain:8")
+    system.add_wrench("link1", force=(1e200, 0.0, 0.0))
+    with pytest.raises(SimulationError, match=r"^t = 0 s: forces .* at body 'link.' are too large .* look at what"):
+        simulate(system, 0.1, comm, every=0.02)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import mpimbs.resources
+import mpimbs.dynamics.resources
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
+from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, SIMULATION, Need, free_memory
 from mpimbs.model import system_from
-from mpimbs.resources import EVALUATION, EVALUATION_OF_BODIES, SIMULATION, Need, free_memory
 from mpimbs.simulation.run import simulate
 
 N = 100_000
@@ -37,7 +37,7 @@ def test_the_estimate(case: str) -> None:
                 dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
         taken = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    least = 0.6 if coupling == "run" else 0.8
+    least = 0.6 if coupling == "run" else 0.7  # in lanes of 4 it is 0.78, of what wider registers take
     assert least < taken / need.of(system, 1) < 1.2, f"{taken / N} bytes for a body"
 
 
@@ -58,7 +58,7 @@ def test_free_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with open("/proc/meminfo", encoding="ascii") as lines:
         total = 1024 * int(next(iter(lines)).split()[1])
     assert 1e6 < free_memory(swap=False) <= total
-    monkeypatch.setattr(mpimbs.resources, "_GROUP", tmp_path)
+    monkeypatch.setattr(mpimbs.dynamics.resources, "_GROUP", tmp_path)
     for name, text in (("max", "900000"), ("current", "500000"), ("stat", "anon 1\ninactive_file 200000\n")):
         (tmp_path / f"memory.{name}").write_text(text)
     assert free_memory() == 600000
@@ -69,10 +69,10 @@ def test_free_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     system = system_from(f"chain:{N}")
     assert 1e7 < free_memory() < 1e15
-    monkeypatch.setattr(mpimbs.resources, "free_memory", lambda: 0.9 * EVALUATION.of(system, 1))
+    monkeypatch.setattr(mpimbs.dynamics.resources, "free_memory", lambda: 0.9 * EVALUATION.of(system, 1))
     with pytest.raises(InputError, match=r"its 100000 bodies take about 0.011 GB of memory on 1 rank"):
         Dynamics(system)
-    monkeypatch.setattr(mpimbs.resources, "free_memory", lambda: 1.1 * EVALUATION.of(system, 1))
+    monkeypatch.setattr(mpimbs.dynamics.resources, "free_memory", lambda: 1.1 * EVALUATION.of(system, 1))
     Dynamics(system).close()
     with pytest.raises(InputError, match=r"0.14 GB of memory .* 0.012 GB left; take fewer bodies"):
         simulate(system, 1.0)

@@ -16,14 +16,14 @@ from mpi4py import MPI
 
 import mpimbs.cli
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError
+from mpimbs.base.settings import Field, Settings, single
 from mpimbs.cli.commands import run
 from mpimbs.cli.evaluation import acceleration
 from mpimbs.cli.study import bench
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
-from mpimbs.settings import Field, Settings, single
 from mpimbs.simulation.checkpoint import read_header
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
@@ -31,7 +31,7 @@ from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 # A value of every setting that isn't its default, by the path of the setting; those of the steps exclude each other.
 GIVEN: dict[str, Any] = {
     "coupling": "pcg", "lanes": 1, "tip_ratio": 1.5, "cuts": 3, "overlap": True, "solver.preconditioner": "jacobi",
-    "solver.estimate": "zero", "solver.rtol": 1e-10, "solver.most": 777, "t_end": 0.02, "integrator": "3bs",
+    "solver.estimate": "zero", "solver.rtol": 1e-10, "solver.most": 777, "t_end": 0.02, "integrator": "bs3",
     "every": 0.01, "sample": "q,u:link2", "poses": True, "loads": True, "extremes": True, "no_witness": True,
     "force": True, "tension": "on",
 }  # fmt: skip

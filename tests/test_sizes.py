@@ -1,7 +1,7 @@
-"""The tuned sizes: one place that all read, a file named by the environment, the same on all ranks, measured again."""
+"""The tuned sizes: one place that all read, others by the environment, the same on all ranks."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -10,23 +10,21 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
-from mpimbs.cli import main
+from mpimbs.base.errors import InputError
+from mpimbs.base.sizes import PACKAGE, VARIABLE, Sizes, tuned, using
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
 from mpimbs.model.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.chain import body_costs, terminal_ratio, tip_ratio_of
 from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING
 from mpimbs.simulation.checkpoint import glance
 from mpimbs.simulation.result import load
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
-from mpimbs.sizes import PACKAGE, VARIABLE, Sizes, read_sizes, tuned, using
-from mpimbs.study import tuning
-from mpimbs.sweep.tiles import KEEP_ALL, KEEP_NOTHING
 from tolerances import assert_close
 
 
@@ -133,45 +131,35 @@ def test_other_sizes_change_results_by_rounding_only(comm: MPI.Comm) -> None:
     assert_close("accelerations", found[1][1], found[0][1], "ranks")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "sizes.toml"
-
-
-def test_a_file_is_read_where_the_environment_names_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path.write_text("tip_ratio = 1.5\nleast_lane = 6\n")
+def test_the_environment_gives_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     with using(None):
         assert tuned() == PACKAGE
-    monkeypatch.setenv(VARIABLE, str(path))
+    monkeypatch.setenv(VARIABLE, "tip_ratio=1.5, least_lane=6")
     with using(None):
         assert tuned() == replace(PACKAGE, tip_ratio=1.5, least_lane=6)
-    path.write_text(tuning.file_text(replace(PACKAGE, swept_in_lanes=2.5)))
-    assert read_sizes(path) == replace(PACKAGE, swept_in_lanes=2.5)
+        assert tuned().told() == replace(PACKAGE, tip_ratio=1.5, least_lane=6).told() != PACKAGE.told() == "package"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "can't be read: No such file or directory; name a file of `mpimbs tune`"),
-        ("tip_ratio = ", "is no TOML file"),
-        ("tipratio = 1.5", "unknown size 'tipratio'; known are axis_cost, tip_ratio"),
-        ("tip_ratio = -1", "tip_ratio must be a positive number, got -1"),
-        ("tip_ratio = nan", "tip_ratio must be a positive number, got nan"),
-        ("tip_ratio = true", "tip_ratio must be a positive number, got True"),
-        ("tip_ratio = '1'", "tip_ratio must be a positive number, got '1'"),
-        ("least_lane = 4.5", "least_lane must be a whole number from 1 on, got 4.5"),
-        ("least_lane = 0", "least_lane must be a whole number from 1 on, got 0"),
-        ("least_lane = 200", "most_lane 128 is below least_lane 200"),
+        ("sizes.toml", "unknown size 'sizes.toml'; give it as most_lane=64,pivot_bytes=8388608; known are axis_cost, "),
+        ("tipratio=1.5", "unknown size 'tipratio'"),
+        ("tip_ratio=", "tip_ratio must be a number, got ''"),
+        ("tip_ratio=-1", "tip_ratio must be a positive number, got -1"),
+        ("tip_ratio=nan", "tip_ratio must be a positive number, got nan"),
+        ("tip_ratio=true", "tip_ratio must be a number, got 'true'"),
+        ("least_lane=4.5", "least_lane must be a whole number, got '4.5'"),
+        ("least_lane=0", "least_lane must be a positive number, got 0"),
+        ("least_lane=200", "most_lane 128 is below least_lane 200"),
     ],
 )
-def test_bad_files(path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str) -> None:
-    if text is not None:
-        path.write_text(text)
-    monkeypatch.setenv(VARIABLE, str(path))
+def test_bad_sizes(monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    monkeypatch.setenv(VARIABLE, text)
     with using(None), pytest.raises(InputError) as error:
         Dynamics(system_from("chain16"))
-    assert str(error.value).startswith(f"{VARIABLE}: {path}: {message}")
+    assert str(error.value).startswith(f"{VARIABLE}: {message}")
 
 
 def test_ranks_with_other_sizes_are_refused(comm: MPI.Comm) -> None:
@@ -186,57 +174,13 @@ def test_ranks_with_other_sizes_are_refused(comm: MPI.Comm) -> None:
     parallel_assert(message.startswith(expected) and bool(message) == (comm.size > 1), message, comm)
 
 
-def test_a_file_that_one_rank_lacks_fails_on_all(
-    comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_that_one_rank_has_wrong_fail_on_all(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     if comm.rank == comm.size - 1:
-        monkeypatch.setenv(VARIABLE, str(tmp_path / "none.toml"))
+        monkeypatch.setenv(VARIABLE, "tip_ratio=0")
     message = ""
     with using(None):
         try:
             Dynamics(system_from("chain16"), comm).close()
         except InputError as error:
             message = str(error)
-    parallel_assert("none.toml: can't be read" in message, message, comm)
-
-
-# --- measured again ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few shares of few bodies."""
-    for name, value in {
-        "BODIES": 256, "ASSEMBLED": 16, "TYPES": ("revolute", "spherical"), "SHORT": (1, 32), "LONG": (16, 64),
-        "KEPT": (1024, 2048), "LEVELS": (1, 3), "LINKS": (8, 32),
-    }.items():  # fmt: skip
-        monkeypatch.setattr(tuning, name, value)
-
-
-def test_tune(comm: MPI.Comm, few: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Writes what it says; on several ranks it is refused, for they would disturb one another."""
-    path = tmp_path / "sizes.toml"
-    with pytest.raises(SystemExit) as end:
-        main(["tune", "--seconds", "0.005", "-o", str(path)], comm)
-    said = capsys.readouterr()
-    if comm.size > 1:
-        parallel_assert(end.value.code == 2 and not path.exists(), said.err, comm)
-        return
-    assert end.value.code == 0, said.err
-    measured = read_sizes(path)
-    rows = {line.split()[0]: line.split()[1:] for line in said.out.splitlines()[1 : 1 + len(asdict(PACKAGE))]}
-    assert list(rows) == list(asdict(PACKAGE))
-    for name, value in asdict(measured).items():
-        alone = name not in tuning.NOT_MEASURED
-        assert rows[name] == [f"{getattr(PACKAGE, name):g}", f"{value:g}" if alone else "-"]
-        assert alone or value == getattr(PACKAGE, name)
-    assert 1.0 < measured.terminal_ratio < 100.0 and 0.5 < measured.tip_ratio < 3.0
-    assert 0.3 < measured.row_of_2 < 8.0 and measured.tile_start < 100.0 and measured.join_cost < 100.0
-    assert measured.least_lane in (1, 32) and measured.most_lane in (16, 64)
-    assert tuned() == PACKAGE
-
-
-def test_tune_refuses_a_name_that_is_no_toml_file(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["tune", "-o", "sizes.json"], MPI.COMM_SELF)
-    assert end.value.code == 2 and "give a name that ends with .toml" in capsys.readouterr().err
+    parallel_assert("tip_ratio must be a positive number" in message, message, comm)

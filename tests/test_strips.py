@@ -8,8 +8,8 @@ import pytest
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.sweep.intervals import Intervals
-from mpimbs.sweep.limbs import Swept
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.limbs import Swept
 from oracles.dense import Array
 from oracles.random_loops import repeated_mechanism
 from tolerances import assert_close

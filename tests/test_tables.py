@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import mpimbs
-from mpimbs.spatial.memory import FloatItem, IntegerItem, NumberItem, RowItem
+from mpimbs.kernels.memory import FloatItem, IntegerItem, NumberItem, RowItem
 
 PACKAGE = Path(mpimbs.__file__).parent
 ITEMS = FloatItem, IntegerItem, NumberItem, RowItem
@@ -18,7 +18,7 @@ ITEMS = FloatItem, IntegerItem, NumberItem, RowItem
 def modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text()
-        if "spatial.memory" in text or path.name == "memory.py":
+        if "kernels.memory" in text or path.name == "memory.py":
             name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
             yield name, ast.parse(text)
 

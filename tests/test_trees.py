@@ -12,20 +12,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from mpi4py import MPI
 
-import mpimbs.sizes
+import mpimbs.base.sizes
 from cases import LISTINGS, parts, random_tree, tree_of
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError
+from mpimbs.base.sizes import PACKAGE
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, System, system_from
 from mpimbs.model.order import Order
 from mpimbs.model.segments import Integers
 from mpimbs.partition.intervals import cut_tree, interval, open_handles
-from mpimbs.simulation.kept_motion import BodyHistory
+from mpimbs.simulation.motion import BodyHistory
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run import simulate
-from mpimbs.sizes import PACKAGE
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import SETTINGS
@@ -271,7 +271,7 @@ def test_a_run_of_a_tree_that_is_not_listed_depth_first(
 ) -> None:
     """Samples, extremes and body histories, by name, are those of one rank."""
     least = 1 if kept == "by all ranks" else PACKAGE.sample_bytes
-    monkeypatch.setattr(mpimbs.sizes, "_used", replace(PACKAGE, slice_numbers=3, sample_bytes=least))
+    monkeypatch.setattr(mpimbs.base.sizes, "_used", replace(PACKAGE, slice_numbers=3, sample_bytes=least))
     settings: dict[str, Any] = {"dt": 2e-4, "every": 0.01, "poses": True, "loads": True, "extremes": True}
     output = None if kept == "in memory" else comm.bcast(tmp_path) / "out.h5"
     found = simulate(dressed(), 0.03, comm, output=output, **settings)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -19,12 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from mpi4py import MPI
 
-from mpimbs.cli.ensemble import ensemble
-from mpimbs.cli.evaluation import acceleration, assemble, inertia, inverse
-from mpimbs.cli.models import new, schema
-from mpimbs.cli.modes import modes_command
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.places import check_folder, check_new, check_place, current_folder
+from mpimbs.cli.ensemble import simulate_table
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
@@ -36,76 +35,99 @@ from mpimbs.cli.options import (
     read,
     setting_options,
 )
-from mpimbs.cli.outputs import export, plot
-from mpimbs.cli.robots import convert
-from mpimbs.cli.schedule import schedule
-from mpimbs.cli.statics import settle
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
-from mpimbs.cli.study import bench, predict, study
-from mpimbs.cli.tune import tune
-from mpimbs.cli.view import view
-from mpimbs.cli.words import Command
-from mpimbs.coupling import COUPLINGS, unavailable
+from mpimbs.cli.words import Command, on_root, together
+from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.settings import EvaluationSettings
-from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.filesystem.places import check_folder, check_new, check_place, current_folder
-from mpimbs.forces.motions import initial_state
-from mpimbs.model import GENERATORS, JOINT_TYPES, System
-from mpimbs.parallel.agreement import abort_on_error, on_root, together
-from mpimbs.parallel.launcher import refuse_singletons
-from mpimbs.partition.shares import shares, told
-from mpimbs.resources import EVALUATION, SIMULATION, free_memory, gigabytes, ranks_on_node
-from mpimbs.simulation.compile_notice import compilation_told
-from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+from mpimbs.parallel.launcher import launch_of, refuse_singletons
+from mpimbs.simulation.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
 
 if TYPE_CHECKING:
-    from mpimbs.simulation.ensembles.result import EnsembleResult
-    from mpimbs.simulation.run import Result
+    from mpi4py import MPI
+
+    from mpimbs.model import System
+    from mpimbs.simulation.result import EnsembleResult, Result
 
 COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose options `coupling_options` adds
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
 MOST_SPRINGS = 10  # that `check` tells of one by one
-_GENERATED = ", ".join(maker.usage(name) for name, maker in GENERATORS.items())
+# The standard systems of `mpimbs.model.library`, which help names without importing it.
+GENERATED = (
+    "chain:N, chain16, spatial_chain:N, free_chain:N, rope:N, caterpillar:N, figure, figure34, figure48, crowd:N, "
+    "tree:DEPTH:BRANCHING, random_tree:N[:SEED], four_bar:N, four_bar_chain:N, five_bar, coupled_loops, parallelogram, "
+    "andrews, boom:N, ring:N, track:N"
+)
+# The commands as help shows them, each with where it is, if that is not here.
+SECTIONS: dict[str, dict[str, str]] = {
+    "Simulate": {"run": "", "ensemble": "ensemble", "restart": ""},
+    "Look at a run": {"view": "outputs", "plot": "outputs", "export": "outputs"},
+    "Ask a model": {
+        "acceleration": "evaluation",
+        "inverse": "evaluation",
+        "inertia": "evaluation",
+        "settle": "evaluation",
+        "assemble": "evaluation",
+        "modes": "evaluation",
+    },
+    "Models": {"check": "", "convert": "models", "new": "models", "schema": "models"},
+    "Speed": {"bench": "study", "study": "study", "predict": "study", "schedule": "schedule", "tune": "tune"},
+}
+
+
+class _Group(click.Group):
+    """The commands: each is imported when it is asked for, and help shows them by section."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, as help shows them."""
+        return [name for names in SECTIONS.values() for name in names]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command, if there is one of that name."""
+        place = next((names[cmd_name] for names in SECTIONS.values() if names.get(cmd_name)), "")
+        if place and cmd_name not in self.commands:
+            module = import_module(f"mpimbs.cli.{place}")
+            self.add_command(getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_command"))
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all sections, their descriptions below each other."""
+        width = max(map(len, self.list_commands(ctx)))
+        for title, names in SECTIONS.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                room = formatter.width - width - 6
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.get_short_help_str(room))
+                        for name, command in found
+                        if command is not None and not command.hidden
+                    ]
+                )
 
 
 @click.group(
+    cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    epilog=f"MODEL is a TOML, URDF or MJCF file, or one of: {_GENERATED}.",
+    epilog=f"MODEL is a TOML, URDF or MJCF file, or one of: {GENERATED}.",
 )
 @click.version_option(package_name="mpimbs")
 def cli() -> None:
     """Dynamics of articulated rigid-body systems on distributed memory."""
 
 
-cli.command_class = Command
-for _command in (
-    ensemble,
-    acceleration,
-    inverse,
-    inertia,
-    assemble,
-    settle,
-    modes_command,
-    bench,
-    study,
-    predict,
-    schedule,
-    tune,
-    convert,
-    new,
-    schema,
-    export,
-    plot,
-    view,
-):
-    cli.add_command(_command)
-
-
 @cli.command()
 @click.argument("model")
 @output_option(SAMPLES, "HDF5 file to write.")
 @click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
+@click.option(
+    "--parameters",
+    type=Path,
+    help="Table (.csv, .npz) of copies to simulate and of what they have of their own: a row for each, columns as in "
+    "'link1.mass', 'hip.stiffness', 'q:hip', 'gravity[1]'; 'name' is what they are called.",
+)
 @setting_options(SimulationSettings, leave=COUPLED, must=("t_end",))
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @setting_options(Checkpoints)
@@ -116,6 +138,7 @@ def run(
     comm: MPI.Comm,
     model: str,
     state: Path | None,
+    parameters: Path | None,
     output: Path,
     pictures: bool,
     forces: tuple[str, ...],
@@ -125,15 +148,22 @@ def run(
     """Simulate MODEL and write its motion.
 
     SIGUSR1 writes a checkpoint; SIGTERM, SIGINT and SIGUSR2 write one and end the run with exit code 75.
+
+    Copies go side by side; with loops, given motions or an implicit integrator one after the other on each rank. A copy
+    that fails does not end the others. Signals are answered at samples.
     """
-    together(comm, lambda: import_module("mpimbs.petsc"))  # which may be missing on one node alone
+    checkpoints = Checkpoints(**given_settings(Checkpoints, options))
+    given = settings | given_settings(SimulationSettings, options, COUPLED)
+    if parameters is not None:
+        asked_too = {"state": state, "pictures": pictures} | {n: v for n, v in given.items() if n not in OF_ENSEMBLES}
+        if other := next((name for name, value in asked_too.items() if value), None):
+            raise InputError(f"`{other}` is for a run of one system: leave it out, or `parameters`")
+        simulate_table(comm, model, parameters, output, forces, checkpoints, given)
+        return
     from mpimbs.simulation.run import simulate
     from mpimbs.simulation.state import MOVING, read_state
 
-    checkpoints = Checkpoints(**given_settings(Checkpoints, options))
-    asked = together(
-        comm, lambda: SimulationSettings.asked(settings | given_settings(SimulationSettings, options, COUPLED))
-    )
+    asked = together(comm, lambda: SimulationSettings.asked(given))
     system = read(comm, model, forces)
     note_lanes(comm, system, settings)
     if pictures:
@@ -161,7 +191,6 @@ def run(
 @click.pass_obj
 def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
     """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
-    together(comm, lambda: import_module("mpimbs.petsc"))
     from mpimbs.simulation.ensembles.course import ENSEMBLE
     from mpimbs.simulation.restart import finished, most_ranks, read_checkpoint
     from mpimbs.simulation.restart import restart as go_on
@@ -187,7 +216,7 @@ def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> None:
     """Refuse pictures that can't be drawn at the end, before the run."""
 
     def check() -> None:
-        from mpimbs.study.pictures import pictures_of
+        from mpimbs.plots.pictures import pictures_of
 
         check_place(output)
         for picture in pictures_of(output).values():
@@ -202,7 +231,7 @@ def _tell(comm: MPI.Comm, result: Result | EnsembleResult, output: Path, picture
         if written:
             click.echo(f"{result.summary()}\nwrote {output}")
         if pictures:
-            from mpimbs.study.pictures import draw_run
+            from mpimbs.plots.pictures import draw_run
 
             for picture in draw_run(output):
                 click.echo(f"drew {picture}")
@@ -232,7 +261,9 @@ def check(
     as_json: bool,
 ) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
-    from mpimbs.instruments.accuracy import fitness
+    from mpimbs.coupling import unavailable
+    from mpimbs.dynamics.resources import ranks_on_node
+    from mpimbs.study.accuracy import fitness
 
     system = read(comm, model, need=None)
     together(comm, system.validate)
@@ -264,8 +295,8 @@ def check(
 
 def _residual(system: System, comm: MPI.Comm) -> str:
     """Say what accelerations leave of the equations of motion in the initial state, closed; all ranks call."""
-    from mpimbs.compiling import compile_evaluations
     from mpimbs.dynamics import Dynamics
+    from mpimbs.dynamics.compiling import compile_evaluations
     from mpimbs.simulation.projection import closed
 
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
@@ -273,11 +304,13 @@ def _residual(system: System, comm: MPI.Comm) -> str:
         q, u = dynamics.followed(0.0, dynamics.subchain.q, dynamics.subchain.u)
         found = dynamics.residual(*(closed(dynamics, q, u) if dynamics.loops is not None else (q, u)))
         wrong = found.judged(dynamics.coupling)
-        return f"note: {wrong}: this is wrong; please report the model" if wrong else found.told()
+        return f"note: {wrong}" if wrong else found.told()
 
 
 def _coordinates(system: System) -> Iterator[str]:
     """Name the body of each coordinate and speed, in the order of vectors, with the units."""
+    from mpimbs.model import JOINT_TYPES
+
     q, u = (offsets.tolist() for offsets in system.offsets())
     for k, kind in enumerate(system.joint_types().tolist()):
         joint = JOINT_TYPES[kind]
@@ -293,6 +326,7 @@ def _coordinates(system: System) -> Iterator[str]:
 def _facts(system: System) -> dict[str, Any]:
     """What a model is, as plain numbers and texts."""
     from mpimbs.closure.report import loop_report
+    from mpimbs.forces.motions import initial_state
 
     return asdict(system.summary()) | (
         {"closure": loop_report(system, initial_state(system)).numbers()} if system.loops else {}
@@ -305,10 +339,12 @@ def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool
         if pictures is not None:
             raise InputError("--pictures: what is drawn is which rank owns what; say of how many with --ranks")
         return []
+    from mpimbs.partition.shares import shares, told
+
     found = shares(system, ranks)
     if pictures is None:
         return told(system, *found)
-    from mpimbs.study.axes import save
+    from mpimbs.plots.axes import save
     from mpimbs.study.partition_pictures import PARTITION_FILE, draw_partition
 
     check_folder(pictures, [PARTITION_FILE], force, "pictures")
@@ -318,9 +354,10 @@ def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool
 
 def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     """What a model is, what it leaves to defaults, what it takes of memory, and what is rarely meant."""
-    from mpimbs.instruments.accuracy import notes
-    from mpimbs.instruments.motionless import motionless
+    from mpimbs.dynamics.resources import EVALUATION, SIMULATION, free_memory, gigabytes
     from mpimbs.model.summary import listed, nothing_acts
+    from mpimbs.study.accuracy import notes
+    from mpimbs.study.motionless import motionless
 
     found = system.summary()
     kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
@@ -357,6 +394,7 @@ def _loops(system: System) -> Iterator[str]:
     """The loops of a system, as they begin."""
     if system.loops:
         from mpimbs.closure.report import loop_report, told_loops
+        from mpimbs.forces.motions import initial_state
 
         yield from told_loops(loop_report(system, initial_state(system)))
 
@@ -392,28 +430,70 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
     comm : MPI.Comm, optional
         All ranks that were started, by default.
     """
-    comm = MPI.COMM_WORLD if comm is None else comm
-    with lasting_streams() as out, abort_on_error(comm):
-        code, message = _run(comm, list(sys.argv[1:] if arguments is None else arguments))
+    with lasting_streams() as out, _Job(comm) as job:
+        code, message = _run(job, list(sys.argv[1:] if arguments is None else arguments))
         out.flush()
         if out.error is not None and not isinstance(out.error, BrokenPipeError):  # who closes a pipe has read enough
             unwritten = f"mpimbs: standard output can't be written ({out.error.strerror})"
             code, message = code or 1, message or unwritten
-        if comm.rank == 0 and message:
+        if job.rank == 0 and message:
             print(message, file=sys.stderr, flush=True)
         leave_no_escapes()
-        comm.Barrier()  # the launcher ends the job at the first exit code: the message must be out by then
+        if job.comm is not None:
+            job.comm.Barrier()  # the launcher ends the job at the first exit code: the message must be out by then
     sys.exit(code)
 
 
-def _run(comm: MPI.Comm, arguments: list[str]) -> tuple[int, str]:
+class _Job(contextlib.ExitStack):
+    """The ranks that run a command line. MPI starts when a command does: help needs none.
+
+    Attributes
+    ----------
+    comm : MPI.Comm or None
+        Once they know of each other.
+    rank : int
+        This one's; until then what the launcher says. Only rank 0 shows anything.
+    """
+
+    def __init__(self, comm: MPI.Comm | None) -> None:
+        super().__init__()
+        self.launch = launch_of(os.environ)
+        self._given = self.comm = comm
+        self.rank = comm.rank if comm is not None else self.launch.task if self.launch is not None else 0
+        self._told = self.enter_context(contextlib.ExitStack())
+        self._hush()
+
+    def _hush(self) -> None:
+        self._told.close()
+        if self.rank > 0:
+            self._told.enter_context(contextlib.redirect_stdout(io.StringIO()))
+
+    def start(self) -> MPI.Comm:
+        """Start MPI, with all other ranks, and have any error end the whole job from here on."""
+        from mpi4py import MPI
+
+        from mpimbs.parallel.agreement import abort_on_error
+        from mpimbs.simulation.compile_notice import compilation_told
+
+        self.comm = MPI.COMM_WORLD if self._given is None else self._given
+        self.rank = self.comm.rank
+        self._hush()
+        self.enter_context(abort_on_error(self.comm))
+        refuse_singletons(MPI.COMM_WORLD)
+        together(self.comm, current_folder)
+        self._told.enter_context(compilation_told(self.rank == 0))
+        return self.comm
+
+
+def _run(job: _Job, arguments: list[str]) -> tuple[int, str]:
     """Exit code and message."""
     try:
-        refuse_singletons(MPI.COMM_WORLD)
-        together(comm, current_folder)
-        printed = contextlib.nullcontext() if comm.rank == 0 else contextlib.redirect_stdout(io.StringIO())
-        with printed, compilation_told(comm.rank == 0):  # only rank 0 shows help and version
-            cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=comm)
+        try:
+            cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=job.start)
+        except (InputError, click.ClickException):
+            if job.comm is None and job.launch is not None:
+                job.start()  # so that one rank speaks, and all end after it
+            raise
     except InputError as error:
         return 2, f"mpimbs: {error}"
     except click.exceptions.NoArgsIsHelpError as error:

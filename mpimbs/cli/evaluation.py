@@ -1,16 +1,17 @@
-"""The commands that evaluate a state, `mpimbs acceleration | inverse | inertia`: forward and inverse dynamics, the
-inertia matrix; and the one that closes its loops, `mpimbs assemble`."""
+"""The commands that evaluate a state, `mpimbs acceleration | inverse | inertia`; the one that closes its loops,
+`mpimbs assemble`; those about equilibria, `mpimbs settle | modes`."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from mpi4py import MPI
 
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.names import DOUBLING, FORMS
+from mpimbs.base.places import check_new
 from mpimbs.cli.options import (
     ARRAYS,
     coupling_options,
@@ -22,15 +23,14 @@ from mpimbs.cli.options import (
     write_arrays,
     write_state,
 )
-from mpimbs.cli.words import Command
-from mpimbs.compiling import compile_evaluations, compile_inverse, compile_joint_space
-from mpimbs.composites import DOUBLING, FORMS
-from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.filesystem.places import check_new
-from mpimbs.parallel.agreement import first_on_node, on_root, together
+from mpimbs.cli.words import Command, on_root, together
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _NOWHERE = "; from Python, Dynamics.{} writes none"
+EXAMINED = 4000  # speeds, of which modes take a second or two
+EXAMINED_LOOPED = 1000  # the same, with loops
 
 
 @click.command(cls=Command)
@@ -57,6 +57,11 @@ def acceleration(
     settings: dict[str, Any],
 ) -> None:
     """Evaluate forward dynamics of MODEL once."""
+    import numpy as np
+    from mpi4py import MPI
+
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.dynamics.compiling import compile_evaluations
     from mpimbs.simulation.state import check_speeds, read_state
 
     system = read(comm, model, forces)
@@ -77,7 +82,7 @@ def acceleration(
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
     residual = dynamics.residual(mine[0], mine[1], parts["udot"], *mine[2:])
     if wrong := residual.judged(dynamics.coupling):
-        raise SimulationError(f"{wrong}: this is wrong; please report the model")
+        raise SimulationError(wrong)
     results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
     if loads and dynamics.loops is not None:
         parts["loop_loads"] = results["loop_loads"] = dynamics.loops.loads
@@ -99,6 +104,12 @@ def inverse(
     comm: MPI.Comm, model: str, state: Path, output: Path, time: float, force: bool, forces: tuple[str, ...]
 ) -> None:
     """Evaluate inverse dynamics of MODEL once: the forces tau, on top of the model's, that accelerations need."""
+    import numpy as np
+    from mpi4py import MPI
+
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.dynamics.compiling import compile_inverse
+    from mpimbs.parallel.agreement import first_on_node
     from mpimbs.simulation.state import PRESCRIBED, read_state
 
     system = read(comm, model, forces)
@@ -127,6 +138,12 @@ def inertia(
     comm: MPI.Comm, model: str, state: Path | None, output: Path, form: str, inverted: bool, force: bool
 ) -> None:
     """Write the joint-space inertia matrix of MODEL, of its spanning tree."""
+    import numpy as np
+    from mpi4py import MPI
+
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.dynamics.compiling import compile_joint_space
+    from mpimbs.parallel.agreement import first_on_node
     from mpimbs.simulation.state import COORDINATES, read_state
 
     system = read(comm, model)
@@ -163,6 +180,8 @@ def assemble(
     settings: dict[str, Any],
 ) -> None:
     """Close the loops of MODEL: write coordinates and speeds near the initial ones that all loops allow."""
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.dynamics.compiling import compile_evaluations
     from mpimbs.simulation.projection import changes_told, closed, moved
     from mpimbs.simulation.state import MOVING, check_speeds, read_state
 
@@ -183,4 +202,125 @@ def assemble(
     write_state(dynamics, output, *found)
     if comm.rank == 0:
         click.echo(changes_told(changes) or "loops: they were closed")
+    dynamics.close()
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option("--state", type=Path, help=".npz file with q, near which to look.  [default: the model's initial state]")
+@output_option(ARRAYS, ".npz file to write: q and u, which are zero, in the model's joint order.")
+@time_option
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@forces_option
+@click.pass_obj
+@coupling_options
+def settle(
+    comm: MPI.Comm,
+    model: str,
+    forces: tuple[str, ...],
+    state: Path | None,
+    output: Path,
+    time: float,
+    force: bool,
+    settings: dict[str, Any],
+) -> None:
+    """Find a static equilibrium of MODEL near its initial state."""
+    import numpy as np
+
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit
+    from mpimbs.dynamics.statics.equilibrium import Equilibrium, growth
+    from mpimbs.simulation.state import COORDINATES, check_system, read_state
+
+    system = read(comm, model, forces)
+    together(comm, lambda: check_system(system))
+    whole = together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
+    dynamics = Dynamics(system, comm, **settings)
+    on_root(
+        comm,
+        lambda: check_new(
+            output, force, instead="; from Python, mpimbs.dynamics.statics.equilibrium.settle writes none"
+        ),
+    )
+    compile_evaluations(dynamics, loads=True)
+    compile_implicit(dynamics)
+    q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
+    search = Equilibrium(dynamics, time)
+    found = search.find(q)
+    search.close()
+    most = EXAMINED_LOOPED if system.loops else EXAMINED
+    unstable = growth(dynamics, found.q) if system.nu <= most else None
+    write_state(dynamics, output, found.q, np.zeros(dynamics.subchain.nu))
+    if comm.rank == 0:
+        click.echo(
+            f"equilibrium: {found.steps} steps, {found.products} products; largest acceleration left "
+            f"{found.acceleration:.2e} rad/s^2 or m/s^2, last change {found.change:.2e} rad or m"
+        )
+        if unstable is None:
+            click.echo(f"stability: not examined, of more than {most} speeds")
+        elif unstable > 0.0:
+            click.echo(f"stability: it is not stable: left alone, it departs at a rate of {unstable:.4g} 1/s")
+        else:
+            click.echo("stability: stable")
+    dynamics.close()
+
+
+@click.command(cls=Command, name="modes")
+@click.argument("model")
+@click.option("--state", type=Path, help=".npz file with q, an equilibrium.  [default: the model's initial state]")
+@output_option(ARRAYS, ".npz file to write: frequencies (Hz), squares (1/s^2), shapes, q.")
+@click.option("-k", "--count", type=click.IntRange(min=1), default=10, help="How many of the lowest modes.")
+@click.option("--picture", type=Path, help="PNG file to draw the shapes in.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
+@forces_option
+@click.pass_obj
+def modes_command(
+    comm: MPI.Comm,
+    model: str,
+    state: Path | None,
+    output: Path,
+    count: int,
+    picture: Path | None,
+    force: bool,
+    forces: tuple[str, ...],
+) -> None:
+    """Find the lowest natural frequencies of MODEL about an equilibrium, and the shapes of these modes."""
+    import numpy as np
+
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.dynamics.compiling import compile_evaluations, compile_joint_space
+    from mpimbs.dynamics.statics.modes import modes
+    from mpimbs.parallel.agreement import first_on_node
+    from mpimbs.simulation.state import COORDINATES, read_state
+
+    system = read(comm, model, forces)
+    whole = together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
+    dynamics = Dynamics(system, comm)
+
+    def check() -> None:
+        check_new(output, force, instead="; from Python, modes writes none")
+        if picture is not None:
+            check_new(picture, force)
+
+    on_root(comm, check)
+    compile_evaluations(dynamics)
+    first_on_node(comm, compile_joint_space)
+    q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
+    found = modes(dynamics, q, count)
+    gathered = dynamics.gather_q(dynamics.followed(0.0, q, np.zeros(dynamics.subchain.nu))[0])
+    if comm.rank == 0:
+        for number, (frequency, square) in enumerate(zip(found.frequencies, found.squares, strict=True), 1):
+            told = f"{frequency:.9g} Hz" if square >= 0 else f"grows, rate {(-square) ** 0.5:.6g} 1/s"
+            click.echo(f"mode {number}: {told}")
+    arrays = {"frequencies": found.frequencies, "squares": found.squares, "shapes": found.shapes, "q": gathered}
+    write_arrays(comm, output, arrays, {"shapes": (system.nu,)})
+
+    def draw() -> None:
+        if picture is not None and gathered is not None:
+            from mpimbs.plots.axes import save
+            from mpimbs.plots.modes import draw_modes
+
+            click.echo(f"drew {save(draw_modes(system, gathered, found), picture)}")
+
+    on_root(comm, draw)
     dynamics.close()

@@ -12,25 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-import numpy.typing as npt
-from mpi4py import MPI
 
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import replacing
+from mpimbs.base.settings import Field, Settings, single
+from mpimbs.cli.words import on_root, together
 from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.settings import EvaluationSettings
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import replacing
-from mpimbs.forces.modules import add_forces
-from mpimbs.model import System, system_of
-from mpimbs.parallel.agreement import on_root, read_once, together
-from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.partition.division import divide
-from mpimbs.partition.lanes import width_of
-from mpimbs.resources import EVALUATION, Need, check_memory, ranks_on_node
-from mpimbs.settings import Field, Settings, single
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from mpi4py import MPI
+
     from mpimbs.dynamics import Dynamics
+    from mpimbs.model import System
 
 CHOICES = (*COUPLINGS, "auto")
 
@@ -123,6 +119,8 @@ def _finite(context: click.Context, parameter: click.Parameter, value: float) ->
 def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None]) -> None:
     """Work on as many ranks as there are subchains; an error of those who work is an error of all."""
 
+    from mpimbs.parallel.first_ranks import first_ranks
+
     def action() -> None:
         with first_ranks(comm, count) as part:
             if part is None:
@@ -174,16 +172,23 @@ forces_option = click.option(
 )
 
 
-def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: Need | None = EVALUATION) -> System:
-    """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices."""
-    here = ranks_on_node(comm)
+def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: str | None = "EVALUATION") -> System:
+    """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices.
+
+    `need` names one of `dynamics.resources`.
+    """
+    from mpimbs.dynamics import resources
+    from mpimbs.model import system_of
+    from mpimbs.parallel.agreement import read_once
+
+    here = resources.ranks_on_node(comm)
 
     found = read_once(comm, model)
 
     def action() -> System:
         system = with_forces(system_of(found), forces)
         if need is not None:
-            check_memory(system, need, comm.size, here)
+            resources.check_memory(system, getattr(resources, need), comm.size, here)
         return system
 
     system = together(comm, action)
@@ -203,6 +208,9 @@ def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: in
     lanes, cuts = given.get("lanes"), given.get("cuts")
     if lanes in (None, 1) or comm.rank > 0:
         return
+    from mpimbs.partition.division import divide
+    from mpimbs.partition.lanes import width_of
+
     with contextlib.suppress(InputError):  # which `Dynamics` raises on all ranks
         width_of(lanes)
         if copies is None:
@@ -216,6 +224,8 @@ def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: in
 
 def with_forces(system: System, forces: tuple[str, ...]) -> System:
     """Have functions, named as module:function, add their forces to a system; gives it back."""
+    from mpimbs.forces.modules import add_forces
+
     for given in forces:
         add_forces(system, given)
     return system
@@ -242,6 +252,8 @@ def write_arrays(comm: MPI.Comm, output: Path, arrays: dict[str, Any], shapes: d
     """Write arrays that rank 0 has to an .npz file; `shapes` are those of the items of what is not one of numbers."""
 
     def write() -> None:
+        import numpy as np
+
         with replacing(output) as place, place.open("wb") as file:
             np.savez(file, **{name: values.reshape(-1, *shapes.get(name, ())) for name, values in arrays.items()})
         click.echo(f"wrote {output}")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from mpi4py import MPI
 
+from mpimbs.base.names import LEAVES, SWEEPS
+from mpimbs.base.places import check_folder
 from mpimbs.cli.options import read
-from mpimbs.cli.words import Command
-from mpimbs.filesystem.places import check_folder
-from mpimbs.parallel.agreement import on_root, together
-from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.partition.scheduling import LEAVES, SWEEPS
-from mpimbs.resources import DIVISION
+from mpimbs.cli.words import Command, on_root, together
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 SCHEDULE_FILE = "schedule.toml"
 
@@ -35,12 +35,13 @@ def schedule(
 
     It is told beside `balanced` and `serial`, with its critical path.
     """
-    from mpimbs.study.axes import save
+    from mpimbs.parallel.first_ranks import first_ranks
+    from mpimbs.plots.axes import save
     from mpimbs.study.cluster import cluster_named
-    from mpimbs.study.schedule_pictures import SCHEDULE_PICTURE, draw_schedule
+    from mpimbs.study.partition_pictures import SCHEDULE_PICTURE, draw_schedule
     from mpimbs.study.schedules import compare_schedules, measure_assembly_costs, told, write_schedule
 
-    system = read(comm, model, need=DIVISION)
+    system = read(comm, model, need="DIVISION")
     together(comm, system.validate)
     link = cluster_named(cluster, comm).between_nodes
     if output is not None:

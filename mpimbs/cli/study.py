@@ -5,30 +5,19 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from mpi4py import MPI
 
-from mpimbs.cli.options import (
-    coupling_options,
-    forces_option,
-    given_settings,
-    note_lanes,
-    read,
-    setting_options,
-    whole_numbers,
-)
-from mpimbs.cli.words import Command
-from mpimbs.coupling import COUPLINGS, LoadSolver
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import check_folder
-from mpimbs.model import System
-from mpimbs.parallel.agreement import on_root, together
-from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.resources import DIVISION
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import check_folder
+from mpimbs.cli.options import coupling_options, forces_option, note_lanes, read, whole_numbers
+from mpimbs.cli.words import Command, on_root, together
 
-UNTRACED = ("rtol", "most")  # settings of the solver on which no prediction depends
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from mpimbs.model import System
 
 
 @click.command(cls=Command)
@@ -37,7 +26,7 @@ UNTRACED = ("rtol", "most")  # settings of the solver on which no prediction dep
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
 @click.option("--inertia", is_flag=True, help="Time the inertia matrix, its inverse and products instead.")
-@click.option("--peers", is_flag=True, help="Compare with other programs too, on 1 rank: Pinocchio, Drake.")
+@click.option("--peers", is_flag=True, hidden=True)
 @forces_option
 @click.pass_obj
 @coupling_options
@@ -53,33 +42,31 @@ def bench(
     settings: dict[str, Any],
 ) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
-    from mpimbs.instruments.peers import compare, sentences
     from mpimbs.study.bench import bench as measure
     from mpimbs.study.bench import bench_batch, report
     from mpimbs.study.bench_inertia import bench_inertia, report_inertia
 
+    if peers:
+        raise InputError("--peers is no more: `python drivers/versus_peers.py --models MODEL`, in the sources, does")
     system = read(comm, model, forces)
-    if inertia and (batch is not None or peers):
-        raise InputError("--inertia times the inertia matrix alone: leave out --batch and --peers")
+    if inertia and batch is not None:
+        raise InputError("--inertia times the inertia matrix alone: leave out --batch")
     note_lanes(comm, system, settings, batch)
     if inertia:
         figures = bench_inertia(system, comm, seconds, **settings)
         if comm.rank == 0:
             click.echo(json.dumps(figures) if as_json else "\n".join(report_inertia(figures)))
         return
-    compared = compare(system, seconds, comm=comm) if peers else {}
     if batch is None:
         figures = measure(system, comm, seconds=seconds, **settings)
     else:
         figures = bench_batch(system, batch, comm, seconds, settings.get("lanes"))
-    if peers:
-        figures["peers"] = compared
     if comm.rank > 0:
         return
     if as_json:
         click.echo(json.dumps(figures))
         return
-    for line in report(figures) + sentences(compared):
+    for line in report(figures):
         click.echo(line)
     if comm.size > (os.cpu_count() or 1):
         click.echo(f"{comm.size} ranks share {os.cpu_count()} cores: these times say nothing about speed-up")
@@ -115,25 +102,19 @@ def study(
     force: bool,
 ) -> None:
     """Study the speed of MODEL: against ranks, bodies and couplings."""
+    from mpimbs.dynamics.operators.composites import FORMS
     from mpimbs.study.speedup import Plan, default_couplings, default_ranks
     from mpimbs.study.study import predictor, report
     from mpimbs.study.study import study as whole
-    from mpimbs.study.study_inertia import study_inertia
 
     system = read(comm, model)
     together(comm, system.validate)
     if inertia and (couplings is not None or collect is not None):
         raise InputError("--inertia studies the inertia matrix alone: leave out --couplings and --collect")
-    if inertia:
-        measured = default_ranks(comm.size) if ranks is None else whole_numbers(ranks, "--ranks")
-        asked = () if predicted is None else whole_numbers(predicted, "--predict")
-        table = study_inertia(system, model, measured, output, comm, seconds, force, asked, cluster)
-        if comm.rank == 0:
-            click.echo("\n".join((*report(table), f"wrote {', '.join(table['files'])}")))
-        return
-    chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
+    known = FORMS if inertia else default_couplings(system)
+    chosen = known if couplings is None else tuple(couplings.split(","))
     counts = default_ranks(comm.size) if ranks is None else tuple(whole_numbers(ranks, "--ranks"))
-    plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
+    plan = Plan(chosen, counts, ("strong",) if collect or inertia else tuple(studies.split(",")), seconds)
     beyond = None if predicted is None else predictor(whole_numbers(predicted, "--predict"), cluster, comm)
     table = whole(system, model, plan, output, comm, force, beyond, collect, progress=True)
     if comm.rank == 0:
@@ -144,26 +125,30 @@ def study(
 @click.command(cls=Command)
 @click.argument("model")
 @click.option(
-    "--coupling", "couplings", multiple=True, default=("dcae",), help=f"{', '.join(COUPLINGS)}; may be repeated."
+    "--coupling", "couplings", multiple=True, default=("dcae",), help="dcae, assembly, dca, dca-terminal; repeatable."
 )
 @click.option("--ranks", help="Numbers of ranks, with commas.  [default: powers of two to 4096]")
 @click.option(
     "--cluster", default="infiniband", help="infiniband, ethernet, a TOML file, or here: measured on 2 ranks."
 )
-@click.option("--method", default="loggp", help="loggp, or simgrid where it is installed.")
-@setting_options(LoadSolver, leave=UNTRACED)
+@click.option("--method", default="loggp", hidden=True)
 @click.option("--inertia", is_flag=True, help="The inertia matrix, in both its forms, instead.")
 @click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
 @click.option("--force", is_flag=True, help="Replace a prediction in the folder.")
 @click.pass_obj
-def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
+def predict(
+    comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, method: str, **settings: Any
+) -> None:
     """Predict the time of one evaluation of MODEL, or of its inertia matrix, on the ranks of a cluster."""
+    from mpimbs.parallel.first_ranks import first_ranks
     from mpimbs.study.cluster import cluster_named
     from mpimbs.study.predict import PREDICTION_FILES
 
-    system = read(comm, model, need=DIVISION)
+    if method != "loggp":
+        raise InputError(f"--method {method} is no more: predictions are by LogGP; leave it out")
+    system = read(comm, model, need="DIVISION")
     together(comm, system.validate)
     counts = together(comm, lambda: None if ranks is None else whole_numbers(ranks, "--ranks"))
     described = cluster_named(cluster, comm)
@@ -187,35 +172,26 @@ def _predict(
     cluster: Any,
     as_json: bool,
     couplings: tuple[str, ...],
-    method: str,
     seconds: float,
     output: Path | None,
     inertia: bool,
-    **options: Any,
 ) -> None:
     """Predict, on one process, and say what was found."""
+    from mpimbs.dynamics.operators.composites import FORMS
     from mpimbs.study import predict as study
     from mpimbs.study.calibration import Calibration
-    from mpimbs.study.predict_inertia import FORMS, InertiaTimes, predict_inertia
 
-    chosen = given_settings(LoadSolver, options, UNTRACED)
+    if inertia and couplings != ("dcae",):
+        raise InputError("--inertia predicts the inertia matrix alone: leave out --coupling")
+    from mpimbs.coupling import coupling_for
+
+    for name in couplings:
+        coupling_for(system, name)
     counts = study.ranks_to_predict(system) if ranks is None else ranks
-    rows: list[study.Prediction] = []
-    if inertia:
-        if chosen or couplings != ("dcae",):
-            raise InputError("--inertia predicts the inertia matrix alone: leave out --coupling and what solvers take")
-        times = InertiaTimes(system, seconds)
-        for form in FORMS:
-            rows += predict_inertia(system, counts, cluster, form, method, times)
-        times.close()
-        found = study.figures(rows, cluster, times, what="the inertia matrix")
-    else:
-        solver = LoadSolver(**chosen) if chosen else None
-        calibration = Calibration(system, seconds)
-        for name in dict.fromkeys(couplings):
-            its_own = solver if name == "pcg" or len(couplings) == 1 else None
-            rows += study.predict(system, counts, cluster, name, method, its_own, calibration)
-        found = study.figures(rows, cluster, calibration, solver)
+    calibration, rows = Calibration(system, seconds), list[study.Prediction]()
+    for name in FORMS if inertia else dict.fromkeys(couplings):
+        rows += study.predict(system, counts, cluster, name, calibration)
+    found = study.figures(rows, cluster, calibration)
     files = [] if output is None else study.write(found, output)
     if as_json:
         click.echo(json.dumps(found))

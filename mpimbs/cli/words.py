@@ -10,26 +10,60 @@ import ast
 import re
 import shlex
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.settings import single
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.settings import single
+from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+T = TypeVar("T")
 
 # Python's names of settings, and those among the options.
 _OPTIONS = {field.path: field.option for kind in (SimulationSettings, Checkpoints) for field in single(kind.fields())}
 
+_SOLVING = frozenset(field.option for field in single(EvaluationSettings.fields()))
+
 
 class Command(click.Command):
-    """A command whose errors speak of its options."""
+    """A command whose errors speak of its options, and whose help has those of the couplings apart."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options; those of the couplings last."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "How it is solved": []}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+                sections["How it is solved" if parameter.name in _SOLVING else "Options"].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run it, and word what goes wrong."""
+        """Run it on the ranks of its job, which starts only now: help needs no MPI. Word what goes wrong."""
+        if callable(ctx.obj):
+            ctx.obj = ctx.obj()
         try:
             return super().invoke(ctx)
         except (InputError, SimulationError) as error:
             raise type(error)(worded(str(error), self)) from None
+
+
+def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
+    """`agreement.together`, imported when a command works: it needs MPI, and knows of kernels."""
+    from mpimbs.parallel import agreement
+
+    return agreement.together(comm, action)
+
+
+def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:
+    """`agreement.on_root`, likewise."""
+    return together(comm, lambda: action() if comm.rank == 0 else None)
 
 
 def worded(message: str, command: click.Command) -> str:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 from scipy.sparse.linalg import splu
 
+from mpimbs.base.errors import InputError
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError, displacements
-from mpimbs.errors import InputError
 from mpimbs.model import System
 
 Floats = npt.NDArray[np.float64]

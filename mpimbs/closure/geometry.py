@@ -15,15 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.transform import Rotation
 
 from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import offsets
 from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joints import joint_index
+from mpimbs.parts.kinematics import kinematics
+from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.build import matrices_of, turned_to
-from mpimbs.sweep.structure import PLACE
-from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -80,14 +79,9 @@ class BodyMotions(NamedTuple):
     u: Floats  # [nu]
 
 
-def body_motions(subchain: Subchain, q: Floats, u: Floats) -> BodyMotions:
+def body_motions(system: System | Subchain, q: Floats, u: Floats) -> BodyMotions:
     """Poses and velocities of all bodies of a system in a state."""
-    of_steps, made = subchain.motions(*subchain.state(q, u)).reshape(-1, PLACE + 6), subchain.made
-    rows = of_steps[made.body_step]
-    to_world = np.swapaxes(rows[:, :9].reshape(-1, 3, 3), 1, 2)
-    omega, velocity = (np.einsum("nij,nj->ni", to_world, rows[:, k : k + 3]) for k in (PLACE, PLACE + 3))
-    rotation = to_world @ np.swapaxes(made.body_frame, 1, 2)
-    moving = rotation, rows[:, 9:PLACE], omega, velocity
+    _, *moving = kinematics(system, q, u)
     world = np.eye(3), np.zeros(3), np.zeros(3), np.zeros(3)
     r, p, w, v = (np.concatenate([here, still[None]]) for here, still in zip(moving, world, strict=True))
     return BodyMotions(r, p, w, v, q, u)
@@ -142,6 +136,8 @@ class LoopJoints:
         rotation = np.swapaxes(frame, 1, 2) @ frame_b
         shift = np.einsum("nji,nj->ni", frame, place_b - place)
         before, reached, angle = self._nearest(rotation, shift)
+        from scipy.spatial.transform import Rotation  # takes long to import, and most systems have no loops
+
         error = Rotation.from_matrix(rotation @ np.swapaxes(reached, 1, 2)).as_rotvec()
         shift[:, 2] -= self._pitch * angle
         moved = np.concatenate([np.einsum("nji,nj->ni", before, value) for value in (error, shift)], axis=1)

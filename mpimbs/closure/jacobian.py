@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.spatial.transform import Rotation
 
 from mpimbs.closure.geometry import FORCE, BodyMotions, Held, LoopJoints, body_motions
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import numbers_of
+from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U
-from mpimbs.sweep.subchain import Subchain
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -116,6 +117,8 @@ class LoopJacobian:
         row = np.concatenate((row, np.repeat(self._gears.row, 2)))
         speed = np.concatenate((speed, self._gears.speed.ravel()))
         values *= rows[row] * columns[speed]
+        from scipy.sparse import csr_array
+
         whole = csr_array((values, (row, speed)), shape=self._shape)
         matrix = whole if self.moves.all() else csr_array((values * self.moves[speed], (row, speed)), shape=self._shape)
         return Constraints(matrix, rows * held.violation, rows, columns, whole, held)
@@ -185,6 +188,8 @@ def displacements(system: System, q: Floats, there: Floats) -> Floats:
     move[numbers_of(u_offset, plain)[0]] = change[numbers_of(q_offset, plain)[0]]
     if len(ball):
         first, speed = q_offset[ball][:, None], u_offset[ball][:, None]
+        from scipy.spatial.transform import Rotation
+
         back, after = (Rotation.from_quat(values[first + [1, 2, 3, 0]]) for values in (q, there))
         back = back.inv()
         move[speed + [0, 1, 2]] = (back * after).as_rotvec()

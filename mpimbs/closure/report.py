@@ -16,7 +16,6 @@ from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.closure.mobility import Mobility, mobility, nearby_state
 from mpimbs.model import System
 from mpimbs.model.summary import listed
-from mpimbs.sweep.subchain import Subchain
 
 _MOST = 3  # loops that are named
 _SAID = 1e-9  # violations below that count as closed
@@ -70,7 +69,7 @@ def loop_report(
     By default the initial one.
     """
     q, u = system.initial_state(0, system.n_bodies) if state is None else state
-    joints, bodies = LoopJoints(system), body_motions(Subchain(system), q, u)
+    joints, bodies = LoopJoints(system), body_motions(system, q, u)
     given = LoopReport(
         dict(Counter(loop.type for loop in system.loops)),
         _largest(joints.names, joints.position_violation(bodies)),

@@ -11,8 +11,7 @@ from mpimbs.parallel.butterfly import Butterfly
 from mpimbs.parallel.posted import Receives
 
 if TYPE_CHECKING:
-    from mpimbs.coupling.loop_equations import LoopEquations
-    from mpimbs.coupling.separated_joints import SeparatedJoints
+    from mpimbs.coupling.pcg.load_equations import LoadEquations
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,7 +23,7 @@ class Iterative(Protocol):
     """
 
     @property
-    def joints(self) -> SeparatedJoints | LoopEquations:
+    def joints(self) -> LoadEquations:
         """The separated joints of this rank, and open loops behind them, with the loads that were found last."""
         ...
 
@@ -57,7 +56,7 @@ class Coupling(Protocol):
 
     @property
     def plan(self) -> npt.NDArray[np.int64] | None:
-        """What its compiled form is given in the one call of an evaluation (`mpimbs.pipeline`); None if it has none."""
+        """What its compiled form is given in the one call of an evaluation (`dynamics.pipeline`); None if none."""
         ...
 
     @property
@@ -97,8 +96,8 @@ class Solve(Protocol):
         q : array [nq]
             Coordinates of all of this rank's subchains.
         blocks : array [count, SIZE]
-            Handle equations of the subchains, as in `spatial.handles`; [count, ASSEMBLY] of assemblies in the
-            acceleration form, as in `spatial.assembly`. The part that a coupling goes with gives what it takes.
+            Handle equations of the subchains, as in `values.handles`; [count, ASSEMBLY] of assemblies in the
+            acceleration form, as in `values.assembly`. The part that a coupling goes with gives what it takes.
         root : array [6]
             Acceleration of the root: -g, in the inertial frame (m/s^2).
 

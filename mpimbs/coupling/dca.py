@@ -9,8 +9,11 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import DirectCoupling
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
-from mpimbs.spatial.assembly import (
+from mpimbs.spatial.rows import ROW
+from mpimbs.values.assembly import (
     ASSEMBLY,
     BLOCK,
     EXTRA,
@@ -22,10 +25,7 @@ from mpimbs.spatial.assembly import (
     release,
     spread,
 )
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import item
-from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
-from mpimbs.spatial.rows import ROW
+from mpimbs.values.handles import item
 
 
 class Assembling(NamedTuple):

@@ -9,10 +9,11 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import DirectCoupling
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
 from mpimbs.parallel.posted import expect
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import (
+from mpimbs.values.handles import (
     RESPONSE,
     SCRATCH,
     SIZE,
@@ -22,7 +23,6 @@ from mpimbs.spatial.handles import (
     respond,
     spread_loads,
 )
-from mpimbs.spatial.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
 
 
 class Joining(NamedTuple):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, assign, borrowed, read, schema, span
+from mpimbs.kernels.widths import by_width
 from mpimbs.parallel.butterfly import IS_LEFT, exchange, halves, levels
 from mpimbs.parallel.posted import expect
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import RESPONSE, combine, item, respond
-from mpimbs.spatial.load_joins import LOADS_JOINED, PAIR, join_loads, keep_join, part_loads
-from mpimbs.spatial.memory import Floats, Integers, assign, borrowed, read, schema, span
+from mpimbs.parts.factored import factor_sweep, loads_inward, loads_outward
 from mpimbs.spatial.rows import ROW
-from mpimbs.spatial.widths import by_width
-from mpimbs.sweep.factored import factor_sweep, loads_inward, loads_outward
+from mpimbs.values.handles import RESPONSE, combine, item, respond
+from mpimbs.values.load_joins import LOADS_JOINED, PAIR, join_loads, keep_join, part_loads
 
 
 class FactorPlan(NamedTuple):
     """What is factored, and joined, on a rank."""
 
-    part: Integers  # `sweep.factored.FactoredPlan`
+    part: Integers  # `parts.factored.FactoredPlan`
     blocks: Integers  # butterfly of handle equations
     values: Integers  # butterfly of loads
     block: Floats  # [SIZE]: of the part

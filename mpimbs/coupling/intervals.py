@@ -15,6 +15,8 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling.base import DirectCoupling
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, Rows, Table, aligned_zeros, assign, read, rows_of, schema, span
 from mpimbs.parallel.native import own_tags, send_only
 from mpimbs.parallel.posted import POSTED, Receives, await_message, expect
 from mpimbs.partition.schedule import (
@@ -26,33 +28,31 @@ from mpimbs.partition.schedule import (
     SPREAD,
     Schedule,
 )
-from mpimbs.spatial.column_lists import Listed, joined_columns, listed
-from mpimbs.spatial.columns import Room, Rooms, join_columns, spread_columns
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers, Rows, Table, aligned_zeros, assign, read, schema, span
-from mpimbs.spatial.mixed import MixedRoom, described
-from mpimbs.spatial.mixed_joins import Description, join_mixed, joined_mixed, room_of, spread_mixed
 from mpimbs.spatial.rows import ROW
+from mpimbs.values.joining import Join, joined
+from mpimbs.values.joins import LISTED, READ_AT, WRITE_AT, join, spread
+from mpimbs.values.value import Description, Room, noise_at
 
 # Columns of `AssemblyPlan.steps`, as kinds have them, and of `AssemblyPlan.nodes`.
-KIND, LEFT, RIGHT, OUT, BEGIN, KEPT, BOTH_INBOARD, BOTH_OPEN = range(8)  # joins: nodes, what is kept, room
+KIND, LEFT, RIGHT, OUT, BEGIN, UP, DOWN, END = range(8)  # joins: nodes, what is kept, the rows of their programs
 _NODE, _OTHER, _TAG, _BEGIN, _COUNT = range(1, 6)  # messages: rank or request; the loads of a leaf come elsewhere
-VALUE, SIZE, LOADS, NUMBERS, OF_INBOARD, OF_OPEN, OWN = range(7)
+VALUE, SIZE, LOADS, NUMBERS, OWN = range(5)
 
 
 class AssemblyPlan(NamedTuple):
     """What `solve` is given."""
 
     messages: Integers  # table of `Posted`
-    mixed: int  # whether the values are those of `spatial.mixed`
     root: int  # the node of the whole, where this rank has it; -1
     steps: Rows  # [steps, 8]: the columns above
     nodes: Rows  # [nodes that this rank has, 8]: the columns above; its own leaves are in what it is given
     values: Floats  # of the other nodes
     loads: Floats  # accelerations of inboard bodies and loads on open ones, of these
-    responses: Floats  # of its joins
+    programs: Rows  # [any, 8]: of its joins, up and down
+    lists: Integers  # of these
+    kept: Floats
+    work: Floats
     scratch: Floats
-    work: Floats  # as `scratch`
 
 
 ASSEMBLY_PLAN = schema(AssemblyPlan)
@@ -74,49 +74,24 @@ def _loads(nodes, node, given, loads):
     return span(loads, nodes[node, LOADS], nodes[node, NUMBERS])
 
 
-@kernel(inline=True)
-def _rooms_of(nodes, row):
-    left, right, out = row[LEFT], row[RIGHT], row[OUT]
-    return Rooms(
-        Room(nodes[left, OF_INBOARD], nodes[left, OF_OPEN]),
-        Room(nodes[right, OF_INBOARD], nodes[right, OF_OPEN]),
-        Room(row[BOTH_INBOARD], row[BOTH_OPEN]),
-        Room(nodes[out, OF_INBOARD], nodes[out, OF_OPEN]),
-    )
-
-
 @kernel
 def _join(plan, row, given):
     """Join two nodes [Yamane & Nakamura, eq. 36 to 50]."""
-    nodes, values = read(plan, ASSEMBLY_PLAN.nodes), read(plan, ASSEMBLY_PLAN.values)
-    left, right = _value(nodes, row[LEFT], given, values), _value(nodes, row[RIGHT], given, values)
-    out = _value(nodes, row[OUT], given, values)
-    responses = span(read(plan, ASSEMBLY_PLAN.responses), row[BEGIN], row[KEPT])
-    rooms, scratch = _rooms_of(nodes, row), read(plan, ASSEMBLY_PLAN.scratch)
-    if read(plan, ASSEMBLY_PLAN.mixed) != 0:
-        join_mixed(rooms, left, right, out, responses, scratch)
-    else:
-        join_columns(rooms, left, right, out, responses, scratch)
+    p = read(plan, ASSEMBLY_PLAN)
+    left, right = _value(p.nodes, row[LEFT], given, p.values), _value(p.nodes, row[RIGHT], given, p.values)
+    out, kept = _value(p.nodes, row[OUT], given, p.values), span(p.kept, row[BEGIN], p.kept.size - row[BEGIN])
+    join(p.programs, row[UP], row[DOWN], p.lists, left, right, p.work, out, kept, p.scratch)
 
 
 @kernel
 def _spread(plan, row, given, given_loads):
     """Find the loads of two nodes that were joined [Yamane & Nakamura, eq. 51 and 52]."""
-    nodes, values, loads = (
-        read(plan, ASSEMBLY_PLAN.nodes),
-        read(plan, ASSEMBLY_PLAN.values),
-        read(plan, ASSEMBLY_PLAN.loads),
-    )
-    left, right = _value(nodes, row[LEFT], given, values), _value(nodes, row[RIGHT], given, values)
-    out, outer = _value(nodes, row[OUT], given, values), _loads(nodes, row[OUT], given_loads, loads)
-    of_left = _loads(nodes, row[LEFT], given_loads, loads)
-    of_right = _loads(nodes, row[RIGHT], given_loads, loads)
-    responses = span(read(plan, ASSEMBLY_PLAN.responses), row[BEGIN], row[KEPT])
-    rooms, work = _rooms_of(nodes, row), read(plan, ASSEMBLY_PLAN.work)
-    if read(plan, ASSEMBLY_PLAN.mixed) != 0:
-        spread_mixed(rooms, left, right, out, responses, outer, of_left, of_right, work)
-    else:
-        spread_columns(rooms, left, right, out, responses, outer, of_left, of_right, work)
+    p = read(plan, ASSEMBLY_PLAN)
+    right, outer = _value(p.nodes, row[RIGHT], given, p.values), _loads(p.nodes, row[OUT], given_loads, p.loads)
+    of_left = _loads(p.nodes, row[LEFT], given_loads, p.loads)
+    of_right = _loads(p.nodes, row[RIGHT], given_loads, p.loads)
+    kept = span(p.kept, row[BEGIN], p.kept.size - row[BEGIN])
+    spread(p.programs, row[DOWN], row[END], p.lists, right, kept, outer, of_left, of_right, p.scratch)
 
 
 @kernel
@@ -153,43 +128,23 @@ def solve(plan, given, root, given_loads):
                 assign(_loads(nodes, row[_NODE], given_loads, read(plan, ASSEMBLY_PLAN.loads)), found)
 
 
-class _Sizes(NamedTuple):
-    """What a join takes: room while it is made, numbers that are kept, numbers of scratch."""
-
-    both: Room | MixedRoom
-    responses: int
-    scratch: int
-
-
-def node_sizes(
-    schedule: Schedule, leaves: Sequence[Listed | Description], rooms: Sequence[Room | MixedRoom]
-) -> tuple[list[Room | MixedRoom], list[_Sizes]]:
-    """Say what room the values of a schedule's nodes take, and what its joins take.
+def joins_of(schedule: Schedule, values: Sequence[Description], rooms: Sequence[Room]) -> tuple[list[Room], list[Join]]:
+    """Say what room the values of a schedule's nodes take, and how they are joined.
 
     Parameters
     ----------
     schedule : Schedule
-    leaves : sequence
-        What is known of the value of each leaf: `Listed`, or a `Description` where the system has loops.
-    rooms : sequence
-        Those that the values of the leaves have.
+    values : sequence of Description
+        Of the leaves.
+    rooms : sequence of Room
+        Those that they have.
     """
-    found, sizes, values = list(rooms), [], list(leaves)
+    nodes, found, joins = list(values), list(rooms), list[Join]()
     for left, right, _ in schedule.joins:
-        one, other = values[left], values[right]
-        if isinstance(one, Listed):
-            assert isinstance(other, Listed)
-            columns = joined_columns(one, other)
-            sizes.append(_Sizes(columns.both, columns.responses, columns.scratch))
-            values.append(columns.value)
-            found.append(columns.value.room)
-        else:
-            assert not isinstance(other, Listed)
-            mixed = joined_mixed(one, other)
-            sizes.append(_Sizes(room_of(mixed.value), mixed.responses, mixed.scratch))
-            values.append(mixed.value)
-            found.append(room_of(mixed.value))
-    return found, sizes
+        joins.append(joined(nodes[left], nodes[right], found[left], found[right]))
+        nodes.append(joins[-1].value)
+        found.append(nodes[-1].room)
+    return found, joins
 
 
 class ScheduledAssembly(DirectCoupling):
@@ -201,10 +156,10 @@ class ScheduledAssembly(DirectCoupling):
         The caller's own communicator; it must outlive the coupling. All ranks make it together.
     schedule : Schedule
         Over the intervals of all ranks; the same on all.
-    room : Room or MixedRoom
-        Of this rank's values; mixed in a system with loops.
-    values : array [count, room.size()]
-        Of these, what never changes is read.
+    room : Room
+        Of this rank's values.
+    values : sequence of Description
+        These.
 
     Attributes
     ----------
@@ -214,34 +169,43 @@ class ScheduledAssembly(DirectCoupling):
         Of an evaluation, in order: the kind of step (`partition.schedule`), the other rank, and doubles.
     """
 
-    def __init__(self, comm: MPI.Comm, schedule: Schedule, room: Room | MixedRoom, values: Floats) -> None:
-        mixed = isinstance(room, MixedRoom)
-        mine = [described(room, value) if isinstance(room, MixedRoom) else listed(room, value) for value in values]
-        told = comm.allgather((room, mine))
+    def __init__(self, comm: MPI.Comm, schedule: Schedule, room: Room, values: Sequence[Description]) -> None:
+        told = comm.allgather((room, list(values)))
         leaves = [value for _, theirs in told for value in theirs]
-        rooms, sizes = node_sizes(schedule, leaves, [theirs for theirs, of_rank in told for _ in of_rank])
-        layout = _Layout(schedule, comm.rank, rooms, sizes, own_tags(comm, 2 * len(schedule.crossing)))
+        rooms, joins = joins_of(schedule, leaves, [theirs for theirs, of_rank in told for _ in of_rank])
+        layout = _Layout(schedule, comm.rank, rooms, joins, own_tags(comm, 2 * len(schedule.crossing)))
         receives = Receives(comm, layout.receives())
         super().__init__(receives)
         self.messages = layout.messages
         self._messages = Table(receives.posted)
         whole = len(rooms) - 1
+        mine = comm.rank in schedule.holders[whole]
         self._table = Table(
             AssemblyPlan(
                 self._messages.data,
-                mixed=int(mixed),
-                root=layout.numbers[whole] if comm.rank in schedule.holders[whole] else -1,
-                steps=_rows(layout.steps),
-                nodes=_rows(layout.nodes),
+                root=layout.numbers[whole] if mine else -1,
+                steps=rows_of(layout.steps),
+                nodes=rows_of(layout.nodes),
                 values=layout.values,
                 loads=layout.loads,
-                responses=aligned_zeros(layout.kept),
+                programs=rows_of(layout.programs),
+                lists=np.array(layout.lists, np.int64),
+                kept=aligned_zeros(layout.kept),
+                work=aligned_zeros(layout.work),
                 scratch=aligned_zeros(layout.scratch),
-                work=aligned_zeros(layout.scratch),
             )
         )
         self.plan: npt.NDArray[np.int64] = self._table.data
         self._loads = np.zeros((len(values), 6 * (room.inboard + room.open)))
+        self._values, self._room = layout.values, rooms[whole]
+        self._root: list[int] = layout.nodes[layout.numbers[whole]] if mine else []
+
+    def eliminated(self, values: Floats) -> float:
+        """Columns of loops that `solve` eliminated, given the values of this rank; 0 where the whole isn't known."""
+        if not self._root:
+            return 0.0
+        at = self._root[VALUE] + noise_at.py_func(self._room, self._room.open)
+        return float((values.reshape(-1) if self._root[OWN] else self._values)[at])
 
     def product(self, values: Floats, root: Floats) -> Floats:
         """Find the boundary values of this rank's intervals, as `coupling.base.Solve`; all ranks call."""
@@ -254,12 +218,7 @@ class _Layout:
     """Where a rank has what: rows of its nodes and of its steps, and the arrays of what is not given to it."""
 
     def __init__(
-        self,
-        schedule: Schedule,
-        rank: int,
-        rooms: Sequence[Room | MixedRoom],
-        sizes: Sequence[_Sizes],
-        first_tag: int,
+        self, schedule: Schedule, rank: int, rooms: Sequence[Room], joins: Sequence[Join], first_tag: int
     ) -> None:
         self._rooms, leaves = rooms, len(schedule.owners)
         self._mine = [leaf for leaf, owner in enumerate(schedule.owners) if owner == rank]
@@ -269,28 +228,40 @@ class _Layout:
         self._ends = [0, 0]  # of values and loads that are not given
         self._receives: list[tuple[bool, int, int, int, int]] = []  # whether of loads, begin, count, rank, tag
         self.messages: list[tuple[int, int, int]] = []
-        self.kept = self.scratch = 0
+        self.programs: list[list[int]] = []
+        self.lists: list[int] = []
+        self.kept = self.work = self.scratch = 0
         for leaf in self._mine:
             self._place(leaf)
         tags = {node: first_tag + 2 * number for number, node in enumerate(schedule.crossing)}
-        begins: dict[int, int] = {}
+        programs: dict[int, list[int]] = {}
         for kind, node, other in schedule.steps[rank]:
             here = self._place(node)
-            if kind not in (JOIN, SPREAD):
-                self.messages.append(
-                    (kind, other, self.nodes[here][SIZE if kind in (SEND_VALUE, RECEIVE_VALUE) else NUMBERS])
-                )
             if kind in (JOIN, SPREAD):
-                join, halves = sizes[node - leaves], map(self._place, schedule.children(node))
+                halves = map(self._place, schedule.children(node))
                 if kind == JOIN:
-                    begins[node], self.kept = self.kept, _in_lines(self.kept + join.responses)
-                    self.scratch = max(self.scratch, join.scratch)
-                self.steps.append([kind, *halves, here, begins[node], join.responses, *join.both])
-            elif kind in (SEND_VALUE, SEND_LOADS):
+                    programs[node] = self._program(joins[node - leaves])
+                self.steps.append([kind, *halves, here, *programs[node]])
+                continue
+            self.messages.append(
+                (kind, other, self.nodes[here][SIZE if kind in (SEND_VALUE, RECEIVE_VALUE) else NUMBERS])
+            )
+            if kind in (SEND_VALUE, SEND_LOADS):
                 self.steps.append([kind, here, other, tags[node] + (kind == SEND_LOADS)])
             else:
                 self._receive(kind, here, other, tags[node] + (kind == RECEIVE_LOADS))
         self.values, self.loads = aligned_zeros(self._ends[0]), np.zeros(self._ends[1])
+
+    def _program(self, join: Join) -> list[int]:
+        """Keep the program of a join: where what it keeps begins, and its rows."""
+        begin, up = self.kept, len(self.programs)
+        for row in (*join.up, *join.down):
+            listed = row[READ_AT] + len(self.lists) if row[KIND] in LISTED else row[READ_AT]
+            self.programs.append([row[KIND], listed, *row[WRITE_AT:]])
+        self.lists += join.lists
+        self.kept += join.kept
+        self.work, self.scratch = max(self.work, join.work), max(self.scratch, join.scratch)
+        return [begin, up, up + len(join.up), len(self.programs)]
 
     def _place(self, node: int) -> int:
         """The number of a node here; it is given room where it is none of the rank's leaves."""
@@ -299,7 +270,7 @@ class _Layout:
             room, own = self._rooms[node], node in self._mine
             size, numbers = room.size(), 6 * (room.inboard + room.open)
             value, loads = (size * len(self.nodes), numbers * len(self.nodes)) if own else self._ends
-            self.nodes.append([value, size, loads, numbers, *room, int(own)])
+            self.nodes.append([value, size, loads, numbers, int(own)])
             if not own:
                 self._ends = [_in_lines(value + size), loads + numbers]
         return self.numbers[node]
@@ -322,10 +293,3 @@ class _Layout:
 
 def _in_lines(size: int) -> int:
     return -(-size // ROW) * ROW
-
-
-def _rows(rows: Sequence[Sequence[int]]) -> Integers:
-    found = np.zeros((len(rows), 8), np.int64)
-    for number, row in enumerate(rows):
-        found[number, : len(row)] = row
-    return found

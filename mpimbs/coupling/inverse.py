@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, assign, borrowed, read, schema, span
+from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
+from mpimbs.kernels.widths import by_width
 from mpimbs.parallel.scan import scan, scanned
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers, assign, borrowed, read, schema, span
-from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
+from mpimbs.parts.inverse_passes import hold, need, pass_to, tree_needs
+from mpimbs.parts.tiles import PLAN
 from mpimbs.spatial.vectors import scale6
-from mpimbs.spatial.widths import by_width
 from mpimbs.sweep.inverse import MOVED, carried_on, join_held, join_passed
-from mpimbs.sweep.inverse_passes import hold, need, pass_to, tree_needs
 from mpimbs.sweep.structure import PLACE
-from mpimbs.sweep.tiles import PLAN
 
 
 class InversePlan(NamedTuple):
     """What a rank needs forces for."""
 
-    part: Integers  # of a chain `sweep.tiles.TilePlan`, of a tree `sweep.inverse_passes.TreePlan`
+    part: Integers  # of a chain `parts.tiles.TilePlan`, of a tree `parts.inverse_passes.TreePlan`
     moving: Integers  # scan of how ranks move [MOVED]; of a chain, as the following
     passed: Integers  # scan of what they are handed [PASSED], backward
     value: Floats  # [PASSED]: of this rank

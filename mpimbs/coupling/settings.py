@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from mpimbs.base.names import BALANCED, LEAVES, SCHEDULES, SWEEPS
+from mpimbs.base.settings import OneOf, Setting, Settings, described
 from mpimbs.coupling import COUPLINGS
-from mpimbs.coupling.lagrangian import Lagrangian
-from mpimbs.coupling.solver import LoadSolver
-from mpimbs.partition.scheduling import BALANCED, LEAVES, SCHEDULES, SWEEPS
-from mpimbs.settings import OneOf, Setting, Settings, described
+from mpimbs.coupling.augmented.lagrangian import Lagrangian
+from mpimbs.coupling.pcg.solver import LoadSolver
 
 
 @described

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from numba.core.dispatcher import Dispatcher
 
-from mpimbs.errors import LoadNotFiniteError, SimulationError
+from mpimbs.base.errors import LoadNotFiniteError, SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.force_functions import bodies_named
+from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.body_motion import add_loads, motions_of_points
 from mpimbs.sweep.build import turned_inertias
 from mpimbs.sweep.structure import ADDED
-from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import SimulationError
+from mpimbs.base.errors import SimulationError
 
 Floats = npt.NDArray[np.float64]
 _LONGEST = 300  # characters of the message of an error that a function raised

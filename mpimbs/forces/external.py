@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import SimulationError
+from mpimbs.base.errors import SimulationError
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
+from mpimbs.loops.loops import Loops
 from mpimbs.model import Wrench
+from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.added import add_fluid_loads
-from mpimbs.sweep.loops import Loops
-from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import current_folder
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import current_folder
 from mpimbs.model.system import System
 from mpimbs.model.table import suggest
 from mpimbs.model.writing import system_text

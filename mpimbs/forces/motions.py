@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.modules import function_of
 from mpimbs.model import System
 from mpimbs.model.motion import Motion, TableMotion
+from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import HELD
-from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 

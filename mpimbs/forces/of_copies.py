@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import LoadNotFiniteError, SimulationError
+from mpimbs.base.errors import LoadNotFiniteError, SimulationError
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import MakeExchange
-from mpimbs.sweep.subchain import AT_REST, Subchain
+from mpimbs.parts.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
 

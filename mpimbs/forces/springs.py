@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 from numba.core.dispatcher import Dispatcher
 
-from mpimbs.errors import LoadNotFiniteError, warn_caller
+from mpimbs.base.errors import LoadNotFiniteError, warn_caller
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import Spring, System
 from mpimbs.model.spring import SpringFunction
+from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.body_motion import add_loads, ends_of_springs
 from mpimbs.sweep.stretch import ELASTIC, FOUND, LAW, LENGTH, RATE, STIFFNESS, TENSION, pulls, stretch
-from mpimbs.sweep.subchain import AT_REST, Subchain
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
 from mpimbs.model.contents import Contents
 from mpimbs.model.event import Event

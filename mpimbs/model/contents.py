@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import columns
 from mpimbs.model.body import Body, Loop, Name, Wrench
 from mpimbs.model.columns import Columns

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
 
 

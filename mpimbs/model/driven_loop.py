@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.joint import Joint
 

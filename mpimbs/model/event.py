@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import table
 from mpimbs.model.force_functions import name_of_function
 from mpimbs.model.table import CheckedTable, Unit

@@ -15,8 +15,8 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
-from mpimbs.arguments import as_path
-from mpimbs.errors import InputError, about
+from mpimbs.base.arguments import as_path
+from mpimbs.base.errors import InputError, about
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.contents import Heading
 from mpimbs.model.event import Event

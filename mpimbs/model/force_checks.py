@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import table
 from mpimbs.model.contents import Contents
 from mpimbs.model.force_functions import CENTER_OF_MASS, BodyForce, JointForce, Selection

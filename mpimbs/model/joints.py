@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.table import suggest
 
 _FARTHEST = {"rad": 1e9, "m": 1e15, "1": 1e15}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
 from mpimbs.model.figure import figure
 from mpimbs.model.files import parameters_of, read_system

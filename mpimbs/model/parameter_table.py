@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import note_input
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import note_input
 
 NAME = "name"  # the column of what copies are called
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpimbs.errors import InputError, about
+from mpimbs.base.errors import InputError, about
 from mpimbs.model.body import Body
 from mpimbs.model.names import WORLD, Names, stem_and_number
 from mpimbs.model.rod import Rod

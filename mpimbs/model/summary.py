@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.connections import check_events
 from mpimbs.model.contents import Contents

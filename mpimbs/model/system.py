@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.connections import check_event
 from mpimbs.model.contents import Contents

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from mpimbs.errors import InputError, Keys, about
+from mpimbs.base.errors import InputError, Keys, about
 
 Item = TypeVar("Item")
 Units = str | tuple[str, ...] | tuple[tuple[str, ...], ...]

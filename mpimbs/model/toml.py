@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mpimbs.errors import InputError, Keys
-from mpimbs.filesystem.places import note_input
+from mpimbs.base.errors import InputError, Keys
+from mpimbs.base.places import note_input
 from mpimbs.model.names import DIGITS
 from mpimbs.model.table import suggest
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from mpimbs.errors import InputError, Keys, about
+from mpimbs.base.errors import InputError, Keys, about
 from mpimbs.model.table import CheckedTable, Units, number, suggest, told
 
 CONSTANTS = {"pi": math.pi, "e": math.e}

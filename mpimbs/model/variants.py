@@ -13,7 +13,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Joint
 from mpimbs.model.library import parameters_in, system_from, system_of
 from mpimbs.model.parameter_table import ParameterTable

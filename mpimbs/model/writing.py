@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.arguments import as_path
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import check_new, replacing
+from mpimbs.base.arguments import as_path
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import check_new, replacing
 from mpimbs.model.event import Event
 from mpimbs.model.names import WORLD
 from mpimbs.model.segments import Branches, Copies, Segment

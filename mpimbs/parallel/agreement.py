@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.errors import InputError, SimulationError, warn_caller
+from mpimbs.base.errors import InputError, SimulationError, warn_caller
+from mpimbs.base.sizes import PACKAGE, VARIABLE, tuned
+from mpimbs.kernels.compiler import many_objects
 from mpimbs.model import System, facts, is_robot, system_from_text, system_of, system_text
 from mpimbs.model.facts import digest
-from mpimbs.sizes import PACKAGE, VARIABLE, tuned
-from mpimbs.spatial.compiler import many_objects
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def alike(comm: MPI.Comm, describe: Callable[[], dict[str, Any]]) -> None:
 
 def _sizes() -> dict[str, Any]:
     used = tuned()
-    return {f"the sizes ({VARIABLE})": None if used == PACKAGE else digest(used.text())}
+    return {f"the sizes ({VARIABLE})": None if used == PACKAGE else digest(repr(used))}
 
 
 def _difference(described: list[dict[str, Any]]) -> str:

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Rows, Table, aligned_zeros, read, schema
 from mpimbs.parallel.native import own_tags, send_only
 from mpimbs.parallel.posted import Posted, Receives, await_message, expect
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Rows, Table, aligned_zeros, read, schema
 
 RANK, BEGIN, END = range(3)  # columns of `Swap.sends`
 

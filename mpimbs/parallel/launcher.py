@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mpi4py import MPI
+from mpimbs.base.errors import InputError
 
-from mpimbs.errors import InputError
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 # Number of tasks and this one's, as an mpiexec names them to each: Open MPI; MPICH, Intel MPI (srun --mpi=pmi2 too);
 # MVAPICH.

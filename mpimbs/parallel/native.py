@@ -13,9 +13,9 @@ from llvmlite import binding
 from mpi4py import MPI
 from numba import types
 
-from mpimbs.errors import InputError
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers
+from mpimbs.base.errors import InputError
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers
 
 PROC_NULL = int(MPI.PROC_NULL)  # kernels know it only to save a call: to send to that of any library does nothing
 # Open MPI's handles are pointers, MPICH's are ints. Kernels give both as 64 bits, of which a callee that takes an int
@@ -48,13 +48,14 @@ _I, _P, _H = types.int32, types.intp, types.int64
 _SEND = _declare("MPI_Send", _I, _P, _I, _H, _I, _I, _H)
 _START = _declare("MPI_Start", _I, _P)
 _WAIT = _declare("MPI_Wait", _I, _P, _P)
+_ALLREDUCE = _declare("MPI_Allreduce", _I, _P, _P, _I, _H, _H, _H)
 _WTIME = _declare("MPI_Wtime", types.float64)
 
 
 class Channel(NamedTuple):
     """What a compiled MPI call needs of a communicator."""
 
-    handles: Integers  # [2]: communicator, datatype of a double
+    handles: Integers  # [3]: communicator, datatype of a double, the largest as an operation
     status: Integers  # room for an MPI_Status
     seconds: Floats  # [1]: time spent in messages
 
@@ -117,7 +118,7 @@ def channel(comm: MPI.Comm) -> Channel:
     """
     if comm.size > 1:
         comm.Set_errhandler(MPI.ERRORS_ARE_FATAL)
-    handles = [_C_HANDLE.from_address(MPI._addressof(item)).value for item in (comm, MPI.DOUBLE)]
+    handles = [_C_HANDLE.from_address(MPI._addressof(item)).value for item in (comm, MPI.DOUBLE, MPI.MAX)]
     return Channel(np.array(handles, np.int64), np.zeros(16, np.int64), np.zeros(1))
 
 
@@ -138,6 +139,15 @@ def wait(channel, request):
     """Wait for a started request, given by the address of its handle."""
     began = _WTIME()
     _WAIT(request, channel.status.ctypes.data)
+    channel.seconds[0] += _WTIME() - began
+
+
+@kernel
+def all_largest(channel, mine, found):
+    """Find the largest of every number among all ranks; none may be NaN."""
+    began = _WTIME()
+    comm, double, operation = channel.handles[0], channel.handles[1], channel.handles[2]
+    _ALLREDUCE(mine.ctypes.data, found.ctypes.data, np.int32(mine.size), double, operation, comm)
     channel.seconds[0] += _WTIME() - began
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, read, schema
 from mpimbs.parallel.native import Channel, channel, free_tags, start, wait
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers, read, schema
 
 
 class Posted(NamedTuple):

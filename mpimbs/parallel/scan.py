@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, Table, assign, read, schema
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, levels, receive, send
 from mpimbs.parallel.posted import expect
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers, Table, assign, read, schema
 
 
 class Scanned(NamedTuple):

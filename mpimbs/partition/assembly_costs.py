@@ -11,19 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.loops.loop_table import LoopTable
 from mpimbs.model.order import Order
 from mpimbs.partition.intervals import interval
-from mpimbs.spatial.columns import Room
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.mixed import MixedRoom
-from mpimbs.sweep.loop_table import LoopTable
+from mpimbs.values.value import Room
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 DOUBLE = 8  # bytes
 MOTION_SHARE, INWARD_SHARE, OUTWARD_SHARE = 0.25, 0.5, 0.25  # of a sweep's time, about
-HUNG, CLOSED = 12, 6  # unknowns that are found where something hangs on an open body, and where a loop is closed
+CLOSED = 6  # columns that are eliminated where a loop is closed
 
 
 class AssemblyCosts(NamedTuple):
@@ -38,8 +37,8 @@ class AssemblyCosts(NamedTuple):
     join, hang, product, solution : float
         Up and down: of a join; of each component that is hung on an open body; of a product of 6x6 matrices there; of a
         solution with six right-hand sides.
-    mixed, row : float
-        Of a join in a system with loops; of a row of eight numbers in the elimination of one unknown.
+    row : float
+        Of a row of eight numbers in the elimination of a column of a loop.
     latency, overhead, byte : float
         Of a message: on the way; of the core, at either end; of each of its bytes.
     """
@@ -50,7 +49,6 @@ class AssemblyCosts(NamedTuple):
     hang: float = 0.019e-6
     product: float = 9.6e-9
     solution: float = 0.113e-6
-    mixed: float = 1.0e-6
     row: float = 1.2e-9
     latency: float = 1.1e-6
     overhead: float = 0.2e-6
@@ -97,8 +95,7 @@ class OpenHandles(NamedTuple):
         """Numbers of the value of each group [leaves + 1, leaves + 1]."""
         slots: Any = self.hung + self.grounded
         opened: Any = self.open + self.loops
-        found: Any = (MixedRoom if self.mixed else Room)(slots, opened).size()
-        return np.asarray(found)
+        return np.asarray(Room(slots, opened, opened, int(self.mixed)).size())
 
 
 def count_handles(order: Order, bounds: Integers, loops: LoopTable | None = None) -> OpenHandles:
@@ -151,36 +148,31 @@ def _crossing(ends: Integers, count: int) -> Integers:
 @kernel(inline=True)
 def hang_products(before, new):
     """Products of 6x6 matrices of a component hung on one of so many open bodies, with so many of its own."""
-    return 4 + new * (3 + before + new) + 2 * before * (before + 1)
+    count = before + new
+    return 3 + new + 3 * count + count * (count + 1) // 2
 
 
 @kernel
-def join_seconds(costs, mixed, before, new, slots_left, slots_right, grounded, loops_left, loops_right, loops_both):
+def join_seconds(costs, before, new, slots_right, grounded, loops_left, loops_right, loops_both):
     """Predict a join, up and down (s).
 
     Parameters
     ----------
     costs : array
         `AssemblyCosts`.
-    mixed : bool
     before, new : int
         Open bodies of the left and of the right.
-    slots_left, slots_right : int
-        Bodies outside on which they hang, the world left out of those of the right ...
-    grounded : int
-        ... of which something hangs on it.
+    slots_right, grounded : int
+        Bodies outside on which the right hangs, the world left out; whether it hangs on that.
     loops_left, loops_right, loops_both : int
         Open loops of each and of both.
     """
     hung = min(before, slots_right)
     passing = slots_right - hung + grounded
-    if mixed:
-        blocks = slots_left + before + loops_left + 2 * (slots_right + grounded) + new + loops_right
-        unknowns = HUNG * hung + CLOSED * max(0, (loops_left + loops_right - loops_both + 1) // 2)
-        return costs[6] + costs[7] * unknowns * 8 * blocks * (blocks + 1)
-    h, n = before, new if passing == 0 else 0
+    h, n = before + loops_left, new + loops_right if passing == 0 else 0
     seconds = costs[2]
     for _ in range(hung):
         seconds += costs[3] + costs[4] * hang_products(h, n) + costs[5] * (1 + h + n)
         h, n = h + n, 0
-    return seconds
+    closed = max(0, (loops_left + loops_right - loops_both + 1) // 2)
+    return seconds + costs[6] * closed * CLOSED * 6 * (h + n) ** 2

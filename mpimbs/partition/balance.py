@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.sizes import tuned
 from mpimbs.model.contents import Contents
 from mpimbs.model.order import Order, heaviest_last
 from mpimbs.partition.chain import split_chain
 from mpimbs.partition.intervals import interval, move_to_few_handles, open_handles, swept_costs
 from mpimbs.partition.limbs import choose_limbs, costs_of, stretch_cost, tile_cost
-from mpimbs.sizes import tuned
-from mpimbs.sweep.limbs import Chosen, Swept
+from mpimbs.parts.limbs import Chosen, Swept
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

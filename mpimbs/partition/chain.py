@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
+from mpimbs.base.sizes import tuned
 from mpimbs.model import JOINT_TYPES, System
-from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

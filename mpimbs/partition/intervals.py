@@ -1,5 +1,4 @@
-"""Intervals of a depth-first order, one for each rank: where they are cut, what of them hangs where, and how two
-neighbours join.
+"""Intervals of a depth-first order, one for each rank: where they are cut, and what of them hangs where.
 
 Bodies are numbered by their places in a `model.order.Order` everywhere here. In an interval, all that hangs on one body
 outside is one component. Bodies that have children behind the interval are open: they lie on one path, in the last
@@ -14,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.sizes import tuned
 from mpimbs.model.contents import Contents
 from mpimbs.model.order import Order
 from mpimbs.partition.chain import body_costs, split_chain
-from mpimbs.sizes import tuned
-from mpimbs.spatial.columns import Room
-from mpimbs.sweep.interval import Outside
+from mpimbs.parts.interval import Outside
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -39,8 +37,6 @@ class Interval(NamedTuple):
         The body before `first` that each component hangs on, the deepest first; -1 the world.
     roots : array [r]
         Bodies whose parent is not here, in order; each component has one or several.
-    component : array [r]
-        Which component each of these is in.
     open : array [h]
         Bodies with a child at `last` or later, in order: from the one next to the root on.
     """
@@ -49,89 +45,33 @@ class Interval(NamedTuple):
     last: int
     hung_on: Integers
     roots: Integers
-    component: Integers
     open: Integers
-
-    @property
-    def open_component(self) -> int:
-        """The component in which the open bodies are; -1 if none are open."""
-        return len(self.hung_on) - 1 if len(self.open) else -1
-
-
-class Join(NamedTuple):
-    """How the components of an interval and of the next one make those of both.
-
-    Attributes
-    ----------
-    whole : Interval
-        Both. It has the components of the left, and behind them those that only the right has.
-    hung : array [j]
-        Components of the right that hang on open bodies of the left ...
-    handle : array [j]
-        ... and on which of these: `left.open[handle]`.
-    passing : array [p]
-        Components of the right that hang on bodies before the left ...
-    into : array [p]
-        ... and of which components of the whole they become a part: of one of the left too, where both hang on one
-        body.
-    kept : array [k]
-        Which of `left.open` stay open; `whole.open` are these, then `right.open`.
-    """
-
-    whole: Interval
-    hung: Integers
-    handle: Integers
-    passing: Integers
-    into: Integers
-    kept: Integers
 
 
 _NONE = np.zeros(0, np.int64)
-NOTHING_OUTSIDE = Outside(np.array([-1]), np.array([-1]), _NONE, _NONE, Room(1, 1), 1)  # but the world
+NOTHING_OUTSIDE = Outside(np.array([-1]), np.array([-1]), _NONE, _NONE, 1)  # but the world
 
 
 def interval(order: Order, first: int, last: int) -> Interval:
     """Say how the bodies first to last - 1, one at least, hang together and on others: O(last - first)."""
     if order.is_chain:
         tip = [last - 1] if last < order.n else []
-        return Interval(first, last, *(np.array(part, np.int64) for part in ([first - 1], [first], [0], tip)))
+        return Interval(first, last, *(np.array(part, np.int64) for part in ([first - 1], [first], tip)))
     parents = order.parents[first:last]
     roots = np.flatnonzero(parents < first)
     above = parents[roots]  # falls: what hangs on a deeper body comes first
     new = np.concatenate(([True], above[1:] != above[:-1]))
     tips = np.flatnonzero(order.last_children[first:last] >= last)
-    return Interval(first, last, above[new], roots + first, np.cumsum(new) - 1, tips + first)
-
-
-def join(order: Order, left: Interval, right: Interval) -> Join:
-    """Join an interval with the next one; no body is looked at but roots and open ones."""
-    here = right.hung_on >= left.first
-    hung, passing = np.flatnonzero(here), np.flatnonzero(~here)
-    before = right.hung_on[passing]
-    same = len(left.hung_on) > 0 and len(before) > 0 and bool(before[0] == left.hung_on[-1])
-    into = np.arange(len(before)) + len(left.hung_on) - same
-    last_child = left.open + 1 if order.is_chain else order.last_children[left.open]
-    kept = np.flatnonzero(last_child >= right.last)
-    outside = np.flatnonzero(~here[right.component])
-    whole = Interval(
-        left.first,
-        right.last,
-        np.concatenate((left.hung_on, before[same:])),
-        np.concatenate((left.roots, right.roots[outside])),
-        np.concatenate((left.component, into[right.component[outside] - len(hung)])),
-        np.concatenate((left.open[kept], right.open)),
-    )
-    return Join(whole, hung, np.searchsorted(left.open, right.hung_on[hung]), passing, into, kept)
+    return Interval(first, last, above[new], roots + first, tips + first)
 
 
 def outside_of(order: Order, first: int, last: int, most: int, apart: bool = False) -> Outside:
-    """Say what a sweep over the bodies first to last - 1 needs of those outside, with room for its own value."""
+    """Say what a sweep over the bodies first to last - 1 needs of those outside."""
     own = interval(order, first, last)
     inboard = (_hung_apart(order, own) if apart else own.hung_on)[::-1].copy()
     before = interval(order, 0, first).open if first else np.zeros(0, np.int64)
     place = np.where(inboard >= 0, np.searchsorted(before, inboard), -1)
-    room = Room(len(inboard), max(1, len(own.open)))
-    return Outside(inboard, place, own.open, order.last_children[own.open] + 1, room, most)
+    return Outside(inboard, place, own.open, order.last_children[own.open] + 1, most)
 
 
 def _hung_apart(order: Order, own: Interval) -> Integers:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
-from mpimbs.sizes import tuned
-from mpimbs.spatial.lanes import WIDTHS, native_width
-from mpimbs.sweep.tiles import Tile
+from mpimbs.base.errors import InputError
+from mpimbs.base.sizes import tuned
+from mpimbs.kernels.lanes import WIDTHS, native_width
+from mpimbs.parts.tiles import Tile
 
 Integers = npt.NDArray[np.int64]
 Patterns = npt.NDArray[np.integer]

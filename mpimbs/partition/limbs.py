@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.sizes import tuned
+from mpimbs.kernels.lanes import WIDTHS, native_width
 from mpimbs.partition.chain import body_costs
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.partition.links import Links
 from mpimbs.partition.shapes import Subtrees, Words, closed_subtrees, places_of, shapes
-from mpimbs.sizes import tuned
-from mpimbs.spatial.lanes import WIDTHS, native_width
+from mpimbs.parts.limbs import Chosen, Group, Stretch
+from mpimbs.parts.strips import Strip
 from mpimbs.sweep.build import NO_BODIES
-from mpimbs.sweep.limbs import Chosen, Group, Stretch
-from mpimbs.sweep.strips import Strip
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
 Floats = npt.NDArray[np.float64]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.sizes import tuned
 from mpimbs.partition.lanes import longest_lanes
 from mpimbs.partition.shapes import Words, mixed
-from mpimbs.sizes import tuned
 
 Integers = npt.NDArray[np.int64]
 

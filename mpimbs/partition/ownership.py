@@ -6,22 +6,21 @@ import itertools
 
 import numpy as np
 
+from mpimbs.loops.loop_table import loops_of
 from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.partition.limbs import choose_limbs
 from mpimbs.partition.strips import choose_strips
-from mpimbs.spatial.columns import Room
-from mpimbs.sweep.absolute import AbsoluteBodies
+from mpimbs.parts.bodies.absolute import AbsoluteBodies
+from mpimbs.parts.bodies.halved import HalvedBodies
+from mpimbs.parts.interval import IntervalPart, IntervalSubchain, Outside
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.limbs import NO_LIMBS, Chosen
+from mpimbs.parts.subchain import Subchain
+from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.build import Build
-from mpimbs.sweep.halved_bodies import HalvedBodies
-from mpimbs.sweep.interval import IntervalPart, IntervalSubchain, Outside
-from mpimbs.sweep.intervals import Intervals
-from mpimbs.sweep.limbs import NO_LIMBS, Chosen
-from mpimbs.sweep.loop_table import loops_of
-from mpimbs.sweep.subchain import Subchain
-from mpimbs.sweep.subchains import Subchains
 
 
 def own_subchains(system: Contents, division: Division, rank: int) -> Subchains:
@@ -61,14 +60,10 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
     alone = not apart and not hangs
     independent = alone and (loops is None or not len(loops.between(division.cuts)))
     pieces = list(itertools.pairwise(bounds[owners[rank] : owners[rank + 1] + 1].tolist()))
-    outside = {piece: outside_of(order, *piece, most, apart) for piece in pieces}
-    room = Room(*(max(sizes) for sizes in zip(*(found.room for found in outside.values()), strict=True)))
     found: dict[tuple[int, int], IntervalPart] = {}
     width = division.width
-    for piece in sorted(
-        pieces, key=lambda ends: ends[0] - ends[1]
-    ):  # all have as many lanes as the largest that has any
-        found[piece] = part(*piece, outside[piece]._replace(room=room), width)
+    for piece in sorted(pieces, key=lambda ends: ends[0] - ends[1]):  # all have as many lanes as the largest with any
+        found[piece] = part(*piece, outside_of(order, *piece, most, apart), width)
         width = width or (found[piece].width if found[piece].width > 1 else 0)
     parts = [found[piece] for piece in pieces]
     if len(parts) == 1:

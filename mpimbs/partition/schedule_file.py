@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order

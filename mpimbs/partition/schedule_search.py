@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.loops.loop_table import loops_of
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
 from mpimbs.model.system import System
@@ -22,8 +24,6 @@ from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.intervals import move_to_few_handles, open_handles
 from mpimbs.partition.schedule import Growing, Ranks, Schedule, balanced, owners_of, serial
 from mpimbs.partition.schedule_times import Joins, Predicted, predict
-from mpimbs.spatial.compiler import kernel
-from mpimbs.sweep.loop_table import loops_of
 
 ROUNDS = 4  # of moving cuts to where the tree wants them
 MOST_LEAVES = 1100  # over which the best tree is looked for: time grows with the third power
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 @kernel
-def best_splits(first, last, leaves, parallel, messages, costs, mixed, opened, hung, grounded, loops, splits, seconds):
+def best_splits(first, last, leaves, parallel, messages, costs, opened, hung, grounded, loops, splits, seconds):
     """Find where to split every group of neighbouring leaves so that its time is the least.
 
     Parameters
@@ -52,7 +52,7 @@ def best_splits(first, last, leaves, parallel, messages, costs, mixed, opened, h
         after the other.
     messages : array [leaves + 1, leaves + 1]
         Time of the message with the value of each group (s).
-    costs, mixed, opened, hung, grounded, loops
+    costs, opened, hung, grounded, loops
         As of `join_seconds`, and `OpenHandles`.
     splits : int64 array [leaves + 1, leaves + 1]
         Written: the leaf with which the right half of each group begins.
@@ -70,10 +70,8 @@ def best_splits(first, last, leaves, parallel, messages, costs, mixed, opened, h
                 total = max(one + messages[i, m], other + messages[m, j]) if parallel else one + other
                 if total >= best:
                     continue
-                slots = hung[i, m] + grounded[i, m]
                 total += join_seconds(
-                    costs, mixed, opened[i, m], opened[m, j], slots, hung[m, j], grounded[m, j], loops[i, m],
-                    loops[m, j], loops[i, j],
+                    costs, opened[i, m], opened[m, j], hung[m, j], grounded[m, j], loops[i, m], loops[m, j], loops[i, j]
                 )  # fmt: skip
                 if total < best:
                     best, at = total, m
@@ -164,10 +162,8 @@ class Search:
         count = len(handles.open)
         splits, seconds = np.zeros((count, count), np.int64), np.zeros((count, count))
         messages = self._costs.message(handles.doubles) if parallel else np.zeros((count, count))
-        costs, (opened, hung, grounded, loops, mixed) = np.array(self._costs), handles
-        best_splits(
-            first, last, leaves, parallel, messages, costs, mixed, opened, hung, grounded, loops, splits, seconds
-        )
+        costs, (opened, hung, grounded, loops, _) = np.array(self._costs), handles
+        best_splits(first, last, leaves, parallel, messages, costs, opened, hung, grounded, loops, splits, seconds)
         return splits, seconds
 
     def _beyond(self, schedule: Schedule, handles: OpenHandles) -> Floats:

@@ -73,11 +73,10 @@ class Joins:
     def seconds(self, i: int, m: int, j: int) -> float:
         """Time of a join of leaves i to m - 1 with leaves m to j - 1, up and down (s)."""
         h = self._handles
-        slots = h.hung[i, m] + h.grounded[i, m]
-        numbers = h.open[i, m], h.open[m, j], slots, h.hung[m, j], h.grounded[m, j]
+        numbers = h.open[i, m], h.open[m, j], h.hung[m, j], h.grounded[m, j]
         key = tuple(map(int, (*numbers, h.loops[i, m], h.loops[m, j], h.loops[i, j])))
         if key not in self._known:
-            self._known[key] = float(join_seconds(self._costs, h.mixed, *key))
+            self._known[key] = float(join_seconds(self._costs, *key))
         return self._known[key]
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
+from mpimbs.base.names import AUTO, BALANCED, BODIES, LEAVES, SCHEDULES, SERIAL, SWEEPS  # noqa: F401
 from mpimbs.model import System
 from mpimbs.model.order import Order
 from mpimbs.partition.assembly_costs import PACKAGE_COSTS, AssemblyCosts
@@ -18,11 +19,7 @@ from mpimbs.partition.schedule_search import Search
 
 Integers = npt.NDArray[np.int64]
 
-BALANCED, SERIAL, AUTO = "balanced", "serial", "auto"
 MADE = {BALANCED: balanced, SERIAL: serial}
-SCHEDULES = (BALANCED, SERIAL, AUTO)
-BODIES, SWEEPS = "bodies", "sweeps"
-LEAVES = (BODIES, SWEEPS)
 
 
 def divide_scheduled(

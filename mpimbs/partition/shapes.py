@@ -85,7 +85,7 @@ def _powers(number: int, count: int) -> Hashes:
     return np.cumprod(powers)
 
 
-def mixed(one: Integers, other: Integers) -> Hashes:
+def mixed(one: Integers | Hashes, other: Integers) -> Hashes:
     """A random number for each different pair of numbers [n]."""
     x = one.astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9) + other.astype(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.loops.loop_table import loops_of
 from mpimbs.model import System
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
@@ -14,8 +15,7 @@ from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.chain import BodyCosts, costs_between
 from mpimbs.partition.division import Division, as_tree, divide, divide_tree
 from mpimbs.partition.intervals import interval
-from mpimbs.sweep.limbs import Swept
-from mpimbs.sweep.loop_table import loops_of
+from mpimbs.parts.limbs import Swept
 
 
 class Owned(NamedTuple):

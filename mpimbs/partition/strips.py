@@ -3,18 +3,19 @@ them, that repeat."""
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.partition.shapes import Words, closed_subtrees, places_of, shapes
-from mpimbs.spatial.lanes import native_width
+from mpimbs.kernels.lanes import native_width
+from mpimbs.loops.loop_joints import GEARED
+from mpimbs.loops.loop_table import AT_WORLD, ELSEWHERE, LoopTable
+from mpimbs.partition.shapes import Hashes, Words, closed_subtrees, mixed, places_of, shapes
+from mpimbs.parts.strips import Strip, StripLanes
 from mpimbs.sweep.build import Build
-from mpimbs.sweep.loop_joints import GEARED
-from mpimbs.sweep.loop_table import AT_WORLD, ELSEWHERE, LoopTable
-from mpimbs.sweep.strips import Strip, StripLanes
 
 Integers = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint64]
 
 MOST_PERIOD = 8  # subtrees after which a pattern repeats, at the most
 MOST_OPEN = 4  # loops that lead out of a lane
@@ -120,7 +121,7 @@ class _Choice:
         """A number for each of some subtrees: the same where they and the ends of loops in them are alike."""
         made, n = self._made, len(siblings)
         first, last = int(siblings[0]), int(siblings[-1] + made.sizes[siblings[-1]])
-        words = _mixed(np.stack((self._shapes[siblings], made.sizes[siblings]), axis=1))
+        words = mixed(self._shapes[siblings], made.sizes[siblings])
         here = (self._ends >= first) & (self._ends < last)
         which = np.where(here, np.searchsorted(siblings, self._ends, side="right") - 1, 0)
         position = np.where(here, self._ends - siblings[which], 0)
@@ -131,10 +132,10 @@ class _Choice:
             among = here[some, other]
             offset = np.where(among, which[some, other] - own, _FAR)
             there = np.where(among, position[some, other], self._ends[some, other])
-            letters = np.stack((position[some, end], np.full(len(some), end), self._kinds[some], offset, there), axis=1)
-            np.add.at(words, own, _mixed(letters))
+            letters = position[some, end], np.full(len(some), end), self._kinds[some], offset, there
+            np.add.at(words, own, functools.reduce(mixed, letters))
             bad[own[~self._fit[some]]] = True
-        words[bad] = _mixed(np.stack((np.full(n, -7), np.arange(n)), axis=1))[bad]
+        words[bad] = mixed(np.full(n, -7), np.arange(n))[bad]
         return words
 
     def _fits(self, strip: Strip) -> bool:
@@ -171,14 +172,3 @@ def _longest(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
     begins, counts = edges[::2], edges[1::2] - edges[::2]
     longest = int(np.argmax(counts))
     return int(begins[longest]), int(counts[longest])
-
-
-def _mixed(rows: Integers) -> Hashes:
-    """A random number for each different row."""
-    x = np.zeros(len(rows), np.uint64)
-    for column in rows.T:
-        x = (x ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-        x ^= x >> np.uint64(31)
-    return x

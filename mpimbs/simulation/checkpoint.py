@@ -24,15 +24,15 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.errors import InputError
-from mpimbs.filesystem.disk import check_room, claim, flush_to_disk, reason_of
-from mpimbs.filesystem.places import note_input, part_of
+from mpimbs.base.disk import check_room, claim, flush_to_disk, reason_of
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import note_input, part_of
+from mpimbs.base.sizes import tuned
 from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, PAGED, make_dataset
 from mpimbs.simulation.output_layout import FORMAT as OUTPUT_FORMAT
 from mpimbs.simulation.reading import open_hdf5
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
-from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 FORMAT = "mpimbs checkpoint 3"

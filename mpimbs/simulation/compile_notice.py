@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from numba.core import event
 
-from mpimbs.spatial.kernel_cache import cache_folder
+from mpimbs.kernels.kernel_cache import cache_folder
 
 KIND = "numba:compile"
 

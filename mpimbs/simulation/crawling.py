@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
 from mpimbs.simulation.schemes import Accuracy
 
 Floats = npt.NDArray[np.float64]
@@ -32,6 +32,10 @@ class Crawl:
         small = size < SMALL * left < np.inf
         self._count, self._time = (self._count + 1, self._time + size) if small else (0, 0.0)
         return self._count >= IN_SEQUENCE
+
+    def went_on(self) -> None:
+        """No step was too small."""
+        self._count, self._time = 0, 0.0
 
     def told(self, t: float) -> str:
         """What was seen at a time (s); counting begins anew."""

@@ -1,4 +1,4 @@
-"""Events by functions of the state: watched from step to step, and found within a step by PETSc's event handling."""
+"""Events by functions of the state: watched from step to step, and found within a step."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import BodyMotion, Event
 from mpimbs.parallel.agreement import on_root
-from mpimbs.petsc import PETSc
 from mpimbs.simulation.motions_of_bodies import MotionsOfBodies
 
 Floats = npt.NDArray[np.float64]
 CLOSE = 1e-10  # s, to which a moment is found
-BY_VALUES = 10  # evaluations, before intervals are halved: at zeros of higher order the values mislead
-SMALLEST = 1e-300  # of values: moments count, not values
+SMALLEST = 1e-300  # of values
 
 Values = Callable[[float, Floats, Floats], Floats]
 """The values of functions at a time (s) in a state, of which this rank has a part; the same on all ranks."""
@@ -105,7 +103,7 @@ class EventWatch:
 
 
 class EventSearch:
-    """Finds in a step at which moment the first of some functions passes zero [PETSc: TSSetEventHandler].
+    """Finds in a step at which moment the first of some functions passes zero.
 
     Parameters
     ----------
@@ -114,65 +112,53 @@ class EventSearch:
         The functions that pass zero in the step, of those whose values are given.
     signs : sequence of int
         Of these before.
+
+    Attributes
+    ----------
+    passed : list of int
+        Which pass zero at that moment.
     """
 
     def __init__(self, values: Values, which: Sequence[int], signs: Sequence[int]) -> None:
-        self._values, self._which, self._signs = values, list(which), list(signs)
+        self._values, self._which, self._signs = values, list(which), np.array(signs, np.float64)
         self.passed: list[int] = []
 
-    def __call__(self, ts: PETSc.TS, vector: PETSc.Vec, end: float, ends: tuple[int, int]) -> None:
-        """Integrate from the step's begin to the moment, or to the `end` (s) of the step if there is none.
+    def __call__(self, at: Callable[[float], tuple[Floats, Floats]], begin: float, end: float) -> float:
+        """Find it between the times where a step begins and ends (s): the first where one has passed, to `CLOSE`.
+
+        Chords of the functions lead there, whose end that stays loses weight; every third time the interval is halved.
 
         Parameters
         ----------
-        ts : TS
-            At the begin of the step, with steps as they are given.
-        vector : Vec
-            Its state.
-        ends : (int, int)
-            Where coordinates and speeds end in it.
+        at : callable
+            Gives a state at a time in the step.
         """
-        begin = ts.getTime()
-        brackets = [_Bracket(begin, end, sign) for sign in self._signs]
 
-        def handle(ts: object, t: float, x: PETSc.Vec, out: Floats) -> None:
-            q, u = np.split(x.array_r[: ends[1]], ends[:1])
-            values = self._values(t, q.copy(), u.copy())[self._which]
-            out[:] = [bracket.told(t, value) for bracket, value in zip(brackets, values.tolist(), strict=True)]
+        def ahead(t: float) -> Floats:
+            """What the functions have left before zero; all ranks call."""
+            q, u = at(t)
+            return self._values(t, q.copy(), u.copy())[self._which] * self._signs
 
-        def after(ts: object, events: npt.NDArray[np.int32], *_: Any) -> None:
-            self.passed = [self._which[k] for k in events.tolist()]
-
-        ts.setEventHandler([0] * len(brackets), [True] * len(brackets), handle, after)
-        ts.setEventTolerances(tol=SMALLEST)
-        ts.setMaxTime(end)
-        ts.setExactFinalTime(PETSc.TS.ExactFinalTime.MATCHSTEP)
-        ts.setTimeStep(end - begin)
-        ts.solve(vector)
-        self.passed = self.passed or self._which  # what passes zero for no more than rounding has passed it at the end
-
-
-class _Bracket:
-    """The moment of one function: between which times it is, and what PETSc is told of its value."""
-
-    def __init__(self, begin: float, end: float, sign: int) -> None:
-        self._begin, self._end, self._sign = begin, end, sign
-        self._told, self._count = 0.0, 0
-
-    def told(self, t: float, value: float) -> float:
-        """Take the value at a time `t` (s); gives what leads PETSc there: nothing once that is near enough."""
-        before = value * self._sign > 0
-        self._count += 1
-        if self._count == 1 and not before:  # it has just passed zero, to rounding
-            self._count, before, value = BY_VALUES, True, float(self._sign)
-        if before:
-            self._begin = max(self._begin, t)
-        else:
-            self._end = min(self._end, t)
-        if self._end - self._begin <= CLOSE:
-            return 0.0
-        if self._count > BY_VALUES:
-            return self._told if before else -self._told
-        if before:
-            self._told = value
-        return value
+        low, high = ahead(begin), ahead(end)
+        low = np.where(low > 0.0, low, np.maximum(np.abs(high), SMALLEST))  # it has just passed zero, to rounding
+        if not (high <= 0.0).any():  # nor is it there at the end, for no more than rounding
+            self.passed = self._which
+            return end
+        stayed = count = 0
+        while end - begin > CLOSE:
+            count += 1
+            passing = high <= 0.0  # one of them at least
+            weights = 0.5 ** max(stayed - 1, 0), 0.5 ** max(-stayed - 1, 0)  # of what is ahead, of what is behind
+            shares = weights[0] * low[passing] / (weights[0] * low[passing] - weights[1] * high[passing])
+            share = float(shares.min()) if count % 3 else 0.5
+            margin = 0.25 * CLOSE / (end - begin)
+            middle = begin + float(np.clip(share, margin, 1.0 - margin)) * (end - begin)
+            if not begin < middle < end:
+                break
+            found = ahead(middle)
+            if (found <= 0.0).any():
+                end, high, stayed = middle, found, max(stayed, 0) + 1
+            else:
+                begin, low, stayed = middle, found, min(stayed, 0) - 1
+        self.passed = [k for k, value in zip(self._which, high.tolist(), strict=True) if value <= 0.0]
+        return end

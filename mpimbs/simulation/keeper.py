@@ -10,13 +10,14 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from mpimbs.errors import InputError, InterruptionError, SimulationError
-from mpimbs.filesystem.lock import refuse_owner
-from mpimbs.filesystem.places import check_place, check_writable, part_of
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.lock import refuse_owner
+from mpimbs.base.places import check_place, check_writable, part_of
 from mpimbs.simulation.checkpoint import glance, kept_files, older, restart_call
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
 
+MANY = 2**31
 _DUE = 4  # of the clock of rank 0, beside the bits of signals
 
 
@@ -130,6 +131,11 @@ class Keeper:
     def begin(self, steps: int) -> None:
         """The run begins, or goes on, after so many steps."""
         self._steps, self._last = steps, time.monotonic()
+
+    def steps_left(self, steps: int) -> int:
+        """How many steps there are, after so many, to the next checkpoint that is due by their number."""
+        every = self._checkpoints.steps
+        return MANY if every is None else max(every - (steps - self._steps), 1)
 
     def hint(self) -> str:
         """How to go on, where there is a checkpoint; all ranks call."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.errors import InputError
-from mpimbs.simulation.kept_motion import KeptMotion, SegmentedMotion
+from mpimbs.base.errors import InputError
+from mpimbs.simulation.motion import Motion
 from mpimbs.simulation.output_layout import SELECTED
 from mpimbs.simulation.selection import OF_JOINTS, SAMPLED_QUANTITIES
 
@@ -16,7 +16,7 @@ _LOAD = ("mx", "my", "mz", "fx", "fy", "fz")
 _DIMENSIONS = {"q": "coordinate", "u": "speed", "poses": "body", "loads": "body"}
 
 
-def dataset(motion: KeptMotion | SegmentedMotion, attributes: dict[str, Any]) -> Any:
+def dataset(motion: Motion, attributes: dict[str, Any]) -> Any:
     """Give the samples as an `xarray.Dataset`.
 
     Raises
@@ -45,7 +45,7 @@ def dataset(motion: KeptMotion | SegmentedMotion, attributes: dict[str, Any]) ->
     return found
 
 
-def _labels(motion: KeptMotion | SegmentedMotion, name: str) -> list[str]:
+def _labels(motion: Motion, name: str) -> list[str]:
     """What the columns of a quantity are called."""
     system, bodies = motion.system, motion.kept(name)
     if name not in OF_JOINTS:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.evaluation import NOTHING
+from mpimbs.dynamics.evaluation import NOTHING
 from mpimbs.model import BodyMotion
 from mpimbs.sweep.body_motion import motions_of_points
 

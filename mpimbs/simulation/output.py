@@ -20,10 +20,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.filesystem.disk import check_room, claim, flush_to_disk, reason_of
-from mpimbs.filesystem.lock import Lock
-from mpimbs.filesystem.places import check_new, check_place, part_of
+from mpimbs.base.disk import check_room, claim, flush_to_disk, reason_of
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.lock import Lock
+from mpimbs.base.places import check_new, check_place, part_of
 from mpimbs.simulation.output_layout import PAGED, SEGMENTS, make_dataset
 from mpimbs.simulation.reading import newest, open_hdf5
 
@@ -330,10 +330,20 @@ def _copy(source: Path, fresh: Path, run: str, rows: list[int]) -> None:
         _copy_samples(source, old, new, rows[0])
         for number, count in enumerate(rows[1:], 1):
             place = f"{SEGMENTS}/{number}"
+            if place not in old:
+                raise InputError(_too_short(source, f"{number} structure(s)", len(rows)))
             _copy_samples(source, old[place], new.create_group(place), count)
         new.attrs["status"] = "running"
         new.attrs.pop("statistics", None)
     flush_to_disk(fresh)
+
+
+def _too_short(source: Path, has: str, needed: int) -> str:
+    """Why an output can't be continued."""
+    return (
+        f"{source}: has {has}, the checkpoint comes after {needed}; put the file back that the run has written, or "
+        "take an older checkpoint"
+    )
 
 
 def _copy_samples(source: Path, old: h5py.Group, new: h5py.Group, count: int) -> None:
@@ -345,10 +355,7 @@ def _copy_samples(source: Path, old: h5py.Group, new: h5py.Group, count: int) ->
                 old.copy(item, new, name)
             continue
         if len(item) < count:
-            raise InputError(
-                f"{source}: has {len(item)} samples, the checkpoint comes after {count}; put the file back that "
-                "the run has written, or take an older checkpoint"
-            )
+            raise InputError(_too_short(source, f"{len(item)} samples", count))
         data = make_dataset(new, name, (count, *item.shape[1:]), maxshape=item.maxshape, chunks=item.chunks)
         data.attrs.update(item.attrs)
         rows = max(1, COPIED // max(1, _row_bytes(item)) // item.chunks[0]) * item.chunks[0]

@@ -9,11 +9,11 @@ from typing import Any
 import h5py
 import numpy as np
 
+from mpimbs.base.sizes import tuned
 from mpimbs.model import JOINT_TYPES, System, system_text
 from mpimbs.model.connections import Connections
 from mpimbs.simulation.constraint_record import SeparatedLoads
 from mpimbs.simulation.selection import Selection
-from mpimbs.sizes import tuned
 
 FORMAT, ENSEMBLE_FORMAT = "mpimbs 1", "mpimbs ensemble 1"
 LOADS = (
@@ -49,7 +49,7 @@ EXTREMES = ("smallest", "time of the smallest", "largest", "time of the largest"
 KINETIC, MAGNITUDES = "kinetic_energy", ("tension", "moment")
 UNIT_OF = {"q": "rad, m, or quaternion w x y z", "u": "rad/s or m/s", KINETIC: "J", "tension": "N", "moment": "N m"}
 # How a file is opened where ranks write: what is large begins on pages of its own. HDF5's own lock is left out: a
-# reader would hold it against the run's end, and some file systems have none; `filesystem.lock` keeps other runs away.
+# reader would hold it against the run's end, and some file systems have none; `base.lock` keeps other runs away.
 PAGED: dict[str, Any] = {
     "libver": "latest", "locking": False, "alignment_threshold": 2**16, "alignment_interval": 2**12,
 }  # fmt: skip

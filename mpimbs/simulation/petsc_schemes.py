@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
-from mpimbs.petsc import OWN_OPTIONS, PREFIX, PETSc
-from mpimbs.simulation.schemes import EMBEDDED, EXPLICIT, INTEGRATORS, Accuracy, Scheme
+from mpimbs.base.errors import InputError
+from mpimbs.parallel.petsc import OWN_OPTIONS, PREFIX, PETSc
+from mpimbs.simulation.schemes import EMBEDDED, EXPLICIT, Accuracy, Scheme, scheme_of
 
 Floats = npt.NDArray[np.float64]
 _LIBRARY = ctypes.CDLL(PETSc.__file__)
-MOST_STAGES = 20
 # Types of rk whose first stage is the last one of the step before.
 FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
-WITHOUT_HISTORY = (("rk", "ssp", "euler", "rosw"), ("none", "basic"))  # types and step controls that keep nothing else
+CONTROLS = ("none", "basic")  # of steps, that keep nothing of those before
+NOTHING, STATES, MORE = range(3)  # what an integrator keeps of earlier steps; of `MORE`, others can't be given all
 
 
 def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reversible: bool = False) -> None:
@@ -65,14 +66,6 @@ def begin(ts: PETSc.TS, vector: PETSc.Vec, time: float) -> None:
     ts.setUp()
 
 
-def complete(ts: PETSc.TS, order: int, vector: PETSc.Vec) -> None:
-    """Complete the last step with another order than its own, to estimate its error; petsc4py has no call for it."""
-    number = ctypes.c_int64 if PETSc.IntType == np.int64 else ctypes.c_int32
-    code = _LIBRARY.TSEvaluateStep(ctypes.c_void_p(ts.handle), number(order), ctypes.c_void_p(vector.handle), None)
-    if code:
-        raise PETSc.Error(code)
-
-
 def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | None:
     """Refuse options of PETSc's that have no effect or can't work; give the name of what replaces the integrator.
 
@@ -83,28 +76,36 @@ def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | No
     ------
     InputError
     """
-    scheme = INTEGRATORS[integrator]
-    ts = PETSc.TS().create(comm=PETSc.COMM_SELF)
-    ts.setOptionsPrefix(PREFIX)
-    try:
-        choose(ts, scheme, accuracy.dt is not None)
-        kind = ts.getType()
-        found = ts.getRKType() if kind == "rk" else kind
-    finally:
-        ts.destroy()
+    scheme = scheme_of(integrator)
+    kind = found = None
+    if not scheme.own:
+        ts = PETSc.TS().create(comm=PETSc.COMM_SELF)
+        ts.setOptionsPrefix(PREFIX)
+        try:
+            choose(ts, scheme, accuracy.dt is not None)
+            kind = ts.getType()
+            found = ts.getRKType() if kind == "rk" else kind
+        finally:
+            ts.destroy()
     step_control = PETSc.Options(PREFIX).getString("ts_adapt_type", "none" if accuracy.dt else "basic")
     if kind == "rk" and found not in EMBEDDED and step_control != "none":
         raise InputError(f"PETSC_OPTIONS: rk '{found}' has no error estimate: give a fixed step with `dt`")
     of_solver = tuple(PREFIX + part for part in ("ksp_", "pc_", "direct_"))
     for name in set(PETSc.Options().getAll()) - OWN_OPTIONS:
-        if name.startswith(of_solver) and (solves or kind in EXPLICIT):
+        if name.startswith(of_solver) and (solves or scheme.own or kind in EXPLICIT):
             if not solves:
                 raise InputError(f"PETSC_OPTIONS: -{name} has no effect without the solver of `coupling='pcg'`")
         elif not _used(name):
             if name.startswith(PREFIX):
+                if scheme.own and name.startswith(f"{PREFIX}ts_"):
+                    raise InputError(
+                        f"PETSC_OPTIONS: -{name} has no effect: {integrator} is none of PETSc's integrators"
+                    )
                 raise InputError(f"PETSC_OPTIONS: -{name} has no effect on this run; is it misspelt?")
             if name.startswith(("ts_", "ksp_", "pc_")):
                 raise InputError(f"PETSC_OPTIONS: -{name} has no effect; write -{PREFIX}{name}")
+    if scheme.own:
+        return None
     if scheme.implicit != (kind not in EXPLICIT):
         other = "an explicit" if scheme.implicit else "an implicit"
         raise InputError(f"PETSC_OPTIONS: -{PREFIX}ts_type {kind} is {other} one; choose it by `integrator`")
@@ -124,36 +125,33 @@ def first_same_as_last(ts: PETSc.TS) -> bool:
     return ts.getType() == "rk" and ts.getRKType() in FIRST_SAME_AS_LAST
 
 
-def keeps_history(ts: PETSc.TS) -> bool:
-    """Whether an integrator keeps more of its steps than can be read."""
-    types, controls = WITHOUT_HISTORY
-    return ts.getType() not in types or PETSc.Options(PREFIX).getString("ts_adapt_type", "none") not in controls
+def kept_of_steps(integrator: str) -> int:
+    """What PETSc keeps of the steps so far, with the user's options: `NOTHING`, `STATES` for `go_on`, or `MORE`."""
+    options, scheme = PETSc.Options(PREFIX), scheme_of(integrator)
+    kind = options.getString("ts_type", scheme.type)
+    if options.getString("ts_adapt_type", "none") not in CONTROLS:
+        return MORE
+    if kind == "bdf":
+        return STATES if options.getInt("ts_bdf_order", 2) == 2 else MORE
+    if kind == "arkimex":
+        return MORE if options.getBool("ts_arkimex_initial_guess_extrapolate", False) else NOTHING
+    return MORE if kind == "glee" else NOTHING
 
 
-def stability_polynomial(rk_type: str) -> Floats:
-    """Give the coefficients of R(z), the factor by which a step of size h takes y' = a y, with z = a h; lowest first.
+def go_on(ts: PETSc.TS, vector: PETSc.Vec, earlier: Sequence[tuple[float, Floats]]) -> None:
+    """Have `bdf`, at a begin, go on as after steps from some states at their times (s), oldest first, to its own.
 
-    They are what one step of size 1 makes of the first unit vector where each number is the rate of the next.
+    It keeps the state in which a step begins. So steps begin in these whose equations hold whatever they lead to.
     """
-    comm = PETSc.COMM_SELF
-    y = PETSc.Vec().createMPI((MOST_STAGES, MOST_STAGES), comm=comm)
-    y.setArray(np.eye(MOST_STAGES)[0])
-
-    def rate(ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
-        f.array[:] = np.append(0.0, x.array_r[:-1])
-
-    ts = PETSc.TS().create(comm=comm)
-    ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
-    ts.setRHSFunction(rate)
-    ts.setType("rk")
-    ts.setRKType(rk_type)
-    ts.setTolerances(rtol=1e300, atol=1e300)  # takes any step
-    ts.setMaxSteps(1)
-    ts.setTimeStep(1.0)
-    ts.setSolution(y)
-    ts.setUp()
-    ts.step()
-    found = y.array_r.copy()
-    ts.destroy()
-    y.destroy()
-    return found
+    time, state = ts.getTime(), vector.array_r.copy()
+    _, (function, given, named) = ts.getIFunction()
+    ts.setIFunction(lambda ts, t, x, xdot, f: f.set(0.0))
+    for t, values in earlier:
+        vector.setArray(values)
+        ts.setTime(t)
+        ts.setTimeStep(0.5 * abs(earlier[-1][0] - earlier[0][0]))
+        ts.step()
+    ts.setIFunction(function, None, given, named)
+    vector.setArray(state)
+    ts.setTime(time)
+    ts.setStepNumber(0)

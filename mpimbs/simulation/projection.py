@@ -1,13 +1,14 @@
 """Keeps the loops of a running system closed: at its begin, and after every step.
 
 What a step leaves violates the loops by as much as its error; the changes of least kinetic energy that close them again
-[`mpimbs.loops`] take no more away than that, so that schemes keep their order. (A scheme whose first stage is the last
-one of the step before, as 5dp, uses that stage as it was: a change by the error of a step, which counts times the step,
-one order above.)
+[`mpimbs.dynamics.loops`] take no more away than that, so that schemes keep their order. (A scheme whose first stage is
+the last one of the step before, as dopri5, uses that stage as it was: a change by the error of a step, which counts
+times the step, one order above.)
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.loops import ROUNDING
+from mpimbs.dynamics.loops import ROUNDING
 from mpimbs.parallel.agreement import on_root
 from mpimbs.parallel.largest import largest
 from mpimbs.simulation.settings import NONE, POSITIONS, VELOCITIES
@@ -138,20 +139,37 @@ class Projection:
         """
         if self.kind == NONE:
             return q, u
-        began, before = time.perf_counter(), self._dynamics.seconds()
-        violations = self.loops.violations(q, u)
-        self.left.take(violations)
+        with self._timed():
+            violations = self.loops.violations(q, u)
+            self.left.take(violations)
+            before, speeds = u, violations.max(axis=0)[1]
+            q, u = self._closed(q, u, violations)
+            if u is not before:
+                self._see_amplified(speeds, *largest(self._dynamics.comm, u, u - before))
+        return q, u
+
+    def closed(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give a state within a step closed as its end is; what steps leave is not counted by it. Raises as a call."""
+        if self.kind == NONE:
+            return q, u
+        with self._timed():
+            return self._closed(q, u, self.loops.violations(q, u))
+
+    def _closed(self, q: Floats, u: Floats, violations: Floats) -> tuple[Floats, Floats]:
         places, speeds = violations.max(axis=0)
         moves = self.kind == POSITIONS and places > self._rounding
         if moves:
             q = self.loops.close_places(q, violations[:, 0])
-        if moves or speeds > self._rounding:
-            before_it, u = u, self.loops.close_speeds(q, u)
-            self._see_amplified(speeds, *largest(self._dynamics.comm, u, u - before_it))
+        return q, self.loops.close_speeds(q, u) if moves or speeds > self._rounding else u
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count the wall time spent, and that of the phases of its evaluations."""
+        began, before = time.perf_counter(), self._dynamics.seconds()
+        yield
         spent = {"projection": time.perf_counter() - began}
         spent |= {name: value - before[name] for name, value in self._dynamics.seconds().items()}
         self.seconds = {name: self.seconds.get(name, 0.0) + value for name, value in spent.items()}
-        return q, u
 
     def _see_amplified(self, violation: float, most: float, change: float) -> None:
         """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""

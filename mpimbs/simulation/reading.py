@@ -9,9 +9,11 @@ from pathlib import Path
 
 import h5py
 
-from mpimbs.arguments import as_path
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import part_of
+from mpimbs.base.arguments import as_path
+from mpimbs.base.disk import reason_of
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import part_of
+from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, FORMAT
 
 _ATTEMPTS = 25  # at metadata whose checksum is wrong: HDF5 waits twice as long after each, 30 ms in all
 
@@ -55,6 +57,26 @@ def open_output(path: str | Path, run: str | None = None) -> h5py.File:
     if run is not None and file.attrs.get("run") != run:
         file.close()
         raise InputError(f"{path}: another run has been written there since; look at that by `mpimbs.load`")
+    return file
+
+
+def open_run(path: Path, run: str | None = None) -> h5py.File:
+    """Open the output of a run or an ensemble for reading, as `open_output`.
+
+    Raises
+    ------
+    InputError
+        There is none, or it is none, or another's.
+    """
+    place = newest(path, run)
+    try:
+        file = open_output(path, run)
+    except OSError as error:
+        gone = f"is no readable HDF5 file ({reason_of(error)})" if place.exists() else "there is no such file"
+        raise InputError(f"{place}: {gone}; give an output of mpimbs run") from None
+    if file.attrs.get("format") not in (FORMAT, ENSEMBLE_FORMAT) or "time" not in file:
+        file.close()
+        raise InputError(f"{place}: is no output file of mpimbs; give what `run` or `simulate` has written")
     return file
 
 

@@ -13,9 +13,9 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.agreement import together
+from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.simulation.constraint_record import ConstraintRecord
 from mpimbs.simulation.extremes import Extremes
-from mpimbs.simulation.kept_motion import pose_numbers
 from mpimbs.simulation.output_layout import PER_ITEM
 from mpimbs.simulation.projection import Projection
 from mpimbs.simulation.sample_writer import SampleWriter
@@ -25,7 +25,7 @@ from mpimbs.simulation.witness import Witness
 from mpimbs.simulation.work import Balance
 
 if TYPE_CHECKING:
-    from mpimbs.simulation.integrator import Integrator  # needs petsc4py
+    from mpimbs.simulation.integrator import Integrator, Moment
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -179,8 +179,8 @@ class Recorder:
         yield
         self.seconds += time.perf_counter() - began + evaluating - sum(self._dynamics.seconds().values())
 
-    def record(self, t: float, stepper: Integrator, last: bool) -> None:
-        """Take the sample of time `t` (s), which an integrator has reached, perhaps the last; all ranks call.
+    def record(self, t: float, moment: Moment, last: bool) -> None:
+        """Take the sample of time `t` (s), whose state is given, perhaps the last; all ranks call.
 
         Raises
         ------
@@ -190,22 +190,22 @@ class Recorder:
             On all ranks: the sample can't be written.
         """
         if self.witness is not None:
-            self.witness.take(t, stepper.q, stepper.u, stepper.held, last)
+            self.witness.take(t, moment.q, moment.u, moment.held, last)
         with self._timed():
-            self._take(t, stepper)
+            self._take(t, moment)
         self.count += 1
 
-    def _take(self, t: float, stepper: Integrator) -> None:
+    def _take(self, t: float, moment: Moment) -> None:
         dynamics = self._dynamics
-        q, u = stepper.q, stepper.u
+        q, u = moment.q, moment.u
         energy = dynamics.energy_and_momentum(q, u)[:2]
-        work = self._work + stepper.total_work()
+        work = self._work + moment.work
         self.balance.take(energy, work)
-        agreed = np.array([stepper.norm_error, self.store.due()], np.float64)
+        agreed = np.array([moment.norm_error, self.store.due()], np.float64)
         dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
         own = {name: self._kept(name, part) for name, part in (("q", q), ("u", u)) if name in self._chosen}
         common: dict[str, Any] = {
-            "time": t, "energy": energy, "work": work, "step_size": stepper.step_size,
+            "time": t, "energy": energy, "work": work, "step_size": moment.step_size,
             "constraint_violation": float(agreed[0]),
         }  # fmt: skip
         if self.witness is not None:
@@ -213,7 +213,7 @@ class Recorder:
         if "poses" in self._chosen:
             own["poses"] = self._kept("poses", pose_numbers(*dynamics.poses(q, u)))
         if self._loads:
-            found = self._joint_loads(t, q, u, stepper.held)
+            found = self._joint_loads(t, q, u, moment.held)
             own["loads"] = self._kept("loads", found.joints)
             if found.loops is not None:
                 own["loop_loads"] = self._of_rank_0(found.loops)
@@ -223,7 +223,7 @@ class Recorder:
             own["loop_violation"] = self._of_rank_0(violations)
         if self._constraints is not None:
             if not self._loads:  # which evaluate the sample themselves
-                together(dynamics.comm, lambda: dynamics.accelerations(q, u, stepper.held, t))
+                together(dynamics.comm, lambda: dynamics.accelerations(q, u, moment.held, t))
             common |= self._constraints.take()._asdict()
             own["constraint_loads"] = common.pop("constraint_loads")
         self.store.add(own, common, bool(agreed[1]))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from mpi4py import MPI
 
-from mpimbs.arguments import as_path
-from mpimbs.errors import InputError
+from mpimbs.base.arguments import as_path
+from mpimbs.base.errors import InputError
 from mpimbs.forces.modules import add_forces
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.parallel.agreement import communicator, on_root, together
@@ -17,8 +18,8 @@ from mpimbs.simulation.checkpoint import Kept, read_header, restart_call
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.ensembles.course import ENSEMBLE
 from mpimbs.simulation.ensembles.ensemble import go_on
-from mpimbs.simulation.ensembles.result import EnsembleResult
-from mpimbs.simulation.result import Result, result_of
+from mpimbs.simulation.integrators import begins_anew
+from mpimbs.simulation.result import EnsembleResult, Result, result_of
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.simulation import Simulation
 
@@ -48,7 +49,8 @@ def restart(
     """Go on with a simulation from a checkpoint, into the same output; all ranks call together.
 
     On the same number of ranks the trajectory is, bit by bit, that of a run that was never stopped; on another one to
-    rounding (coupling `pcg`: to the tolerance of its solutions). Samples behind the checkpoint are written anew.
+    rounding (coupling `pcg`: to the tolerance of its solutions). An integrator of which PETSc keeps more than can be
+    read begins anew, with a note. Samples behind the checkpoint are written anew.
 
     Parameters
     ----------
@@ -86,6 +88,11 @@ def restart(
     header = kept.header
     if (result := finished(kept, world)) is not None:
         return result
+    integrator = header["settings"]["integrator"]
+    anew = together(world, lambda: begins_anew(integrator))
+    if world.rank == 0 and anew:
+        told = f"PETSc keeps more of the steps of {integrator} than can be read: it begins anew"
+        print(f"mpimbs: note: {told} at t = {header['time']:g} s", file=sys.stderr, flush=True)
     wanted = together(world, lambda: (checkpoints or Checkpoints.of(header["checkpoints"])).checked())
     wanted = dataclasses.replace(wanted, path=wanted.path or kept.place)
     several = None if system is None or isinstance(system, System) else list(system)
@@ -110,12 +117,8 @@ def finished(kept: Kept, comm: MPI.Comm) -> Result | EnsembleResult | None:
         return result if result.status == "complete" else None
 
     result = on_root(comm, read)
-    told: Result | EnsembleResult | None = result
-    if isinstance(result, EnsembleResult):
-        told = dataclasses.replace(result, kept=None)  # the motion, which rank 0 alone has
-    elif result is not None:
-        told = dataclasses.replace(result, motion=None)
-    told = comm.bcast(told)
+    told: Result | EnsembleResult | None
+    told = comm.bcast(result and dataclasses.replace(result, motion=None))  # which rank 0 alone has
     return told if result is None else result
 
 

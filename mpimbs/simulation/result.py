@@ -1,43 +1,77 @@
-"""What a simulation gives back."""
+"""What a simulation or an ensemble gives back: the motion, and how it went."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from mpimbs.arguments import as_path
-from mpimbs.errors import InputError, warn_caller
-from mpimbs.filesystem.places import part_of
-from mpimbs.simulation.ensembles.result import EnsembleResult, ensemble_in
-from mpimbs.simulation.kept_motion import BodyHistory, Floats, KeptMotion, SegmentedMotion, motion_in_file, open_run
+from mpimbs.base.arguments import as_path
+from mpimbs.base.errors import InputError, warn_caller
+from mpimbs.base.places import part_of
+from mpimbs.base.sizes import VARIABLE
+from mpimbs.simulation.motion import BodyHistory, Floats, Motion, Sampled
 from mpimbs.simulation.output import read_statistics
 from mpimbs.simulation.output_layout import ENSEMBLE_FORMAT, SEGMENTS
 from mpimbs.simulation.projection import loops_told
-from mpimbs.simulation.reading import newest
-from mpimbs.simulation.rods import RodHistory
+from mpimbs.simulation.reading import newest, open_run
 from mpimbs.simulation.step_sizes import told
 from mpimbs.simulation.witness import witness_told
-from mpimbs.sizes import VARIABLE
 
 if TYPE_CHECKING:
     from mpimbs.simulation.samples import Sample
 
-# Of a result, what the output file keeps.
-_TOLD = (
-    "time", "steps", "rejected", "evaluations", "step_sizes", "seconds", "energy_error", "energy_change",
-    "solutions", "loops", "witness", "restarts", "sizes",
-)  # fmt: skip
+_MOST_TOLD = 5  # failed copies in a summary
 
 
 @dataclass(repr=False)
-class Result:
+class Outcome(Sampled):
+    """What runs and ensembles have in common."""
+
+    _not_kept: ClassVar[tuple[str, ...]] = ("status", "motion")  # in the output file
+    status: str = "complete"
+    time: float = 0.0
+    steps: int = 0
+    rejected: int = 0
+    evaluations: int = 0
+    step_sizes: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    restarts: list[dict[str, float]] = field(default_factory=list)
+    motion: Motion | None = field(default=None, compare=False)
+
+    def array(self, name: str) -> Any:
+        """As of `Motion`; None where there is no motion."""
+        return None if self.motion is None else self.motion.array(name)
+
+    @property
+    def there(self) -> Motion:
+        """The motion; InputError on other ranks than 0."""
+        if self.motion is None:
+            raise InputError("the motion is on rank 0 only: look at it there")
+        return self.motion
+
+    def _begin_of_summary(self, copies: str = "") -> str:
+        phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
+        return (
+            f"{self.status}: t = {self.time:g} s, {copies}{self.steps} steps, {self.rejected} rejected, "
+            f"{self.evaluations} evaluations\n"
+            + (f"{told(self.step_sizes)}\n" if self.step_sizes else "")
+            + f"seconds: {phases}"
+        )
+
+    def statistics(self) -> dict[str, Any]:
+        """What the output file keeps of the run."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self._not_kept}
+
+
+@dataclass(repr=False)
+class Result(Outcome):
     """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
 
     The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
-    `energy`, `equation_residual`, `poses`, `loads`, `loop_violation`, `loop_loads`, `body(name)`, the motion of one
-    body, and `rod(name)`, what a rod carries; None on other ranks. Where events change the structure, `q`, `u` and what
-    loops have are tuples of arrays, one for each structure; all else has one row for each sample throughout.
+    `energy`, `equation_residual`, `poses`, `loads`, `tension`, `loop_violation`, `loop_loads`, `body(name)`, the motion
+    of one body, and `rod(name)`, what a rod carries; None on other ranks. Where events change the structure, `q`, `u`
+    and what loops have are tuples of arrays, one for each structure; all else has one row for each sample throughout.
 
     Attributes
     ----------
@@ -68,14 +102,15 @@ class Result:
         with the name of the loop.
     witness : dict
         How many samples were checked by the equations of motion (`checks`), and the largest of what accelerations left
-        of these (`motion`) and of the loops (`loops`): relative to their terms, on which body or loop, time (s). Empty
+        of these (`motion`) and of the loops (`loops`): relative to their terms, on which body or loop, time (s). The
+        most constraints that were left out, for others make them (`dropped`), a loop of which one was, time (s). Empty
         with `no_witness`.
     peaks : str
         With `extremes`, the largest magnitudes of all steps, and on which bodies.
     extremes : dict of arrays [4, n]
-        On rank 0, where no output file was asked for: by quantity (q, u, kinetic_energy, with loads also tension and
-        moment of every body) the smallest of each number over all steps, its time, the largest, its time; where events
-        change the structure, of the steps since the last one.
+        On rank 0, where no output file was asked for, or as `load` gives them: by quantity (q, u, kinetic_energy, with
+        loads also tension and moment of every body) the smallest of each number over all steps, its time, the largest,
+        its time; where events change the structure, of the steps since the last one.
     samples : list of Sample
         On rank 0, where no output file was asked for: one after the other.
     restarts : list of dict
@@ -84,28 +119,22 @@ class Result:
         Of each change of structure its `time` (s), what was `cut` and `connected`, the `energy_lost` (J), how far apart
         (m and rad) loops were that were closed by moving bodies (`moved`), and all that in words (`told`).
     sizes : str
-        The tuned sizes in use (`mpimbs.sizes`): "package", or a digest of others.
+        The tuned sizes in use (`mpimbs.base.sizes`): "package", or a digest of others.
+    motion : Motion
+        On rank 0.
     """
 
-    status: str = "complete"
-    time: float = 0.0
-    steps: int = 0
-    rejected: int = 0
-    evaluations: int = 0
-    step_sizes: dict[str, Any] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    _not_kept: ClassVar[tuple[str, ...]] = (*Outcome._not_kept, "peaks", "extremes", "samples")
     energy_error: float = 0.0
     energy_change: float = 0.0
     solutions: dict[str, float] = field(default_factory=dict)
     loops: dict[str, Any] = field(default_factory=dict)
     witness: dict[str, Any] = field(default_factory=dict)
     peaks: str = ""
-    extremes: dict[str, Floats] = field(default_factory=dict)
+    extremes: dict[str, Floats] = field(default_factory=dict, compare=False)
     samples: list[Sample] = field(default_factory=list)
-    restarts: list[dict[str, float]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     sizes: str = "package"
-    motion: KeptMotion | SegmentedMotion | None = field(default=None, compare=False)
 
     def __getitem__(self, name: str) -> BodyHistory:
         """The motion of the body of that name, as `body`."""
@@ -114,67 +143,6 @@ class Result:
     def __repr__(self) -> str:
         kept = "" if self.motion is None else f", motion {self.motion.where}"
         return f"Result({self.status}: t = {self.time:g} s, {self.steps} steps{kept})"
-
-    @property
-    def t(self) -> Any:
-        """Times of the samples [samples], s."""
-        return self._of_motion("t")
-
-    @property
-    def q(self) -> Any:
-        """Coordinates [samples, nq] in the model's order; rad, m, quaternions w x y z."""
-        return self._of_motion("q")
-
-    @property
-    def u(self) -> Any:
-        """Generalized speeds [samples, nu] in the model's order; rad/s, m/s."""
-        return self._of_motion("u")
-
-    @property
-    def energy(self) -> Any:
-        """Kinetic and potential energy [samples, 2], J."""
-        return self._of_motion("energy")
-
-    @property
-    def equation_residual(self) -> Any:
-        """What accelerations left of the equations of motion and of the loops at most so far [samples, 2]; see
-        `witness`; None with `no_witness`."""
-        return self._of_motion("equation_residual")
-
-    @property
-    def poses(self) -> Any:
-        """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept."""
-        return self._of_motion("poses")
-
-    @property
-    def loads(self) -> Any:
-        """Loads through the joints [samples, bodies, 6], as of `Dynamics.joint_loads`; None where not kept."""
-        return self._of_motion("loads")
-
-    @property
-    def loop_violation(self) -> Any:
-        """How far loops are from closed [samples, loops, 2], in positions and velocities; None without loops."""
-        return self._of_motion("loop_violation")
-
-    @property
-    def loop_loads(self) -> Any:
-        """Loads of the loops [samples, loops, 6], as of `ClosedLoops`; None where not kept."""
-        return self._of_motion("loop_loads")
-
-    def body(self, name: str) -> BodyHistory:
-        """Give the motion of one body, on rank 0; InputError with close matches if there is none of that name."""
-        if self.motion is None:
-            raise InputError(f"body {name!r}: the motion is on rank 0 only")
-        return self.motion.body(name)
-
-    def rod(self, name: str) -> RodHistory:
-        """Give what a rod carries along it, on rank 0, where loads were kept; InputError if there is no such rod."""
-        if self.motion is None:
-            raise InputError(f"rod {name!r}: the motion is on rank 0 only")
-        return self.motion.rod(name)
-
-    def _of_motion(self, name: str) -> Floats | None:
-        return None if self.motion is None else getattr(self.motion, name)
 
     def to_xarray(self) -> Any:
         """Give the samples as an `xarray.Dataset`, with names and units; on rank 0.
@@ -189,9 +157,7 @@ class Result:
         """
         from mpimbs.simulation.labelled import dataset
 
-        if self.motion is None:
-            raise InputError("the motion is on rank 0 only: call `to_xarray` there")
-        return dataset(self.motion, {"status": self.status, "steps": self.steps, "rejected": self.rejected})
+        return dataset(self.there, {"status": self.status, "steps": self.steps, "rejected": self.rejected})
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -205,20 +171,13 @@ class Result:
 
     def statistics(self) -> dict[str, Any]:
         """What the output file keeps of the run."""
-        told = {name: getattr(self, name) for name in _TOLD}
-        return told | {"events": self.events} if self.events else told
+        found = super().statistics()
+        return found if self.events else {name: value for name, value in found.items() if name != "events"}
 
     def summary(self) -> str:
         """A few lines for a person."""
-        phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
         relative = f", {self.energy_change:.2e} of the largest kinetic energy" if self.energy_change else ""
-        text = (
-            f"{self.status}: t = {self.time:g} s, {self.steps} steps, {self.rejected} rejected, "
-            f"{self.evaluations} evaluations\n"
-            + (f"{told(self.step_sizes)}\n" if self.step_sizes else "")
-            + f"seconds: {phases}\n"
-            f"energy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
-        )
+        text = f"{self._begin_of_summary()}\nenergy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
         for event in self.events:
             moved = f", ends moved together by {event['moved']:.3g} (m and rad)" if event["moved"] > 1e-9 else ""
             text += f"\nevent: t = {event['time']:.6g} s, {event['told']}: {event['energy_lost']:.4g} J lost{moved}"
@@ -240,6 +199,63 @@ class Result:
             if "largest_residual" in s:
                 text += f"; residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
         return text
+
+
+@dataclass(repr=False)
+class EnsembleResult(Outcome):
+    """Outcome of an ensemble: the same on every rank, but for the motion, which rank 0 has.
+
+    The motion is arrays with a dimension more than those of a run: `t` [samples], `q` [samples, copies, nq], `u`,
+    `energy` [samples, copies, 2], `poses` and so on; NaN of a copy behind the time at which it failed.
+    `result["name"]`, or `result[3]`, is the motion of a copy as `simulate` has it.
+
+    Attributes
+    ----------
+    status, time, seconds, restarts, motion
+        As of `Result`.
+    steps, rejected, evaluations : int
+        Of the rank that has taken the most: those of all of its copies at once, or of copies with steps of their own
+        the sum.
+    step_sizes : dict
+        Of rank 0; see `Result`.
+    copies : int
+    lanes : int
+        Copies side by side; 1: one after the other.
+    failed : dict of str to (float, str)
+        By name the copies that failed: at which time (s), and why.
+    """
+
+    copies: int = 0
+    lanes: int = 1
+    failed: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"EnsembleResult({self.status}: t = {self.time:g} s, {self.copies} copies{failed})"
+
+    def __getitem__(self, copy: int | str) -> Motion:
+        """The motion of a copy, by number or name."""
+        return self.there.copy(copy)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the copies are called."""
+        return self.there.names
+
+    @property
+    def parameters(self) -> dict[str, Floats]:
+        """By column of the table that has made the copies differ, what each had [copies]."""
+        return self.there.parameters
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        how = f"({self.lanes} side by side)" if self.lanes > 1 else "(one after the other)"
+        lines = [self._begin_of_summary(f"{self.copies} copies {how}, ")]
+        for name, (t, reason) in list(self.failed.items())[:_MOST_TOLD]:
+            lines.append(f"copy {name} failed at t = {t:.6g} s: {reason}")
+        if len(self.failed) > _MOST_TOLD:
+            lines.append(f"{len(self.failed) - _MOST_TOLD} more of {self.copies} copies failed")
+        return "\n".join(lines)
 
 
 def load(path: str | Path) -> Result | EnsembleResult:
@@ -270,34 +286,20 @@ def load(path: str | Path) -> Result | EnsembleResult:
 
 def result_of(place: Path, run: str | None = None) -> Result | EnsembleResult:
     """Give the result in an output file, as `load`; that of a certain run."""
-    with open_run(place, ensembles=True, run=run) as file:
-        if file.attrs["format"] == ENSEMBLE_FORMAT:
-            return ensemble_in(place, file)
-        told = read_statistics(file)
-        if not told and len(file["time"]):
-            told = {"time": float(file["time"][-1])}
-        known = {field.name for field in fields(Result)}
-        statistics = {name: value for name, value in told.items() if name in known}
-        motion = motion_in_file(place, str(file.attrs["run"]), 1 + len(file.get(SEGMENTS, ())))
-        return Result(status=str(file.attrs["status"]), motion=motion, **statistics)
-
-
-def motion_in(path: str | Path, copy: str | None = None) -> tuple[KeptMotion | SegmentedMotion, str]:
-    """Give the motion in an output file, of an ensemble that of a copy, and the status of the run; by one process.
-
-    Raises
-    ------
-    InputError
-        As `load`; or it is of an ensemble without such a copy, or of no ensemble, and a copy was asked for.
-    """
-    result = load(path)
-    if isinstance(result, EnsembleResult):
-        if copy is None:
-            raise InputError(
-                f"{path}: is the output of an ensemble of {result.copies} copies; choose one by its name with `copy`"
-            )
-        return result[copy], result.status
-    if copy is not None:
-        raise InputError(f"{path}: is the output of a run, not of an ensemble; leave `copy` out")
-    assert result.motion is not None  # of a file
-    return result.motion, result.status
+    with open_run(place, run) as file:
+        ensemble = file.attrs["format"] == ENSEMBLE_FORMAT
+        found = read_statistics(file)
+        if not found and len(file["time"]):
+            found = {"time": float(file["time"][-1])} | ({"copies": len(file["copies/name"])} if ensemble else {})
+        names, parameters = file["copies/name"].asstr()[:].tolist() if ensemble else (), {}
+        if ensemble and (table := file.get("copies/parameters")) is not None:
+            parameters = {str(name): table[:, k] for k, name in enumerate(table.attrs["columns"])}
+        structures = 1 + len(file.get(SEGMENTS, ()))
+        last = file if structures == 1 else file[f"{SEGMENTS}/{structures - 1}"]
+        if file.attrs["status"] != "running":
+            found["extremes"] = {name: rows[:] for name, rows in last.get("extremes", {}).items()}
+        motion = Motion.in_file(place, str(file.attrs["run"]), structures, names, parameters)
+        kind: type[Result | EnsembleResult] = EnsembleResult if ensemble else Result
+        known = {each.name for each in fields(kind)}
+        told = {name: value for name, value in found.items() if name in known}
+        return kind(status=str(file.attrs["status"]), motion=motion, **told)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.settings import takes
 from mpimbs.model import System
 from mpimbs.parallel.agreement import communicator
-from mpimbs.settings import takes
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings

@@ -12,20 +12,21 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.sizes import tuned
 from mpimbs.coupling import solver_for
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.dynamics.resources import ranks_on_node
 from mpimbs.forces.motions import check_covered
 from mpimbs.model import Event, System
 from mpimbs.parallel.agreement import together
-from mpimbs.resources import ranks_on_node
 from mpimbs.simulation.checkpoint import Kept
 from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.integrators import check_petsc_options, make_integrator
 from mpimbs.simulation.keeper import Keeper
-from mpimbs.simulation.kept_motion import motion_in_file, motion_in_memory
+from mpimbs.simulation.motion import Motion
 from mpimbs.simulation.output import OutputError, OutputFile
 from mpimbs.simulation.output_layout import lay_out, lay_out_segment
-from mpimbs.simulation.petsc_schemes import check_options
 from mpimbs.simulation.recorder import Recorder, Store
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run_events import TOGETHER, RunEvents
@@ -33,13 +34,13 @@ from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.run_memory import RunMemory
 from mpimbs.simulation.run_totals import RunTotals
 from mpimbs.simulation.samples import Samples
+from mpimbs.simulation.schemes import renamed_told
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import State, check_speeds, check_system
 from mpimbs.simulation.step_memory import StepMemory
 from mpimbs.simulation.structure_change import go_over, held_over
 from mpimbs.simulation.witness import Witness
-from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,9 +121,13 @@ class Run:
     def _check_integrator(self) -> None:
         """Refuse what PETSc's options and the speeds make impossible; say where options replace the integrator."""
         comm, settings, solves = self._comm, self._asked, self._segment.constraints is not None
-        replaced = together(comm, lambda: check_options(settings.integrator, settings.accuracy, solves))
+        replaced = together(comm, lambda: check_petsc_options(settings.integrator, settings.accuracy, solves))
         together(comm, lambda: check_speeds(self._segment.dynamics.subchain))
-        if replaced and comm.rank == 0:
+        if comm.rank != 0:
+            return
+        if self._kept is None and (told := renamed_told(settings.integrator)):
+            print(told, file=sys.stderr, flush=True)
+        if replaced:
             told = f"mpimbs: note: PETSC_OPTIONS replace the integrator {settings.integrator} by {replaced}"
             print(told, file=sys.stderr, flush=True)
 
@@ -190,7 +195,7 @@ class Run:
     def _renew(self) -> None:
         """Go on with another integrator, whose first step takes nothing from the last one of this."""
         before = self.stepper
-        q, u, memory = before.q, before.u, before.memory()._replace(probe={}, vectors={})
+        q, u, memory = before.q, before.u, before.memory().of_another()
         before.close()
         self._stepper = self._integrator(q, u, memory)
         self._stepper.requests = before.requests
@@ -204,10 +209,13 @@ class Run:
         except SimulationError as stopped:
             self.end(stopped)
 
-    def step(self) -> None:
-        """Take one step, not beyond a sample, an event or the end; all ranks call."""
+    def step(self, several: bool = False) -> None:
+        """Take one step, not beyond an event or the end, or several with nothing to do between them; all ranks call.
+
+        Of an integrator that knows no states between the ends of its steps, not beyond a sample.
+        """
         try:
-            self._step_towards(np.inf)
+            self._step_towards(np.inf, several)
         except SimulationError as stopped:
             self.end(stopped)
 
@@ -235,10 +243,10 @@ class Run:
         if self._comm.rank == 0:
             path, rows = self.files.output, self._totals.rows(self._recorder.count)
             if path is None:
-                result.motion = motion_in_memory(result.samples, self._events.structures(), rows, self._selection)
+                result.motion = Motion.in_memory(result.samples, self._events.structures(), rows, self._selection)
             else:
                 assert self.files.run is not None
-                result.motion = motion_in_file(path.absolute(), self.files.run, len(rows))
+                result.motion = Motion.in_file(path.absolute(), self.files.run, len(rows))
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
             result.step_sizes = stepper.step_statistics()
@@ -272,9 +280,12 @@ class Run:
 
     def _begin(self) -> None:
         """Make the integrator, and take the first sample; or go on where the checkpoint has it."""
+        began, evaluating = time.perf_counter(), sum(self._segment.seconds().values())
         if self._kept is None:
             assert self._first is not None
             self._stepper = self._integrator(*self._first)
+            spent = time.perf_counter() - began + evaluating - sum(self._segment.seconds().values())
+            self._seconds["set-up"], self._made = self._seconds["set-up"] + spent, self._made + spent
             self._events.watch(self.dynamics, self._stepper)
             self._recorder.watch(self._stepper)
             self._record(0.0)
@@ -292,8 +303,8 @@ class Run:
         self.dynamics.evaluations = header["evaluations"]
 
     def _record(self, t: float) -> None:
-        """Take the sample of a time (s), which is reached."""
-        self._recorder.record(t, self.stepper, self._recorder.count + 1 >= self._times.count)
+        """Take the sample of a time (s), which is reached, or was in the last step."""
+        self._recorder.record(t, self.stepper.at(t), self._recorder.count + 1 >= self._times.count)
         self._next = self._times.at(self._recorder.count)
 
     def _initial(self) -> tuple[Floats, Floats]:
@@ -311,22 +322,28 @@ class Run:
         self._own_forces = part = segment.dynamics.gather_u.part
         self.whole = self._comm.size == 1 and isinstance(part, slice)
         probed = segment.constraints is None  # whose solutions go on from each other
-        return Integrator(
+        return make_integrator(
             segment.dynamics, q, u, settings.integrator, settings.accuracy, memory=memory, asked=self._keeper.asked,
             probed=probed, projection=segment.projection, tension=settings.tension,
             held=None if self._held is None else self._held[part].copy(),
         )  # fmt: skip
 
-    def _step_towards(self, t: float) -> Integrator:
-        """Take one step, not beyond a time (s), and what follows: sample, events, checkpoints; give what integrates."""
+    def _step_towards(self, t: float, several: bool = True) -> Integrator:
+        """Take one step or several, not beyond a time (s), and what follows: samples, events, checkpoints; give what
+        integrates."""
         stepper, sample = self.stepper, self._next
-        target = sample if sample <= (1.0 + TOGETHER) * t else t
+        target = min(t, self._times.t_end) if stepper.between else sample if sample <= (1.0 + TOGETHER) * t else t
         events = self._events
         goal = events.next_goal(target) if events.any else target
-        there = stepper.step_towards(goal)
+        alone = not several or events.watching or self._recorder.extremes is not None
+        most = 1 if alone else self._keeper.steps_left(stepper.steps)
+        there = stepper.step_towards(goal, (1.0 - TOGETHER) * sample, most)
         happening, passed = events.happening(stepper) if events.any else ([], [])
         self._recorder.watch(stepper)
-        if there and goal == sample == stepper.time:
+        if stepper.between:
+            while self._next <= (1.0 + TOGETHER) * stepper.time and not self.ended:
+                self._record(self._next)
+        elif there and goal == sample == stepper.time:
             self._record(sample)
         if not self.ended:
             if happening:
@@ -365,7 +382,7 @@ class Run:
         self._recorder.follow(recorder, work)
         after.compile()
         self._stepper = stepper = self._integrator(
-            q, u, memory._replace(work=[], probe={}, vectors={}, projection=self._totals.loops or None)
+            q, u, memory.of_another(work=[], projection=self._totals.loops or None)
         )
         stepper.requests = requests
         events.watch(after.dynamics, stepper, passed)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.base.errors import SimulationError
 from mpimbs.coupling import LoadSolver, coupling_for
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
 from mpimbs.forces.modules import function_of
 from mpimbs.model import Event, System
 from mpimbs.model.connections import Connections, check_events, connected
@@ -79,6 +79,11 @@ class RunEvents:
             more = event.model_copy(update={"cut": tuple(n for n in event.cut if n not in self.system.loop_names)})
             every = every.after(self.system, more)
         coupling_for(connected(self.system, every), name, solver)
+
+    @property
+    def watching(self) -> bool:
+        """Whether there are functions, to be seen after every step."""
+        return bool(self._by_function)
 
     def segment(self, comm: MPI.Comm, settings: SimulationSettings, solver: LoadSolver | None) -> RunSegment:
         """Make the system ready as it holds together now; all ranks call."""

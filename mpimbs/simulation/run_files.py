@@ -8,8 +8,8 @@ from typing import Any
 
 from mpi4py import MPI
 
-from mpimbs.filesystem.lock import Lock
-from mpimbs.filesystem.places import check_new, check_writable
+from mpimbs.base.lock import Lock
+from mpimbs.base.places import check_new, check_writable
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.checkpoint import Kept
 from mpimbs.simulation.keeper import check_free, clear, place_of

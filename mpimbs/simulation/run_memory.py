@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.sizes import tuned
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_text
 from mpimbs.model.writing import holds_functions
@@ -19,7 +20,6 @@ from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.recorder import Recorder
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.settings import SimulationSettings
-from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 _COUPLING = "coupling_"  # begins the names of what is the coupling's

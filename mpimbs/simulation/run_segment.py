@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.compiling import compile_evaluations, compile_implicit
 from mpimbs.coupling import Lagrangian, LoadSolver
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit
 from mpimbs.model import System
+from mpimbs.parallel.agreement import first_on_node
 from mpimbs.simulation.constraint_record import ConstraintRecord, SeparatedLoads
+from mpimbs.simulation.explicit_steps import compile_steps
 from mpimbs.simulation.projection import Projection
-from mpimbs.simulation.schemes import INTEGRATORS
+from mpimbs.simulation.schemes import scheme_of
 from mpimbs.simulation.settings import POSITIONS, SimulationSettings
 
 Floats = npt.NDArray[np.float64]
@@ -69,7 +71,10 @@ class RunSegment:
         """Compile, or load, the kernels of evaluations and samples."""
         began = time.perf_counter()
         compile_evaluations(self.dynamics, self.settings.loads, sampled=True, checked=not self.settings.no_witness)
-        if INTEGRATORS[self.settings.integrator].implicit:
+        scheme = scheme_of(self.settings.integrator)
+        if scheme.own:
+            first_on_node(self.dynamics.comm, compile_steps)
+        if scheme.implicit:
             compile_implicit(self.dynamics)
         self.compiling += time.perf_counter() - began
 

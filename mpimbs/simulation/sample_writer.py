@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.filesystem.disk import reason_of
+from mpimbs.base.disk import reason_of
+from mpimbs.base.sizes import tuned
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.simulation.output import OutputError, OutputFile, Rows, part_of
 from mpimbs.simulation.shared_file import SharedFile
 from mpimbs.simulation.slices import Slices
-from mpimbs.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 FLUSH_SECONDS = 1.0

@@ -30,7 +30,7 @@ class Sample(NamedTuple):
     work: float  # done so far by all that is not weight, spring or inertia (J)
     loop_violation: Floats | None  # [loops, 2]: of positions (m and rad together), of velocities; None without loops
     loop_loads: Floats | None  # [loops, 6]: moment (N m) and force (N) on second bodies; see `ClosedLoops`
-    equation_residual: Floats | None  # [2]: see `KeptMotion.equation_residual`
+    equation_residual: Floats | None  # [2]: see `Motion.equation_residual`
     step_size: float  # s, of the step that follows, if the next sample does not shorten it
 
 

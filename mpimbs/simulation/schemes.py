@@ -1,29 +1,37 @@
-"""The integrators of PETSc: which there are, and the accuracy that steps follow; needs no PETSc."""
+"""The integrators: which there are, this package's own and PETSc's, and the accuracy that steps follow."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+from mpimbs.base.errors import InputError
+from mpimbs.base.settings import Setting
 
-from mpimbs.errors import InputError
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+    Floats = npt.NDArray[np.float64]
 
 
 class Scheme(NamedTuple):
-    """An integrator of PETSc: its type, the type's option and value, and whether it estimates its error."""
+    """An integrator of PETSc: its type, the type's option and value; or one of our own, whose name is the value."""
 
     type: str
     option: str
     value: str
-    adaptive: bool
+    adaptive: bool  # whether it estimates its error
+
+    @property
+    def own(self) -> bool:
+        """Whether this package takes its steps, by the tableau of that name."""
+        return self.type == OWN
 
     @property
     def implicit(self) -> bool:
         """Whether its steps are solved for, and so are not limited by stiffness."""
-        return self.type not in EXPLICIT
+        return not self.own and self.type not in EXPLICIT
 
     @property
     def newton(self) -> bool:
@@ -31,26 +39,66 @@ class Scheme(NamedTuple):
         return self.implicit and self.type != "rosw"
 
 
+OWN, OF_PETSC = "", "petsc:"
+EXPLICIT = ("rk", "ssp", "glee", "euler")
 EMBEDDED = ("2a", "3bs", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
-INTEGRATORS: dict[str, Scheme] = {
+# All of PETSc's that can be used, by its names; `petsc:NAME` asks for one.
+PETSC: dict[str, Scheme] = {
     name: Scheme("rk", "ts_rk_type", name, name in EMBEDDED)
     for name in ("1fe", "2a", "2b", "3", "3bs", "4", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
 }
-INTEGRATORS |= {name: Scheme("ssp", "ts_ssp_type", name, False) for name in ("rks2", "rks3", "rk104")}
-INTEGRATORS |= {
+PETSC |= {name: Scheme("ssp", "ts_ssp_type", name, False) for name in ("rks2", "rks3", "rk104")}
+PETSC |= {
     f"glee-{name}": Scheme("glee", "ts_glee_type", name, False)
     for name in ("23", "24", "25I", "35", "EXRK2A", "RK32G1", "RK285EX")
 }
-EXPLICIT = ("rk", "ssp", "glee", "euler")
-INTEGRATORS["euler"] = Scheme("euler", "", "", False)
+PETSC["euler"] = Scheme("euler", "", "", False)
 # Linearly implicit; those alone that keep their order with any approximation of the Jacobian [Rang & Angermann 2005].
-INTEGRATORS |= {name: Scheme("rosw", "ts_rosw_type", name, True) for name in ("ra34pw2", "2p", "2m")}
+PETSC |= {name: Scheme("rosw", "ts_rosw_type", name, True) for name in ("ra34pw2", "2p", "2m")}
 # Fully implicit, of order 2 and 3.
-INTEGRATORS["bdf"] = Scheme("bdf", "ts_bdf_order", "2", True)
-INTEGRATORS["arkimex3"] = Scheme("arkimex", "ts_arkimex_type", "3", True)
+PETSC["bdf"] = Scheme("bdf", "ts_bdf_order", "2", True)
+PETSC["arkimex3"] = Scheme("arkimex", "ts_arkimex_type", "3", True)
+# What is offered by name: this package's own, and those of PETSC that do something else as well or better.
+INTEGRATORS = {name: Scheme(OWN, "", name, name != "rk4") for name in ("rk4", "bs3", "dopri5", "dop853")}
+INTEGRATORS |= {
+    name: PETSC[name] for name in ("2a", "5f", "5bs", "6vr", "7vr", "8vr", "ra34pw2", "2p", "2m", "bdf", "arkimex3")
+}
+# Names until now, and what they are now: accepted for one version.
+RENAMED = {"4": "rk4", "3bs": "bs3", "5dp": "dopri5"}
+RENAMED |= {name: OF_PETSC + name for name in PETSC if name not in INTEGRATORS and name not in RENAMED}
 IF_IT_MATTERS = "auto"
 COUNTING = (IF_IT_MATTERS, "on", "off")  # whether linearly implicit steps count what tension does
 STIFF = "ra34pw2"  # what is recommended where stiffness limits explicit steps
+
+
+def scheme_of(name: str) -> Scheme:
+    """Give an integrator by its name, or by that of before; KeyError if there is none."""
+    name = RENAMED.get(name, name)
+    return PETSC[name.removeprefix(OF_PETSC)] if name.startswith(OF_PETSC) else INTEGRATORS[name]
+
+
+def renamed_told(name: str) -> str:
+    """Say what an integrator is called now, if that is another name; else nothing."""
+    return f"mpimbs: note: the integrator {name} is called {RENAMED[name]} now" if name in RENAMED else ""
+
+
+class Named(NamedTuple):
+    """Names of integrators, as a setting takes them."""
+
+    def complaint(self, setting: Setting, path: str, value: Any) -> str:
+        """What is wrong with a name; empty where nothing is."""
+        try:
+            scheme_of(value)
+        except KeyError:
+            known = ", ".join(INTEGRATORS)
+            return f"unknown {setting.noun} '{value}'; choose one of: {known}; or of PETSc's: {OF_PETSC}NAME"
+        return ""
+
+
+def without_estimate(name: str) -> str:
+    """Say what to do about an integrator that has no error estimate, without a fixed step."""
+    adaptive = ", ".join(other for other, scheme in INTEGRATORS.items() if scheme.adaptive)
+    return f"integrator '{name}' has no error estimate: give a fixed step with `dt`, or choose one of {adaptive}"
 
 
 class Accuracy(NamedTuple):
@@ -71,19 +119,14 @@ class Accuracy(NamedTuple):
         ------
         InputError
         """
-        if integrator not in INTEGRATORS:
-            raise InputError(f"unknown integrator '{integrator}'; choose one of: {', '.join(INTEGRATORS)}")
+        scheme = scheme_of(integrator)
         if self.dt is not None:
-            if not (np.isfinite(self.dt) and self.dt > 0.0):
+            if not (math.isfinite(self.dt) and self.dt > 0.0):
                 raise InputError(f"the fixed step must be a positive time in seconds, got `dt={self.dt:g}`")
             return
-        if not INTEGRATORS[integrator].adaptive:
-            adaptive = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.adaptive)
-            raise InputError(
-                f"integrator '{integrator}' has no error estimate: give a fixed step with `dt`, "
-                f"or choose one of {adaptive}"
-            )
-        if not (0.0 < self.rtol < 1.0 and 0.0 < self.atol < np.inf):
+        if not scheme.adaptive:
+            raise InputError(without_estimate(integrator))
+        if not (0.0 < self.rtol < 1.0 and 0.0 < self.atol < math.inf):
             raise InputError(f"tolerances must be positive, rtol below 1; got rtol {self.rtol:g}, atol {self.atol:g}")
 
 
@@ -92,6 +135,8 @@ def stable_radius(polynomial: Floats, direction: float) -> float:
 
     By a thousandth at the most: along the imaginary axis most schemes have no sharp limit.
     """
+    import numpy as np
+
     radius = np.linspace(0.0, 10.0, 501)
     z = radius * np.exp(1j * direction)
     factor = np.abs(np.polyval(np.trim_zeros(polynomial[::-1], "f"), z))

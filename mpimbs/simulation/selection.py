@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
@@ -15,7 +15,7 @@ from mpimbs.model.contents import Contents
 Integers = npt.NDArray[np.int64]
 OF_JOINTS = ("q", "u")
 SAMPLED_QUANTITIES = (*OF_JOINTS, "poses", "loads")  # as the output file calls them
-_MEANT = {"pose": "poses", "load": "loads"} | {name: name for name in SAMPLED_QUANTITIES}
+MEANT = {"q": "q", "u": "u", "pose": "poses", "load": "loads"}  # by what users call them
 
 
 class Selection(NamedTuple):
@@ -41,12 +41,12 @@ class Selection(NamedTuple):
         found: dict[str, set[int] | None] = {}
         for item in ("q,u" if text is None else text).split(","):
             kind, _, body = item.strip().partition(":")
-            if kind not in _MEANT:
+            name = kind if kind in SAMPLED_QUANTITIES else MEANT.get(kind)
+            if name is None:
                 raise InputError(
-                    f"`sample`: {item.strip()!r} is nothing that samples have; give some of q, u, poses, loads, or of "
+                    f"`sample`: {item.strip()!r} is nothing that samples have; give some of q, u, pose, load, or of "
                     "one body q:NAME, u:NAME, pose:NAME, load:NAME, with commas between them"
                 )
-            name = _MEANT[kind]
             if not body:
                 found[name] = None
             elif (others := found.setdefault(name, set())) is not None:

@@ -6,14 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
+from mpimbs.base.errors import InputError
+from mpimbs.base.settings import COUNT, FRACTION, POSITIVE, TIME, OneOf, Setting, Settings, described
 from mpimbs.coupling.settings import EvaluationSettings
-from mpimbs.errors import InputError
-from mpimbs.model.contents import Contents
-from mpimbs.settings import COUNT, FRACTION, POSITIVE, TIME, OneOf, Setting, Settings, described
-from mpimbs.simulation.schemes import COUNTING, IF_IT_MATTERS, INTEGRATORS, Accuracy
-from mpimbs.simulation.selection import Selection
+from mpimbs.simulation.schemes import COUNTING, IF_IT_MATTERS, Accuracy, Named, scheme_of, without_estimate
+
+if TYPE_CHECKING:
+    from mpimbs.model.contents import Contents
+    from mpimbs.simulation.selection import Selection
 
 SAMPLES = 200  # by default
 # Settings of a simulation that ensembles take.
@@ -55,12 +57,13 @@ class SimulationSettings(EvaluationSettings):
     integrator: Annotated[
         str,
         Setting(
-            "Integrator of PETSc TS: explicit, linearly implicit (ra34pw2, 2p, 2m) or implicit (bdf, arkimex3)",
+            "Integrator: explicit (dopri5, dop853, bs3, rk4), or of PETSc: linearly implicit (ra34pw2, 2p, 2m), "
+            "implicit (bdf, arkimex3)",
             noun="integrator",
-            must=OneOf(tuple(INTEGRATORS)),
-            more="A name in `mpimbs.simulation.schemes.INTEGRATORS`.",
+            must=Named(),
+            more="A name in `mpimbs.simulation.schemes.INTEGRATORS`, or any of PETSc's as petsc:NAME.",
         ),
-    ] = "5dp"
+    ] = "dopri5"
     rtol: Annotated[
         float,
         Setting(
@@ -96,7 +99,7 @@ class SimulationSettings(EvaluationSettings):
             "Time between samples",
             "s",
             default=f"a {SAMPLES}th of `t_end`; without that no samples behind the first",
-            more="With a fixed step a multiple of it.",
+            more="With a fixed step of PETSc's a multiple of it.",
             noun="the time between samples",
             must=TIME,
         ),
@@ -125,7 +128,7 @@ class SimulationSettings(EvaluationSettings):
     sample: Annotated[
         str | None,
         Setting(
-            "What samples have: q, u, poses, loads, or of one body q:NAME, u:NAME, pose:NAME, load:NAME; with commas",
+            "What samples have: q, u, pose, load, or of one body q:NAME, u:NAME, pose:NAME, load:NAME; with commas",
             default="q,u",
             more="With `poses` and `loads` those of all bodies too.",
             noun="what samples have",
@@ -174,6 +177,8 @@ class SimulationSettings(EvaluationSettings):
 
     def selection(self, system: Contents) -> Selection:
         """Which quantities samples have, and of which bodies; InputError if there are none such."""
+        from mpimbs.simulation.selection import Selection
+
         return Selection.of(system, self.sample, self.poses, self.loads)
 
     @property
@@ -185,19 +190,16 @@ class SimulationSettings(EvaluationSettings):
         """Give the settings if they make sense, each by itself and together."""
         super().checked()
         every, dt = self.every, self.dt
-        if dt is None and not INTEGRATORS[self.integrator].adaptive:
-            adaptive = ", ".join(name for name, scheme in INTEGRATORS.items() if scheme.adaptive)
-            raise InputError(
-                f"integrator '{self.integrator}' has no error estimate: give a fixed step with `dt`, "
-                f"or choose one of {adaptive}"
-            )
+        scheme = scheme_of(self.integrator)
+        if dt is None and not scheme.adaptive:
+            raise InputError(without_estimate(self.integrator))
         if self.t_end is not None:
             self._check_end(self.t_end)
         ratio = 1.0 if dt is None or (every is None and self.t_end is None) else self._between_samples() / dt
-        if ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio:
+        if not scheme.own and (ratio < 0.5 or abs(ratio - round(ratio)) > 1e-6 * ratio):
             raise InputError(
-                f"the time between samples ({self._between_samples():g} s) must be a multiple of the fixed step "
-                f"({dt:g} s); change `every` or `dt`"
+                f"with steps of PETSc's the time between samples ({self._between_samples():g} s) must be a multiple of "
+                f"the fixed step ({dt:g} s); change `every` or `dt`, or take `integrator='dopri5'`"
             )
         return self
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.filesystem.disk import mount_of
+from mpimbs.base.disk import mount_of
 
 Floats = npt.NDArray[np.float64]
 # File systems that keep apart what several nodes write next to each other; others may write back whole pages.

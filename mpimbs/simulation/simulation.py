@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.arguments import check_kinds, doubles
+from mpimbs.base.arguments import check_kinds, doubles
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.places import check_new, replacing
+from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.filesystem.places import check_new, replacing
 from mpimbs.model import System
 from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, warn_unguarded
-from mpimbs.settings import takes
+from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.simulation.checkpoint import Kept
-from mpimbs.simulation.kept_motion import pose_numbers
 from mpimbs.simulation.progress import Progress
 from mpimbs.simulation.result import Result
 from mpimbs.simulation.run_course import Run
@@ -248,7 +248,9 @@ class Simulation:
         self._try(run.advance, t)
 
     def step(self) -> float:
-        """Take one step of the integrator, not beyond the next sample, event or the end; gives the time reached (s).
+        """Take one step of the integrator, not beyond the next event or the end; gives the time reached (s).
+
+        An integrator of PETSc's goes not beyond the next sample either.
 
         Raises as `advance`.
         """
@@ -265,7 +267,7 @@ class Simulation:
             raise InputError("there is no end to simulate to: make the simulation with t_end, or use `advance`")
         with Progress(end, progress and self._comm.rank == 0, t_begin=run.stepper.time) as shown:
             while not run.ended:
-                self._try(run.step)
+                self._try(run.step, True)
                 shown.show(run.stepper)
         return self.close()
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.sizes import tuned
+from mpimbs.base.sizes import tuned
 
 Floats = npt.NDArray[np.float64]
 

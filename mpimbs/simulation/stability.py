@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
 from mpimbs.parallel.largest import largest
 from mpimbs.simulation.schemes import stable_radius
 
 Floats = npt.NDArray[np.float64]
 FIRST = 250  # evaluations before the first products
-FEWEST, MOST = 2000, 10000  # from then on: as many as before, within these
+FEWEST, MOST = 5000, 20000  # from then on: as many as before, within these
 PRODUCTS = 5, 3  # at first, and from the vector of the time before
 ANGLE = 1e-7  # of the largest coordinate (rad, m) by which a state beside another differs
 SPEED = 1e-4  # of the largest speed, over the largest speed of the state and 1 rad/s
@@ -40,7 +40,7 @@ class StabilityProbe:
     ----------
     dynamics : Dynamics
     polynomial : array
-        As `stability_polynomial` gives it.
+        R(z) of the scheme, lowest coefficient first; see `Tableau.polynomial`.
 
     Attributes
     ----------
@@ -74,6 +74,11 @@ class StabilityProbe:
     def due(self) -> bool:
         """Whether there have been enough evaluations since the last products."""
         return self._dynamics.evaluations >= self._due
+
+    @property
+    def evaluations_left(self) -> int:
+        """How many evaluations there are before it is due."""
+        return max(self._due - self._dynamics.evaluations, 1)
 
     def look(self, t: float, q: Floats, u: Floats) -> None:
         """Find the fastest motion and the largest stable step at a state; without success they stay as they are."""

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.petsc import Arrays, PETSc
+from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.parallel.petsc import Arrays, PETSc
 from mpimbs.simulation.schemes import IF_IT_MATTERS
 from mpimbs.sweep.structure import ADDED
-from mpimbs.tension import Tension
 
 LEFT = 1e-9  # of the residual of a stage, or of its change, by Newton's method
 MOST = 20  # of its steps
@@ -55,6 +55,8 @@ class Stages:
     ----------
     memory : list of int
         Whether the tension of lines counts, and how many steps were begun.
+    times : (float, float)
+        Of the last two stages of Newton's method (s).
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Stages:
         self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
         self._end = self._nq + dynamics.subchain.nu
         self._shift, self._matrix = 1.0, dynamics.implicit_matrix
+        self.times = np.nan, np.nan
         self._resists = any(force.vectorized for force in dynamics.system.body_forces)
         self._f = np.empty(size)  # with Newton's method, in the state of J
         self._place: tuple[float, PETSc.Vec] | None = None  # t, x
@@ -103,6 +106,8 @@ class Stages:
 
     def _residual_kept(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, f: PETSc.Vec) -> None:
         self._derivative(ts, t, x, f)
+        if t != self.times[1]:
+            self.times = self.times[1], t
         out = self._arrays(f)[0]
         self._f[:] = out
         np.subtract(self._arrays.read(xdot), out, out=out)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.arguments import array_of
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import note_input
+from mpimbs.base.arguments import array_of
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import note_input
+from mpimbs.dynamics.resources import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES, System
-from mpimbs.resources import SIMULATION, check_memory
-from mpimbs.sweep.subchain import Subchain
+from mpimbs.parts.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 LARGEST = 1e15  # of speeds (rad/s, m/s): beyond, a second later no angle has a digit that means anything

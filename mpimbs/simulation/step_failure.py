@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.errors import LoadNotFiniteError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import LoadNotFiniteError, SimulationError
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+RATES = ("q_rate", "u_rate")  # where the next step begins, if it does not evaluate them itself
+EARLIER = (("q_before", "u_before"), ("q_last", "u_last"))  # states that `bdf` takes, oldest first
 
 
 class StepMemory(NamedTuple):
@@ -21,8 +23,9 @@ class StepMemory(NamedTuple):
         So far.
     norm_error : float
         See `Integrator`; of all ranks.
-    work : list of (float, float)
-        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W).
+    work : list of lists of floats
+        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W), or
+        what it was in the states of `EARLIER`.
     sizes : list
         Of `StepSizes`.
     probe : dict
@@ -32,8 +35,11 @@ class StepMemory(NamedTuple):
     tension : list of int, optional
         Of `Stages`.
     vectors : dict of arrays
-        This rank's parts of vectors like q and u, by names that begin with these: the probe's, and the rates where the
-        next step begins, if it does not evaluate them itself.
+        This rank's parts of vectors like q and u, by names that begin with these: the probe's, `RATES` and `EARLIER`.
+    earlier : list of float, optional
+        Times (s) of the states of `EARLIER`, if the next step takes them.
+    again : bool
+        Whether the last attempt of a step was rejected.
     """
 
     time: float
@@ -41,9 +47,15 @@ class StepMemory(NamedTuple):
     steps: int
     rejected: int
     norm_error: float
-    work: list[tuple[float, float]]
+    work: list[list[float]]
     sizes: list[Any]
     probe: dict[str, Any]
     vectors: dict[str, Floats]
     projection: dict[str, Any] | None = None
     tension: list[int] | None = None
+    earlier: list[float] | None = None
+    again: bool = False
+
+    def of_another(self, **changes: Any) -> StepMemory:
+        """The same for an integrator whose first step takes nothing from the last one: what acts has changed."""
+        return self._replace(probe={}, vectors={}, earlier=None, again=False, **changes)

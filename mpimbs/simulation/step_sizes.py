@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ class _Spread:
         self._counts = Counter({int(key): count for key, count in classes or []})
         self._waiting: list[float] = []
 
-    def take(self, value: float) -> None:
-        self._waiting.append(value)
+    def take(self, values: Sequence[float]) -> None:
+        self._waiting.extend(values)
         if len(self._waiting) >= WAITING:
             self._count()
 
@@ -91,19 +92,23 @@ class StepSizes:
         free, cut, shares = memory or [[], [], []]
         self._free, self._cut, self._shares = _Spread(*free), _Spread(*cut), _Spread(*shares)
 
-    def take(self, size: float, cut: bool, largest: float = np.inf) -> None:
-        """Take the size of a step (s).
+    def take(self, sizes: Sequence[float], largest: float = np.inf) -> None:
+        """Take the sizes of steps (s).
 
         Parameters
         ----------
-        cut : bool
-            The time of a sample has shortened it.
+        sizes : sequence of float
+            Negative where the time of a sample, or another one, has shortened them.
         largest : float
             The largest stable step (s); infinite where that is not known.
         """
-        (self._cut if cut else self._free).take(size)
-        if not cut and largest < np.inf:
-            self._shares.take(size / largest)
+        free = sizes
+        if sizes[-1] < 0.0:  # only those before a time are, and the last of them
+            free = [size for size in sizes if size > 0.0]
+            self._cut.take([-size for size in sizes if size < 0.0])
+        self._free.take(free)
+        if largest < np.inf:
+            self._shares.take([size / largest for size in free])
 
     def join(self, other: StepSizes) -> None:
         """Take the steps of another one too."""

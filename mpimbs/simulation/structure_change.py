@@ -8,17 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import Event, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parallel.agreement import on_root
+from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.simulation.motions_of_bodies import MotionsOfBodies
 from mpimbs.simulation.projection import closed
 from mpimbs.simulation.run_segment import RunSegment
 from mpimbs.simulation.settings import POSITIONS
-from mpimbs.sweep.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -85,7 +85,8 @@ def carried_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: I
     motion = MotionsOfBodies(before, cut)(q, u)
     back = np.swapaxes(motion.rotation, 1, 2)
     twists = (np.einsum("nij,nj->ni", back, part) for part in (motion.angular_velocity, motion.velocity))
-    free = np.hstack([_quaternions(motion.rotation), motion.position]), np.hstack([*twists])
+    poses = pose_numbers(motion.rotation, motion.position)
+    free = np.roll(poses, 4, axis=1), np.hstack([*twists])  # of a free joint the quaternion stands first
     found = []
     sides = zip(wholes, system.offsets(), after.system.offsets(), free, strict=True)
     for values, old, new, of_free in sides:
@@ -103,15 +104,6 @@ def held_over(before: System, after: System, held: Floats, events: Sequence[Even
     whole = np.zeros(after.nu)
     whole[numbers_of(after.offsets()[1], stay)[0]] = held[numbers_of(before.offsets()[1], stay)[0]]
     return whole
-
-
-def _quaternions(rotations: Floats) -> Floats:
-    """Quaternions w x y z [n, 4] of rotations [n, 3, 3]."""
-    from scipy.spatial.transform import Rotation  # takes 0.2 s: where it is needed
-
-    if not len(rotations):
-        return np.zeros((0, 4))
-    return Rotation.from_matrix(rotations).as_quat()[:, [3, 0, 1, 2]]
 
 
 def joined(
@@ -172,8 +164,8 @@ def _distance(dynamics: Dynamics, q: Floats, u: Floats, loop: int) -> str:
     def measured() -> str | None:
         if whole is None or speeds is None:
             return None
-        joints, subchain = LoopJoints(dynamics.system), Subchain(dynamics.system)
-        rows = joints.held(body_motions(subchain, whole, speeds)).violation
+        joints = LoopJoints(dynamics.system)
+        rows = joints.held(body_motions(dynamics.system, whole, speeds)).violation
         return joints.worst(np.where(joints.loop == loop, rows, 0.0))[1]
 
     return str(dynamics.comm.bcast(on_root(dynamics.comm, measured)))

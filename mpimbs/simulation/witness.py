@@ -2,7 +2,7 @@
 
 Checked are the first sample and the last, the first behind every change of structure, and of the others the next one
 after so many evaluations that it costs less than a hundredth of them in systems of a hundred bodies or more. A check
-takes an evaluation, and sweeps without lanes that take as long as some four of them, or 0.05 ms [`mpimbs.residual`].
+takes an evaluation, and sweeps without lanes that take as long as some four of them, or 0.05 ms [`dynamics.residual`].
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
+from mpimbs.dynamics.residual import Residual, dropped_told, holds_told
 from mpimbs.parallel.agreement import together
-from mpimbs.residual import Residual, holds_told
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,6 +36,8 @@ class Witness:
         So far.
     motion, loops : tuple
         The largest residual so far: its value, on which body or loop, time (s).
+    dropped : tuple
+        The most constraints that were left out so far, a loop of which one was, time (s).
     seconds : float
         Wall time spent, but for evaluations (s).
     """
@@ -46,6 +48,7 @@ class Witness:
         self.checks, self.seconds = 0, 0.0
         self.motion: tuple[float, str, float] = (0.0, "", 0.0)
         self.loops: tuple[float, str, float] = (0.0, "", 0.0)
+        self.dropped: tuple[int, str, float] = (0, "", 0.0)
 
     @property
     def largest(self) -> Floats:
@@ -68,36 +71,41 @@ class Witness:
         self._due, self.checks = dynamics.evaluations + BETWEEN, self.checks + 1
         self.motion = max(self.motion, (found.motion, found.body, t), key=_size)
         self.loops = max(self.loops, (found.loops, found.loop, t), key=_size)
+        self.dropped = max(self.dropped, (found.dropped, found.without, t), key=_size)
         self.seconds += time.perf_counter() - began + evaluating - sum(dynamics.seconds().values())
         if wrong := found.judged(dynamics.coupling):
-            raise SimulationError(
-                f"t = {t:g} s: {wrong}: this is wrong, and so may be all before; please report the model. "
-                "`no_witness=True` goes on regardless"
-            )
+            raise SimulationError(f"t = {t:g} s: {wrong}. `no_witness=True` goes on regardless")
 
     def follow(self, before: Witness) -> None:
         """Go on with what another one has seen, of the structure before: the next sample is checked."""
         self.checks, self.motion, self.loops = before.checks, before.motion, before.loops
-        self.seconds = before.seconds
+        self.dropped, self.seconds = before.dropped, before.seconds
 
     def memory(self) -> dict[str, Any]:
         """For JSON; `recall` takes it again."""
-        return {"due": self._due, **self.told()}
+        loops = self._dynamics.loops
+        return {"due": self._due, "refining": loops is not None and loops.refining, **self.told()}
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
         self._due, self.checks = memory["due"], memory["checks"]
+        if self._dynamics.loops is not None:
+            self._dynamics.loops.refining = memory.get("refining", False)
         self.motion, self.loops = tuple(memory["motion"]), tuple(memory["loops"])
+        self.dropped = tuple(memory.get("dropped", self.dropped))
 
     def told(self) -> dict[str, Any]:
         """What a result tells."""
-        return {"checks": self.checks, "motion": list(self.motion), "loops": list(self.loops)}
+        found = {"motion": self.motion, "loops": self.loops, "dropped": self.dropped}
+        return {"checks": self.checks, **{name: list(value) for name, value in found.items()}}
 
 
 def witness_told(found: dict[str, Any]) -> str:
     """What a result has of its witness, in a line."""
     (motion, body, _), (loops, loop, _) = found["motion"], found["loops"]
-    return f"{holds_told(motion, body, loops, loop)}, in {found['checks']} samples checked"
+    dropped, without, _ = found.get("dropped", (0, "", 0.0))
+    told = holds_told(motion, body, loops, loop) + dropped_told(dropped, without)
+    return f"{told}, in {found['checks']} samples checked"
 
 
 def _size(found: tuple[float, str, float]) -> float:

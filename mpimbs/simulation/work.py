@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.evaluation import Acted
+from mpimbs.dynamics.evaluation import Acted
 from mpimbs.sweep.structure import PLACE
 
 Floats = npt.NDArray[np.float64]
@@ -36,19 +36,23 @@ class Power:
         Whether there are any such loads, on any rank.
     overflows : bool
         Whether there are others than forces that are held, of which numpy may warn that they grow without bound.
+    along_joints : bool
+        Whether this rank has none but those that are held, dampers and constant torques of joints.
+    damping, torque : array [nu] or None
+        Of these, where there are any.
     """
 
     def __init__(self, dynamics: Dynamics, driven: bool = False) -> None:
         self._dynamics = dynamics
         c = dynamics.subchain.columns
-        self._damping = c.damping if c.damping.any() else None
-        self._torque = c.torque if c.torque.any() else None
+        self.damping = c.damping if c.damping.any() else None
+        self.torque = c.torque if c.torque.any() else None
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
         functions = system.force_functions or c.torque_functions
         motions = dynamics.external.motions
         self._free = ~c.prescribed if motions else None
-        mine = self._damping is not None or self._torque is not None or bool(functions) or bool(motions)
+        mine = self.damping is not None or self.torque is not None or bool(functions) or bool(motions)
         dampers = any(spring.dissipates for spring in system.springs.values())
         facts = np.array([mine, dampers or system.has_given_wrenches(subchain.first, subchain.last)])
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
@@ -57,24 +61,26 @@ class Power:
         self._wrenched = bool(facts[1])
         self.overflows = bool(facts.any())
         self.any = driven or self.overflows
+        self.along_joints = not (functions or motions or self._loops or self._wrenched)
 
-    def recalled(self, ranks: list[tuple[float, float]]) -> Floats:
-        """Work on this rank's bodies so far (J) and its rate (W), of what a checkpoint has of each rank; or nothing."""
+    def recalled(self, ranks: list[list[float]]) -> Floats:
+        """This rank's numbers of the work (J, W), of those of each rank that `StepMemory.work` has; or nothing."""
         if not self.any:
             return np.zeros(0)
         comm = self._dynamics.comm
         if len(ranks) == comm.size:
             return np.array(ranks[comm.rank])
-        return np.sum(ranks, axis=0) if ranks and comm.rank == 0 else np.zeros(2)
+        found = np.sum(ranks, axis=0) if ranks else np.zeros(2)
+        return found if comm.rank == 0 else np.zeros_like(found)
 
     def __call__(self, q: Floats, u: Floats, acted: Acted) -> float:
         """Power (W) in a state, of what acted in its evaluation."""
         power = 0.0
-        if self._damping is not None:
-            np.multiply(self._damping, u, out=self._room)
+        if self.damping is not None:
+            np.multiply(self.damping, u, out=self._room)
             power -= float(self._room @ u)
-        if self._torque is not None:
-            power += float(self._torque @ u)
+        if self.torque is not None:
+            power += float(self.torque @ u)
         if self._free is not None:
             power += float(acted.forces[self._free] @ u[self._free]) if acted.forces.size else np.nan
         elif acted.forces.size:

@@ -1,2 +1,1 @@
-"""Numbers and algebra: the number types of the kernels, 3- and 6-vectors, inertias, the handle equations. No model,
-no MPI."""
+"""Algebra of rigid bodies: 3- and 6-vectors, joint axes, inertias, six by six. No model, no MPI."""

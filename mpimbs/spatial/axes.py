@@ -7,7 +7,7 @@ type.
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel
+from mpimbs.kernels.compiler import kernel
 
 
 @kernel(inline=True)

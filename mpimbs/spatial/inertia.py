@@ -7,7 +7,7 @@ in its frame: A (00 01 02 11 12 22, kg m^2, about the origin), h = m c (kg m), m
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel
+from mpimbs.kernels.compiler import kernel
 from mpimbs.spatial.vectors import add3, cross, dot6, rotate_back, scale3, sub3
 
 #   index of (row, column) in the 21-tuple

@@ -15,11 +15,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mpimbs.spatial.compiler import kernel, kernel_overload
+from mpimbs.kernels.compiler import kernel, kernel_overload
+from mpimbs.kernels.lanes import LANES, Lanes, extract, load, machine_type, pointer, store, width
+from mpimbs.kernels.layout import transposed
+from mpimbs.kernels.tuples import load6, store_numbers
 from mpimbs.spatial.inertia import add_outer, row
-from mpimbs.spatial.lanes import LANES, Lanes, extract, load, machine_type, pointer, store, width
-from mpimbs.spatial.layout import transposed
-from mpimbs.spatial.tuples import load6, store_numbers
 
 ROW = 8  # numbers that a stored row takes
 PART = 2  # columns of a part of a row of lanes

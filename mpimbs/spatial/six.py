@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpimbs.spatial.compiler import kernel
+from mpimbs.kernels.compiler import kernel
 from mpimbs.spatial.rows import (
     ROW,
     add_row,

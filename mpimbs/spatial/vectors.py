@@ -7,8 +7,8 @@ in P.
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import sqrt
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import sqrt
 
 
 @kernel(inline=True)

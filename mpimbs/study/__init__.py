@@ -1,1 +1,1 @@
-"""Studies of speed and cost, and pictures."""
+"""Studies and predictions of speed, what they measure, and checks of models and couplings."""

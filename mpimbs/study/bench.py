@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.batch import Batch
-from mpimbs.compiling import compile_evaluations
+from mpimbs.base.errors import InputError
 from mpimbs.coupling import solver_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
-from mpimbs.instruments.accuracy import relative_error
-from mpimbs.instruments.laps import PhaseLaps, disturbance, said, summary, take_turns
+from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import System
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.limbs import Swept
+from mpimbs.simulation.ensembles.batch import Batch
+from mpimbs.study.accuracy import relative_error
+from mpimbs.study.laps import PhaseLaps, disturbance, said, summary, take_turns
 from mpimbs.study.replay import RTOL, player
-from mpimbs.sweep.intervals import Intervals
-from mpimbs.sweep.limbs import Swept
 
 _BY_PHASE = 0.1  # of the evaluations, timed by phase beside the others
 

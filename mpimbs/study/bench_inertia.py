@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.compiling import compile_evaluations, compile_joint_space
-from mpimbs.composites import FORMS
 from mpimbs.dynamics import Dynamics
-from mpimbs.instruments.laps import said, summary, timed_calls
+from mpimbs.dynamics.compiling import compile_evaluations, compile_joint_space
+from mpimbs.dynamics.operators.composites import DOUBLING, RECURSIVE
 from mpimbs.model import System
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.study.bench import check_seconds
+from mpimbs.study.laps import said, summary, timed_calls
 
 MOST_INVERTED = 1024  # degrees of freedom: the inverse takes as many sweeps
 _ROUNDS = 5
 
 
-def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settings: Any) -> dict[str, Any]:
+def bench_inertia(
+    system: System, comm: MPI.Comm, seconds: float = 1.0, form: str = DOUBLING, others: bool = True, **settings: Any
+) -> dict[str, Any]:
     """Time the inertia matrix at the initial state; all ranks call together.
 
     What is timed takes turns: the matrix, its phases, the time of writing as many bytes, products with it and its
@@ -33,6 +35,10 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
     comm : MPI.Comm
     seconds : float
         Wall time to spend on repetitions (s).
+    form : str
+        Of the matrix, one of `composites.FORMS`.
+    others : bool
+        Time what goes with it, too.
     **settings
         See `Dynamics`.
 
@@ -58,8 +64,8 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
     udot, rates = np.empty(nu), np.empty(dynamics.subchain.nq)
     out, like = dynamics.inertia_matrix(q), np.empty((nu, system.nu))
     composites, factor = dynamics.composites, dynamics.factor(q)
-    calls: dict[str, Callable[[], object]] = {
-        "matrix": lambda: dynamics.inertia_matrix(q, out=out),
+    matrix: dict[str, Callable[[], object]] = {"matrix": lambda: dynamics.inertia_matrix(q, form=form, out=out)}
+    calls: dict[str, Callable[[], object]] = matrix | {
         "lines": lambda: composites.at(q),
         "rows": lambda: composites.rows(out),
         "writing": lambda: like.fill(1.0),
@@ -72,9 +78,11 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
     if not system.loops:
         calls["inverse dynamics"] = lambda: dynamics.inverse_dynamics(q, u, u)
     if comm.size > 1:
-        calls["recursive"] = lambda: dynamics.inertia_matrix(q, form=FORMS[1], out=out)
+        calls["recursive"] = lambda: dynamics.inertia_matrix(q, form=RECURSIVE, out=out)
     elif nu <= MOST_INVERTED:
         calls["inverse"] = lambda: dynamics.inverse_inertia_matrix(q)
+    if not others:
+        calls = matrix
     first = {name: float(timed_calls(dynamics.comm, call, 2).min()) for name, call in calls.items()}
     share = seconds / _ROUNDS / len(calls)
     laps: dict[str, list[np.ndarray]] = {name: [] for name in calls}

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import coupling_for
 from mpimbs.dynamics import Dynamics
-from mpimbs.instruments.accuracy import ASSEMBLED
-from mpimbs.instruments.phases import run_assemblies
+from mpimbs.dynamics.compiling import compile_evaluations
+from mpimbs.dynamics.operators.composites import FORMS
 from mpimbs.model import System, system_from
 from mpimbs.partition.division import Division, as_tree
-from mpimbs.spatial.assembly import BLOCK, RECORD
-from mpimbs.spatial.rows import ROW
-from mpimbs.study.absolute_costs import AUGMENTED, AbsoluteCosts, measure_absolute
+from mpimbs.study.accuracy import ASSEMBLED
 from mpimbs.study.bench import check_seconds
 from mpimbs.study.interval_times import IntervalTimes, time_intervals
 from mpimbs.study.share import SECONDS, Share
+from mpimbs.study.timed_joins import time_assembly
 from mpimbs.study.trace import Sweeps
+from mpimbs.study.traced_inertia import InertiaTimes
 from mpimbs.sweep.structure import TURNING
 
 _JOINS = 63
 
 
 class Key(NamedTuple):
-    """What shares are alike in: the coupling whose sweeps they are, how it calls them, whether the tip is in them."""
+    """What shares are alike in: the coupling whose sweeps they are, and whether the tip is in them."""
 
     coupling: str
-    staged: bool
     tip: bool
 
 
@@ -61,8 +59,6 @@ class Calibration:
         Times by `Key` and number of bodies.
     intervals : dict
         Of a tree, or a system with loops: what its intervals take, by number of ranks and coupling.
-    costs : dict
-        What couplings measured for themselves, by name.
     """
 
     def __init__(self, system: System, seconds: float = SECONDS) -> None:
@@ -71,30 +67,34 @@ class Calibration:
         self.seconds = seconds
         self.shares: dict[Key, dict[int, Sweeps]] = {}
         self.intervals: dict[tuple[int, str], IntervalTimes] = {}
-        self.costs: dict[str, Any] = {}
         self._joins: dict[str, float] = {}
         self._divisions: dict[tuple[str, int], Division] = {}
 
     def division(self, ranks: int, coupling: str = "dcae") -> Division:
-        """Divide the system among so many ranks, as a coupling does; raises InputError as `Dynamics`."""
+        """Divide the system among so many ranks, as a coupling does, or a form of the inertia matrix.
+
+        Raises
+        ------
+        InputError
+            As `Dynamics`.
+        """
         if (coupling, ranks) not in self._divisions:
-            self._divisions[coupling, ranks] = coupling_for(self.system, coupling).divide(self.system, ranks)
+            strategy = coupling_for(self.system, "dcae" if coupling in FORMS else coupling)
+            self._divisions[coupling, ranks] = strategy.divide(self.system, ranks)
         return self._divisions[coupling, ranks]
 
-    def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
+    def sweeps(self, ranks: int, coupling: str) -> list[Sweeps]:
         """Give the times of every rank's sweeps (s); those that are not known are measured."""
         if self._in_intervals(coupling):
             return self.of_tree(ranks, coupling).sweeps
         division = self.division(ranks, coupling)
         bodies = np.diff(division.cuts)
-        if coupling == AUGMENTED:
-            return [self.absolute.sweeps(int(n)) for n in bodies]
-        self._measure(division, ranks - 1, Key(coupling, staged, True))
+        self._measure(division, ranks - 1, Key(coupling, True))
         if ranks > 1:
-            self._measure(division, (ranks - 1) // 2, Key(coupling, staged, False))
-        inner = self.shares.get(Key(coupling, staged, False), {})
+            self._measure(division, (ranks - 1) // 2, Key(coupling, False))
+        inner = self.shares.get(Key(coupling, False), {})
         found = {int(n): interpolated(inner, int(n)) for n in np.unique(bodies[:-1])}
-        return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, staged, True)][int(bodies[-1])]]
+        return [found[int(n)] for n in bodies[:-1]] + [self.shares[Key(coupling, True)][int(bodies[-1])]]
 
     def _in_intervals(self, coupling: str) -> bool:
         return as_tree(self.system) or coupling == "assembly"
@@ -106,25 +106,20 @@ class Calibration:
             self.intervals[key] = time_intervals(self.system, self.division(ranks, coupling), self.seconds, coupling)
         return self.intervals[key]
 
-    @property
-    def absolute(self) -> AbsoluteCosts:
-        """What the coupling `augmented` takes; measured when first asked for."""
-        if AUGMENTED not in self.costs:
-            self.costs[AUGMENTED] = measure_absolute(self.system)
-        found: AbsoluteCosts = self.costs[AUGMENTED]
-        return found
+    @cached_property
+    def inertia(self) -> InertiaTimes:
+        """What the inertia matrix takes; measured when first asked for."""
+        return InertiaTimes(self.system, self.seconds)
 
     def scanned(self, ranks: int, coupling: str = "dcae") -> int:
         """Doubles of a message of the scan of turns."""
-        if coupling == AUGMENTED:
-            return self.absolute.turns
         return self.of_tree(ranks, coupling).turns if self._in_intervals(coupling) else TURNING
 
     def _measure(self, division: Division, number: int, key: Key) -> None:
         bodies = int(np.diff(division.cuts)[number])
         known = self.shares.setdefault(key, {})
         if bodies not in known:
-            share = Share(self.system, division, number, key.coupling, key.staged)
+            share = Share(self.system, division, number, key.coupling)
             compile_evaluations(share)
             known[bodies] = share.time(self.seconds)
             share.close()
@@ -162,23 +157,8 @@ class Calibration:
             for (ranks, coupling), times in self.intervals.items()
             for rank, sweeps in times.measured.items()
         ]
-        costs = {name: costs._asdict() for name, costs in self.costs.items()}
-        return {"seconds": self.seconds, "shares": shares, "joins": self._joins, "couplings": costs}
-
-
-def time_assembly(runs: int = 20, times: int = 500) -> float:
-    """Time a join of the divide and conquer over single bodies, up and down (s): the least of some runs."""
-    rows = np.zeros((18, ROW))
-    rows[:6, :6], rows[6:12, :6], rows[12:, :6] = 2.0 * np.eye(6), np.eye(6), 2.0 * np.eye(6)
-    joint = np.zeros((7, ROW))
-    joint[1, 2] = 1.0
-    given = (rows.ravel(), rows.ravel().copy(), joint.ravel(), np.zeros(RECORD), np.zeros(BLOCK), np.ones(30))
-    laps = []
-    for _ in range(1 + runs):
-        began = time.perf_counter()
-        run_assemblies(times, *given)
-        laps.append((time.perf_counter() - began) / times)
-    return min(laps[1:])
+        inertia = {"inertia": self.inertia.record()} if "inertia" in self.__dict__ else {}
+        return {"seconds": self.seconds, "shares": shares, "joins": self._joins, **inertia}
 
 
 def interpolated(known: dict[int, Sweeps], bodies: int) -> Sweeps:

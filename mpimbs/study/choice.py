@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError
 from mpimbs.coupling import COUPLINGS, UNCOMPARED, unavailable
-from mpimbs.errors import InputError
-from mpimbs.instruments.accuracy import ASSEMBLED, LONG
 from mpimbs.model import System
+from mpimbs.study.accuracy import ASSEMBLED, LONG
 from mpimbs.study.bench import bench
 
 _SECONDS = 0.05  # s for each coupling

@@ -14,12 +14,13 @@ import numpy as np
 from mpi4py import MPI
 from pydantic import ConfigDict, Field
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.table import CheckedTable, suggest
 from mpimbs.model.toml import at, read_toml
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.exchange import Exchange, swap
 from mpimbs.parallel.native import channel, send_only, start, wait
+from mpimbs.study.cost_fit import fit
 
 HERE = "here"
 ONE_NODE = 1 << 20  # ranks on the node of a machine of which nothing but one node is known
@@ -192,7 +193,7 @@ def _measured_link(pair: MPI.Comm) -> Link:
     alone.Free()
     took = laps.min(axis=0) - call
     send, receive = _send_and_receive(pair, other)
-    slope, offset = np.polyfit(8.0 * np.array(_SIZES), took, 1, w=1.0 / np.array(took))
+    offset, slope = fit([[1.0, 8.0 * doubles] for doubles in _SIZES], took)
     send, receive = min(send, 0.5 * offset), min(receive, 0.5 * offset)
     return Link(
         latency=max(float(offset - send - receive), 0.0), bandwidth=float(1.0 / max(slope, 1e-12)),

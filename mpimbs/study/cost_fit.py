@@ -1,4 +1,4 @@
-"""Fits of measured iterations and times to cost models: constraint loads [Duan & Anderson, eq. 23], and butterflies."""
+"""Fits of measured times to terms of any kind, constraint loads [Duan & Anderson, eq. 23], and butterflies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 
 Floats = npt.NDArray[np.float64]
+
+
+def fit(terms: npt.ArrayLike, seconds: npt.ArrayLike) -> Floats:
+    """Time of each of some terms (s), none below zero, by least squares of relative errors where any time was taken.
+
+    Parameters
+    ----------
+    terms : array [points, terms]
+    seconds : array [points]
+    """
+    rows, times = np.asarray(terms, np.float64), np.asarray(seconds, np.float64)
+    some = times > 0.0
+    if not some.any():
+        return np.zeros(rows.shape[1])
+    return np.asarray(nnls(rows[some] / times[some, None], np.ones(some.sum()))[0], np.float64)
 
 
 class PowerLaw(NamedTuple):
@@ -69,17 +84,8 @@ def load_terms(n: int, m: int, subchains: int, ranks: int, gamma: float) -> Floa
 
 
 def fit_cost_model(points: Sequence[Point], gamma: float) -> CostModel:
-    """Fit the coefficients, none below zero, by least squares of the relative errors.
-
-    Parameters
-    ----------
-    points : sequence of Point
-    gamma : float
-        How iterations grow with the constraint loads: `fit_power_law`.
-    """
-    rows = [load_terms(p.n, p.m, p.subchains, p.ranks, gamma) / p.seconds for p in points]
-    coefficients, _ = nnls(np.array(rows), np.ones(len(rows)))
-    return CostModel(gamma, *(float(c) for c in coefficients))
+    """Fit the coefficients; `gamma` is how iterations grow with the constraint loads, see `fit_power_law`."""
+    return CostModel(gamma, *fit([load_terms(*p[:4], gamma) for p in points], [p.seconds for p in points]).tolist())
 
 
 class ButterflyModel(NamedTuple):
@@ -105,13 +111,5 @@ def butterfly_terms(n: int, ranks: int) -> Floats:
 
 
 def fit_butterfly_model(points: Sequence[tuple[int, int, float]]) -> ButterflyModel:
-    """Fit the coefficients, none below zero, by least squares of the relative errors.
-
-    Parameters
-    ----------
-    points : sequence of (n, ranks, seconds)
-        Of different n, and of one and more ranks: what they don't tell is fitted as zero.
-    """
-    rows = [butterfly_terms(n, ranks) / seconds for n, ranks, seconds in points]
-    coefficients, _ = nnls(np.array(rows), np.ones(len(rows)))
-    return ButterflyModel(*(float(c) for c in coefficients))
+    """Fit the coefficients to n, ranks and seconds of some points: what these don't tell of is fitted as zero."""
+    return ButterflyModel(*fit([butterfly_terms(*p[:2]) for p in points], [p[2] for p in points]).tolist())

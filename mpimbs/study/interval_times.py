@@ -8,35 +8,30 @@ and hangs where.
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
-from mpimbs.compiling import compile_evaluations
-from mpimbs.instruments.phases import run_interval_joins, run_mixed_joins
+from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import System
 from mpimbs.model.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.division import Division
 from mpimbs.partition.schedule import Schedule, balanced
-from mpimbs.spatial.columns import Room
-from mpimbs.spatial.memory import aligned_zeros
-from mpimbs.spatial.mixed import MixedRoom
-from mpimbs.study.open_values import JoinNeeds, OpenIntervals, OpenLoops, OpenValues, Shape
+from mpimbs.parts.intervals import Intervals
+from mpimbs.study.cost_fit import fit
+from mpimbs.study.open_values import OpenValues, Shape
 from mpimbs.study.share import Share
+from mpimbs.study.timed_joins import time_join
 from mpimbs.study.trace import Sweeps
-from mpimbs.sweep.intervals import Intervals
 from mpimbs.sweep.structure import BOUNDARY, TURNING
+from mpimbs.values.joining import joined
 
 Floats = npt.NDArray[np.float64]
 
 MOST_TIMED = 24  # shares of a division
-_RUNS, _CALLS = 8, 40  # of a join
-_RUN = 0.01  # s: of fewer calls, where they take longer
 
 
 class IntervalTimes(NamedTuple):
@@ -86,7 +81,7 @@ def time_intervals(system: System, division: Division, seconds: float, coupling:
     """
     cuts, ranks = division.cuts, len(division.cuts) - 1
     order = Order.of(system) if division.order is None else division.order
-    values: OpenValues = OpenLoops(system, order, cuts) if system.loops else OpenIntervals(order, cuts)
+    values = OpenValues(system, order, cuts)
     lanes = LaneCosts(system, order, division.width).of(cuts).intervals if ranks > 1 else np.ones(1)
     work = np.column_stack((lanes, values.events.astype(np.float64)))
     measured: dict[int, Sweeps] = {}
@@ -124,9 +119,9 @@ def _of_all(work: Floats, values: OpenValues, measured: dict[int, Sweeps]) -> li
     """Give every rank times, by its cost: of its bodies and of the columns of loops, as measured times have it."""
     known = sorted(measured)
     swept = np.array([measured[rank].motion + measured[rank].inward + measured[rank].outward for rank in known])
-    costs = work @ _fitted(work[known], swept)
+    costs = work @ fit(work[known], swept)
     ends = np.array([[1.0, sum(sizes.values())] for sizes in values.exchanged])
-    placing = ends @ _fitted(ends[known], np.array([measured[rank].placing for rank in known]))
+    placing = ends @ fit(ends[known], [measured[rank].placing for rank in known])
     known.sort(key=lambda rank: costs[rank])
     found = []
     for rank, cost in enumerate(costs.tolist()):
@@ -140,14 +135,6 @@ def _of_all(work: Floats, values: OpenValues, measured: dict[int, Sweeps]) -> li
     return found
 
 
-def _fitted(terms: Floats, seconds: Floats) -> Floats:
-    """Time of each of some terms (s), none below zero, by least squares of relative errors where any was taken."""
-    some = seconds > 0.0
-    if not some.any():
-        return np.zeros(terms.shape[1])
-    return np.asarray(nnls(terms[some] / seconds[some, None], np.ones(some.sum()))[0], np.float64)
-
-
 def _joins(values: OpenValues) -> list[float]:
     """Time the joins of the groups of ranks (s)."""
     known: dict[Shape, float] = {}
@@ -155,21 +142,5 @@ def _joins(values: OpenValues) -> list[float]:
         shape = values.shape(group)
         if shape not in known:
             given = values.value(group.left), values.value(group.right)
-            known[shape] = time_join(values.needs(group), *given, isinstance(values, OpenLoops))
+            known[shape] = time_join(joined(group.left, group.right), *given)
     return [known[values.shape(group)] for group in values.groups]
-
-
-def time_join(needs: JoinNeeds, left: Floats, right: Floats, mixed: bool = False) -> float:
-    """Time a join of two values, up and down (s): the least of some runs."""
-    rooms = needs.rooms
-    out = (MixedRoom if mixed else Room)(*rooms.out).size()
-    boundary = (6 * (room.inboard + room.open) for room in (rooms.left, rooms.right, rooms.out))
-    given = left, right, *map(aligned_zeros, (out, needs.responses, needs.scratch, *boundary))
-    run = run_mixed_joins if mixed else run_interval_joins
-    count, laps = 1, list[float]()
-    for _ in range(2 + _RUNS):
-        began = time.perf_counter()
-        run(count, rooms, *given)
-        laps.append((time.perf_counter() - began) / count)
-        count = int(np.clip(_RUN / laps[-1], 1, _CALLS))
-    return min(laps[1:])

@@ -1,42 +1,37 @@
-"""The time of one evaluation on P ranks of a described cluster: predicted, not measured.
+"""The time of one evaluation, or of the inertia matrix, on P ranks of a described cluster: predicted, not measured.
 
 What a rank computes is timed on this core (`calibration`), what it sends and waits for is written down from the plans
-of the real run (`trace`, `traced_couplings`), and the time of all ranks together comes from the LogGP model (`loggp`)
-or SimGrid (`simgrid`). Cores are timed with the others idle: where they share caches and bandwidth of memory, shares
-that don't fit a core's own cache take longer than predicted.
+of the real run (`trace`, `traced_couplings`, `traced_inertia`), and the time of all ranks together comes from the LogGP
+model (`loggp`). Cores are timed with the others idle: where they share caches and bandwidth of memory, shares that
+don't fit a core's own cache take longer than predicted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from mpimbs.coupling import LoadSolver, coupling_for
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
+from mpimbs.coupling import coupling_for
+from mpimbs.dynamics.operators.composites import FORMS
 from mpimbs.model import System
-from mpimbs.model.summary import refuse_loops
-from mpimbs.model.table import suggest
 from mpimbs.partition.division import as_tree
+from mpimbs.plots.axes import new_figure, number_ticks, save
 from mpimbs.simulation.output_layout import versions
-from mpimbs.study import loggp, simgrid
-from mpimbs.study.axes import new_figure, number_ticks, save
+from mpimbs.study import loggp
 from mpimbs.study.calibration import Calibration, powers_of_two
 from mpimbs.study.cluster import Cluster
 from mpimbs.study.tables import host, write_tables
 from mpimbs.study.trace import Trace, compute_seconds
-from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, TracedCoupling, write_traces
+from mpimbs.study.traced_couplings import traced, write_traces
+from mpimbs.study.traced_inertia import write_inertia_traces
 
 MOST_RANKS, MOST_RANKS_OF_TREES = 4096, 256  # by default
 PREDICTION_FILES = ("prediction.json", "prediction.tsv", "prediction.png")
-
-METHODS: dict[str, Callable[[Sequence[Trace], Cluster], float]] = {
-    "loggp": loggp.evaluate,
-    "simgrid": simgrid.evaluate,
-}
 
 
 class Prediction(NamedTuple):
@@ -45,6 +40,7 @@ class Prediction(NamedTuple):
     Attributes
     ----------
     coupling : str
+        Of the inertia matrix its form.
     ranks : int
     bodies : int
         Of the rank that has the most.
@@ -58,7 +54,6 @@ class Prediction(NamedTuple):
         The time predicted for one rank over this one, with the same coupling on a core of the same cluster.
     efficiency : float
         The speed-up over the number of ranks.
-    method : str
     """
 
     coupling: str
@@ -69,7 +64,6 @@ class Prediction(NamedTuple):
     messages: float
     speed_up: float
     efficiency: float
-    method: str
 
 
 def predict(
@@ -77,11 +71,9 @@ def predict(
     ranks: Iterable[int],
     cluster: Cluster,
     coupling: str = "dcae",
-    method: str = "loggp",
-    solver: LoadSolver | None = None,
     calibration: Calibration | None = None,
 ) -> list[Prediction]:
-    """Predict the time of one evaluation for several numbers of ranks, on this process alone.
+    """Predict the time of one evaluation, or of the inertia matrix, on several numbers of ranks, on this process alone.
 
     Parameters
     ----------
@@ -90,10 +82,7 @@ def predict(
     cluster : Cluster
         See `study.cluster.cluster_named`.
     coupling : str
-    method : str
-        "loggp" or "simgrid".
-    solver : LoadSolver, optional
-        How the coupling `pcg` solves.
+        Of an evaluation; or the form of the inertia matrix, one of `composites.FORMS`.
     calibration : Calibration, optional
         Of the same system: what it has measured is not measured again, whatever the coupling, ranks and cluster.
 
@@ -105,28 +94,23 @@ def predict(
     Raises
     ------
     InputError
-        An unknown coupling or method, a solver that makes no sense, a method that is not installed, numbers of ranks
-        that the system can't be divided among.
+        An unknown coupling, or one of which there are no traces; numbers of ranks that the system can't be divided
+        among.
     """
-    evaluate = method_named(method)
-    traced = _traced(system, coupling, solver)
+    _check(system, coupling)
     known = Calibration(system) if calibration is None else calibration
     wanted = list(ranks)
     for count in wanted:
         if count < 1:
             raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct `ranks`")
-        known.division(count, traced.coupling)
-    one = _mean(traced, known, cluster, 1, evaluate)[0]
-    rows = []
+        known.division(count, coupling)
+    one, rows = loggp.evaluate(_traces(known, 1, coupling), cluster), []
     for count in wanted:
-        seconds, compute = _mean(traced, known, cluster, count, evaluate)
-        bodies = int(np.diff(known.division(count, traced.coupling).cuts).max())
-        gain = one / seconds
-        rows.append(
-            Prediction(
-                coupling, count, bodies, seconds, compute, max(seconds - compute, 0.0), gain, gain / count, method
-            )
-        )
+        traces = _traces(known, count, coupling)
+        seconds, compute = loggp.evaluate(traces, cluster), max(map(compute_seconds, traces)) / cluster.core_speed
+        bodies, gain = int(np.diff(known.division(count, coupling).cuts).max()), one / seconds
+        rest = max(seconds - compute, 0.0)
+        rows.append(Prediction(coupling, count, bodies, seconds, compute, rest, gain, gain / count))
     return rows
 
 
@@ -135,14 +119,13 @@ def best(
     cluster: Cluster,
     couplings: Iterable[str] | None = None,
     ranks: Iterable[int] | None = None,
-    method: str = "loggp",
     calibration: Calibration | None = None,
 ) -> Prediction:
     """Give the predicted evaluation that takes the least time, over couplings and numbers of ranks.
 
     Parameters
     ----------
-    system, cluster, method, calibration
+    system, cluster, calibration
         See `predict`.
     couplings : iterable of str, optional
         All that there are traces of, by default.
@@ -151,9 +134,8 @@ def best(
     """
     known = Calibration(system) if calibration is None else calibration
     counts = ranks_to_predict(system) if ranks is None else list(ranks)
-    traced = _traced_couplings(system)
-    chosen = traced if couplings is None else couplings
-    rows = [row for name in chosen for row in predict(system, counts, cluster, name, method, None, known)]
+    chosen = traced(system) if couplings is None else couplings
+    rows = [row for name in chosen for row in predict(system, counts, cluster, name, known)]
     return min(rows, key=lambda row: row.seconds)
 
 
@@ -163,89 +145,45 @@ def ranks_to_predict(system: System) -> list[int]:
     return powers_of_two(min(MOST_RANKS_OF_TREES if as_tree(system) else MOST_RANKS, system.n_bodies))
 
 
-def method_named(name: str) -> Callable[[Sequence[Trace], Cluster], float]:
-    """Give what finds the time of traces; InputError if there is none of that name."""
-    if name not in METHODS:
-        raise InputError(f"unknown method '{name}'{suggest(name, METHODS)}")
-    if name == "simgrid":
-        simgrid.smpirun()
-    return METHODS[name]
+def _traces(calibration: Calibration, ranks: int, name: str) -> list[Trace]:
+    if name in FORMS:
+        return write_inertia_traces(calibration.inertia, calibration.division(ranks), name)
+    return write_traces(calibration, ranks, name)
 
 
-def _traced(system: System, name: str, solver: LoadSolver | None) -> TracedCoupling:
-    coupling_for(system, name, solver)
-    known = _traced_couplings(system)
+def _check(system: System, name: str) -> None:
+    """Refuse what there are no traces of."""
+    if name in FORMS:
+        return
+    coupling_for(system, name)
+    known = traced(system)
     if name not in known:
-        refuse_loops(
-            system,
-            f"coupling '{name}' is predicted without loops only; choose `coupling='dcae'`, or measure it with "
-            "`mpimbs bench`",
+        raise InputError(
+            f"coupling '{name}' is not predicted; choose one of: {', '.join(known)}; or measure it with `mpimbs bench`"
         )
-        of_trees = "" if system.is_chain else " for trees"
-        raise InputError(f"coupling '{name}' is not predicted{of_trees}; choose one of: {', '.join(known)}")
-    return known[name](solver)
-
-
-def _traced_couplings(system: System) -> dict[str, Callable[[LoadSolver | None], TracedCoupling]]:
-    return TRACED_OF_TREES if as_tree(system) else TRACED
-
-
-def _mean(
-    traced: TracedCoupling,
-    calibration: Calibration,
-    cluster: Cluster,
-    ranks: int,
-    evaluate: Callable[[Sequence[Trace], Cluster], float],
-) -> tuple[float, float]:
-    """Seconds of the mean evaluation, and those that the busiest rank computes."""
-    seconds = compute = 0.0
-    for case in traced.cases(calibration, ranks):
-        traces = write_traces(traced, calibration, ranks, case)
-        seconds += case.weight * evaluate(traces, cluster)
-        compute += case.weight * max(map(compute_seconds, traces)) / cluster.core_speed
-    return seconds, compute
 
 
 # --- what is said of it ----------------------------------------------------------------------------------------------
 
 
-class Calibrated(Protocol):
-    """What was measured of a system, for predictions."""
-
-    system: System
-
-    def record(self) -> dict[str, Any]: ...
-
-
-def figures(
-    rows: Sequence[Prediction],
-    cluster: Cluster,
-    calibration: Calibrated,
-    solver: LoadSolver | None = None,
-    what: str = "one evaluation",
-) -> dict[str, Any]:
-    """Give all that it takes to repeat predictions of something, as one object for JSON."""
+def figures(rows: Sequence[Prediction], cluster: Cluster, calibration: Calibration) -> dict[str, Any]:
+    """Give all that it takes to repeat predictions, as one object for JSON."""
     system = calibration.system
-    found = versions()
-    if any(row.method == "simgrid" for row in rows):
-        found["simgrid"] = simgrid.version()
     return {
         "system": system.name,
         "n": system.n_bodies,
         "dof": system.nu,
-        "what": what,
+        "what": "the inertia matrix" if rows[0].coupling in FORMS else "one evaluation",
         "kind": "predicted",
         "rows": [row._asdict() for row in rows],
         "best": min(rows, key=lambda row: row.seconds)._asdict(),
         "settings": {
             "couplings": list(dict.fromkeys(row.coupling for row in rows)),
             "ranks": list(dict.fromkeys(row.ranks for row in rows)),
-            "method": rows[0].method,
-            "solver": solver.data() if solver else None,
         },
         "cluster": cluster.model_dump(),
         "machine": host(),
-        "versions": found,
+        "versions": versions(),
         "calibration": calibration.record(),
     }
 
@@ -269,8 +207,8 @@ def report(found: dict[str, Any]) -> list[str]:
     rows = [Prediction(**row) for row in found["rows"]]
     quickest = Prediction(**found["best"])
     return [
-        f"{found['system']}: {found['what']}, predicted for the cluster '{found['cluster']['name']}' by "
-        f"{rows[0].method}; computing measured on one core ({found['machine']['cpu']})",
+        f"{found['system']}: {found['what']}, predicted for the cluster '{found['cluster']['name']}' by LogGP; "
+        f"computing measured on one core ({found['machine']['cpu']})",
         *lines_of(rows),
         f"the fastest predicted here: {quickest.coupling} on {quickest.ranks} ranks, {1e6 * quickest.seconds:.4g} us",
     ]

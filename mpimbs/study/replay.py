@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.evaluation import Acted
+from mpimbs.dynamics.evaluation import Acted
 
 Floats = npt.NDArray[np.float64]
 MOST = 200  # evaluations
@@ -19,6 +19,8 @@ RTOL = 1e-8  # of the simulation
 
 class _Recorder:
     """Stands in for a `Dynamics`, and keeps what it is asked for."""
+
+    compiled = None  # Python is asked
 
     def __init__(self, dynamics: Dynamics) -> None:
         self._dynamics = dynamics
@@ -42,13 +44,13 @@ def record(dynamics: Dynamics, q: Floats, u: Floats) -> list[tuple[float, Floats
     q, u : array [nq], [nu]
         This rank's part of the initial state.
     """
-    from mpimbs.simulation.integrator import Integrator  # needs petsc4py
+    from mpimbs.simulation.integrators import make_integrator
     from mpimbs.simulation.schemes import Accuracy
 
     recorder = _Recorder(dynamics)
     largest = max(dynamics.comm.allgather(q.nbytes + u.nbytes))
     count = int(np.clip(ROOM // max(largest, 1), 2, MOST))
-    stepper = Integrator(cast(Dynamics, recorder), q, u, "5dp", Accuracy(RTOL, RTOL))
+    stepper = make_integrator(cast(Dynamics, recorder), q, u, "dopri5", Accuracy(RTOL, RTOL))
     recorder.asked.clear()  # the trial of the first step
     while len(recorder.asked) < count:
         stepper.step_towards(np.inf)

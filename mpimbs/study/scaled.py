@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import Body, System
 
 

@@ -10,11 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
-from scipy.optimize import nnls
 
-from mpimbs.compiling import compile_evaluations
 from mpimbs.dynamics import Dynamics
-from mpimbs.instruments.laps import timed_calls
+from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import System, system_from
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
@@ -25,10 +23,13 @@ from mpimbs.partition.schedule_file import Laid, schedule_text
 from mpimbs.partition.schedule_search import Found, Search
 from mpimbs.partition.schedule_times import SWEPT_IN
 from mpimbs.partition.scheduling import AUTO, BALANCED, BODIES, SERIAL
-from mpimbs.spatial.column_lists import Listed, joined_columns
 from mpimbs.study.cluster import Link
-from mpimbs.study.interval_times import time_join
-from mpimbs.study.open_values import needs_of, value_of
+from mpimbs.study.cost_fit import fit
+from mpimbs.study.laps import least
+from mpimbs.study.open_values import value_of
+from mpimbs.study.timed_joins import time_join
+from mpimbs.values.joining import joined
+from mpimbs.values.value import without_loops
 
 Floats = npt.NDArray[np.float64]
 
@@ -77,21 +78,19 @@ def measure_assembly_costs(link: Link) -> AssemblyCosts:
     rows, times = [], []
     for opened, new in itertools.product(_OPEN, _HUNG):
         for hung in range(min(opened, 2) + 1):
-            left = Listed(50, [-1], [(10 + k, 200) for k in range(opened)])
-            right = Listed(100, [10 + k for k in range(hung)] or [-1], [(60 + k, 300) for k in range(new)])
-            handles = joined_columns(left, right).handles
-            products = sum(hang_products.py_func(before, more) for before, more in handles)
-            rows.append([1, len(handles), products, sum(1 + before + more for before, more in handles)])
-            times.append(time_join(needs_of(left, right), value_of(left), value_of(right)))
-    found, _ = nnls(np.array(rows) / np.array(times)[:, None], np.ones(len(times)))
+            left = without_loops(50, [-1], [(10 + k, 200) for k in range(opened)])
+            right = without_loops(100, [10 + k for k in range(hung)] or [-1], [(60 + k, 300) for k in range(new)])
+            both = joined(left, right)
+            products = sum(hang_products.py_func(before, more) for before, more in both.handles)
+            rows.append([1, len(both.handles), products, sum(1 + before + more for before, more in both.handles)])
+            times.append(time_join(both, value_of(left), value_of(right)))
     chain = system_from(f"spatial_chain:{_BODIES}")
     with closing(Dynamics(chain, MPI.COMM_SELF, lanes=1)) as dynamics:
         compile_evaluations(dynamics)
         q, u = dynamics.subchain.q, dynamics.subchain.u
         udot, rates = np.empty(len(u)), np.empty(len(q))
-        laps = timed_calls(dynamics.comm, lambda: dynamics.evaluate(0.0, q, u, udot, rates), _CALLS)
-    body = float(laps.min()) / _BODIES
-    join, hang, product, solution = (float(part) for part in found)
+        body = least(lambda: dynamics.evaluate(0.0, q, u, udot, rates), 0.0, _CALLS) / _BODIES
+    join, hang, product, solution = fit(rows, times).tolist()
     return AssemblyCosts(
         body=body,
         join=join,

@@ -12,11 +12,11 @@ from mpi4py import MPI
 from mpimbs.coupling import Strategy
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
-from mpimbs.instruments.laps import timed_calls
 from mpimbs.model import System
 from mpimbs.partition.division import Division
+from mpimbs.parts.intervals import Intervals
+from mpimbs.study.laps import timed_calls
 from mpimbs.study.trace import Sweeps
-from mpimbs.sweep.intervals import Intervals
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,21 +37,11 @@ class Share(Dynamics):
         The rank.
     coupling : str
         Of whose evaluation the sweeps are.
-    staged : bool
-        Call the phases from Python one by one, as for a coupling that is not compiled.
     """
 
-    def __init__(
-        self,
-        system: System,
-        division: Division,
-        number: int,
-        coupling: str = "dcae",
-        staged: bool = False,
-    ) -> None:
+    def __init__(self, system: System, division: Division, number: int, coupling: str = "dcae") -> None:
         self._given = division, number
         super().__init__(system, MPI.COMM_SELF, coupling)
-        self.in_phases = staged
 
     def divide(
         self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings

@@ -16,14 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.places import note_input
 from mpimbs.coupling import COUPLINGS, LOOPED, TREES, UNCOMPARED, unavailable
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.filesystem.places import note_input
+from mpimbs.dynamics.operators.composites import FORMS
 from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.simulation.output_layout import versions
 from mpimbs.study.bench import bench
+from mpimbs.study.bench_inertia import bench_inertia
 from mpimbs.study.calibration import powers_of_two
 from mpimbs.study.scaled import scaled
 from mpimbs.study.tables import host
@@ -42,6 +44,7 @@ class Plan(NamedTuple):
     Attributes
     ----------
     couplings : tuple of str
+        Or the forms of the inertia matrix, which is timed then.
     ranks : tuple of int
         Numbers of ranks; of these, those that there are.
     studies : tuple of str
@@ -55,6 +58,11 @@ class Plan(NamedTuple):
     ranks: tuple[int, ...]
     studies: tuple[str, ...] = STUDIES
     seconds: float = 0.3
+
+    @property
+    def inertia(self) -> bool:
+        """Whether it is the inertia matrix that is timed."""
+        return set(self.couplings) <= set(FORMS)
 
     def points(self, system: System, cores: int) -> Iterator[tuple[str, str, int, int]]:
         """Give study, coupling, number of ranks and of bodies of every point."""
@@ -78,7 +86,7 @@ class Plan(NamedTuple):
         InputError
             Nothing is left.
         """
-        reasons = {name: unavailable(name) for name in self.couplings}
+        reasons = {name: "" if self.inertia else unavailable(name) for name in self.couplings}
         left = tuple(name for name, reason in reasons.items() if not reason)
         if not left:
             raise InputError(next(iter(reasons.values()), "give couplings with `couplings`"))
@@ -96,7 +104,7 @@ class Plan(NamedTuple):
             if name not in STUDIES:
                 raise InputError(f"unknown study '{name}'; choose of: {', '.join(STUDIES)}")
         for name in self.couplings:
-            if name not in COUPLINGS:
+            if not self.inertia and name not in COUPLINGS:
                 raise InputError(f"unknown coupling '{name}'; choose of: {', '.join(COUPLINGS)}")
         if not self.ranks or min(self.ranks) < 1:
             raise InputError("give numbers of ranks from 1 on with `ranks`")
@@ -177,7 +185,11 @@ def _measured(chain: System, coupling: str, ranks: int, seconds: float, comm: MP
 
     def work() -> Row | None:
         with first_ranks(comm, ranks) as part:
-            return None if part is None else bench(chain, part, coupling, seconds)
+            if part is None:
+                return None
+            if coupling in FORMS:
+                return bench_inertia(chain, part, seconds, coupling, others=False) | {"coupling": coupling}
+            return bench(chain, part, coupling, seconds)
 
     try:
         row = together(comm, work)

@@ -9,19 +9,19 @@ from typing import Any
 
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.places import check_folder
 from mpimbs.coupling import unavailable
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.filesystem.places import check_folder
-from mpimbs.instruments.laps import disturbance
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.study.calibration import Calibration
 from mpimbs.study.cluster import Cluster, cluster_named
+from mpimbs.study.laps import disturbance
 from mpimbs.study.predict import predict
 from mpimbs.study.speedup import Plan, collect, cores_of, evaluations_per_second, heading, measure_plan
 from mpimbs.study.speedup_report import STUDY_FILES, write
-from mpimbs.study.verdict import add_speedups, advice, fits, operations, trusted
+from mpimbs.study.verdict import add_speedups, advice, fastest, fits, trusted
 
 Row = dict[str, Any]
 RTOL = 1e-8
@@ -86,23 +86,24 @@ def study(
         beyond, refused = predictor(system, plan.couplings, comm)
         rows, notes = rows + beyond, notes + refused
     add_speedups(rows)
-    cores = cores_of(comm)
+    cores, inertia = cores_of(comm), plan.inertia
     best = min((row for row in rows if not row["predicted"]), key=lambda row: row["us_min"])
     per_second = None
-    if collected is None and (lacking_petsc := unavailable("pcg")):  # so does what integrates
+    if collected is None and not inertia and (lacking_petsc := unavailable("pcg")):  # so does what integrates
         notes.append(f"evaluations per simulated second: {lacking_petsc}")
-    elif collected is None:
+    elif collected is None and not inertia:
         per_second = evaluations_per_second(system, comm, best["coupling"], best["ranks"])
     table = {
         **heading(system, spec, comm, cores),
+        "what": "the inertia matrix" if inertia else "an evaluation",
         "settings": settings,
         "model_text": system_text(system, functions=True)[:_MOST_TEXT],
         "points": rows,
-        "fits": fits(rows, system.n_bodies, on_root(comm, lambda: operations(system))),
+        "fits": {} if inertia else fits(rows, system.n_bodies),
         "evaluations_per_simulated_second": per_second,
         "notes": notes,
         "disturbed": _disturbed(rows),
-        "advice": advice(rows, per_second, RTOL),
+        "advice": fastest(best) if inertia else advice(rows, per_second, RTOL),
     }
     table["files"] = [str(path) for path in on_root(comm, lambda: write(folder, table)) or ()]
     return table
@@ -206,8 +207,7 @@ def report(table: dict[str, Any]) -> list[str]:
             f"{row['study']:7s}{row['coupling']:14s}{row['ranks']:6d}{row['n']:10d} {row['us_min']:10.4g}"
             f" {1e3 * row['us_min'] / row['n']:9.4g}{gain}{remark}"
         )
-    for coupling, fit in table["fits"].items():
-        lines += _said_of_fit(coupling, fit)
+    lines += [_said_of_fit(coupling, fit) for coupling, fit in table["fits"].items()]
     lines += [f"left out: {note}" for note in table["notes"]]
     if table["disturbed"]:
         lines.append(table["disturbed"])
@@ -224,16 +224,10 @@ def _disturbed(rows: Sequence[Row]) -> str:
     return f"{len(found)} of {len(trusted(rows))} points, {where}, {disturbance(worst)}"
 
 
-def _said_of_fit(coupling: str, fit: Row) -> list[str]:
+def _said_of_fit(coupling: str, fit: Row) -> str:
     if fit["coefficients"] is None:
-        return [f"{coupling}: no fit of t = {fit['model']}: {fit['why']}"]
+        return f"{coupling}: no fit of t = {fit['model']}: {fit['why']}"
     numbers = ", ".join(f"{name} {value:.3g}" for name, value in fit["coefficients"].items())
     within = f"within {100 * fit['largest_relative_error']:.0f} % of {fit['points']} measured points"
     poor = "; A POOR FIT: the model does not hold here, or other work disturbed the times; don't build on it"
-    lines = [f"{coupling}: t = {fit['model']}; {numbers}; {within}{poor if fit['poor'] else ''}"]
-    if fit.get("gflops"):
-        lines.append(
-            f"    {fit['operations_per_body']:.0f} operations a body at {fit['gflops']:.3g} GFLOP/s; a level of "
-            f"ranks: {fit['operations_per_level']:.0f} operations, {fit['us_of_messages_per_level']:.2g} us beside"
-        )
-    return lines
+    return f"{coupling}: t = {fit['model']}; {numbers}; {within}{poor if fit['poor'] else ''}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpimbs.filesystem.places import check_folder, replacing
+from mpimbs.base.places import check_folder, replacing
 
 
 def write_tables(

@@ -16,6 +16,7 @@ from mpimbs.sweep.structure import TURNING
 
 COMPUTE, BUSY, SEND, RECEIVE = range(4)
 DOUBLE = 8  # bytes
+LOADS = 12  # doubles, of two handles
 
 
 class Occurrence(NamedTuple):
@@ -119,24 +120,18 @@ class Trace:
         if self.rank > 0:
             self.events.append(Occurrence(SEND, doubles * DOUBLE, self.rank - 1, tag))
 
-    def butterfly(self, doubles: int, join: float | Sequence[float] = 0.0) -> None:
-        """Exchange values of so many doubles at every level, as `parallel.butterfly` does, and join them.
-
-        `join` is the time that it takes (s), at every level or at each from the leaves up.
-        """
-        base, rows = self._tags(self._levels), _rows(self.rank, self._joined, False)
-        for row, seconds in zip(rows, [join] * len(rows) if isinstance(join, float) else join, strict=True):
+    def butterfly(self, doubles: int, join: float) -> None:
+        """Exchange values of so many doubles at every level, as `parallel.butterfly` does, and join them (s)."""
+        base = self._tags(self._levels)
+        for row in _rows(self.rank, self._joined, False):
             self._send(row, doubles * DOUBLE, base)
             self._receive(row, doubles * DOUBLE, base)
-            self.compute(seconds)
+            self.compute(join)
 
-    def assembly(
-        self, schedule: Schedule, doubles: Sequence[int], joins: Sequence[float], back: Sequence[int] | None = None
-    ) -> None:
-        """Join values in the order of a schedule, as `coupling.intervals` does.
+    def assembly(self, schedule: Schedule, doubles: Sequence[int], joins: Sequence[float]) -> None:
+        """Join values in the order of a schedule, as `coupling.intervals` does; loads on two handles come back.
 
-        `doubles` are those of the value of each node; `joins` the time of each join (s), up and down. What goes `back`
-        to each node are by default the loads on two handles; where it is 0, nothing.
+        `doubles` are those of the value of each node; `joins` the time of each join (s), up and down.
         """
         base, leaves = self._tags(2 * len(schedule.holders)), len(schedule.owners)
         for kind, node, other in schedule.steps[self.rank]:
@@ -147,36 +142,13 @@ class Trace:
                 self.events.append(Occurrence(sends, doubles[node] * DOUBLE, other, base + 2 * node))
             elif kind in (SEND_LOADS, RECEIVE_LOADS):
                 sends = SEND if kind == SEND_LOADS else RECEIVE
-                returned = 12 if back is None else back[node]
-                if returned:
-                    self.events.append(Occurrence(sends, returned * DOUBLE, other, base + 2 * node + 1))
-
-    def halo(self, leftward: int, rightward: int, first: int = 0, teller: int = 0) -> None:
-        """Swap messages of so many doubles with the neighbours, as chains exchange them; ranks from `first` on do.
-
-        Those from `teller` on have something to tell the one to the right.
-        """
-        to_left, to_right = (self._tags(1) for _ in range(2))
-        left = self.rank - 1 if self.rank > first else PROC_NULL
-        right = self.rank + 1 if first <= self.rank < self.size - 1 else PROC_NULL
-        for kind, other, doubles, tag in (
-            (SEND, left, leftward, to_left),
-            (SEND, right if self.rank >= teller else PROC_NULL, rightward, to_right),
-            (RECEIVE, left if self.rank > teller else PROC_NULL, rightward, to_right),
-            (RECEIVE, right, leftward, to_left),
-        ):
-            if other != PROC_NULL:
-                self.events.append(Occurrence(kind, doubles * DOUBLE, other, tag))
+                self.events.append(Occurrence(sends, LOADS * DOUBLE, other, base + 2 * node + 1))
 
     def exchange(self, sizes: Mapping[int, int]) -> None:
         """Swap messages of so many doubles with some ranks, as `parallel.exchange` does."""
         tag = self._tags(1)
         for kind in (SEND, RECEIVE):
             self.events += [Occurrence(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
-
-    def sum_of_all(self) -> None:
-        """Add up one double over the ranks (MPI_Allreduce)."""
-        self.butterfly(1)
 
     def gather_from_all(self, doubles: int) -> None:
         """Get so many doubles from every rank by a message from each.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
-from mpimbs.instruments.operation_models import arithmetic, models
-from mpimbs.instruments.operations import operations_of
-from mpimbs.model import System
 from mpimbs.study.cost_fit import (
     ButterflyModel,
     Point,
@@ -21,10 +17,8 @@ from mpimbs.study.cost_fit import (
     fit_power_law,
     load_terms,
 )
-from mpimbs.study.scaled import scaled
 
 Row = dict[str, Any]
-_SHORT, _LONG = 8, 12  # bodies of the chains whose operations are counted
 _POOR = 0.25  # relative error of a fit that says nothing
 
 
@@ -42,36 +36,7 @@ def add_speedups(rows: Sequence[Row]) -> None:
             row["efficiency"] = row["speedup"] / row["ranks"]
 
 
-class Operations(NamedTuple):
-    """Multiplications and additions of a body on several ranks, of one swept alone on one, and of a level of ranks."""
-
-    body: float
-    alone: float
-    level: float
-
-
-def operations(system: System) -> dict[str, Operations]:
-    """Count the operations of the couplings by butterflies, for a chain; empty where there are no shorter ones.
-
-    They are the constants of the cost models: what is fitted is the time of one, and of the messages of a level.
-    """
-    try:
-        counts = operations_of(scaled(system, _SHORT), scaled(system, _LONG))
-    except (InputError, ValueError):
-        return {}
-    found = models(counts)
-    return {
-        name: Operations(
-            *(
-                arithmetic(part)
-                for part in (found[name].body or found[name].alone, found[name].alone, found[name].level)
-            )
-        )
-        for name in ("dcae", "dca")
-    }
-
-
-def fits(rows: Sequence[Row], n: int, counted: Mapping[str, Operations] | None = None) -> dict[str, Row]:
+def fits(rows: Sequence[Row], n: int) -> dict[str, Row]:
     """Fit a cost model to the trusted rows of each coupling.
 
     Parameters
@@ -80,27 +45,20 @@ def fits(rows: Sequence[Row], n: int, counted: Mapping[str, Operations] | None =
         With coupling, ranks, n, dof, us_min; for constraint loads cuts and solutions too.
     n : int
         Bodies for which the number of ranks of least time is given.
-    counted : mapping, optional
-        `operations` by coupling.
 
     Returns
     -------
     dict of dict
         By coupling: model, points (those measured), coefficients (s), largest_relative_error, poor (whether that is
         above a quarter), and for butterflies best_ranks: None where only one number of ranks was measured, since the
-        cost of a level is not known then. Where operations are counted: operations_per_body, operations_per_level,
-        gflops, and us_of_messages_per_level, which is what of a level is not operations at that rate. Where there are
-        no more points than coefficients that they tell of, coefficients is None, and why says so: any such curve meets
-        them.
+        cost of a level is not known then. Where there are no more points than coefficients that they tell of,
+        coefficients is None, and why says so: any such curve meets them.
     """
     found = {}
     good = trusted(rows)
     for coupling in dict.fromkeys(row["coupling"] for row in good):
         own = [row for row in good if row["coupling"] == coupling]
-        fit = _fit_loads(own) if any("solutions" in row for row in own) else _fit_butterfly(own, n)
-        found[coupling] = fit
-        if fit["coefficients"] is not None and counted is not None and coupling in counted:
-            fit |= _rates(fit["coefficients"], counted[coupling], own)
+        found[coupling] = _fit_loads(own) if any("solutions" in row for row in own) else _fit_butterfly(own, n)
     return found
 
 
@@ -138,20 +96,6 @@ def _fit_butterfly(rows: Sequence[Row], n: int) -> Row:
     return fit
 
 
-def _rates(coefficients: Row, counted: Operations, rows: Sequence[Row]) -> Row:
-    """What a fit says of the time of an operation, and of messages."""
-    # Lanes are pieces of a subchain, joined as ranks are: each is swept with both handles, on one rank too.
-    swept_alone = all(row["ranks"] == 1 and row.get("lanes") == 1 for row in rows)
-    body = counted.alone if swept_alone else counted.body
-    each = coefficients["c1"] / body
-    return {
-        "operations_per_body": body,
-        "operations_per_level": counted.level,
-        "gflops": 1e-9 / each if each > 0 else None,
-        "us_of_messages_per_level": 1e6 * max(coefficients["c2"] - each * counted.level, 0.0),
-    }
-
-
 def _fit_loads(rows: Sequence[Row]) -> Row:
     """Equation 23; one subchain alone has no loads to solve for."""
     loads = [row.get("solutions", {}) for row in rows]
@@ -164,6 +108,11 @@ def _fit_loads(rows: Sequence[Row]) -> Row:
     terms, seconds = [load_terms(*point[:4], gamma) for point in points], [point.seconds for point in points]
     name = "C1 n / R + C2 n m / (N R) + m^gamma (C3 N / R + C4 log2 R)"
     return _fitted(name, terms, seconds, lambda: fit_cost_model(points, gamma))
+
+
+def fastest(row: Row) -> str:
+    """Say which form of the inertia matrix was the fastest measured."""
+    return f"the fastest measured: {row['coupling']} on {row['ranks']} rank(s), {row['us_min']:.4g} us"
 
 
 def advice(rows: Sequence[Row], per_second: float | None, rtol: float) -> str:

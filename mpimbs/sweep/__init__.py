@@ -1,1 +1,1 @@
-"""The O(n) recursions over the bodies that one process owns. They know no MPI and no model file."""
+"""The O(n) recursions: steps, the walks over them, and what is done at each. They know no MPI and no model file."""

@@ -3,10 +3,10 @@ matrix beside them: the added mass of a body in a fluid, or what implicit steps 
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import load, width
+from mpimbs.kernels.tuples import load3, load6, load9, load21, store_numbers
 from mpimbs.spatial.inertia import add_body, add_symmetric, apply, momentum
-from mpimbs.spatial.lanes import load, width
-from mpimbs.spatial.tuples import load3, load6, load9, load21, store_numbers
 from mpimbs.spatial.vectors import add3, add6, cross, rotate, sub6
 from mpimbs.sweep.structure import ADDED, BODY, BOUNDARY, FIXED
 

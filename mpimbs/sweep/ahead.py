@@ -6,30 +6,25 @@ goes through memory between the two, is the price of not waiting.
 
 from __future__ import annotations
 
-from mpimbs.spatial.axes import along
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import COMPLIANCE, EXTRA, INERTIA
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import store, width
+from mpimbs.kernels.tuples import load3, load6, load9, load21
 from mpimbs.spatial.inertia import apply
-from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.rows import ROW
-from mpimbs.spatial.tuples import load3, load6, load9, load21
-from mpimbs.spatial.vectors import add6, force_inward, scale6
+from mpimbs.spatial.vectors import add6, force_inward
+from mpimbs.sweep.loads import pushed
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BIAS, ELIMINATED, FIRST_U, LAST_U, PIVOT, PLACE
 from mpimbs.sweep.walk import walk_inward
+from mpimbs.values.handles import COMPLIANCE, EXTRA, INERTIA
 
 
 @kernel(inline=True)
 def _load_moved(zero, structure, step, force, given):
     work, tau, eliminated = given
-    n = width(zero)
     force = add6(force, load6(zero, work.bias, step * BIAS + 6))
     for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
-        # u = tau - S^T p,  p <- p + U u / D
-        base = d * PIVOT
-        u = load(zero, tau, d * n) - along(force, structure.axes[d], load(zero, structure.pitch, d * n))
-        store(work.pivot, (base + 7) * n, u)
-        force = add6(force, scale6(u * load(zero, work.pivot, (base + 6) * n), load6(zero, work.pivot, base)))
+        _, force = pushed(zero, zero, structure, work, d, force, tau, (work.pivot, PIVOT, 7))
     # p <- p + I c, to the parent's frame
     inertia = load21(zero, eliminated, step * ELIMINATED)
     r, p = load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9)

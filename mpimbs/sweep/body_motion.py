@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add3, add6, cross, multiply, rotate, rotate_back, transpose
 from mpimbs.sweep.structure import BOUNDARY
 

@@ -9,10 +9,10 @@ these.
 
 from __future__ import annotations
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import load, store, width
+from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.axes import add_along, along
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import load, store, width
-from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add3, add6, cross, force_inward, motion_outward, rotate, scale3, scale6
 from mpimbs.sweep.added import body_momentum
 from mpimbs.sweep.motion import chain_frame_change, joint_twist, velocity_acceleration

@@ -10,9 +10,10 @@ whole rows, or in lanes with a few columns at a time, whatever fits the register
 
 from __future__ import annotations
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import load, store, width
+from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.axes import along, component
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import COMPLIANCE, EXTRA, INERTIA, TRANSFER
 from mpimbs.spatial.inertia import (
     add_applied_from_ball,
     add_applied_from_hinge,
@@ -23,7 +24,6 @@ from mpimbs.spatial.inertia import (
     inertia_inward_from_hinge,
     row,
 )
-from mpimbs.spatial.lanes import load, store, width
 from mpimbs.spatial.rows import (
     ROW,
     add_products,
@@ -38,7 +38,6 @@ from mpimbs.spatial.rows import (
     unit_rows,
     zero_row,
 )
-from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.vectors import add6, force_inward, scale6
 from mpimbs.sweep.added import add_inertia
 from mpimbs.sweep.structure import (
@@ -51,6 +50,7 @@ from mpimbs.sweep.structure import (
     TURN,
 )
 from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_inward_onto, walk_path_inward
+from mpimbs.values.handles import COMPLIANCE, EXTRA, INERTIA, TRANSFER
 
 
 @kernel(inline=True)
@@ -287,7 +287,7 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
     load2 : 6-tuple
         Load f2 on handle 2 (N m, N) where it is known already, which p then contains; else zeros.
     block : array [SIZE]
-        Written: the handle equations, as in `spatial.handles`; with one handle, I and p only.
+        Written: the handle equations, as in `values.handles`; with one handle, I and p only.
     eliminated : array [m * ELIMINATED], optional
         Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
     bare : array [GATHERED], optional

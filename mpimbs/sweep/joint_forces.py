@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import load, sqrt, store, width
-from mpimbs.spatial.trigonometry import atan2
-from mpimbs.spatial.tuples import load3, store_numbers
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import load, sqrt, store, width
+from mpimbs.kernels.trigonometry import atan2
+from mpimbs.kernels.tuples import load3, store_numbers
 from mpimbs.spatial.vectors import (
     add3,
     cross,

@@ -7,16 +7,29 @@ may be lanes, each of them forces of its own, over the same bodies in doubles.
 
 from __future__ import annotations
 
-from mpimbs.spatial.axes import add_along, along
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import load, store, width, zero_lanes
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import load, store, width, zero_lanes
+from mpimbs.kernels.tuples import load3, load6, load9
+from mpimbs.spatial.axes import along
 from mpimbs.spatial.rows import ROW, load_row, transposed_rows, write_row
-from mpimbs.spatial.tuples import load3, load6, load9
-from mpimbs.spatial.vectors import add6, dot6, force_inward, motion_outward, scale6
+from mpimbs.spatial.vectors import add6, force_inward, scale6
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.motion import joint_places
+from mpimbs.sweep.outward import answered_with
 from mpimbs.sweep.structure import FIRST_U, LAST_U, PIVOT, PLACE, Structure
 from mpimbs.sweep.walk import walk_inward, walk_outward
+
+
+@kernel(inline=True)
+def pushed(zero, own, structure, work, d, p, f, room):
+    """u / D and p <- p + U u / D of a freedom, with u = f - S^T p, which is written at d * stride + offset of an array:
+    these three are `room`. `own` is a zero of the number type of the bodies."""
+    left, stride, offset = room
+    n, m = width(zero), width(own)
+    u = load(zero, f, d * n) - along(p, structure.axes[d], load(own, structure.pitch, d * m))
+    store(left, (d * stride + offset) * n, u)
+    x = u * load(own, work.pivot, (d * PIVOT + 6) * m)
+    return x, add6(p, scale6(x, load6(own, work.pivot, d * PIVOT)))
 
 
 @kernel(inline=True)
@@ -26,18 +39,11 @@ def loaded(zero, structure, step, state, given):
     `given` is a zero of the number type of the bodies, the workspace, the forces, where u is kept, `two_handles`.
     """
     own, work, f, left, two_handles = given
-    n, m = width(zero), width(own)
     p, c = state[0:6], state[6:12]
-    first = structure.steps[step, FIRST_U]
-    for d in range(structure.steps[step, LAST_U] - 1, first - 1, -1):
-        base = d * PIVOT
-        # u = f - S^T p,  p <- p + U u / D,  c <- c + s u / D
-        u = load(zero, f, d * n) - along(p, structure.axes[d], load(own, structure.pitch, d * m))
-        store(left, d * n, u)
-        x = u * load(own, work.pivot, (base + 6) * m)
-        p = add6(p, scale6(x, load6(own, work.pivot, base)))
-        if two_handles:
-            c = add6(c, scale6(x, load6(own, work.pivot, base + 8)))
+    for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
+        x, p = pushed(zero, own, structure, work, d, p, f, (left, 1, 0))
+        if two_handles:  # c <- c + s u / D
+            c = add6(c, scale6(x, load6(own, work.pivot, d * PIVOT + 8)))
     return force_inward(load9(own, work.place, step * PLACE), load3(own, work.place, step * PLACE + 9), p) + c
 
 
@@ -48,24 +54,7 @@ def answered(zero, structure, step, inboard, given):
     `given` is as for `loaded`, with the load f2, and where the accelerations of the joints go.
     """
     own, work, left, two_handles, load2, answer = given
-    n, m = width(zero), width(own)
-    r, at = load9(own, work.place, step * PLACE), load3(own, work.place, step * PLACE + 9)
-    a = motion_outward(r, at, inboard)
-    first = structure.steps[step, FIRST_U]
-    for d in range(first, structure.steps[step, LAST_U]):
-        base = d * PIVOT
-        column = load6(own, work.pivot, base)
-        u = load(zero, left, d * n)
-        if two_handles:
-            u = u + dot6(load6(own, work.pivot, base + 8), load2)
-        if d == first:  # noqa: SIM108
-            u = u - dot6(force_inward(r, at, column), inboard)  # as in `sweep.outward`
-        else:
-            u = u - dot6(column, a)
-        x = u * load(own, work.pivot, (base + 6) * m)
-        store(answer, d * n, x)
-        a = add_along(a, structure.axes[d], load(own, structure.pitch, d * m), x)
-    return a
+    return answered_with(zero, own, structure, work, step, inboard, None, (left, 1, 0), load2, two_handles, answer)
 
 
 @kernel

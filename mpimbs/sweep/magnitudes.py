@@ -6,9 +6,9 @@ left of the equations of motion means something beside them alone.
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import sqrt
-from mpimbs.spatial.tuples import load3, load6, load21, store_numbers
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import sqrt
+from mpimbs.kernels.tuples import load3, load6, load21, store_numbers
 from mpimbs.spatial.vectors import add6, dot3
 from mpimbs.sweep.structure import ADDED, BIAS, BODY, FIRST_U, FIXED, LAST_U, PLACE
 from mpimbs.sweep.walk import place_boundary, walk_inward, walk_outward

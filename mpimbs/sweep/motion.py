@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import load, store, width
+from mpimbs.kernels.trigonometry import sincos
+from mpimbs.kernels.tuples import load3, load6, load9, load12, store_numbers
 from mpimbs.spatial.axes import add_along
-from mpimbs.spatial.compiler import kernel
 from mpimbs.spatial.inertia import symmetric_times
-from mpimbs.spatial.lanes import load, store, width
-from mpimbs.spatial.trigonometry import sincos
-from mpimbs.spatial.tuples import load3, load6, load9, load12, store_numbers
 from mpimbs.spatial.vectors import (
     add3,
     add6,

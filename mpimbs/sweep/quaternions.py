@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import absolute, largest, load, sqrt, store, width
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import absolute, largest, load, sqrt, store, width
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
 INFINITY = math.inf

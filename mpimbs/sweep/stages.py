@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, borrowed, read, schema, span
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, borrowed, read, schema, span
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
 from mpimbs.sweep.structure import Structure
 

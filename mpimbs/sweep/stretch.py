@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.tuples import load3, store_numbers
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.tuples import load3, store_numbers
 from mpimbs.spatial.vectors import dot3, scale3, sub3
 
 STIFFNESS, DAMPING, REST, TENSION_ONLY, LAW = range(5)  # what a spring is; the last is their number

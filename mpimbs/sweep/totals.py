@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import load, width
-from mpimbs.spatial.tuples import load3, load6, load9
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import load, width
+from mpimbs.kernels.tuples import load3, load6, load9
 from mpimbs.spatial.vectors import add3, cross, dot3, dot6, rotate_back, scale3
 from mpimbs.sweep.added import body_momentum
 from mpimbs.sweep.structure import BODY, BOUNDARY, FIXED

@@ -14,9 +14,9 @@ loop written out would.
 
 from __future__ import annotations
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import width
-from mpimbs.spatial.tuples import add_numbers, load_like, store_numbers, zeros_like
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import width
+from mpimbs.kernels.tuples import add_numbers, load_like, store_numbers, zeros_like
 from mpimbs.sweep.structure import JUNCTION, SINK, SOURCE
 
 HANDED_ON = 27  # where the state of outward walks begins in a junction's numbers; that of inward walks begins at 0

@@ -1,1 +1,1 @@
-"""Motions shown: in a browser, and as films."""
+"""Motions shown, in a browser and as films, and written for other programs."""

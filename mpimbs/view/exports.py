@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.table import suggest
-from mpimbs.simulation.ensembles.result import KeptCopies
-from mpimbs.study.curves import Histories
-from mpimbs.study.quantities import NAMED_QUANTITIES, Motion, quantities, segments_of
+from mpimbs.plots.quantities import Histories, quantities
+from mpimbs.simulation.motion import Motion
 from mpimbs.view.usd import write_usd
 from mpimbs.view.vtkhdf import write_shapes, write_vtkhdf
 
 COPY = "copy"  # the first column, of an ensemble
 COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
 _ARRAYS = ("q", "u", "poses", "loads", "loop_violation", "loop_loads")
+_TABLES = {"q": "q", "u": "u", "load": "loads", "pose": "poses", "energy": "energy"}  # and violation: by what they need
 
 
 class Format(NamedTuple):
@@ -30,12 +30,12 @@ class Format(NamedTuple):
     about: str
 
 
-def export(motion: Motion | KeptCopies, path: Path, part: Path, texts: Sequence[str] = ()) -> None:
+def export(motion: Motion, path: Path, part: Path, texts: Sequence[str] = ()) -> None:
     """Write a run in another format, that of a file's suffix.
 
     Parameters
     ----------
-    motion : KeptMotion, SegmentedMotion or KeptCopies
+    motion : Motion
         Of an ensemble tables have a column more, arrays a dimension.
     path, part : Path
         What the file is called, and where it is written.
@@ -63,25 +63,19 @@ def format_of(path: Path, texts: Sequence[str] = ()) -> Format:
 def _chosen(motion: Motion, texts: Sequence[str]) -> Iterator[tuple[str, Histories]]:
     """Quantities with what each is of: those that texts name, or all that was kept."""
     if not texts:
-        loaded = [motion.system.name_of(k) for k in motion.kept("loads").tolist()]
-        loops = any(part.system.loops for part in segments_of(motion))
-        names = {"q": "q", "u": "u", "pose": "poses", "load": "loads"}
-        kept: dict[str, bool] = {what: len(motion.kept(name)) > 0 for what, name in names.items()}
-        kept["violation"] = loops
-        for what, found in NAMED_QUANTITIES.items():
-            if kept.get(what, True):  # of loads all components, which are those of named bodies
-                yield from ((what, history) for history in found(motion, loaded if what == "load" else []))
+        texts = [what for what, name in _TABLES.items() if name == "energy" or len(motion.kept(name))]
+        texts += ["violation"] * any(part.system.loops for part in motion.segments)
     for text in texts:
         yield from ((text.partition(":")[0], history) for history in quantities(motion, text))
 
 
-def _columns(motion: Motion | KeptCopies, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _columns(motion: Motion, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The columns of long tables, a block for each kind of numbers: value by value, time by time."""
-    if isinstance(motion, KeptCopies):
+    if motion.names:
         for name in motion.names:
             yield from ({COPY: name} | block for block in _columns(motion.copy(name), texts))
         return
-    t = np.asarray(motion.t)
+    t = motion.t
     for what, history in _chosen(motion, texts):
         count = len(history.labels)
         yield {
@@ -94,7 +88,7 @@ def _columns(motion: Motion | KeptCopies, texts: Sequence[str]) -> Iterator[dict
         }
 
 
-def _write_csv(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
+def _write_csv(motion: Motion, path: Path, texts: Sequence[str]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(_heads(motion))
@@ -105,11 +99,11 @@ def _write_csv(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) ->
             writer.writerows((*copy, time, what, kind, name, unit, value) for time, name, value in rows)
 
 
-def _heads(motion: Motion | KeptCopies) -> tuple[str, ...]:
-    return (COPY, *COLUMNS) if isinstance(motion, KeptCopies) else COLUMNS
+def _heads(motion: Motion) -> tuple[str, ...]:
+    return (COPY, *COLUMNS) if motion.names else COLUMNS
 
 
-def _write_parquet(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
+def _write_parquet(motion: Motion, path: Path, texts: Sequence[str]) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -128,18 +122,13 @@ def _write_parquet(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]
             writer.write_table(pyarrow.table(arrays, schema=schema))
 
 
-def _write_npz(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
-    if isinstance(motion, KeptCopies):
-        found = {name: motion.array(name) for name in ("time", "energy", *_ARRAYS[:3])}
-        every: dict[str, Any] = {name: values for name, values in found.items() if values is not None}
-        every |= {f"parameter {name}": values for name, values in motion.parameters.items()}
-        every["name"] = list(motion.names)
-        with path.open("wb") as file:
-            np.savez_compressed(file, **every)
-        return
-    system, parts = motion.system, segments_of(motion)
+def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+    system, parts = motion.system, motion.segments
     names = [system.name_of(k) for k in range(system.n_bodies)]
     arrays: dict[str, Any] = {"time": motion.t, "energy": motion.energy, "body": names}
+    if motion.names:
+        arrays |= {f"parameter {name}": values for name, values in motion.parameters.items()}
+        arrays["name"] = list(motion.names)
     for number, part in enumerate(parts):
         behind = f"_{number}" if len(parts) > 1 else ""  # the structure changes, and with it what they have
         q_offset, u_offset = part.system.offsets()
@@ -153,17 +142,9 @@ def _write_npz(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) ->
         np.savez_compressed(file, **arrays)
 
 
-def _of_one(write: Callable[[Motion, Path], None]) -> Callable[[Motion | KeptCopies, Path, Sequence[str]], None]:
+def _of_one(write: Callable[[Motion, Path], None]) -> Callable[[Motion, Path, Sequence[str]], None]:
     """What writes one motion, for a file that has no place for several."""
-
-    def written(motion: Motion | KeptCopies, path: Path, texts: Sequence[str]) -> None:
-        if isinstance(motion, KeptCopies):
-            raise InputError(
-                f"{motion.where} are {len(motion.names)} copies, and the file takes one: choose it by `copy`"
-            )
-        write(motion, path)
-
-    return written
+    return lambda motion, path, texts: write(motion.one(), path)
 
 
 FORMATS = {

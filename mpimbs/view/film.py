@@ -17,8 +17,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import check_new
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import check_new
 from mpimbs.view.camera import FIELD, Camera
 from mpimbs.view.colors import tension_colors
 from mpimbs.view.recording import Recording
@@ -57,12 +57,15 @@ class Film:
         self._scene = Scene(system, recording.path.parent, seen, recording.size())
         self._followed = None if follow is None else system.index_of(follow)
         if tension and recording.forces is None:
-            raise InputError(f"{recording.path}: holds no loads whose tension could be shown: run with --loads")
+            raise InputError(
+                f"the motion {recording.motion.where} holds no loads whose tension could be shown: run with --loads"
+            )
         low, high = recording.bounds()
         self._begin = np.zeros(3)
         if self._followed is not None:
             self._begin = recording.poses[0, self._followed, :3]
-            reach = np.abs(recording.poses[:, seen, :3] - recording.poses[:, self._followed, None, :3]).max(axis=(0, 1))
+            from_it = recording.poses[:, seen, :3] - recording.poses[:, self._followed, None, :3]
+            reach = np.nanmax(np.abs(from_it), axis=(0, 1))
             low, high = self._begin - reach, self._begin + reach
         self._camera = Camera.facing(low, high, system.gravity, 5.0 * self._scene.thickness)
         self._tension, self._strongest = tension, recording.most_tension

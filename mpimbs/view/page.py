@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.view.camera import FIELD, Camera
 from mpimbs.view.colors import tension_colors
 from mpimbs.view.recording import Recording

@@ -8,22 +8,24 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.errors import InputError
-from mpimbs.simulation.result import motion_in
-from mpimbs.simulation.rods import tension
-from mpimbs.view.scene import rotated
+from mpimbs.base.errors import InputError
+from mpimbs.simulation.motion import Motion
+from mpimbs.simulation.result import load
+from mpimbs.view.scene import bounds, turns_of
 
 Floats = npt.NDArray[np.float64]
 PATIENCE = 1.0  # s between looks at a file that grows
 
 
 class Recording:
-    """The motion in an output file.
+    """A motion, or that in an output file.
 
     Parameters
     ----------
-    path : path
-        OUT.h5, or its unfinished part.
+    source : path or Motion
+        OUT.h5, or its unfinished part, of which new samples are looked for.
+    copy : str, optional
+        Of an ensemble, whose motion.
 
     Attributes
     ----------
@@ -36,6 +38,8 @@ class Recording:
         On each body through its inboard joint, in the world (N), where loads were kept.
     tensions : array [samples, bodies] or None
         Of each body, N, negative where it is pushed, where loads were kept.
+    motion : Motion
+        What it is made from.
     status : str
 
     Raises
@@ -44,8 +48,9 @@ class Recording:
         There is no such file, or it holds no poses, nor what gives them.
     """
 
-    def __init__(self, path: str | Path, copy: str | None = None) -> None:
-        self.path, self._copy = Path(path), copy
+    def __init__(self, source: str | Path | Motion, copy: str | None = None) -> None:
+        self._source, self._copy = source, copy
+        self.path = Path() if isinstance(source, Motion) else Path(source)
         self._looked, self._took = 0.0, 0.0
         self.t: Floats = np.zeros(0)
         self.update()
@@ -55,21 +60,25 @@ class Recording:
         began = time.monotonic()
         if began - self._looked < max(PATIENCE, 5.0 * self._took):
             return False
-        motion, self.status = motion_in(self.path, self._copy)
+        if isinstance(self._source, Motion):
+            whole, self.status = self._source, "complete"
+        else:
+            result = load(self._source)
+            whole, self.status = result.there, result.status
+        self.motion = motion = whole.one(self._copy)
         self._looked = began
         if len(motion.t) == len(self.t):
             return False
-        system, poses, kept = motion.system, motion.poses, motion.kept("poses")
+        poses, loads = motion.of_all("poses"), motion.of_all("loads")
         if poses is None:
-            raise InputError(f"{self.path}: holds neither poses nor all of q: let samples have q or poses")
-        self.system = system
-        self.poses = of_all(poses, kept, system.n_bodies)
-        self.forces = self.tensions = None
-        if motion.loads is not None:
-            loads = of_all(motion.loads, motion.kept("loads"), system.n_bodies)
-            self.tensions = tension(loads[..., 3:], system.columns().center_of_mass)
-            turn = self.poses[..., 3:].reshape(-1, 4)
-            self.forces = rotated(turn, loads[..., 3:].reshape(-1, 3)).reshape(*loads.shape[:2], 3)
+            raise InputError(f"the motion {motion.where} holds neither poses nor all of q: let samples have q or poses")
+        self.system, self.poses = motion.system, poses
+        self.forces = None
+        self.tensions = motion.of_all("tension")
+        if loads is not None:
+            flat, forces = poses.reshape(-1, 7), loads[..., 3:].copy()  # which scipy asks to be writable
+            turned = turns_of(flat).apply(forces.reshape(-1, 3))
+            self.forces = np.where(np.isfinite(flat[:, :1]), turned, np.nan).reshape(forces.shape)
         self.t = motion.t
         self._took = time.monotonic() - began
         return True
@@ -88,6 +97,7 @@ class Recording:
         k = int(np.clip(np.searchsorted(self.t, t, side="right") - 1, 0, len(self.t) - 1))
         n = min(k + 1, len(self.t) - 1)
         share = float(np.clip((t - self.t[k]) / (self.t[n] - self.t[k]), 0.0, 1.0)) if self.t[n] > self.t[k] else 0.0
+        n = n if share else k  # the next one of a copy that fails is not a number
         a, b = self.poses[k], self.poses[n]
         poses = (1.0 - share) * a + share * b
         same = np.where(np.sum(a[:, 3:] * b[:, 3:], axis=1, keepdims=True) < 0.0, -1.0, 1.0)
@@ -110,19 +120,8 @@ class Recording:
 
     def size(self) -> float:
         """Of all where bodies are at any time (m)."""
-        low, high = self.bounds()
-        return float(np.linalg.norm(high - low))
+        return float(np.linalg.norm(np.subtract(*self.bounds())))
 
     def bounds(self) -> tuple[Floats, Floats]:
         """Lowest and highest coordinates of all origins [3]; m."""
-        places = self.poses[:, self.seen(), :3].reshape(-1, 3)
-        return places.min(axis=0), places.max(axis=0)
-
-
-def of_all(values: Floats, kept: npt.NDArray[np.int64], bodies: int) -> Floats:
-    """Give values [samples, bodies, ...] of all bodies, of those that were kept: not a number of the others."""
-    if len(kept) == bodies:
-        return values
-    whole = np.full((len(values), bodies, values.shape[2]), np.nan)
-    whole[:, kept] = values
-    return whole
+        return bounds(self.poses[:, self.seen(), :3])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.transform import Rotation
 
 from mpimbs.model import System
 from mpimbs.view.meshes import Surface, box, capsule, cylinder
@@ -33,15 +34,16 @@ class Instances(NamedTuple):
     def placed(self, poses: Floats) -> tuple[Floats, Floats]:
         """Positions [n, 3] and quaternions [n, 4] in the world, of the poses of all bodies [bodies, 7]."""
         own = poses[self.bodies]
-        turn = own[:, 3:]
-        return own[:, :3] + rotated(turn, self.position), product(turn, self.quaternion)
+        turn = turns_of(own)
+        quaternions = turn * Rotation.from_quat(self.quaternion, scalar_first=True)
+        return own[:, :3] + turn.apply(self.position), quaternions.as_quat(scalar_first=True)
 
     def vertices(self, poses: Floats) -> Floats:
         """Vertices of all instances [n, v, 3] in the world (m), of the poses of all bodies [bodies, 7]."""
         positions, quaternions = self.placed(poses)
-        scaled = (self.scale[:, None, :] * self.surface.vertices).reshape(-1, 3)
-        turned = rotated(np.repeat(quaternions, len(self.surface.vertices), axis=0), scaled)
-        return turned.reshape(len(positions), -1, 3) + positions[:, None]
+        turn = Rotation.from_quat(quaternions, scalar_first=True).as_matrix()
+        scaled = self.scale[:, None, :] * self.surface.vertices
+        return scaled @ np.swapaxes(turn, 1, 2) + positions[:, None]
 
 
 class Ties(NamedTuple):
@@ -55,7 +57,7 @@ class Ties(NamedTuple):
         """Both ends of each [n, 2, 3] in the world (m), of the poses of all bodies [bodies, 7]."""
         world = np.array([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])
         own = np.concatenate([poses, world])[self.bodies.ravel()]
-        return (own[:, :3] + rotated(own[:, 3:], self.points.reshape(-1, 3))).reshape(self.points.shape)
+        return (own[:, :3] + turns_of(own).apply(self.points.reshape(-1, 3))).reshape(self.points.shape)
 
 
 class _Piece(NamedTuple):
@@ -229,15 +231,12 @@ def _read_mesh(path: Path) -> Surface | None:
         return None
 
 
-def rotated(quaternion: Floats, vector: Floats) -> Floats:
-    """Turn vectors [n, 3] by quaternions w x y z [n, 4]."""
-    w, v = quaternion[:, :1], quaternion[:, 1:]
-    across = 2.0 * np.cross(v, vector)
-    return vector + w * across + np.cross(v, across)
+def turns_of(poses: Floats) -> Rotation:
+    """How bodies are turned, of their poses [n, 7]; not at all where these are not a number."""
+    return Rotation.from_quat(np.where(np.isfinite(poses[:, 3:]), poses[:, 3:], (1, 0, 0, 0)), scalar_first=True)
 
 
-def product(a: Floats, b: Floats) -> Floats:
-    """Give products of quaternions w x y z [n, 4]: first b, then a."""
-    w = a[:, :1] * b[:, :1] - np.sum(a[:, 1:] * b[:, 1:], axis=1, keepdims=True)
-    v = a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:] + np.cross(a[:, 1:], b[:, 1:])
-    return np.hstack([w, v])
+def bounds(places: Floats) -> tuple[Floats, Floats]:
+    """Lowest and highest coordinates [3] of places [..., 3] (m), but of those that are not a number."""
+    flat = places.reshape(-1, 3)
+    return np.nanmin(flat, axis=0), np.nanmax(flat, axis=0)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.errors import InputError
-from mpimbs.study.quantities import Motion
-from mpimbs.view.recording import of_all
-from mpimbs.view.scene import Instances, Scene
+from mpimbs.base.errors import InputError
+from mpimbs.simulation.motion import Motion
+from mpimbs.view.scene import Instances, Scene, bounds
 
 RATE = 24.0  # time codes a second, as programs for films have them
 
@@ -21,12 +20,11 @@ def write_usd(motion: Motion, path: Path) -> None:
         from pxr import Usd, UsdGeom
     except ImportError:
         raise InputError("a .usd file needs usd-core: pip install 'mpimbs[usd]', or write .vtkhdf") from None
-    if motion.poses is None:
+    poses = motion.of_all("poses")
+    if poses is None:
         raise InputError(f"the run {motion.where} holds neither poses nor all of q: let samples have q or poses")
-    system, drawn, times = motion.system, motion.kept("poses"), np.asarray(motion.t)
-    poses = of_all(np.asarray(motion.poses), drawn, system.n_bodies)
-    places = poses[:, drawn, :3].reshape(-1, 3)
-    scene = Scene(system, bodies=drawn, size=float(np.linalg.norm(np.ptp(places, axis=0))))
+    system, drawn, times = motion.system, motion.kept("poses"), motion.t
+    scene = Scene(system, bodies=drawn, size=float(np.linalg.norm(np.subtract(*bounds(poses[:, drawn, :3])))))
     stage = Usd.Stage.CreateInMemory(".usdc")
     UsdGeom.SetStageMetersPerUnit(stage, 1.0)
     upright = UsdGeom.Tokens.z if abs(system.gravity[2]) > abs(system.gravity[1]) else UsdGeom.Tokens.y

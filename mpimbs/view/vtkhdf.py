@@ -15,14 +15,12 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.closure.geometry import body_motions
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import System
-from mpimbs.simulation.kept_motion import KeptMotion
-from mpimbs.simulation.rods import tension
-from mpimbs.study.quantities import Motion, segments_of
-from mpimbs.sweep.subchain import Subchain
-from mpimbs.view.scene import Scene
+from mpimbs.parts.kinematics import kinematics
+from mpimbs.parts.subchain import Subchain
+from mpimbs.simulation.motion import Motion
+from mpimbs.view.scene import Scene, bounds
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -38,10 +36,10 @@ def write_vtkhdf(motion: Motion, path: Path) -> None:
     and, where loads were kept, `force` (N), `moment` (N m) and `tension` (N) by the parent. Names of the bodies are the
     field data `body_name`.
     """
-    parts, loads = segments_of(motion), _has_loads(motion)
+    parts, loads = motion.segments, _has_loads(motion)
     n = parts[0].system.n_bodies
     with h5py.File(path, "w") as file:
-        bodies = _PolyData(file, np.asarray(motion.t), n, "f8")
+        bodies = _PolyData(file, motion.t, n, "f8")
         bodies.keep("body", np.arange(n))
         bodies.keep_names(parts[0].system)
         for sample, found in enumerate(_samples(parts, loads)):
@@ -57,17 +55,16 @@ def write_shapes(motion: Motion, path: Path) -> None:
     Names of the bodies are the field data `body_name`.
     """
     system, loads = motion.system, _has_loads(motion)
-    places = np.asarray(motion.poses)[..., :3].reshape(-1, 3)
-    scene = Scene(system, size=float(np.linalg.norm(np.ptp(places, axis=0))), sides=SIDES)
+    scene = Scene(system, size=float(np.linalg.norm(np.subtract(*bounds(motion.poses[..., :3])))), sides=SIDES)
     counts = [len(batch.surface.vertices) for batch in scene.batches]
     pairs = list(zip(scene.batches, counts, strict=True))
     body = np.concatenate([np.repeat(batch.bodies, count) for batch, count in pairs])
     with h5py.File(path, "w") as file:
-        shapes = _PolyData(file, np.asarray(motion.t), len(body), "f4")
+        shapes = _PolyData(file, motion.t, len(body), "f4")
         shapes.keep("body", body)
         shapes.keep("color", np.concatenate([np.repeat(b.color, count, axis=0) for b, count in pairs]).astype(np.uint8))
         shapes.keep_names(system)
-        for sample, found in enumerate(_samples(segments_of(motion), loads)):
+        for sample, found in enumerate(_samples(motion.segments, loads)):
             poses = np.hstack([found["position"], found["quaternion"]])
             points = np.concatenate([batch.vertices(poses).reshape(-1, 3) for batch in scene.batches])
             turning = np.cross(found["angular_velocity"][body], points - found["position"][body])
@@ -76,7 +73,7 @@ def write_shapes(motion: Motion, path: Path) -> None:
         shapes.end([len(motion.t)], {"Polygons": [scene.faces]})
 
 
-def _to_parents(part: KeptMotion) -> Integers:
+def _to_parents(part: Motion) -> Integers:
     """The bodies that have one, behind their parents [n, 2]."""
     parents = part.system.parents()
     bodies = np.flatnonzero(parents >= 0)
@@ -91,26 +88,24 @@ def _has_loads(motion: Motion) -> bool:
     InputError
         Not even q and u were.
     """
-    parts = segments_of(motion)
+    parts = motion.segments
     n = parts[0].system.n_bodies
     if any(len(part.kept(name)) < n for part in parts for name in ("q", "u", "poses")):
         raise InputError(f"the run {motion.where} kept samples of some bodies alone: q and u of all are needed")
     return all(len(part.kept("loads")) == n for part in parts)
 
 
-def _samples(parts: list[KeptMotion], loads: bool) -> Iterator[dict[str, Floats]]:
+def _samples(parts: list[Motion], loads: bool) -> Iterator[dict[str, Floats]]:
     """What the bodies have, sample by sample."""
     for part in parts:
-        subchain, center = Subchain(part.system), part.system.columns().center_of_mass
-        poses = np.asarray(part.poses)
-        for sample, (q, u) in enumerate(zip(np.asarray(part.q), np.asarray(part.u), strict=True)):
-            moving, pose = body_motions(subchain, q, u), poses[sample]
-            found = {"position": pose[:, :3], "quaternion": pose[:, 3:]}
-            found |= {"velocity": moving.velocity[:-1], "angular_velocity": moving.omega[:-1]}
-            if loads and part.loads is not None:
-                load = part.loads[sample]
-                moment, force = (np.einsum("nij,nj->ni", moving.rotation[:-1], load[:, k : k + 3]) for k in (0, 3))
-                found |= {"force": force, "moment": moment, "tension": tension(load[None, :, 3:], center)[0]}
+        subchain, poses, pulls = Subchain(part.system), part.poses, part.tension
+        for sample, (q, u) in enumerate(zip(part.q, part.u, strict=True)):
+            _, rotation, _, omega, velocity = kinematics(subchain, q, u)
+            found = {"position": poses[sample, :, :3], "quaternion": poses[sample, :, 3:]}
+            found |= {"velocity": velocity, "angular_velocity": omega}
+            if loads:
+                moment, force = (np.einsum("nij,nj->ni", rotation, part.loads[sample, :, k : k + 3]) for k in (0, 3))
+                found |= {"force": force, "moment": moment, "tension": pulls[sample]}
             yield found
 
 

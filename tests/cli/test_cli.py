@@ -16,16 +16,16 @@ from matplotlib import image
 from mpi4py import MPI
 
 import mpimbs.cli
-import mpimbs.cli.options
+import mpimbs.model
 import mpimbs.simulation.state
 from cases import moving_state
 from mpi_helpers import parallel_assert
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
+from mpimbs.dynamics.residual import EXACT
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, read_system, system_from, write_system
-from mpimbs.residual import EXACT
 from mpimbs.simulation.compile_notice import LISTENER
 from mpimbs.simulation.state import read_state
-from mpimbs.spatial.lanes import native_width
 from oracles.dense import dense_accelerations, joint_wrenches, kinematics, mass_matrix
 from oracles.dense import inverse_dynamics as dense_inverse
 from oracles.loops import allowed_speeds, position_violation
@@ -235,8 +235,8 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "run chain:4 --t-end 1": ("Missing option '-o'",),
     "run chain:4 -o @/out.h5 --t-end soon": ("'--t-end': 'soon' is not a valid float",),
     f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae, pcg, dca, dca-terminal, assembly, aug",),
-    f"{RUN} --integrator rk45": ("unknown integrator 'rk45'; choose one of: 1fe",),
-    f"{RUN} --integrator euler": ("'euler' has no error estimate: give a fixed step with --dt, or choose one of 2a",),
+    f"{RUN} --integrator rk45": ("unknown integrator 'rk45'; choose one of: rk4",),
+    f"{RUN} --integrator euler": ("'euler' has no error estimate: give a fixed step with --dt, or choose one of bs3",),
     f"{RUN} --integrator glee-35": ("no error estimate",),
     "run @/model.toml -o @/out.h5 --t-end 0": ("end of the simulation must be a positive time", "got --t-end 0"),
     "run @/model.toml -o @/out.h5 --t-end -1": ("positive time", "got --t-end -1"),
@@ -250,12 +250,12 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     f"{RUN} --dt -1e-3": ("fixed step must be a positive time", "--dt -0.001"),
     f"{RUN} --dt nan": ("fixed step must be a positive time", "--dt nan"),
     f"{RUN} --dt 1e-320": ("--dt",),
-    f"{RUN} --dt 0.01 --every 0.025": (
+    f"{RUN} --integrator ra34pw2 --dt 0.01 --every 0.025": (
         "(0.025 s) must be a multiple of the fixed step (0.01 s); change --every or --dt",
     ),
     f"{RUN} --dt 0.01 --rtol 1e-6": ("--rtol is for adaptive steps, --dt fixes them",),
     f"{RUN} --dt 0.01 --atol 1e-8": ("--atol is for adaptive steps, --dt fixes them",),
-    f"{RUN} --dt 0.01 --every 0.001": ("must be a multiple of the fixed step",),
+    f"{RUN} --integrator ra34pw2 --dt 0.01 --every 0.001": ("must be a multiple of the fixed step",),
     f"{RUN} --rtol 0": ("relative tolerance must be between 0 and 1, got --rtol 0",),
     f"{RUN} --rtol 1": ("relative tolerance must be between 0 and 1, got --rtol 1",),
     f"{RUN} --rtol nan": ("relative tolerance must be between 0 and 1, got --rtol nan",),
@@ -435,7 +435,7 @@ def test_a_run_begins_with_a_state(comm: MPI.Comm, call: Callable[[str], Call], 
             other.add(body.model_copy(update={"joint": body.joint.model_copy(update={"q": tuple(q), "u": tuple(u)})}))
         write_system(other, folder / "other.toml")
     comm.Barrier()
-    options = "--t-end 0.1 --every 0.02 --dt 0.01 --integrator 4"
+    options = "--t-end 0.1 --every 0.02 --dt 0.01 --integrator rk4"
     found = call(f"run @/model.toml --state @/state.npz {options} -o @/one.h5")
     assert (found.code, found.err) == (0, "")
     assert call(f"run @/other.toml {options} -o @/two.h5").code == 0
@@ -504,7 +504,7 @@ def test_inertia(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, mode
         figures = json.loads(found.out)
         assert figures["us_min"] > 0 and figures["others"]["multiply"]["us_min"] > 0
     assert call("bench @/model.toml --inertia --seconds 0").code == 0
-    refuses(comm, call, folder, "bench @/model.toml --inertia --peers", "--inertia times the inertia matrix alone")
+    refuses(comm, call, folder, "bench @/model.toml --inertia --batch 2", "--inertia times the inertia matrix alone")
     refuses(comm, call, folder, "inertia @/model.toml --state @/nowhere.npz -o @/x.npz", "there is no such file")
 
 
@@ -597,7 +597,7 @@ def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
     found = call("check @/model.toml --accuracy")
     assert comm.rank > 0 or ("equations of motion hold to" in found.out and "('closure')" in found.out), found
     refuses(comm, call, folder, "bench @/model.toml --batch 12", "('four') closes a loop")
-    words = "system 'four' closes a loop ('closure')", "mpimbs bench"
+    words = "coupling 'pcg' is not predicted; choose one of: dcae, assembly", "mpimbs bench"
     refuses(comm, call, folder, "predict @/model.toml --ranks 2 --coupling pcg", *words)
     found = call("predict @/model.toml --ranks 2 --coupling dcae")
     assert found.code == 0 and (comm.rank > 0 or "dcae" in found.out)
@@ -637,7 +637,7 @@ def test_an_error_that_one_rank_alone_sees(
     if comm.rank == 0:
         savez(folder / "state.npz", **state_of())
     comm.Barrier()
-    for place, name in ((mpimbs.simulation.state, "read_state"), (mpimbs.cli.options, "system_of")):
+    for place, name in ((mpimbs.simulation.state, "read_state"), (mpimbs.model, "system_of")):
         with monkeypatch.context() as patch:
             if comm.rank == comm.size - 1:
                 patch.setattr(place, name, fails)
@@ -957,19 +957,9 @@ def test_bench_of_a_batch(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
     assert said == (comm.rank == 0)
 
 
-def test_bench_with_peers(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
-    found = call("bench chain:12 --peers --json --seconds 0.02")
-    if comm.size > 1:
-        message = f"mpimbs: peers know no MPI: compare with them on 1 rank instead of {comm.size}\n"
-        assert (found.code, found.out, found.err) == (2, "", message if comm.rank == 0 else "")
-        return
-    assert (found.code, found.err) == (0, "")
-    peers = json.loads(found.out)["peers"]
-    assert set(peers) == {"mpimbs", "pinocchio", "drake"}
-    assert peers["pinocchio"]["difference"] < 1e-8 and peers["pinocchio"]["ratio"] > 0
-    lines = call("bench chain:12 --peers --seconds 0.02").out.splitlines()
-    assert [line.split(maxsplit=1)[0].rstrip(":") for line in lines[-3:]] == ["mpimbs", "pinocchio", "drake"]
-    assert "times ours, differs by" in lines[-2]
+def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    refuses(comm, call, folder, "bench chain:12 --peers", "drivers/versus_peers.py")
+    refuses(comm, call, folder, "tune --seconds 0.1 -o sizes.toml", "MPIMBS_SIZES=most_lane=64")
 
 
 def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
@@ -985,7 +975,7 @@ def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
         settings = json.loads(run.attrs["settings"])
         assert settings["rtol"] == 1e-9 and settings["every"] == 0.01 and settings["ranks"] == comm.size
     refuses(comm, call, folder, "run @/model.toml -o @/out.h5 --t-end 0.05", "@/out.h5: exists", "--force")
-    found = call("run chain:5 -o @/out.h5 --t-end 0.02 --every 0.01 --dt 0.005 --integrator 4 --force")
+    found = call("run chain:5 -o @/out.h5 --t-end 0.02 --every 0.01 --dt 0.005 --integrator rk4 --force")
     assert found.code == 0
     with h5py.File(folder / "out.h5") as run:
         assert run["q"].shape == (3, 5) and "poses" not in run and "loads" not in run
@@ -1026,7 +1016,7 @@ def test_run_with_pictures(comm: MPI.Comm, call: Callable[[str], Call], folder: 
 @pytest.mark.filterwarnings("error")
 def test_a_run_that_stops(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL.replace("stiffness = 3.5", "stiffness = 1e12"))
-    found = call("run @/model.toml -o @/out.h5 --t-end 100 --every 1 --dt 0.1 --integrator euler")
+    found = call("run @/model.toml -o @/out.h5 --t-end 100 --every 1 --dt 0.1 --integrator petsc:euler")
     assert found.code == 1 and found.out == ""
     lines = found.err.splitlines()
     if comm.rank > 0:

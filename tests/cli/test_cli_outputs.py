@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError
 from mpimbs.cli.commands import cli
-from mpimbs.errors import InputError
 from mpimbs.model import System, system_from, system_from_text
 from mpimbs.simulation.run import simulate
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from mpimbs.base.errors import InputError
 from mpimbs.closure.assembly import allowed_by, assemble, close_loops
 from mpimbs.closure.jacobian import LoopJacobian, displacements
-from mpimbs.errors import InputError
 from mpimbs.model import Body, Joint, System
-from mpimbs.sweep.subchain import Subchain
+from mpimbs.parts.subchain import Subchain
 from oracles import mechanisms
 from oracles.loops import closed, position_violation
 from oracles.random_loops import LOOP_TYPES, planar_mechanism, random_mechanism

@@ -8,15 +8,16 @@ import pytest
 from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
+import mpimbs
+from mpimbs.base.errors import InputError
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import LoopJacobian
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
+from mpimbs.loops.loop_joints import rotation_vector
 from mpimbs.model import JOINT_TYPES, Body, Joint, System
 from mpimbs.model.joints import joint_index
+from mpimbs.parts.subchain import Subchain
 from mpimbs.simulation.run import simulate
-from mpimbs.sweep.loop_joints import rotation_vector
-from mpimbs.sweep.subchain import Subchain
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed, opened, position_violation
@@ -36,6 +37,24 @@ def test_motions_of_bodies() -> None:
     assert_close("angular velocities", ours.omega[:-1], theirs.omega, "dense")
     assert_close("velocities", ours.velocity[:-1], theirs.com_velocity - np.cross(theirs.omega, com), "dense")
     assert not ours.omega[-1].any()
+
+
+def test_kinematics_of_several_states() -> None:
+    """Each as alone, and as the oracle has it; at rest where no speeds are given."""
+    system, q, u, _ = random_mechanism(1, 15, 2)
+    other = Subchain(system).displaced(q, 0.1 * np.sin(np.arange(system.nu)))
+    several, still = mpimbs.kinematics(system, [q, other], [u, -u]), mpimbs.kinematics(system, other)
+    for k, (a, b) in enumerate(((q, u), (other, -u))):
+        theirs = dense.kinematics(opened(system), a, b)
+        for name in ("rotation", "position", "angular_velocity", "velocity"):
+            alone = getattr(mpimbs.kinematics(system, a, b), name)
+            assert np.array_equal(getattr(several, name)[k], alone), name
+        assert_close("positions", several.position[k], theirs.origin, "dense")
+    assert np.array_equal(still.position, several.position[1]) and not still.velocity.any()
+    with pytest.raises(InputError, match="give as many states of both"):
+        mpimbs.kinematics(system, [q, other], u)
+    with pytest.raises(InputError, match="q"):
+        mpimbs.kinematics(system, q[1:])
 
 
 @pytest.mark.parametrize("kind", LOOP_TYPES)

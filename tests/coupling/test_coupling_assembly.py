@@ -9,8 +9,8 @@ from mpi4py import MPI
 
 from cases import mixed_chain, parts, random_tree
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
 from mpimbs.model.order import Order
 from mpimbs.partition.schedule import Growing, Schedule, balanced, owners_of, serial

@@ -10,9 +10,9 @@ from mpi4py import MPI
 
 from cases import mixed_chain, moving_state, parts, random_tree, with_rotors
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import Lagrangian
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import system_from
 from mpimbs.partition.condensation import Condensation
 from mpimbs.simulation.result import load
@@ -52,6 +52,7 @@ def test_iterates_are_those_with_euler_parameters(comm: MPI.Comm, spec: str, pen
     assert_close("norms", norms, np.zeros_like(norms), "dense", scale=float(np.abs(expected).max()))
 
 
+@pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_trees(comm: MPI.Comm, shape: str) -> None:
     """Of all joint types, sprung, with wrenches; by the dense oracle."""
@@ -146,15 +147,19 @@ def test_bad_settings(comm: MPI.Comm, settings: dict[str, Any], words: str) -> N
 
 def test_bars_pass_a_singular_position_closely() -> None:
     """Where nearly all bars lie in one line, one combination of constraints is almost none, and must hold."""
-    result = simulate("five_bar", 3.5, MPI.COMM_SELF, coupling="augmented", rtol=1e-6, atol=1e-6, every=0.01)
-    assert result.energy_error < 1e-2 and result.steps < 700, result
+    by_sweep, result = (
+        simulate("five_bar", 3.5, MPI.COMM_SELF, coupling=coupling, rtol=1e-9, atol=1e-9, every=0.01)
+        for coupling in ("dcae", "augmented")
+    )
+    # How many steps a passage so close takes rests on its last digits: the sweep's own number is what can be held.
+    assert result.energy_error < 1e-2 and result.steps < 2 * by_sweep.steps, (result, by_sweep)
 
 
 def test_a_parallelogram_that_folds_flat(comm: MPI.Comm) -> None:
     """Projected, it comes out of flat positions, where it could branch, as what it was: its coupler does not turn."""
     if comm.size > 3:
         pytest.skip("more ranks than bodies")
-    result = simulate("four_bar:1", 3.0, comm, coupling="augmented", rtol=1e-6, atol=1e-6, every=0.01)
+    result = simulate("four_bar:1", 3.0, comm, coupling="augmented", rtol=1e-9, atol=1e-9, every=0.01)
     if comm.rank == 0:
         q = np.asarray(result.q)
         flat = np.diff(np.floor(q[:, 0] / np.pi))

@@ -8,12 +8,12 @@ import pytest
 from mpi4py import MPI
 
 from cases import mixed_chain, moving_state, typed_chain
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import JOINT_TYPES, Joint, System, system_from
-from mpimbs.spatial.assembly import AXES, BLOCK, CROSS, FAR, JOINT, NEAR, RECORD, assemble, release, spread
+from mpimbs.parts.bodies.halved import halves
 from mpimbs.spatial.rows import ROW
-from mpimbs.sweep.halved_bodies import halves
+from mpimbs.values.assembly import AXES, BLOCK, CROSS, FAR, JOINT, NEAR, RECORD, assemble, release, spread
 from oracles import dense
 from oracles.dense import Array
 from tolerances import assert_close

@@ -6,12 +6,12 @@ from mpi4py import MPI
 
 from cases import accelerations, in_pieces, moving_state
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError
 from mpimbs.coupling import coupling_named
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
-from mpimbs.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.partition.chain import body_costs, split_chain
-from mpimbs.spatial.handles import matrices
+from mpimbs.values.handles import matrices
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system

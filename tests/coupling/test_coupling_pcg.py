@@ -10,15 +10,15 @@ from scipy.linalg import null_space
 
 from cases import accelerations, mixed_chain, moving_state, parts, separated, typed_chain
 from mpi_helpers import parallel_assert
-from mpimbs.compiling import compile_evaluations
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import LoadSolver, coupling_named
-from mpimbs.coupling.estimates import Hold
-from mpimbs.coupling.separated_joint import constraint_subspace
-from mpimbs.coupling.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.coupling.pcg.estimates import Hold
+from mpimbs.coupling.pcg.separated_joint import constraint_subspace
+from mpimbs.coupling.pcg.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import JOINT_TYPES, system_from
-from mpimbs.sweep.subchain import Subchain
+from mpimbs.parts.subchain import Subchain
 from oracles import dense
 from oracles.dense import Array
 from tolerances import assert_close

@@ -9,9 +9,9 @@ from mpi4py import MPI
 
 from cases import accelerations, parts, separated
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
 from oracles.dense import Array
 from oracles.random_loops import planar_mechanism, random_mechanism

@@ -15,10 +15,10 @@ from mpi4py import MPI
 from cases import accelerations, moving_state
 from force_functions import as_constants, current, loaded, motor
 from mpi_helpers import parallel_assert
-from mpimbs.compiling import compile_evaluations
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.forces.acting import _each_body, _each_joint
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import NoMessages
@@ -26,8 +26,8 @@ from mpimbs.model import BodyMotion, Joint, System, joint_type, system_from
 from mpimbs.model.arranged import arranged
 from mpimbs.model.contents import Contents
 from mpimbs.model.order import Order, coordinates_at
+from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.simulation.run import simulate
-from mpimbs.sweep.subchain import AT_REST, Subchain
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system

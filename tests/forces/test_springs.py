@@ -15,11 +15,11 @@ from mpi4py import MPI
 
 from cases import isolated, moving_state
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.cli import main
-from mpimbs.compiling import compile_evaluations
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.forces.springs import initial_springs
 from mpimbs.model import System, read_system, system_from, write_system
 from mpimbs.simulation.run import simulate

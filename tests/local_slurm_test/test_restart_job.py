@@ -18,7 +18,7 @@ pytestmark = starts_mpiexec
 RESTART = str(ROOT / "jobs" / "restart.sbatch")
 LAUNCHERS = {"mpiexec": MPIEXEC, "srun": SRUN}
 ON_ONE_NODE = ("--ntasks=2", "--nodes=1")
-STEPS = "--every 0.05 --dt 0.01 --integrator 1fe"
+STEPS = "--every 0.05 --dt 0.01 --integrator petsc:1fe"
 RUN = {"MODEL": "chain:8", "T_END": "8", "OUTPUT": "chain.h5", "ARGS": STEPS, "FORCES": "slow:add"}
 SAMPLES = 161
 # Forces that are zero, and take time: without work for the processor, every rank having one.
@@ -135,5 +135,6 @@ def test_a_chain_of_jobs_under_a_time_limit(started: Started, launcher: str) -> 
     job, folder = started.chains[launcher]
     assert started.slurm.wait(job, folder, 150) == ("COMPLETED", "0:0"), messages(folder)
     text = messages(folder)
-    assert text.count("DUE TO JOB REQUEUE") == 2 and "DUE TO TIME LIMIT" not in text, text
+    # Twice where jobs begin quickly; a slow machine needs another one.
+    assert text.count("DUE TO JOB REQUEUE") in (2, 3) and "DUE TO TIME LIMIT" not in text, text
     check_whole(folder, started.whole)

@@ -33,7 +33,7 @@ def jobs_of(text: str) -> list[str]:
 
 def test_a_simulation_on_two_nodes(slurm: PrivateSlurm, tmp_path: Path) -> None:
     variables = {"MODEL": "chain:8", "T_END": "0.1", "OUTPUT": "chain.h5"}
-    variables |= {"ARGS": "--every 0.05 --dt 0.05 --integrator 4 --poses"}
+    variables |= {"ARGS": "--every 0.05 --dt 0.05 --integrator rk4 --poses"}
     variables |= SRUN if slurm.isolated else MPIEXEC
     job = slurm.submit("--ntasks=2", "--nodes=2", "--ntasks-per-node=1", SIMULATE, cwd=tmp_path, **variables)
     assert slurm.wait(job, tmp_path) == ("COMPLETED", "0:0"), messages(tmp_path)

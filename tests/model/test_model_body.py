@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, Loop, Wrench
 
 SOLID = {"name": "link", "mass": 2.0, "inertia": [1, 1, 1, 0, 0, 0], "joint": {"type": "revolute"}}

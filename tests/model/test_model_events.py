@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Event, Joint, System, facts, read_system, system_from, system_text, write_system
 from mpimbs.model.connections import Connections, check_events, connected
 from mpimbs.model.order import Order

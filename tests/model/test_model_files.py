@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, Shape, System, Wrench, read_system, system_from, system_text, write_system
 
 DOCUMENTED = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, joint_type
 from mpimbs.model.joints import joint_index
 

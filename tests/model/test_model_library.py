@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import GENERATORS, system_from
 from mpimbs.model.order import Order
 from oracles.dense import kinematics

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import System, read_system, system_from, write_system
 from mpimbs.model.order import Order
 from oracles.dense import Array, Snapshot, kinematics

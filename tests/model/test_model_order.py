@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import System, system_from
 from mpimbs.model.arranged import Arranged, arranged
 from mpimbs.model.order import Order, coordinates_at, heaviest_last

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from documents import PAGES, blocks
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, System
 from mpimbs.model.arranged import arranged
 from mpimbs.model.facts import facts

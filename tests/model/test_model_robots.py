@@ -9,9 +9,9 @@ import pytest
 from mpi4py import MPI
 
 from driver_modules import driver
+from mpimbs.base.errors import InputError
 from mpimbs.closure.report import loop_report
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import Gear, read_robot, read_system, system_from, write_system
 from mpimbs.model.robots.reading import robot_in
 from mpimbs.parallel.agreement import read_once

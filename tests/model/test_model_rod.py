@@ -9,8 +9,8 @@ from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
 from cases import parts
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import Body, System, system_from_text, system_text
 from mpimbs.model.rod import Rod
 from mpimbs.simulation.rods import carried, rods_of

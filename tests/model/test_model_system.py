@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Body, Joint, Loop, System, Wrench, system_from
 from mpimbs.model.arranged import arranged
 from mpimbs.model.columns import Columns

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from documents import PAGES, block
 from mpi_helpers import ROOT
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import read_system, system_from, system_from_text, system_text
 from mpimbs.model.files import TABLES, Model
 from mpimbs.model.schema import schema_of_models

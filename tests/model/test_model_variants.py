@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import System, system_from
 from mpimbs.model.parameter_table import read_table, table_of
 from mpimbs.model.variants import variants

@@ -1,6 +1,6 @@
 """The same quantities by Pinocchio, for every joint type: an oracle that shares no dynamics with the package.
 
-The model is built by `mpimbs.instruments.peer_pinocchio`. Joint springs, dampers and torques, which Pinocchio doesn't
+The model is built by `laboratory.peer_pinocchio`. Joint springs, dampers and torques, which Pinocchio doesn't
 know, are added by the plain formulas of `dense`.
 
 Where joints have several axes (universal, spherical, planar) the accelerations lose digits exponentially
@@ -11,7 +11,7 @@ So `dense` is the reference for long chains; a test by Pinocchio keeps to a doze
 import numpy as np
 import pinocchio as pin
 
-from mpimbs.instruments.peer_pinocchio import PinocchioModel
+from laboratory.peer_pinocchio import PinocchioModel
 from mpimbs.model import JOINT_TYPES, System
 from oracles.dense import Array, at_time, generalized_forces, spring_energy
 

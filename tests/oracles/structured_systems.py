@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Gear, Loop, Rod, Spring, System
 from mpimbs.model.gear import refuse_contradictions
 from oracles.dense import REAL, Array, Snapshot, rotation_of
@@ -230,8 +230,8 @@ class Builder:
         return found
 
 
-def case_of(seed: int, without: Sequence[str] = (), most: int = 3000) -> Case:
-    """The case of a seed; `without` some features, and of so many bodies at the most: to make one smaller."""
+def case_of(seed: int, without: Sequence[str] = (), most: int = 3000, time: float = TIME) -> Case:
+    """The case of a seed at a time (s); `without` some features, and of so many bodies at the most."""
     source = Weighted(seed)
     features = drawn_features(source)
     features = tuple(name for name in features if name not in without)
@@ -254,15 +254,15 @@ def case_of(seed: int, without: Sequence[str] = (), most: int = 3000) -> Case:
     if source.chance(0.8):  # else all of a shape are where the first is
         q = state_of(source, system, near=source.chance(0.3))
     if "motions" in features:
-        system, q = with_motions(source, system, q, share=choice(source, (0.1, 0.5)))
+        system, q = with_motions(source, system, q, choice(source, (0.1, 0.5)), time)
     speed = 0.0 if source.chance(0.1) else source.decades(-2, 2) if source.chance(0.5) else 2.0
     u = np.array(vector(source, speed, system.nu))
     tau = np.array(vector(source, 0.0 if source.chance(0.1) else 10, system.nu))
     connect(source, system, q, features, units, builder.flat)
-    found = Descriptor(system, q, u, TIME)
+    found = Descriptor(system, q, u, time)
     found.q = found.q.astype(float).astype(REAL)
     if system.loops and found.allow() > CONSISTENT and "motions" in features:
-        return case_of(seed, (*without, "motions"), most)  # loops that contradict what joints follow
+        return case_of(seed, (*without, "motions"), most, time)  # loops that contradict what joints follow
     q, u = (values.astype(float) for values in (found.q, found.u))
     return Case(seed, system, q, u, np.where(found.held, 0.0, tau), features, builder.parts)
 
@@ -293,8 +293,8 @@ def state_of(source: Weighted, system: System, near: bool) -> Array:
     return q
 
 
-def with_motions(source: Weighted, system: System, q: Array, share: float) -> tuple[System, Array]:
-    """The same with motions of some joints, which are at `q` at TIME."""
+def with_motions(source: Weighted, system: System, q: Array, share: float, time: float) -> tuple[System, Array]:
+    """The same with motions of some joints, which are at `q` at a time (s)."""
     made = System(system.name, system.gravity)
     at = system.offsets()[0]
     for k, body in enumerate(system.bodies()):
@@ -303,10 +303,10 @@ def with_motions(source: Weighted, system: System, q: Array, share: float) -> tu
             times = np.linspace(0, 3, 4 + source.index(4))
             now = q[at[k] : at[k + 1]]
             rates = np.array(vector(source, 1, len(now)))
-            rows = [[t, *(now + rates * np.sin(2 * (t - TIME)))] for t in times.tolist()]
+            rows = [[t, *(now + rates * np.sin(2 * (t - time)))] for t in times.tolist()]
             given = given.model_copy(update={"motion": tuple(map(tuple, rows))})
         made.add(body.model_copy(update={"joint": given}))
-    found = Descriptor(made, q, np.zeros(made.nu), TIME)
+    found = Descriptor(made, q, np.zeros(made.nu), time)
     return made, found.q.astype(float)
 
 

@@ -4,7 +4,7 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.parallel.first_ranks import first_ranks
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mpi_helpers import ROOT, run_job, starts_mpiexec
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.parallel import launcher
 from mpimbs.parallel.launcher import refuse_singletons
 

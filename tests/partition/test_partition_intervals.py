@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, System, system_from
 from mpimbs.model.order import Order
 from mpimbs.model.segments import Integers
@@ -20,7 +20,6 @@ from mpimbs.partition.intervals import (
     Interval,
     cut_intervals,
     interval,
-    join,
     move_to_few_handles,
     open_handles,
     swept_costs,
@@ -71,15 +70,13 @@ def test_an_interval_by_its_definition(data: st.DataObject, parent: Integers) ->
 
     assert found.hung_on.tolist() == sorted({outside(k) for k in range(first, last)}, reverse=True)
     assert found.roots.tolist() == [k for k in range(first, last) if above[k] < first]
-    assert [found.hung_on[c] for c in found.component] == [above[k] for k in found.roots]
     opened = [k for k in range(first, last) if any(above[j] == k for j in range(last, order.n))]
     assert found.open.tolist() == opened
     path = [last] if last < order.n else []
     while path and path[-1] >= first:
         path.append(above[path[-1]])
     assert set(opened) <= set(path), "open bodies lie on the path to the first body behind"
-    assert {outside(k) for k in opened} == ({found.hung_on[found.open_component]} if opened else set())
-    assert (found.open_component < 0) == (not opened)
+    assert {outside(k) for k in opened} == ({found.hung_on[-1]} if opened else set())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -105,52 +102,13 @@ def test_the_heaviest_child_last_is_what_bounds_the_handles() -> None:
     assert as_given == n // 2
 
 
-@SETTINGS
-@given(st.data(), DRAWN)
-def test_a_join_is_the_interval_of_both(data: st.DataObject, parent: Integers) -> None:
-    order = ordered(parent)
-    if order.n < 2:
-        return
-    first, middle, last = sorted(data.draw(st.sets(st.integers(0, order.n), min_size=3, max_size=3)))
-    left, right = interval(order, first, middle), interval(order, middle, last)
-    found = join(order, left, right)
-    same(found.whole, interval(order, first, last))
-    assert sorted([*found.hung, *found.passing]) == list(range(len(right.hung_on)))
-    assert np.array_equal(left.open[found.handle], right.hung_on[found.hung])
-    assert np.array_equal(found.whole.hung_on[found.into], right.hung_on[found.passing])
-    assert np.array_equal(found.whole.hung_on[: len(left.hung_on)], left.hung_on)
-    assert np.array_equal(found.whole.open, [*left.open[found.kept], *right.open])
-
-
-@SETTINGS
-@given(st.data(), DRAWN)
-def test_joins_of_halves_of_consecutive_ranks(data: st.DataObject, parent: Integers) -> None:
-    """As a butterfly joins them: for any number of ranks the last join is the whole, on which nothing is open."""
-    order = ordered(parent)
-    size = data.draw(st.integers(1, min(order.n, 9)))
-    cuts = drawn_cuts(data, order.n, size)
-
-    def joined(lo: int, hi: int) -> Interval:
-        if hi - lo == 1:
-            return interval(order, cuts[lo], cuts[hi])
-        middle = (lo + hi) // 2
-        found = join(order, joined(lo, middle), joined(middle, hi)).whole
-        same(found, interval(order, cuts[lo], cuts[hi]))
-        return found
-
-    whole = joined(0, size)
-    assert whole.hung_on.tolist() == [-1] and not len(whole.open)
-
-
 def test_a_chain_of_any_length_is_cut_without_arrays() -> None:
     order = Order(10**12)
-    left, right = interval(order, 5, 10**11), interval(order, 10**11, 10**12)
-    found = join(order, left, right)
-    same(found.whole, interval(order, 5, 10**12))
-    assert found.hung.tolist() == found.handle.tolist() == [0] and not len(found.kept) and not len(found.passing)
+    found = interval(order, 5, 10**11)
+    assert (found.hung_on.tolist(), found.roots.tolist(), found.open.tolist()) == ([4], [5], [10**11 - 1])
     small = ordered(np.array([-1, 0, 1, 2]))
     for first, last in itertools.combinations(range(5), 2):
-        by_hand = Interval(first, last, *(np.array(part) for part in ([first - 1], [first], [0])), np.zeros(0))
+        by_hand = Interval(first, last, *(np.array(part) for part in ([first - 1], [first])), np.zeros(0))
         assert interval(small, first, last).open.tolist() == ([last - 1] if last < 4 else [])
         same(interval(small, first, last)._replace(open=np.zeros(0)), by_hand)
 
@@ -217,9 +175,8 @@ def test_a_million_bodies_are_cut_in_seconds(shape: str) -> None:
     order, costs = ordered(SHAPES[shape](10**6)), np.ones(10**6)
     start = time.process_time()
     cuts = cut_intervals(order, costs, 64, 1.2)
-    parts = [interval(order, *cut) for cut in itertools.pairwise(cuts.tolist())]
-    while len(parts) > 1:
-        parts = [join(order, *pair).whole for pair in zip(parts[::2], parts[1::2], strict=True)]
+    for cut in itertools.pairwise(cuts.tolist()):
+        interval(order, *cut)
     assert time.process_time() - start < 5  # on a machine that others use too
 
 

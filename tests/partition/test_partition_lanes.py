@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import typed_chain
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
+from mpimbs.base.sizes import PACKAGE
+from mpimbs.kernels.lanes import WIDTHS, native_width
 from mpimbs.model import System, system_from
 from mpimbs.partition.lanes import chosen_width, cut_tiles
-from mpimbs.sizes import PACKAGE
-from mpimbs.spatial.lanes import WIDTHS, native_width
-from mpimbs.sweep.tiles import Tile
+from mpimbs.parts.tiles import Tile
 from oracles.random_systems import ALL, SETTINGS
 
 Integers = np.ndarray

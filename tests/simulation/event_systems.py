@@ -25,6 +25,11 @@ def flat(t: float, motion: BodyMotion) -> float:
     return (t - 1.0 / 3.0) ** 3
 
 
+def halting(t: float, motion: BodyMotion) -> float:
+    """The same, of one that is next to zero for a while before it jumps."""
+    return -1e-16 if -1e-6 < t - 1.0 / 3.0 < 0.0 else t - 1.0 / 3.0 + 5e-7
+
+
 def floating(n: int) -> System:
     """A chain that tumbles freely."""
     system = System("chain", gravity=(0, -9.81, 0))

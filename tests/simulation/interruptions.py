@@ -45,7 +45,7 @@ def disturbed(
     original: Any = stepper.step_towards
     taken = []
 
-    def step_towards(self: Any, target: float) -> bool:
+    def step_towards(self: Any, target: float, *_: float) -> bool:
         taken.append(target)
         if len(taken) == steps and comm.rank == comm.size - 1:
             action()

@@ -9,25 +9,25 @@ import pytest
 from mpi4py import MPI
 from petsc4py import PETSc
 
-from mpimbs.batch import Batch
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
 from mpimbs.model import System, system_from
-from mpimbs.petsc import PREFIX
-from mpimbs.simulation.integrator import Integrator
+from mpimbs.parallel.petsc import PREFIX
+from mpimbs.simulation.ensembles.batch import Batch
+from mpimbs.simulation.integrators import make_integrator
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
 from oracles.dense import momentum
 from simulation.motions import Motion, motion, quaternions_of, reference, tumbler
 from tolerances import assert_close
 
+pytestmark = pytest.mark.ranks(3)
 T_END = 0.3
 # Of every scheme: its order, and a number of steps after which halving the step shows it above rounding.
 ORDERS = {
-    "euler": (1, 32), "1fe": (1, 32), "2a": (2, 32), "2b": (2, 32), "rks2": (2, 32), "3": (3, 16), "3bs": (3, 16),
-    "rks3": (3, 16), "4": (4, 16), "rk104": (4, 16), "5f": (5, 16), "5dp": (5, 16), "5bs": (5, 16), "6vr": (6, 8),
-    "7vr": (7, 4), "8vr": (8, 4), "glee-23": (2, 16), "glee-24": (2, 16), "glee-25I": (2, 32), "glee-35": (3, 16),
-    "glee-EXRK2A": (2, 32), "glee-RK32G1": (3, 16), "glee-RK285EX": (2, 16),
+    "rk4": (4, 16), "bs3": (3, 16), "dopri5": (5, 16), "dop853": (8, 4),
+    "2a": (2, 32), "5f": (5, 16), "5bs": (5, 16), "6vr": (6, 8), "7vr": (7, 4), "8vr": (8, 4),
+    "petsc:euler": (1, 32), "petsc:rks3": (3, 16), "petsc:4": (4, 16), "petsc:5dp": (5, 16), "petsc:glee-35": (3, 16),
     "ra34pw2": (3, 32), "2p": (2, 32), "2m": (2, 32),
     "bdf": (2, 32), "arkimex3": (3, 16),
 }  # fmt: skip
@@ -42,9 +42,10 @@ def exact(comm: MPI.Comm) -> np.ndarray:
 
 
 def test_every_scheme_has_an_order_here() -> None:
-    assert set(ORDERS) == set(INTEGRATORS)
+    assert {name for name in ORDERS if not name.startswith("petsc:")} == set(INTEGRATORS)
 
 
+@pytest.mark.ranks(1)  # what a scheme does is no matter of ranks
 @pytest.mark.parametrize("scheme", ORDERS)
 def test_order_of_convergence_with_quaternions(comm: MPI.Comm, exact: np.ndarray, scheme: str) -> None:
     order, steps = ORDERS[scheme]
@@ -62,7 +63,9 @@ def test_order_of_convergence_with_quaternions(comm: MPI.Comm, exact: np.ndarray
     assert -0.3 < observed - order < excess, f"{scheme}: order {observed:.2f} in place of {order}, errors {errors}"
 
 
-@pytest.mark.parametrize(("scheme", "steps"), [("4", 3), ("rks3", 3), ("euler", 3), ("5dp", 1)])
+@pytest.mark.parametrize(
+    ("scheme", "steps"), [("rk4", 3), ("dop853", 3), ("petsc:rks3", 3), ("petsc:euler", 3), ("dopri5", 1)]
+)
 def test_steps_commute_with_a_scaling_of_the_quaternions(comm: MPI.Comm, scheme: str, steps: int) -> None:
     """Not so the second step of 5dp: it begins with a derivative of the first, before the quaternion is scaled."""
     system = tumbler()
@@ -73,7 +76,7 @@ def test_steps_commute_with_a_scaling_of_the_quaternions(comm: MPI.Comm, scheme:
         own = system.columns(dynamics.subchain.first, dynamics.subchain.last)
         for k in np.flatnonzero(np.diff(own.q_offset) != np.diff(own.u_offset)):  # a quaternion has one more
             q[own.q_offset[k] : own.q_offset[k] + 4] *= scale
-        stepper = Integrator(dynamics, q, dynamics.subchain.u, scheme, Accuracy(dt=0.05))
+        stepper = make_integrator(dynamics, q, dynamics.subchain.u, scheme, Accuracy(dt=0.05))
         for k in range(1, steps + 1):
             assert stepper.step_towards(0.05 * k)
         states.append(np.concatenate([stepper.q, stepper.u]))
@@ -119,7 +122,7 @@ def one_of(pendulums: int) -> System:
     return system
 
 
-@pytest.mark.parametrize("integrator", ["5dp", "ra34pw2", "bdf"])
+@pytest.mark.parametrize("integrator", ["dopri5", "ra34pw2", "bdf"])
 def test_accuracy_does_not_depend_on_what_else_there_is(comm: MPI.Comm, integrator: str) -> None:
     """One that swings takes the steps that it takes alone, and has the same error, beside many at rest."""
     settings: dict[str, Any] = {"integrator": integrator, "rtol": 1e-4, "atol": 1e-4, "every": 2.0, "tension": "off"}
@@ -131,9 +134,10 @@ def test_accuracy_does_not_depend_on_what_else_there_is(comm: MPI.Comm, integrat
         assert_close("the one that swings, in an ensemble", ensemble.q[:, 0, 0], beside.q[:, 0], "runs on ranks")
 
 
+@pytest.mark.ranks(1)  # what a scheme does is no matter of ranks
 @pytest.mark.parametrize("adaptive", [name for name, scheme in INTEGRATORS.items() if scheme.adaptive])
 def test_every_adaptive_scheme(comm: MPI.Comm, exact: np.ndarray, adaptive: str) -> None:
-    tolerance = {"bdf": 1e-4, "2a": 1e-5, "3bs": 1e-5}.get(adaptive, 1e-7)
+    tolerance = {"bdf": 1e-4, "2a": 1e-5, "bs3": 1e-5}.get(adaptive, 1e-7)
     run, result = motion(tumbler(), T_END, comm, integrator=adaptive, rtol=tolerance, atol=tolerance, every=0.5 * T_END)
     found = np.abs(run.state - exact).max()
     assert found < 100 * tolerance and result.steps > 2, f"{adaptive}: error {found:.1e}, {result.steps} steps"
@@ -157,15 +161,15 @@ def test_samples_do_not_cost_many_steps(comm: MPI.Comm) -> None:
 
 
 def test_options_of_petsc_win(comm: MPI.Comm) -> None:
-    other, _ = motion(tumbler(), T_END, comm, integrator="3", dt=0.03)
+    other, _ = motion(tumbler(), T_END, comm, integrator="petsc:3", dt=0.03)
     options = PETSc.Options(PREFIX)
     options["ts_rk_type"] = "3"
     try:
-        run, _ = motion(tumbler(), T_END, comm, integrator="5dp", dt=0.03)
+        run, _ = motion(tumbler(), T_END, comm, integrator="petsc:5dp", dt=0.03)
     finally:
         options.delValue("ts_rk_type")
     assert np.array_equal(run.state, other.state)
-    assert not np.array_equal(run.state, motion(tumbler(), T_END, comm, integrator="5dp", dt=0.03)[0].state)
+    assert not np.array_equal(run.state, motion(tumbler(), T_END, comm, integrator="petsc:5dp", dt=0.03)[0].state)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +181,8 @@ def test_options_of_petsc_win(comm: MPI.Comm) -> None:
         ({"mpimbs_ts_type": "nonsense"}, {}, "Unknown TS type: nonsense"),
         ({"mpimbs_ts_rk_type": "4"}, {}, "rk '4' has no error estimate: give a fixed step"),
         ({"mpimbs_ts_rk_type": "4"}, {"dt": 0.01}, None),
+        ({"mpimbs_ts_rk_type": "4"}, {"integrator": "dopri5"}, "dopri5 is none of PETSc's integrators"),
+        ({"mpimbs_ksp_type": "pipecg"}, {"integrator": "dopri5"}, "-mpimbs_ksp_type has no effect without the solver"),
         ({"mpimbs_ts_adapt_safety": "0.8", "mpimbs_ts_rtol": "1e-3"}, {}, None),
         ({"mpimbs_ksp_type": "pipecg", "mpimbs_direct_ksp_type": "preonly"}, {"coupling": "pcg", "cuts": 3}, None),
     ],
@@ -188,8 +194,9 @@ def test_options_that_can_not_have_an_effect_are_refused(
     for name, value in options.items():
         given[name] = value
     try:
+        asked: dict[str, Any] = {"every": 0.05, "output": output, "integrator": "petsc:5dp"} | settings
         with contextlib.nullcontext() if expected is None else pytest.raises(InputError, match=expected):
-            simulate(system_from("chain:6"), 0.05, comm, every=0.05, output=output, **settings)
+            simulate(system_from("chain:6"), 0.05, comm, **asked)
     finally:
         for name in options:
             given.delValue(name)
@@ -212,10 +219,10 @@ def test_an_integrator_that_is_replaced_is_told_of(comm: MPI.Comm, capsys: pytes
     ):
         options[name] = value
         try:
-            simulate(system_from("chain:6"), 0.02, comm, dt=0.01)
+            simulate(system_from("chain:6"), 0.02, comm, integrator="petsc:5dp", dt=0.01)
         finally:
             options.delValue(name)
-        expected = "" if told is None else f"mpimbs: note: PETSC_OPTIONS replace the integrator 5dp by {told}\n"
+        expected = "" if told is None else f"mpimbs: note: PETSC_OPTIONS replace the integrator petsc:5dp by {told}\n"
         assert capsys.readouterr().err == (expected if comm.rank == 0 else "")
 
 

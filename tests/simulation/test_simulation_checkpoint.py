@@ -15,27 +15,31 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-import mpimbs.sizes
+import mpimbs.base.sizes
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.sizes import PACKAGE
 from mpimbs.cli import main
 from mpimbs.cli.options import with_forces
 from mpimbs.coupling import LoadSolver
-from mpimbs.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import System, read_system, system_from, system_text
+from mpimbs.parallel.petsc import PREFIX, PETSc
 from mpimbs.simulation import stability
-from mpimbs.simulation.restart import restart
+from mpimbs.simulation.restart import read_checkpoint, restart
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.signals import CHECKPOINT, ENDS, STOP, Signals
-from mpimbs.sizes import PACKAGE
+from mpimbs.simulation.simulation import Simulation
 from oracles.trees import relisted, scrambled
+from simulation.event_systems import varied
 from simulation.interruptions import contents, differing, disturbed, signalled
 from simulation.motions import tumbler
 from tolerances import assert_close
 
+pytestmark = pytest.mark.ranks(2, 3, 4)  # more, and fewer, at a restart
 T_END = 0.15
 TIGHT = LoadSolver(rtol=1e-12)
-ADAPTIVE: dict[str, Any] = {"every": 0.015, "rtol": 1e-6, "atol": 1e-6}
-LOOSE: dict[str, Any] = ADAPTIVE | {"rtol": 1e-4, "atol": 1e-4}
+ADAPTIVE: dict[str, Any] = {"every": 0.015, "rtol": 1e-10, "atol": 1e-10}  # with some twelve steps
+LOOSE: dict[str, Any] = ADAPTIVE | {"rtol": 1e-8, "atol": 1e-8}
 PCG: dict[str, Any] = {"coupling": "pcg", "cuts": 3}
 
 
@@ -59,19 +63,25 @@ def system_of(spec: str) -> System:
 FIXED: dict[str, Any] = {"dt": 0.01, "every": 0.02}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "adaptive, first stage kept": (ROPE, ADAPTIVE),
-    "adaptive, poses, loads": (CHAIN, ADAPTIVE | {"integrator": "8vr", "poses": True, "loads": True, "extremes": True}),
-    "a tree": (TREE, ADAPTIVE | {"poses": True, "loads": True}),
+    "adaptive, poses, loads": (
+        CHAIN,
+        ADAPTIVE
+        | {"integrator": "dop853", "rtol": 1e-12, "atol": 1e-12, "poses": True, "loads": True, "extremes": True},
+    ),
+    "a tree": (TREE, ADAPTIVE | {"rtol": 1e-8, "atol": 1e-8, "poses": True, "loads": True}),
     "a tree that is renumbered": (
         "scrambled",
         ADAPTIVE | {"poses": True, "loads": True, "extremes": True},
     ),
     "implicit, adaptive": ("rope:9", ADAPTIVE | {"integrator": "ra34pw2", "rtol": 1e-3, "atol": 1e-3}),
     "implicit, fixed": ("rope:9", FIXED | {"integrator": "2m"}),
-    "fixed": (CHAIN, FIXED | {"integrator": "rks3", "extremes": True}),
+    "earlier states": ("rope:9", ADAPTIVE | {"integrator": "bdf", "rtol": 1e-3, "atol": 1e-3}),
+    "stages by Newton, fixed": ("rope:9", FIXED | {"integrator": "arkimex3"}),
+    "fixed": (CHAIN, FIXED | {"integrator": "petsc:rks3", "extremes": True}),
     "from a given state": (CHAIN, FIXED | {"state": (np.linspace(-1, 1, 9), np.linspace(2, -2, 9))}),
     "augmented": (CHAIN, LOOSE | {"coupling": "augmented"}),
     "lagged, adaptive": (CHAIN, LOOSE | PCG),
-    "second order, fixed": (CHAIN, FIXED | PCG | {"solver": LoadSolver("block-jacobi", "second"), "integrator": "3bs"}),
+    "second order, fixed": (CHAIN, FIXED | PCG | {"solver": LoadSolver("block-jacobi", "second"), "integrator": "bs3"}),
 }
 WRITTEN_BY_ALL = (
     "adaptive, poses, loads",
@@ -81,11 +91,9 @@ WRITTEN_BY_ALL = (
 )  # each rank its own part of output and checkpoints
 # Where PETSc keeps what can't be read, it begins anew at every checkpoint, in the run that goes on too.
 FORGETFUL: dict[str, tuple[str, dict[str, Any]]] = {
-    "glee": (CHAIN, FIXED | {"integrator": "glee-35"}),
-    "bdf": ("rope:9", ADAPTIVE | {"integrator": "bdf", "rtol": 1e-3, "atol": 1e-3}),
-    "arkimex": ("rope:9", FIXED | {"integrator": "arkimex3"}),
     "fischer": (CHAIN, LOOSE | PCG | {"solver": LoadSolver(estimate="fischer")}),
 }
+GLEE: tuple[str, dict[str, Any]] = CHAIN, FIXED | {"integrator": "petsc:glee-35"}  # begins anew after a restart
 
 
 def test_a_restart_of_a_complete_run_gives_its_motion(comm: MPI.Comm, folder: Path) -> None:
@@ -146,7 +154,7 @@ def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
     """A run without any checkpoint, but for those of `FORGETFUL`."""
     least = 1 if case in WRITTEN_BY_ALL else PACKAGE.checkpoint_bytes
     sizes = replace(PACKAGE, slice_numbers=3, checkpoint_bytes=least, sample_bytes=min(least, PACKAGE.sample_bytes))
-    monkeypatch.setattr(mpimbs.sizes, "_used", sizes)
+    monkeypatch.setattr(mpimbs.base.sizes, "_used", sizes)
     monkeypatch.setattr(stability, "FIRST", 20)
     monkeypatch.setattr(stability, "FEWEST", 10)
     spec, settings = (CASES | FORGETFUL)[case]
@@ -161,8 +169,45 @@ def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
     assert result.restarts[0]["ranks"] == comm.size and 0 < result.restarts[0]["time"] < T_END
 
 
+@pytest.mark.parametrize("case", ["earlier states", "stages by Newton, fixed", "implicit, adaptive", "glee"])
+def test_a_run_is_the_same_whenever_checkpoints_are_written(comm: MPI.Comm, folder: Path, case: str) -> None:
+    spec, settings = (CASES | {"glee": GLEE})[case]
+    for steps in (1000, 1, 5):
+        kept = Checkpoints(steps=steps)
+        simulate(spec, T_END, comm, output=folder / f"{steps}.h5", checkpoints=kept, **settings)
+    comm.Barrier()
+    assert not differing(folder / "1000.h5", folder / "1.h5")
+    assert not differing(folder / "1000.h5", folder / "5.h5")
+
+
+@pytest.mark.parametrize("order", [None, 3], ids=["glee", "bdf of order 3"])
+def test_an_integrator_that_begins_anew_says_so(
+    comm: MPI.Comm,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    order: int | None,
+) -> None:
+    (spec, settings), output, options = GLEE, folder / "out.h5", PETSc.Options(PREFIX)
+    if order is not None:
+        settings = settings | {"integrator": "bdf"}
+        options["ts_bdf_order"] = order
+    try:
+        whole = simulate(spec, T_END, comm, **settings)
+        checkpoint = interrupt(comm, monkeypatch, output, 6, system_of(spec), settings)
+        capsys.readouterr()
+        result = restart(checkpoint, comm)
+    finally:
+        options.delValue("ts_bdf_order")
+    told = f"mpimbs: note: PETSc keeps more of the steps of {settings['integrator']} than can be read: it begins anew"
+    told += " at t = 0.06 s\n"
+    assert capsys.readouterr().err == (told if comm.rank == 0 else "")
+    if comm.rank == 0:
+        assert_close("q", result.q, whole.q, "begun anew")
+
+
 @pytest.mark.parametrize(
-    "coupling", ["dcae", "pcg", "dcae of a tree", "dcae of a scrambled tree", "pcg of a scrambled tree"]
+    "coupling", ["dcae", "pcg", "dcae of a tree", "dcae of a scrambled tree", "pcg of a scrambled tree", "dcae by bdf"]
 )
 @pytest.mark.parametrize("settings", [ADAPTIVE, FIXED], ids=["adaptive", "fixed"])
 def test_a_restart_on_other_ranks_gives_the_same_motion(
@@ -174,6 +219,8 @@ def test_a_restart_on_other_ranks_gives_the_same_motion(
     ends: dict[str, Any] = {"bodies": (system.name_of(1), system.name_of(7)), "positions": ((0, 0.1, 0), (0.2, 0, 0))}
     system.add_spring(name="tie", stiffness=3.0, damping=0.5, rest=0.4, **ends)
     settings = settings | (PCG | {"solver": TIGHT} if "pcg" in coupling else {})
+    settings |= {"integrator": "bdf"} if "bdf" in coupling else {}
+    tolerance = "runs" if "bdf" in coupling else "runs on ranks" if coupling == "dcae" else "solved on ranks"
     simulate(system, T_END, comm, output=folder / "whole.h5", **settings)
     first, pair = (comm.Split(0 if comm.rank < count else MPI.UNDEFINED) for count in (1, 2))
     moves = (("fewer.h5", comm, first), ("more.h5", first, comm), ("pair.h5", comm, pair))
@@ -189,7 +236,7 @@ def test_a_restart_on_other_ranks_gives_the_same_motion(
         assert np.array_equal(ours["time"], whole["time"])
         assert np.all(whole["work"][1:] != 0)
         for what in ("q", "u", "energy", "work"):
-            assert_close(what, ours[what], whole[what], "runs on ranks" if coupling == "dcae" else "solved on ranks")
+            assert_close(what, ours[what], whole[what], tolerance)
     for part in (first, pair):
         if part != MPI.COMM_NULL:
             part.Free()
@@ -208,6 +255,32 @@ def test_functions_of_time_go_on_with_the_system_only(
     restart(checkpoint, comm, system=tumbler())
     comm.Barrier()
     assert not differing(folder / "whole.h5", output)
+
+
+def test_a_checkpoint_before_the_first_step_of_a_restart_has_all_of_the_one_before(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, output = tumbler(), folder / "out.h5"
+    simulate(system, T_END, comm, output=folder / "whole.h5", **ADAPTIVE)
+    kept = read_checkpoint(interrupt(comm, monkeypatch, output, 8, system, ADAPTIVE), comm)
+    with Simulation.going_on(kept, system, comm, Checkpoints(path=kept.place)) as simulation:
+        place = simulation.save()
+    restart(place, comm, system=system)
+    comm.Barrier()
+    assert not differing(folder / "whole.h5", output)
+
+
+def test_a_checkpoint_behind_an_event_that_its_output_has_not(comm: MPI.Comm, folder: Path) -> None:
+    """As after a restart from an older one, that was stopped before the event."""
+    system, output = varied(), folder / "out.h5"
+    with Simulation(system, comm, output=output, checkpoints=Checkpoints(), t_end=0.5, every=0.25) as simulation:
+        for t in (0.05, 0.15):
+            simulation.advance(t)
+            place = simulation.save()
+    kept = read_checkpoint(folder / "out.checkpoint.1.h5", comm)
+    Simulation.going_on(kept, system, comm, Checkpoints(path=kept.place)).close()
+    with pytest.raises(InputError, match=r"has 1 structure\(s\), the checkpoint comes after 2; .*older checkpoint"):
+        restart(place, comm)
 
 
 def test_forces_of_a_module_are_named_again(

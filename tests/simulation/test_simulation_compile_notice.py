@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from mpi4py import MPI
 
-import mpimbs.spatial.compiler
+import mpimbs.kernels.compiler
 from mpimbs.cli import commands
-from mpimbs.compiling import compile_evaluations
+from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import system_from
 from mpimbs.simulation import run_segment
 from mpimbs.simulation.compile_notice import LISTENER, compilation_told
@@ -25,12 +25,12 @@ def _twice(x: Any) -> Any:
 @pytest.fixture
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Makes and calls a kernel of a module; the cache is empty at first, and nothing was said yet."""
-    monkeypatch.setattr(mpimbs.spatial.kernel_cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(mpimbs.kernels.kernel_cache, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(LISTENER, "said", False)
 
     def call(module: str, number: Any = 1.5) -> Any:
         monkeypatch.setattr(_twice, "__module__", module)
-        return mpimbs.spatial.compiler.kernel(_twice)(number)
+        return mpimbs.kernels.compiler.kernel(_twice)(number)
 
     return call
 

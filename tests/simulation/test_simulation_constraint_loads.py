@@ -10,8 +10,8 @@ from mpi4py import MPI
 
 from cases import typed_chain
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import SimulationError
 from mpimbs.coupling import LoadSolver
-from mpimbs.errors import SimulationError
 from mpimbs.model import Joint, System, system_from
 from mpimbs.simulation.run import simulate
 from oracles import dense

@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.simulation import work as work_module
-from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.integrators import make_integrator
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.schemes import Accuracy
 from mpimbs.simulation.work import Balance
@@ -98,7 +98,7 @@ def test_drag_on_a_rope_balances(comm: MPI.Comm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "order", "steps"), [("4", 4, 64), ("rks3", 3, 64), ("glee-35", 3, 64), ("5dp", 5, 32)]
+    ("scheme", "order", "steps"), [("rk4", 4, 64), ("petsc:rks3", 3, 64), ("petsc:glee-35", 3, 64), ("dopri5", 5, 32)]
 )
 def test_work_has_the_order_of_the_scheme(scheme: str, order: int, steps: int) -> None:
     system, reference = driven_pendulum()
@@ -134,8 +134,8 @@ def test_the_work_has_no_part_in_the_steps(comm: MPI.Comm, monkeypatch: pytest.M
 def test_a_conservative_system_has_no_number_more(comm: MPI.Comm) -> None:
     for system, more in ((system_from("spatial_chain:6"), 0), (system_from("rope:6"), comm.size)):
         dynamics = Dynamics(system, comm)
-        stepper = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "5dp", Accuracy())
-        assert stepper._vector.getSize() == system.nq + system.nu + more
+        stepper = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", Accuracy())
+        assert comm.allreduce(len(stepper._state)) == system.nq + system.nu + more
         stepper.close()
         dynamics.close()
 

@@ -12,15 +12,16 @@ import mpimbs
 from mpi_helpers import parallel_assert
 from mpimbs import Batch, Body, EnsembleResult, InputError, InterruptionError, Joint, System, simulate, system_from
 from mpimbs.cli import main
+from mpimbs.kernels.lanes import native_width
 from mpimbs.simulation.ensembles.copies_stepper import CopiesStepper
 from mpimbs.simulation.restart import restart
 from mpimbs.simulation.settings import Checkpoints
-from mpimbs.spatial.lanes import native_width
+from mpimbs.simulation.simulation import Simulation
 from simulation.interruptions import differing, disturbed
 from tolerances import assert_close
 
 COPIES = native_width() + 2
-FIXED: dict[str, Any] = {"integrator": "4", "dt": 0.01, "every": 0.05}
+FIXED: dict[str, Any] = {"integrator": "rk4", "dt": 0.01, "every": 0.05}
 ADAPTIVE: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-6, "every": 0.02}
 
 
@@ -97,7 +98,10 @@ def test_copies_are_as_alone(comm: MPI.Comm, kind: str, settings: dict[str, Any]
 
 def test_one_copy_takes_the_steps_of_its_own_simulation() -> None:
     for spec in (ropes(), "chain:5"):
-        own = simulate(spec, 0.3, **ADAPTIVE)
+        with Simulation(spec, t_end=0.3, **ADAPTIVE) as simulation:  # whose steps end at samples, as those of ensembles
+            for t in np.arange(1, round(0.3 / ADAPTIVE["every"]) + 1) * ADAPTIVE["every"]:
+                simulation.advance(float(t))
+        own = simulation.result
         result = Batch(spec).simulate(0.3, **ADAPTIVE)
         evaluations = own.evaluations - own.witness["checks"]
         assert (result.steps, result.rejected, result.evaluations) == (own.steps, own.rejected, evaluations)
@@ -127,7 +131,7 @@ def test_copies_that_fail(comm: MPI.Comm) -> None:
 def test_fixed_steps_that_are_too_long(comm: MPI.Comm) -> None:
     table = {"link.stiffness[0]": np.where(np.arange(COPIES) == 2, 1e7, 1.0)}
     batch = Batch.of_parameters(ropes(), table, comm)
-    result = batch.simulate(3.0, dt=0.02, integrator="4", every=0.5)
+    result = batch.simulate(3.0, dt=0.02, integrator="rk4", every=0.5)
     assert list(result.failed) == ["2"] and result.time == 3.0
 
 
@@ -181,7 +185,7 @@ def test_states_and_samples(comm: MPI.Comm) -> None:
         assert result.q.shape == (3, COPIES, 1) and result.poses.shape == (3, COPIES, 1, 7)
         assert np.array_equal(result.q[0, :, 0], q[:, 1]) and np.array_equal(result.u[0], np.zeros((COPIES, 3)))
         assert result[2].body("link2").q.shape == (3, 1)
-        assert repr(result[2]) == f"KeptMotion({result.kept.system.name} in memory, copy 2: 3 samples of 0 to 0.1 s)"
+        assert repr(result[2]) == f"Motion({result.motion.system.name} in memory, copy 2: 3 samples of 0 to 0.1 s)"
     with pytest.raises(InputError, match=r"state: 'q' has shape \(2, 3\).*a row of 3 numbers for each"):
         batch.simulate(0.1, state=(q[:2], np.zeros(3)))
 
@@ -249,7 +253,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
             main(list(words), MPI.COMM_SELF)
         return int(str(end.value.code))
 
-    run = ("ensemble", "chain:3", "--parameters", "table.csv", "--t-end", "0.1", "-o", "out.h5")
+    run = ("run", "chain:3", "--parameters", "table.csv", "--t-end", "0.1", "-o", "out.h5")
     assert mpimbs_of(*run, "--forces", "gusts:blow", "--every", "0.05") == 0
     result = mpimbs.load("out.h5")
     assert isinstance(result, EnsembleResult) and result.names == ("light", "heavy") and result.q is not None
@@ -266,5 +270,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         assert arrays["q"].shape == (3, 2, 3) and arrays["parameter link1.mass"].tolist() == [1.0, 2.0]
     assert mpimbs_of("export", "out.h5", "--copy", "heavy", "q", "-o", "heavy.csv") == 0
     assert mpimbs_of("export", "out.h5", "-o", "out.vtkhdf") == 2
-    assert mpimbs_of(*run) == 2
     assert "choose it by --copy" in capsys.readouterr().err
+    for words, message in ((("--loads",), "--loads is for"), (("--pictures",), "--pictures is for")):
+        assert mpimbs_of(*run, "--force", *words) == 2
+        assert message in capsys.readouterr().err
+    assert mpimbs_of("ensemble", *run[1:], "--force") == 0
+    assert "called mpimbs run now" in capsys.readouterr().err
+    assert mpimbs_of(*run) == 2

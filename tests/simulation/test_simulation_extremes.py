@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.result import load
 from mpimbs.simulation.run import simulate
 from mpimbs.view.colors import tension_colors
 from mpimbs.view.recording import Recording
@@ -24,7 +25,7 @@ def states(monkeypatch: pytest.MonkeyPatch, system: System, t_end: float, **sett
     found: list[tuple[float, np.ndarray, np.ndarray]] = []
     original = Integrator.step_towards
 
-    def step_towards(self: Integrator, target: float) -> bool:
+    def step_towards(self: Integrator, target: float, *_: float) -> bool:
         if not found:
             found.append((self.time, self.q, self.u))
         reached = original(self, target)
@@ -126,6 +127,8 @@ def test_extremes_in_the_file(comm: MPI.Comm, tmp_path: Path) -> None:
             assert np.array_equal(group[name][:], rows), name
             assert group[name].attrs["units"].endswith("; of times s") and len(group[name].attrs["rows"]) == 4
         assert group["tension"].attrs["units"].startswith("N;")
+    loaded = load(path).extremes
+    assert set(loaded) == set(kept) and all(np.array_equal(loaded[name], kept[name]) for name in kept)
 
 
 def test_a_run_that_stops_has_the_extremes_so_far(comm: MPI.Comm, tmp_path: Path) -> None:

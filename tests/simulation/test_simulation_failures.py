@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
-from mpimbs.evaluation import Acted
+from mpimbs.dynamics.evaluation import Acted
 from mpimbs.model import Joint, System, Wrench, system_from
-from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.integrators import make_integrator
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.schemes import Accuracy
 
 FIRST, LAST = "link1", "link6"
-SETTINGS: list[dict[str, Any]] = [{"every": 0.05}, {"dt": 0.02, "every": 0.04, "integrator": "glee-35"}]
+SETTINGS: list[dict[str, Any]] = [{"every": 0.05}, {"dt": 0.02, "every": 0.04, "integrator": "petsc:glee-35"}]
 
 
 def stopped(comm: MPI.Comm, action: Callable[[], object]) -> str:
@@ -99,7 +99,7 @@ def test_a_load_without_bound_underflows_the_step(comm: MPI.Comm, body: str) -> 
     assert time_in(message) == pytest.approx(0.2, rel=1e-3)
 
 
-@pytest.mark.parametrize("scheme", ["euler", "4", "5dp"])
+@pytest.mark.parametrize("scheme", ["petsc:euler", "rk4", "dopri5"])
 def test_a_fixed_step_that_is_too_large(comm: MPI.Comm, scheme: str) -> None:
     system = System("stiff", gravity=(0, -9.81, 0))
     for k in range(6):
@@ -117,7 +117,7 @@ def test_a_state_that_is_not_finite(comm: MPI.Comm, part: str, dt: float | None)
     q, u = dynamics.subchain.q.copy(), dynamics.subchain.u.copy()
     if comm.rank == comm.size - 1:
         {"q": q, "u": u}[part][-1] = np.nan
-    message = stopped(comm, lambda: Integrator(dynamics, q, u, "5dp", Accuracy(dt=dt)).step_towards(1.0))
+    message = stopped(comm, lambda: make_integrator(dynamics, q, u, "dopri5", Accuracy(dt=dt)).step_towards(1.0))
     assert "no longer finite" in message and time_in(message) == 0.0
     dynamics.close()
 
@@ -126,6 +126,7 @@ def test_a_trial_step_that_overflows_is_repeated_with_a_smaller_one(comm: MPI.Co
     """A load that only too large a step meets: the run goes on, and counts the rejection."""
     system = system_from("chain:6")
     dynamics = Dynamics(system, comm)
+    dynamics.in_phases = True  # so that Python is asked
     original = dynamics.evaluate
     broken = []
 
@@ -137,14 +138,14 @@ def test_a_trial_step_that_overflows_is_repeated_with_a_smaller_one(comm: MPI.Co
         return acted
 
     dynamics.evaluate = once_not_finite  # type: ignore[method-assign]
-    stepper = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "5dp", Accuracy())
+    stepper = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", Accuracy())
     while not stepper.step_towards(0.2):
         pass
     found = np.concatenate([stepper.q, stepper.u])
     assert stepper.rejected >= 1 and broken
     stepper.close()
     dynamics.evaluate = original  # type: ignore[method-assign]
-    again = Integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "5dp", Accuracy())
+    again = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", Accuracy())
     while not again.step_towards(0.2):
         pass
     assert np.allclose(found, np.concatenate([again.q, again.u]), rtol=1e-6, atol=1e-7)

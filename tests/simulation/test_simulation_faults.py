@@ -104,7 +104,7 @@ def test_a_rank_halts_for_a_while_then_dies_and_others_go_on(tmp_path: Path) -> 
     assert samples(part_of(tmp_path / "out.h5")) >= kept["recorder"]["count"] > 0
     done = run_job(1, [*MPIMBS, "restart", "out.checkpoint.h5"], tmp_path, **HERE)
     assert done.returncode == 0, done.stdout
-    result = simulate(system_from("chain:6"), T_END, dt=DT, every=EVERY, integrator="4")
+    result = simulate(system_from("chain:6"), T_END, dt=DT, every=EVERY, integrator="rk4")
     with h5py.File(tmp_path / "out.h5") as file:
         assert file.attrs["status"] == "complete" and json.loads(file.attrs["statistics"])["steps"] == result.steps
         assert np.array_equal(file["time"], [sample.time for sample in result.samples])

@@ -59,7 +59,7 @@ def test_what_it_gives_is_that_of_the_model(comm: MPI.Comm) -> None:
         assert len(simulation.result.t if comm.rank == 0 else [0.0]) == 1, "no samples without `every`"
 
 
-@pytest.mark.parametrize("integrator", ["5dp", "4"])
+@pytest.mark.parametrize("integrator", ["dopri5", "rk4"])
 def test_a_held_torque_is_one_of_the_model(comm: MPI.Comm, integrator: str) -> None:
     """From any moment on, its work counted; the stage that a step takes from the last one is not taken over."""
     names, system, driven = ("link1", "link4"), system_from("chain:5"), system_from("chain:5")

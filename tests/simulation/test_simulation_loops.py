@@ -10,8 +10,8 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.cli import main
-from mpimbs.errors import InputError, SimulationError
 from mpimbs.model import System, system_from
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.projection import Projection
@@ -34,7 +34,7 @@ def test_linkages_pass_through_flat_positions(model: str) -> None:
     assert_close("violations", result.loop_violation, 0 * result.loop_violation, "closed", scale=1.0)
 
 
-@pytest.mark.parametrize(("integrator", "order", "steps"), [("5dp", 5, (0.02, 0.01)), ("4", 4, (0.02, 0.01))])
+@pytest.mark.parametrize(("integrator", "order", "steps"), [("dopri5", 5, (0.02, 0.01)), ("rk4", 4, (0.02, 0.01))])
 @pytest.mark.parametrize("kind", ["positions", "velocities"])
 def test_schemes_keep_their_order(integrator: str, order: int, steps: tuple[float, float], kind: str) -> None:
     """On a four-bar whose loop steps leave open: of two cranks of unlike lengths."""
@@ -62,7 +62,7 @@ def test_andrews_squeezing_mechanism() -> None:
     found = {name: result.body(name).q[-1, 0] for name in ANDREWS}
     assert_close("angles", list(found.values()), list(ANDREWS.values()), "run", scale=10.0)
     beta = result.body("OF").q[:, 0]
-    assert np.abs(result.energy.sum(axis=1) - result.energy[0].sum() - 0.033 * (beta - beta[0])).max() < 1e-9
+    assert np.abs(result.energy.sum(axis=1) - result.energy[0].sum() - 0.033 * (beta - beta[0])).max() < 5e-9
     assert_close("violations", result.loop_violation, 0 * result.loop_violation, "closed", scale=1.0)
     for loop, body in enumerate(("BDE", "GE")):
         angle = sum(found[name] for name in {"BDE": ("BDE",), "GE": ("AG", "GE")}[body])
@@ -83,13 +83,13 @@ def test_loops_stay_closed(model: str) -> None:
 def test_drift_without_projection_and_with_stabilisation() -> None:
     system = four_bar(1, 1.3, -0.2)
     system.loops[0] = system.loops[0].model_copy(update={"positions": ((1, 0, 0), (0.9, 0, 0))})
-    closed = simulate(system, 2.0, integrator="4", dt=0.01)
+    closed = simulate(system, 2.0, integrator="rk4", dt=0.01)
     runs = {}
     for kind in ("none", "velocities"):
         system_closed = closed.q[0], closed.u[0]
-        runs[kind] = simulate(system, 2.0, integrator="4", dt=0.01, projection=kind, state=system_closed)
+        runs[kind] = simulate(system, 2.0, integrator="rk4", dt=0.01, projection=kind, state=system_closed)
     stabilised = simulate(
-        system, 2.0, integrator="4", dt=0.01, projection="none", stabilisation=0.05, state=(closed.q[0], closed.u[0])
+        system, 2.0, integrator="rk4", dt=0.01, projection="none", stabilisation=0.05, state=(closed.q[0], closed.u[0])
     )
     drift = {name: run.loop_violation[:, 0, 0].max() for name, run in runs.items()}
     assert drift["none"] > 3 * drift["velocities"] > 1e-10
@@ -174,7 +174,7 @@ def test_restart_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.
     simulate("four_bar:5", 6.0, output=whole, **settings)
     step, left = Integrator.step_towards, [150]
 
-    def dies(self: Integrator, target: float) -> bool:
+    def dies(self: Integrator, target: float, *_: float) -> bool:
         left[0] -= 1
         if not left[0]:
             raise SimulationError("died")

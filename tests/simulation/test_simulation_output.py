@@ -18,8 +18,8 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import plain_environment
-from mpimbs.errors import InputError, SimulationError
-from mpimbs.filesystem.lock import lock_of
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.lock import lock_of
 from mpimbs.model import read_system, system_from
 from mpimbs.simulation import sample_writer as writer_module
 from mpimbs.simulation.output import part_of
@@ -50,7 +50,7 @@ def test_an_output_file_has_everything(comm: MPI.Comm, path: Path) -> None:
     system = tumbler(driven=False)
     system.set_torque("part2", lambda t: time.sleep(0.005) or 1.0 + t)  # so that the run takes a while
     began = time.perf_counter()
-    settings: dict[str, Any] = {"integrator": "8vr", "rtol": 1e-7, "atol": 1e-6, "every": 0.1}
+    settings: dict[str, Any] = {"integrator": "dop853", "rtol": 1e-7, "atol": 1e-6, "every": 0.1}
     settings |= {"poses": True, "loads": True}
     result = simulate(system, 0.25, comm, output=path, **settings)
     wall = time.perf_counter() - began

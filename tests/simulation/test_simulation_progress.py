@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs.model import system_from
-from mpimbs.simulation import progress
+from mpimbs.simulation import progress, runge_kutta
 from mpimbs.simulation.progress import Progress, duration
 from mpimbs.simulation.run import simulate
 
@@ -26,6 +26,7 @@ class Terminal(io.StringIO):
 
 def test_lines_of_a_run(comm: MPI.Comm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(runge_kutta, "MOST", 1)
     result = simulate(system_from("chain:6"), 0.5, comm, every=0.25, progress=True)
     out, err = capsys.readouterr()
     lines = err.splitlines()

@@ -15,18 +15,19 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-import mpimbs.sizes
-from mpimbs.errors import SimulationError
-from mpimbs.filesystem.disk import mount_of
+import mpimbs.base.sizes
+from mpimbs.base.disk import mount_of
+from mpimbs.base.errors import SimulationError
+from mpimbs.base.sizes import PACKAGE, tuned
 from mpimbs.model import System, system_from
 from mpimbs.simulation import output_layout, sample_writer, shared_file
 from mpimbs.simulation.output import OutputFile, part_of
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.shared_file import SharedFile
-from mpimbs.sizes import PACKAGE, tuned
 from simulation.motions import tumbler
 
+pytestmark = pytest.mark.ranks(2, 3)
 T_END = 0.22
 EVERY: dict[str, Any] = {"every": 0.02, "rtol": 1e-6, "atol": 1e-6}
 CASES: dict[str, tuple[Callable[[], System], dict[str, Any]]] = {
@@ -47,7 +48,7 @@ def path(comm: MPI.Comm, tmp_path: Path) -> Path:
 def written(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Datasets whose numbers rank 0 has got; chunks and slices are small, so that there are many of each."""
     monkeypatch.setattr(output_layout, "ROWS", 3)
-    monkeypatch.setattr(mpimbs.sizes, "_used", replace(PACKAGE, slice_numbers=5))
+    monkeypatch.setattr(mpimbs.base.sizes, "_used", replace(PACKAGE, slice_numbers=5))
     names: set[str] = set()
     original = OutputFile.write
 
@@ -73,7 +74,7 @@ def test_the_file_has_what_is_gathered_in_memory(
     for name, value in when.items():
         monkeypatch.setattr(sample_writer, name, value)
     least = 10**9 if by == "rank 0" else 1
-    monkeypatch.setattr(mpimbs.sizes, "_used", replace(tuned(), sample_bytes=least))
+    monkeypatch.setattr(mpimbs.base.sizes, "_used", replace(tuned(), sample_bytes=least))
     if "one" in by and comm.rank == comm.size - 1:
         monkeypatch.setattr(shared_file, "os", Blind())
     simulate(make(), T_END, comm, output=path, **settings)
@@ -154,7 +155,7 @@ def test_an_error_of_one_rank_ends_the_run_on_all(
     """On the last rank the disk refuses the fourth sample, whoever writes there; those before it can be read."""
     monkeypatch.setattr(sample_writer, "FLUSH_SECONDS", 0.0)
     sizes = replace(PACKAGE, sample_bytes=1 if by == "each" else 10**9)
-    monkeypatch.setattr(mpimbs.sizes, "_used", sizes)
+    monkeypatch.setattr(mpimbs.base.sizes, "_used", sizes)
     where, name = (SharedFile, "write") if by == "each" and comm.size > 1 else (OutputFile, "_claim_room")
     failing = comm.size - 1 if where is SharedFile else 0
     original, calls = getattr(where, name), []

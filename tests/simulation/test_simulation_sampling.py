@@ -76,7 +76,7 @@ def test_nothing_but_energies(comm: MPI.Comm) -> None:
 @pytest.mark.parametrize(
     ("sample", "words"),
     [
-        ("q,v", "`sample`: 'v' is nothing that samples have; give some of q, u, poses, loads"),
+        ("q,v", "`sample`: 'v' is nothing that samples have; give some of q, u, pose, load"),
         ("", "`sample`: '' is nothing"),
         ("pose:tip", "unknown body 'tip'"),
     ],

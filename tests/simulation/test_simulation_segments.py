@@ -10,14 +10,15 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
-from mpimbs.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import BodyMotion, system_from
+from mpimbs.plots.motions import Skeleton
+from mpimbs.plots.pictures import draw_run, motion_of
 from mpimbs.simulation.integrator import Integrator
 from mpimbs.simulation.restart import restart
 from mpimbs.simulation.result import load
 from mpimbs.simulation.run import simulate
 from mpimbs.simulation.settings import Checkpoints
-from mpimbs.study.pictures import Throughout, draw_run
 from simulation.event_systems import floating, sticking, varied
 from simulation.interruptions import differing, signalled
 from tolerances import assert_close
@@ -72,10 +73,10 @@ def test_pictures_show_the_whole_motion(tmp_path: Path) -> None:
     drawn = draw_run(tmp_path / "out.h5")
     kinds = ("coordinates", "motion", "energy", "loads", "violation", "overview")
     assert {path.stem for path in drawn} == {f"out_{name}" for name in kinds}
-    with h5py.File(tmp_path / "out.h5") as file:
-        whole = Throughout(file)
-        assert whole["time"].shape == (11,) and whole["poses"].shape == (11, 6, 7)
-        assert whole["model/parent"][3] == -1 and file["model/parent"][3] == 2
+    whole = motion_of(tmp_path / "out.h5")
+    chosen = np.array([0, 3, 4, 9])
+    assert np.array_equal(whole.some("poses", chosen, 3), whole.poses[chosen, 3]) and whole.poses.shape == (11, 6, 7)
+    assert [Skeleton(part, range(6))._parent[3] for part in (whole.segments[0], whole)] == [2, -1]
 
 
 def test_files_without_events_have_no_segments(comm: MPI.Comm, folder: Path) -> None:
@@ -89,7 +90,7 @@ def steps_at(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, settings: dict[str
     """The numbers of steps before, at and after events of `varied`."""
     original, times = Integrator.step_towards, []
 
-    def step_towards(self: Integrator, target: float) -> bool:
+    def step_towards(self: Integrator, target: float, *_: float) -> bool:
         reached = original(self, target)
         times.append(self.time)
         return reached

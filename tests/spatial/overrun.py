@@ -4,10 +4,10 @@ import sys
 
 import numpy as np
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import load, store, zero_lanes
-from mpimbs.spatial.memory import aligned_room, span
-from mpimbs.spatial.tuples import load6
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import load, store, zero_lanes
+from mpimbs.kernels.memory import aligned_room, span
+from mpimbs.kernels.tuples import load6
 
 
 @kernel(inline=True)

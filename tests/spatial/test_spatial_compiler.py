@@ -16,9 +16,9 @@ from numba.core import errors
 
 import mpimbs
 from mpi_helpers import plain_environment
-from mpimbs.spatial import kernel_cache
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.kernel_cache import cache_folder, code_of, remove_unused, stamp_of
+from mpimbs.kernels import kernel_cache
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.kernel_cache import cache_folder, code_of, remove_unused, stamp_of
 
 
 def test_all_kernels_are_hashed() -> None:
@@ -28,9 +28,9 @@ def test_all_kernels_are_hashed() -> None:
     defining = {path for path in package.rglob("*.py") if "\n@kernel" in path.read_text(encoding="utf-8")}
     assert defining and not defining - hashed
     calling = re.compile(r"^from mpimbs\.(\w+)", re.MULTILINE)
-    beside = ("instruments", "partition")  # which call kernels of others, too
+    beside = ("partition", "study")  # which call kernels of others, too
     within = [path.read_text(encoding="utf-8") for path in defining if path.parent.name not in beside]
-    known = {"spatial", "sweep", "parallel", "coupling", "partition", "errors"}
+    known = {part.split("/")[0] for part in kernel_cache._WITH_KERNELS} | {"base"}
     assert {name for text in within for name in calling.findall(text)} <= known
 
 
@@ -115,7 +115,7 @@ def test_old_folders_are_removed(tmp_path: Path) -> None:
 @pytest.mark.subprocess
 def test_processors_have_folders_and_widths_of_their_own(tmp_path: Path) -> None:
     """Code for AVX2 is not loaded where it is for AVX-512, SSE or the processor at hand; lanes are as registers are."""
-    text = "from mpimbs.spatial.lanes import native_width; from mpimbs.spatial.kernel_cache import cache_folder"
+    text = "from mpimbs.kernels.lanes import native_width; from mpimbs.kernels.kernel_cache import cache_folder"
     found = {}
     for width, given in {8: "skylake-avx512 +avx512f,+avx2", 4: "haswell +avx2,+fma", 2: "x86-64 +sse2"}.items():
         name, features = given.split()

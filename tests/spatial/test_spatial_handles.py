@@ -8,7 +8,12 @@ import pytest
 
 from cases import joined, mixed_chain, moving_state, typed_chain
 from mpimbs.model import Joint, System, Wrench
-from mpimbs.spatial.handles import (
+from mpimbs.parts.subchain import AT_REST, Subchain
+from mpimbs.parts.subchains import Subchains
+from mpimbs.sweep.build import build
+from mpimbs.sweep.motion import join_turn
+from mpimbs.sweep.structure import TURNING
+from mpimbs.values.handles import (
     RESPONSE,
     SCRATCH,
     SIZE,
@@ -19,11 +24,6 @@ from mpimbs.spatial.handles import (
     matrices,
     respond,
 )
-from mpimbs.sweep.build import build
-from mpimbs.sweep.motion import join_turn
-from mpimbs.sweep.structure import TURNING
-from mpimbs.sweep.subchain import AT_REST, Subchain
-from mpimbs.sweep.subchains import Subchains
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL

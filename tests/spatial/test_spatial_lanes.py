@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.lanes import WIDTHS, absolute, largest, load, native_width, sqrt, store, width, zero_lanes
-from mpimbs.spatial.trigonometry import atan2, sincos
-from mpimbs.spatial.tuples import load3, load6, load9, store_numbers
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import WIDTHS, absolute, largest, load, native_width, sqrt, store, width, zero_lanes
+from mpimbs.kernels.trigonometry import atan2, sincos
+from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from tolerances import assert_close
 
 RESULTS = 18

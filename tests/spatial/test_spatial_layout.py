@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mpimbs.spatial.compiler import interpreted, kernel
-from mpimbs.spatial.lanes import WIDTHS, zero_lanes
-from mpimbs.spatial.layout import interleave, separate
+from mpimbs.kernels.compiler import interpreted, kernel
+from mpimbs.kernels.lanes import WIDTHS, zero_lanes
+from mpimbs.kernels.layout import interleave, separate
 from oracles.dense import Array
 
 GUARD = 5  # numbers before and after what may be written

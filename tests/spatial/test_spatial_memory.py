@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.memory import Floats, Integers, NumberItem, Rows, Table, aligned_zeros, read, schema, size_of
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, NumberItem, Rows, Table, aligned_zeros, read, schema, size_of
 
 
 class Inner(NamedTuple):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from mpimbs.spatial.compiler import interpreted, kernel
-from mpimbs.spatial.lanes import WIDTHS, load, store, width, zero_lanes
-from mpimbs.spatial.trigonometry import (
+from mpimbs.kernels.compiler import interpreted, kernel
+from mpimbs.kernels.lanes import WIDTHS, load, store, width, zero_lanes
+from mpimbs.kernels.trigonometry import (
     LARGEST_ANGLE,
     LARGEST_SUM,
     ROUNDER,

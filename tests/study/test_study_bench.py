@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import InputError
-from mpimbs.instruments.laps import PhaseLaps, disturbance, said, summary, take_turns
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import system_from
-from mpimbs.spatial.lanes import native_width
 from mpimbs.study.bench import bench, bench_batch, report
+from mpimbs.study.laps import PhaseLaps, disturbance, said, summary, take_turns
 
 NATIVE = native_width()
 
@@ -143,7 +143,7 @@ class Phased:
 def test_phases_are_medians_of_the_slowest_rank(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """They sum to the median of the whole, but for what is no phase; the largest of each over the ranks would not."""
     clock = Clock()
-    monkeypatch.setattr("mpimbs.instruments.laps.time.perf_counter", clock)
+    monkeypatch.setattr("mpimbs.study.laps.time.perf_counter", clock)
     dynamics = Phased(comm, clock)
     phases = PhaseLaps(cast(Dynamics, dynamics), dynamics.call)
     for count in (3, 2):
@@ -205,7 +205,7 @@ def test_bench_leaves_nothing_behind(comm: MPI.Comm, monkeypatch: pytest.MonkeyP
 def test_a_slow_beginning_spoils_nothing(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where other work has the cores for the first calls, there are as many good ones as the time allows afterwards."""
     clock = Clock()
-    monkeypatch.setattr("mpimbs.instruments.laps.time.perf_counter", clock)
+    monkeypatch.setattr("mpimbs.study.laps.time.perf_counter", clock)
     calls = 0
 
     def call() -> None:

@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 from mpimbs.coupling import coupling_for
+from mpimbs.loops.closing import CLOSE, END, FOLD, MOVE, SETTLE
 from mpimbs.model import System, system_from
 from mpimbs.model.arranged import arranged
 from mpimbs.model.order import Order
 from mpimbs.partition.division import Division
 from mpimbs.partition.ownership import own_intervals
-from mpimbs.spatial.mixed import MixedRoom, described
-from mpimbs.spatial.mixed_joins import join_mixed, room_of
 from mpimbs.study.interval_times import _of_all, time_intervals
-from mpimbs.study.open_values import KINDS, OpenLoops, event_counts
+from mpimbs.study.open_values import KINDS, OpenValues, event_counts
 from mpimbs.study.trace import Sweeps
-from mpimbs.sweep.closing import CLOSE, END, FOLD, MOVE, SETTLE
 from mpimbs.sweep.structure import BOUNDARY
+from mpimbs.values.joining import joined
+from mpimbs.values.joins import join
+from mpimbs.values.value import noise_at
 from oracles.random_loops import random_mechanism
 
 RANDOM = {f"random {seed}": (seed, reach) for seed, reach in ((1, None), (2, None), (3, 5), (4, 5))}
@@ -33,9 +34,9 @@ def system_of(name: str) -> System:
     return random_mechanism(seed, 24, 6, doubled=2, chain=bool(seed % 2), reach=reach)[0]
 
 
-def divided(system: System, ranks: int) -> tuple[Division, OpenLoops]:
+def divided(system: System, ranks: int) -> tuple[Division, OpenValues]:
     division = coupling_for(system, "dcae").divide(system, ranks)
-    return division, OpenLoops(system, division.order or Order.of(system), division.cuts)
+    return division, OpenValues(system, division.order or Order.of(system), division.cuts)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -48,13 +49,12 @@ def test_pieces_are_those_of_the_parts(name: str, ranks: int) -> None:
     numbered = arranged(system, division.order)
     for rank in range(ranks):
         part = own_intervals(numbered, division, rank)
-        assert isinstance(part.room, MixedRoom)
-        assert values.pieces[rank] == described(part.room, part.blocks[0])
+        assert values.pieces[rank] == part.values[0] and values.doubles[rank] == part.blocks.size
         (loops,) = part.loops
         assert values.events[rank].tolist() == event_counts(loops.closings)
         assert rank not in values.exchanged[rank]
         assert sum(values.exchanged[rank].values()) == BOUNDARY * len(loops.far)
-    assert not values.groups or values.groups[-1].whole[1:] == ([-1], []), "all is closed in the end"
+    assert not values.groups or values.groups[-1].whole[1:3] == ([-1], []), "all is closed in the end"
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -63,11 +63,13 @@ def test_made_up_values_join_as_described(name: str) -> None:
     _, values = divided(system_of(name), 7)
     eliminated = 0.0
     for group in values.groups:
-        needs, room = values.needs(group), room_of(group.whole)
-        out, responses = np.zeros(room.size()), np.zeros(needs.responses)
-        join_mixed(needs.rooms, *map(values.value, (group.left, group.right)), out, responses, np.zeros(needs.scratch))
-        assert described(room, out) == group.whole and np.isfinite(out).all()
-        eliminated += responses[0]
+        both, room = joined(group.left, group.right), group.whole.room
+        (rows, lists), out = both.tables(), np.zeros(room.size())
+        work, kept, scratch = (np.full(size, np.nan) for size in (both.work, both.kept, both.scratch))
+        given = map(values.value, (group.left, group.right))
+        join(rows, 0, len(both.up), lists, *given, work, out, kept, scratch)
+        assert both.value == group.whole and np.isfinite(out).all()
+        eliminated += out[noise_at.py_func(room, room.open)]
     assert eliminated > 0, "nothing was found in any join"
 
 

@@ -1,4 +1,4 @@
-"""Traces of evaluations against the plans of a real run, and the two ways to time them against each other."""
+"""Traces of evaluations against the plans of a real run, and their time by hand."""
 
 import contextlib
 from collections import Counter
@@ -9,35 +9,25 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
-from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.pcg import ConstraintLoads
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
 from mpimbs.parallel.native import PROC_NULL
 from mpimbs.partition import schedule as step
 from mpimbs.partition.schedule import balanced
-from mpimbs.spatial.columns import SIX, Room
-from mpimbs.spatial.rows import ROW
-from mpimbs.study import loggp, simgrid
-from mpimbs.study.absolute_costs import AbsoluteCosts
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.open_bodies import HEAD
+from mpimbs.study import loggp
 from mpimbs.study.calibration import Calibration
-from mpimbs.study.cluster import Cluster, Link, cluster_named
-from mpimbs.study.constraint_load_costs import ConstraintLoadCosts, Line
-from mpimbs.study.cost_fit import PowerLaw
+from mpimbs.study.cluster import Cluster, Link
 from mpimbs.study.interval_times import IntervalTimes
 from mpimbs.study.trace import BUSY, COMPUTE, RECEIVE, SEND, Occurrence, Sweeps, Trace, compute_seconds
-from mpimbs.study.traced_couplings import TRACED, TRACED_OF_TREES, Case, write_traces
-from mpimbs.sweep.intervals import Intervals
-from mpimbs.sweep.open_bodies import HEAD
+from mpimbs.study.traced_couplings import TRACED, write_traces
 from mpimbs.sweep.structure import BOUNDARY, TURNING
-from tolerances import TOLERANCE
+from mpimbs.values.value import Room
 
 US = 1e-6
 TURNS = HEAD + 2 + TURNING  # doubles of a turn in a scan over intervals of a chain
-COSTS = ConstraintLoadCosts(
-    5.0, US, 4 * US, 0.3 * US, Line(0.1 * US, 0.007 * US), Line(0.5 * US, 0.05 * US), PowerLaw(2.0, 0.0), 0.25
-)
 
 
 class Known(Calibration):
@@ -46,35 +36,27 @@ class Known(Calibration):
     def __init__(self, system: System) -> None:
         super().__init__(system)
         self._joins = {"dcae": 0.4 * US, "dca": 0.6 * US, "dca-terminal": 0.6 * US}
-        for solver in (LoadSolver(), LoadSolver("dcae")):
-            self.costs[f"pcg, {solver.preconditioner}, {solver.estimate}"] = COSTS
-        self.costs["augmented"] = AbsoluteCosts(*[Line(US, 0.1 * US)] * 6, 3, 2 * US, 2 * US, TURNS)
 
-    def sweeps(self, ranks: int, coupling: str, staged: bool = False) -> list[Sweeps]:
+    def sweeps(self, ranks: int, coupling: str) -> list[Sweeps]:
         each = 20e-9 * np.diff(self.division(ranks, coupling).cuts) * np.where(np.arange(ranks) == ranks - 1, 0.9, 1.0)
         return [Sweeps(0.4 * US, 0.1 * t, 0.7 * t, 0.1 * US, 0.2 * t) for t in each]
 
     def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
         schedule = balanced([1] * ranks)
-        rooms = [Room(1, int(last < ranks or last - first == 1)) for first, last in schedule.spans]
+        rooms = [Room(1, 1, 1, 0) if last < ranks else Room(1, 0, 0, 0) for _, last in schedule.spans]
         doubles = [room.size() for room in rooms]
         return IntervalTimes([], {}, schedule, [0.4 * US] * (ranks - 1), doubles, TURNS, 0, [{}] * ranks, False)
 
 
-def traces_of(
-    coupling: str, ranks: int, case: Case, bodies: int = 2048, solver: LoadSolver | None = None
-) -> list[Trace]:
-    return write_traces(TRACED[coupling](solver), Known(system_from(f"spatial_chain:{bodies}")), ranks, case)
+def traces_of(coupling: str, ranks: int, bodies: int = 2048) -> list[Trace]:
+    return write_traces(Known(system_from(f"spatial_chain:{bodies}")), ranks, coupling)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 13, 33])
-@pytest.mark.parametrize(
-    ("coupling", "case"),
-    [("dcae", Case(1.0)), ("dca", Case(1.0)), ("pcg", Case(1.0, 2, 1)), ("augmented", Case(1.0, 3, 1))],
-)
-def test_every_send_has_its_receive(ranks: int, coupling: str, case: Case) -> None:
+@pytest.mark.parametrize("coupling", ["dcae", "dca", "assembly"])
+def test_every_send_has_its_receive(ranks: int, coupling: str) -> None:
     """Messages of the same ranks and tag are one, and of the same size at both ends."""
-    traces = traces_of(coupling, ranks, case)
+    traces = traces_of(coupling, ranks)
     sent, received = (
         Counter(
             (t.rank, e.other, e.tag, e.amount) if kind == SEND else (e.other, t.rank, e.tag, e.amount)
@@ -109,49 +91,26 @@ def in_bytes(coupling: Any) -> list[tuple[int, int, float]]:
     return [(kinds[kind], other, 8.0 * doubles) for kind, other, doubles in coupling.messages]
 
 
-@pytest.mark.parametrize("coupling", [name for name in TRACED if name != "augmented"])
+@pytest.mark.parametrize("coupling", TRACED)
 def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
     """Who sends how many bytes to whom in which order, against the plans of `Dynamics` on these ranks."""
-    solver = LoadSolver("dcae") if coupling == "pcg" else None
-    trace = traces_of(coupling, comm.size, Case(1.0, 1), 64, solver)[comm.rank]
+    trace = traces_of(coupling, comm.size, 64)[comm.rank]
     levels = (comm.size - 1).bit_length()
-    with contextlib.closing(Dynamics(system_from("spatial_chain:64"), comm, coupling, solver=solver)) as dynamics:
+    with contextlib.closing(Dynamics(system_from("spatial_chain:64"), comm, coupling)) as dynamics:
         scan = planned(dynamics._evaluation._turns._butterfly)
         parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
-        if coupling != "pcg":
-            apart = coupling == "assembly"
-            joins = in_bytes(dynamics.coupling) if apart else planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
-            parallel_assert(
-                messages(trace, levels, trace._tag) == joins, f"joins {trace.events}, planned {joins}", comm
-            )
-            whole = sum(e.kind > BUSY for e in trace.events)
-            parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
-            return
-        assert isinstance(dynamics.coupling, ConstraintLoads)
-        joints, size = dynamics.coupling.joints, 8.0
-        left, right = comm.rank > 0, comm.rank + 1 < comm.size
-        for exchange, base, sizes, teller in (
-            (joints._exchanges[0], levels, (SIX, 2 * SIX), 0),
-            (joints._exchanges[1], trace._tag - 2, (ROW, ROW), 1),
-        ):
-            tells, told = right and comm.rank >= teller, comm.rank > teller
-            found = messages(trace, base, 2) if comm.size > 1 else []
-            expected = [(SEND, comm.rank - 1, size * sizes[0])] * left
-            expected += [(SEND, comm.rank + 1, size * sizes[1])] * tells
-            expected += [(RECEIVE, comm.rank - 1, size * sizes[1])] * told
-            expected += [(RECEIVE, comm.rank + 1, size * sizes[0])] * right
-            rooms = exchange.to_others.size, exchange.from_others.size
-            sent = sizes[0] * left + sizes[1] * tells, sizes[1] * told + sizes[0] * right
-            parallel_assert(rooms == sent, f"{rooms}, not {sent} doubles", comm)
-            parallel_assert(sorted(found) == sorted(expected), f"halo {found}, planned {expected}", comm)
+        joins = in_bytes(dynamics.coupling) if coupling == "assembly" else planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+        parallel_assert(messages(trace, levels, trace._tag) == joins, f"joins {trace.events}, planned {joins}", comm)
+        whole = sum(e.kind > BUSY for e in trace.events)
+        parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
 
 
 @pytest.mark.parametrize("spec", ["tree:6:2", "caterpillar:40", "random_tree:100"])
 def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
     """Sizes follow from the bodies that are open; every join at its level."""
     system = system_from(spec)
-    calibration, traced = Calibration(system, 0.001), TRACED_OF_TREES["dcae"](None)
-    trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
+    calibration = Calibration(system, 0.001)
+    trace = write_traces(calibration, comm.size)[comm.rank]
     levels = (comm.size - 1).bit_length()
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         found, expected = messages(trace, 0, levels), planned(dynamics._evaluation._turns._butterfly)
@@ -166,8 +125,8 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
 def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
     """Values have room for what is open anywhere; motions of what bodies hang on and of far ends go before."""
     system = system_from(spec)
-    calibration, traced = Calibration(system, 0.001), TRACED_OF_TREES["dcae"](None)
-    trace = write_traces(traced, calibration, comm.size, Case(1.0))[comm.rank]
+    calibration = Calibration(system, 0.001)
+    trace = write_traces(calibration, comm.size)[comm.rank]
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         evaluation, part = dynamics._evaluation, dynamics.subchains
         assert isinstance(part, Intervals) and evaluation._far_ends is not None
@@ -186,7 +145,7 @@ def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
 
 def test_no_messages_between_ranks_of_which_none_hangs_on_others(comm: MPI.Comm) -> None:
     system = system_from("crowd:4")
-    trace = write_traces(TRACED_OF_TREES["dcae"](None), Calibration(system, 0.001), comm.size, Case(1.0))[comm.rank]
+    trace = write_traces(Calibration(system, 0.001), comm.size)[comm.rank]
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         apart = dynamics.subchains.independent or comm.size == 1
         found = messages(trace, 0, trace._tag)
@@ -195,7 +154,7 @@ def test_no_messages_between_ranks_of_which_none_hangs_on_others(comm: MPI.Comm)
 
 def test_the_order_of_an_evaluation() -> None:
     """Motion, scan, inward, joins at every level, outward; with the times that were given."""
-    trace = traces_of("dcae", 2, Case(1.0), 100)[0]
+    trace = traces_of("dcae", 2, 100)[0]
     sweeps = Known(system_from("spatial_chain:100")).sweeps(2, "dcae")[0]
     expected = [
         (COMPUTE, sweeps.call + sweeps.motion), (SEND, 96), (COMPUTE, sweeps.inward), (COMPUTE, sweeps.coupling),
@@ -267,23 +226,3 @@ def test_overheads_of_messages_that_are_not_written_one_by_one() -> None:
 def test_a_message_that_nobody_sends() -> None:
     with pytest.raises(ValueError, match="rank 0 waits for a message with tag 3 that rank 1 does not send"):
         loggp.evaluate([trace_of(0, 2, Occurrence(RECEIVE, 8, 1, 3)), trace_of(1, 2)], two_nodes(1))
-
-
-# --- against SimGrid -------------------------------------------------------------------------------------------------
-
-needs_simgrid = pytest.mark.skipif(simgrid.smpirun_installed() is None, reason="SimGrid is optional and not installed")
-
-
-@needs_simgrid
-@pytest.mark.parametrize("name", ["infiniband", "ethernet"])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 16, 33, 64, 100, 1024])
-def test_simgrid_agrees(name: str, ranks: int) -> None:
-    cluster = cluster_named(name)
-    for coupling, case in (("dcae", Case(1.0)), ("pcg", Case(1.0, 1, 1))):
-        if ranks > 100 and (coupling, name) != ("dcae", "infiniband"):
-            continue  # seconds each
-        even = coupling == "dcae" or ranks & (ranks - 1) == 0
-        limit, reason = TOLERANCE["network" if even else "uneven network"]
-        traces = traces_of(coupling, ranks, case, max(2048, 32 * ranks))
-        ours, theirs = loggp.evaluate(traces, cluster), simgrid.evaluate(traces, cluster)
-        assert abs(ours / theirs - 1.0) < limit, f"{coupling}: {ours} s, SimGrid {theirs} s ({reason})"

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import accelerations, along_motion, isolated, moving_state
+from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.errors import SimulationError
 from mpimbs.model import Joint, System, system_from
+from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.joint_forces import joint_forces
-from mpimbs.sweep.subchain import Subchain
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL, SETTINGS, random_system, states, systems

@@ -5,14 +5,14 @@ import pytest
 from mpmath import mp, mpf
 
 from cases import accelerations, moving_state
-from mpimbs.instruments.extended import ExtendedSweeps
+from laboratory.extended import ExtendedSweeps
+from mpimbs.kernels.compiler import interpreted
+from mpimbs.kernels.lanes import absolute, sqrt
+from mpimbs.kernels.lanes import largest as larger
+from mpimbs.kernels.trigonometry import atan2, sincos
 from mpimbs.model import System, system_from
-from mpimbs.spatial.compiler import interpreted
-from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.lanes import absolute, sqrt
-from mpimbs.spatial.lanes import largest as larger
-from mpimbs.spatial.trigonometry import atan2, sincos
 from mpimbs.spatial.vectors import quaternion_matrix
+from mpimbs.values.handles import SIZE
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from cases import moving_state, typed_chain
-from mpimbs.spatial.compiler import kernel
-from mpimbs.spatial.handles import SIZE
-from mpimbs.spatial.lanes import native_width, store, width, zero_lanes
-from mpimbs.spatial.tuples import load3, load6
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import native_width, store, width, zero_lanes
+from mpimbs.kernels.tuples import load3, load6
 from mpimbs.spatial.vectors import scale6
 from mpimbs.sweep.build import build
 from mpimbs.sweep.inverse import inverse_dynamics
@@ -19,6 +18,7 @@ from mpimbs.sweep.motion import coordinate_rates, joint_places, motions, velocit
 from mpimbs.sweep.outward import outward
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY, Springs, Structure, Workspace, workspace
+from mpimbs.values.handles import SIZE
 from oracles.dense import Array
 from oracles.random_systems import ALL
 from tolerances import assert_close

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpimbs.base.sizes import PACKAGE, using
 from mpimbs.dynamics import Dynamics
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, system_from
 from mpimbs.partition.limbs import choose_limbs
 from mpimbs.partition.shapes import Words, closed_subtrees, shapes
-from mpimbs.sizes import PACKAGE, using
-from mpimbs.spatial.lanes import native_width
 from mpimbs.sweep.build import NO_BODIES, build
 from oracles import dense
 from oracles.dense import Array

@@ -7,20 +7,20 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import mpimbs.base.sizes
 import mpimbs.partition.ownership
-import mpimbs.sizes
 from cases import GENERATORS, moving_state, typed_chain
+from laboratory.extended import ExtendedSweeps
+from mpimbs.base.sizes import PACKAGE
 from mpimbs.dynamics import Dynamics
-from mpimbs.instruments.extended import ExtendedSweeps
+from mpimbs.kernels.lanes import WIDTHS, native_width
 from mpimbs.model import System, system_from
 from mpimbs.partition.lanes import cut_tiles
-from mpimbs.sizes import PACKAGE
-from mpimbs.spatial.handles import matrices
-from mpimbs.spatial.lanes import WIDTHS, native_width
+from mpimbs.parts.subchain import AT_REST, Subchain
+from mpimbs.parts.subchains import Subchains
+from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, KEEP_PIVOTS, Tile
 from mpimbs.sweep.structure import TURNING
-from mpimbs.sweep.subchain import AT_REST, Subchain
-from mpimbs.sweep.subchains import Subchains
-from mpimbs.sweep.tiles import KEEP_ALL, KEEP_NOTHING, KEEP_PIVOTS, Tile
+from mpimbs.values.handles import matrices
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL as ALL_TYPES
@@ -71,7 +71,7 @@ def force(monkeypatch: pytest.MonkeyPatch, cut: Cut, period: str) -> Cut:
     sizes = replace(PACKAGE, all_bytes=1 << 30 if cut.kept == KEEP_ALL else 1, pivot_bytes=1 << 30)
     if cut.kept == KEEP_NOTHING:  # less than a file may say: fixed joints have no pivots
         object.__setattr__(sizes, "pivot_bytes", -1)
-    monkeypatch.setattr(mpimbs.sizes, "_used", sizes)
+    monkeypatch.setattr(mpimbs.base.sizes, "_used", sizes)
     return cut
 
 

@@ -10,11 +10,12 @@ import pytest
 from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model import Joint, System, system_from
+from mpimbs.plots.pictures import motion_of
+from mpimbs.plots.quantities import quantities
+from mpimbs.simulation.motion import Motion
 from mpimbs.simulation.run import simulate
-from mpimbs.study.pictures import motion_of
-from mpimbs.study.quantities import Motion, quantities, segments_of
 from mpimbs.view.exports import COLUMNS, FORMATS, export
 from simulation.event_systems import varied
 from tolerances import assert_close
@@ -46,7 +47,7 @@ def test_vtk_reads_back_poses_velocities_and_loads(motion: Motion, tmp_path: Pat
         reader.SetFileName(str(written(motion, tmp_path, suffix)))
         reader.UpdateInformation()
         assert reader.GetNumberOfSteps() == len(motion.t)
-    parts = [(part, k) for part in segments_of(motion) for k in range(len(part.t))]
+    parts = [(part, k) for part in motion.segments for k in range(len(part.t))]
     for step, (part, k) in enumerate(parts):
         for reader in readers.values():
             reader.SetStep(step)
@@ -143,7 +144,7 @@ def test_parquet_is_the_same_table(motion: Motion, tmp_path: Path) -> None:
 
 def test_arrays_are_those_of_the_run(motion: Motion, tmp_path: Path) -> None:
     with np.load(written(motion, tmp_path, ".npz")) as arrays:
-        parts = segments_of(motion)
+        parts = motion.segments
         np.testing.assert_array_equal(arrays["time"], motion.t)
         for number, part in enumerate(parts):
             behind = f"_{number}" if len(parts) > 1 else ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.gear import Gear
 from mpimbs.model.geometry import Shape

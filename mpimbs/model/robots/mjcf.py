@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.geometry import Shape
 from mpimbs.model.robots.robot import (
     Floats,

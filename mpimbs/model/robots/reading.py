@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from xml.etree import ElementTree
 
-from mpimbs.arguments import as_path
-from mpimbs.errors import InputError
-from mpimbs.filesystem.places import note_input
+from mpimbs.base.arguments import as_path
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import note_input
 from mpimbs.model.robots.assembling import assembled, told
 from mpimbs.model.robots.mjcf import read_mjcf
 from mpimbs.model.robots.robot import Robot, RobotJoint

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.robots.joint_groups import JointGroup
 from mpimbs.model.robots.robot import Floats, Pose, Robot, RobotLink
 

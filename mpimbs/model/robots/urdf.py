@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from mpimbs.errors import InputError
+from mpimbs.base.errors import InputError
 from mpimbs.model.geometry import Shape
 from mpimbs.model.robots.robot import (
     HERE,

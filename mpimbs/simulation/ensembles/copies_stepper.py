@@ -1,4 +1,4 @@
-"""Time integration of copies side by side by PETSc TS: one step for all of them, which the most demanding one sets.
+"""Time integration of copies side by side: one explicit step for all of them, which the most demanding one sets.
 
 Each copy has the error estimate that it has alone, of its worst number; the largest counts. A copy
 that no step suits is left behind where it was: the others go on without it.
@@ -11,21 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.petsc import PREFIX, Arrays, PETSc
-from mpimbs.side_by_side import SideBySide
+from mpimbs.dynamics.copies.side_by_side import SideBySide
+from mpimbs.simulation import march as m
 from mpimbs.simulation.crawling import NEARLY, Crawl
-from mpimbs.simulation.petsc_schemes import begin, choose, complete, first_same_as_last
-from mpimbs.simulation.schemes import INTEGRATORS, Accuracy
-from mpimbs.simulation.step_sizes import StepSizes, first_step, towards
-from mpimbs.sweep.structure import TURN
+from mpimbs.simulation.explicit_steps import ExplicitSteps
+from mpimbs.simulation.schemes import Accuracy
+from mpimbs.simulation.step_memory import RATES
+from mpimbs.simulation.step_sizes import StepSizes, first_step
+from mpimbs.sweep.structure import FIRST_Q, TURN
 
 Floats = npt.NDArray[np.float64]
-RATES = ("q_rate", "u_rate")  # where the next step begins, if it does not evaluate them itself
 ROUNDING = 1e-14  # of times
-SMALLEST = 1e-14  # of the time reached, that a step may be
-# Of PETSc's step control `basic`: the share of the step that the error allows, the same after two rejections in
-# sequence, and how much a step may differ from the one before.
-SAFETY, REJECTED, CLIP = 0.9, 0.5, (0.1, 10.0)
+BROKEN_FACTOR = 0.1  # of a step that has left the range of numbers, that is tried next
 
 
 class EnsembleMemory(NamedTuple):
@@ -56,7 +53,7 @@ class CopiesStepper:
     ----------
     copies : SideBySide
     integrator : str
-        A name in `INTEGRATORS`, of an explicit one without history.
+        A name in `tableaux.TABLEAUX`.
     accuracy : Accuracy
     state : (array [copies, nq], array [copies, nu]), optional
         Where they begin, those of the models by default.
@@ -90,61 +87,37 @@ class CopiesStepper:
             state = memory.vectors["q"], memory.vectors["u"]
         q, u = copies.initial_state() if state is None else state
         self._end = q.size
-        self._state = np.concatenate([q.ravel(), u.ravel()])  # whose address never changes, for the compiled code
-        self._views = self._state[: self._end], self._state[self._end :]
-        structure = copies.structure
-        self._has_quaternions = bool(np.any(structure.steps[:, TURN] == 4))
+        steps = copies.structure.steps
+        first = steps[steps[:, TURN] == 4, FIRST_Q]
+        quaternions = (np.arange(copies.count)[:, None] * copies.nq + first).ravel()
+        whole = np.concatenate([q.ravel(), u.ravel()])
+        self._steps = own = ExplicitSteps(integrator, accuracy, whole, q.size, u.size, quaternions)
         self.left = np.zeros(copies.count, bool)
         self._any_left = False
         self.failed: dict[int, tuple[float, str]] = {}
         self._trouble: dict[int, str] = {}  # of functions, in the step
         self.steps = self.rejected = self.evaluations = 0
         self.sizes = StepSizes(None if memory is None else memory.told[0])  # of rank 0, which tells of them
-        self._vector, self._embedded, self._room = (self._vector_like() for _ in range(3))
-        self._vector.setArray(self._state)
-        self._arrays = Arrays(self._end, len(self._state))
+        self._room = np.empty_like(whole)
         if memory is not None:
             self._give_up(memory.left)
-        self._last_stage: Any = None  # where the last evaluation of a step stands
-        self._begin_rates: Floats | None = None  # where the next step begins, as the last stage of that before had them
-        self._given_rates: Floats | None = None  # what the next evaluation gives
-        self._again = False  # the last attempt was rejected
+            if RATES[0] in memory.vectors:
+                rates = np.concatenate([memory.vectors[name].ravel() for name in RATES])
+                if np.isfinite(rates).all():  # not so before the first step
+                    own.know(rates)
         self._crawl = Crawl()
-        self._scheme = INTEGRATORS[integrator]
-        self._order = int(self._scheme.value[0]) if self._scheme.adaptive else 0
-        self._ts = self._make(0.0 if memory is None else memory.time)
-        self._step = accuracy.dt or (self._first_step() if memory is None else self._smallest(memory))
-        self._keeps_stage = first_same_as_last(self._ts)
-        if memory is not None and self._keeps_stage:
-            rates = np.concatenate([memory.vectors[name].ravel() for name in RATES])
-            if np.isfinite(rates).all():  # not so before the first step
-                self._begin_rates, self._given_rates = rates, rates
+        own.begin(0.0 if memory is None else memory.time)
+        own.step = accuracy.dt or (self._first_step() if memory is None else self._smallest(memory))
 
-    def _vector_like(self) -> PETSc.Vec:
-        return PETSc.Vec().createSeq(len(self._state), comm=PETSc.COMM_SELF)
-
-    def _make(self, time: float) -> PETSc.TS:
-        ts = PETSc.TS().create(comm=PETSc.COMM_SELF)
-        ts.setOptionsPrefix(PREFIX)
-        ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
-        ts.setRHSFunction(self._derivative)
-        choose(ts, self._scheme, fixed=True)
-        begin(ts, self._vector, time)
-        return ts
-
-    def _derivative(self, ts: object, t: float, x: PETSc.Vec, f: PETSc.Vec) -> None:
-        """PETSc's right-hand side: rates of q, then udot; zero of what is left behind."""
-        out, rates, udot, self._last_stage = self._arrays.stage(self._state.data, x, f)
-        if self._given_rates is not None:
-            out[:], self._given_rates = self._given_rates, None
-            return
-        self.copies.evaluate(t, *self._views, udot, rates)
+    def _evaluate(self, t: float, state: tuple[Floats, Floats, Floats], row: int) -> None:
+        """Write the rates of a state: of coordinates, then udot; zero of what is left behind."""
+        out, rates, udot = self._steps.rows[row]
+        self.copies.evaluate(t, state[1], state[2], udot, rates)
         self.evaluations += 1
         if self.copies.forces.failures:
             self._trouble = self.copies.forces.failures | self._trouble
         if self._any_left:
             self._rows(out, self.left, 0.0)
-        f.stateIncrease()
 
     def _rows(self, out: Floats, chosen: npt.NDArray[np.bool_], value: float) -> None:
         """Set the numbers of some copies in a vector."""
@@ -153,44 +126,48 @@ class CopiesStepper:
 
     def _largest(self, values: Floats) -> Floats:
         """The largest magnitude of each copy's numbers [copies]; not finite where one of them isn't."""
-        sizes, count = np.abs(values, out=self._room.array), self.copies.count
+        sizes, count = np.abs(values, out=self._room), self.copies.count
         parts = sizes[: self._end].reshape(count, -1), sizes[self._end :].reshape(count, -1)
         return np.maximum(*(part.max(axis=1, initial=0.0) for part in parts))
 
     def _first_step(self) -> float:
         """The smallest of the copies' first steps (s); copies that can't be evaluated are left behind."""
-        self._derivative(None, self.time, self._vector, self._embedded)
-        scale = self._accuracy.atol + self._accuracy.rtol * np.abs(self._state)
+        state = self._steps.state
+        self._evaluate(self.time, state, 0)
+        scale = self._accuracy.atol + self._accuracy.rtol * np.abs(state[0])
         with np.errstate(over="ignore", invalid="ignore"):
-            norms = [self._largest(v.array_r / scale) for v in (self._vector, self._embedded)]
-        self._last_stage = None
+            norms = [self._largest(values / scale) for values in (state[0], self._steps.rows[0][0])]
         self._leave(~np.isfinite(norms[1]) & ~self.left, self.time, np.inf)
+        if self._any_left:
+            self._rows(self._steps.rows[0][0], self.left, 0.0)
+        self._steps.know(self._steps.rows[0][0])
         return float(np.min(first_step(*norms), initial=0.1, where=~self.left))
 
     @property
     def time(self) -> float:
         """Time reached (s)."""
-        return float(self._ts.getTime())
+        return self._steps.time
 
     @property
     def step_size(self) -> float:
         """Size of the next step (s), if the time towards which it goes does not shorten it."""
-        return self._step
+        return self._steps.step
 
     @property
     def state(self) -> tuple[Floats, Floats]:
         """States at the time reached: q [copies, nq], u [copies, nu]; of copies left behind where they were."""
-        values, count = self._vector.array_r.copy(), self.copies.count
-        return values[: self._end].reshape(count, -1), values[self._end :].reshape(count, -1)
+        _, q, u = self._steps.state
+        return q.copy().reshape(self.copies.count, -1), u.copy().reshape(self.copies.count, -1)
 
     def memory(self) -> tuple[list[Any], dict[str, Floats]]:
         """What the next step takes from those before it: `told` and `vectors` of `EnsembleMemory`."""
         count, (q, u) = self.copies.count, self.state
-        vectors = {"q": q, "u": u, "step": np.full((count, 1), self._step)}
-        if self._keeps_stage:
-            rates = np.full(len(self._state), np.nan) if self._begin_rates is None else self._begin_rates
-            parts = (rates[: self._end], rates[self._end :])
-            vectors |= {name: part.reshape(count, -1).copy() for name, part in zip(RATES, parts, strict=True)}
+        vectors = {"q": q, "u": u, "step": np.full((count, 1), self.step_size)}
+        rates = self._steps.known_rates
+        if rates is None:
+            rates = np.full(q.size + u.size, np.nan)
+        parts = rates[: self._end], rates[self._end :]
+        vectors |= {name: part.reshape(count, -1).copy() for name, part in zip(RATES, parts, strict=True)}
         return [self.sizes.memory()], vectors
 
     def _smallest(self, memory: EnsembleMemory) -> float:
@@ -199,89 +176,50 @@ class CopiesStepper:
 
     def step_towards(self, target: float) -> bool:
         """Try a step, not beyond a time (s), and say whether that is reached."""
+        own = self._steps
         began = self.time
         left = target - began
         if left <= ROUNDING * began or self.left.all():
-            self._ts.setTime(target)
+            own.begin(target)
             return True
-        size, last = towards(left, self._step, self._fixed)
-        before = self._vector.array_r.copy()
         self._trouble = {}
-        self._ts.setTimeStep(size)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._ts.step()
+            own.attempt(target, self._evaluate)
             errors = self._errors()
         if self._trouble:
-            self._back(before, began)
-            self._leave(np.isin(np.arange(self.copies.count), list(self._trouble)), began, size)
+            self._leave(np.isin(np.arange(self.copies.count), list(self._trouble)), began, own.size)
             return False
         worst = float(errors.max())
-        if not worst <= 1.0:
-            self._reject(before, began, size, errors)
+        outcome, accepted = own.conclude(worst)
+        if not accepted:
+            if self._fixed or outcome == m.UNDERFLOW or own.size <= m.TINY * max(began, 1e-3):
+                self._leave(~(errors <= 1.0), began, own.size)
+                return False
+            if outcome == m.BROKEN:
+                own.step = BROKEN_FACTOR * own.size
+            self.rejected += 1
             return False
         self.steps += 1
-        self._again = False
-        if self._has_quaternions:
-            self._state[:] = self._vector.array_r
-            self.copies.make_quaternions_unit(self._views[0].reshape(self.copies.count, -1))
-            self._vector.setArray(self._state)
-        if self._keeps_stage:
-            self._begin_rates = self._last_stage.array_r.copy()
         if not self._fixed:
-            cut = size < self._step
-            self.sizes.take(self.time - began, cut)
-            suggested = self._suggested(size, worst)
-            self._step = max(self._step, suggested) if cut else suggested
+            self.sizes.take(own.sizes)
             if self._crawl.took(self.time - began, left):
-                self._leave_crawling(errors == worst, before)
-        if last:
-            self._ts.setTime(target)
-        return last
+                self._leave_crawling(errors == worst)
+        return self.time == target
 
-    def _leave_crawling(self, chosen: npt.NDArray[np.bool_], before: Floats) -> None:
-        """Leave the copies behind for which steps shrink towards nothing; `before`: the states before the last one."""
-        told, now = self._crawl.told(self.time), self._vector.array_r
+    def _leave_crawling(self, chosen: npt.NDArray[np.bool_]) -> None:
+        """Leave the copies behind for which steps shrink towards nothing."""
+        told, now, before = self._crawl.told(self.time), self._steps.state[0], self._steps.other[0]
         changes = self._largest((now - before) / (self._accuracy.atol + self._accuracy.rtol * np.abs(now)))
         chosen = chosen & (changes < NEARLY) & ~self.left
         self._trouble = dict.fromkeys(np.flatnonzero(chosen).tolist(), f"{told}; likely cause: a force that jumps")
-        self._leave(chosen, self.time, self._step)
+        self._leave(chosen, self.time, self.step_size)
 
     def _errors(self) -> Floats:
         """Estimated errors of the step over the tolerance, of each copy [copies]; not finite where its state isn't."""
-        new = self._vector.array_r
+        new = self._steps.other[0]
         if self._fixed:
             return np.where(np.isfinite(self._largest(new)), 0.0, np.nan)
-        complete(self._ts, self._order - 1, self._embedded)
-        other, room = self._embedded.array_r, np.abs(new)
-        np.maximum(room, np.abs(other), out=room)
-        room *= self._accuracy.rtol
-        room += self._accuracy.atol
-        np.divide(np.subtract(new, other), room, out=room)
-        return self._largest(room)
-
-    def _suggested(self, size: float, error: float) -> float:
-        """The step (s) that an error allows, as PETSc's step control `basic` has it."""
-        safety = SAFETY * (REJECTED if self._again else 1.0)
-        factor = safety * error ** (-1.0 / self._order) if error else np.inf
-        return size * float(np.clip(factor, *CLIP))
-
-    def _reject(self, before: Floats, began: float, size: float, errors: Floats) -> None:
-        """Go back to the begin of a step, for a smaller one; without the copies that need too small a one."""
-        self._back(before, began)
-        worst = float(errors.max())
-        if self._fixed or size <= SMALLEST * max(began, 1e-3):
-            self._leave(~(errors <= 1.0), began, size)
-            return
-        smaller = self._suggested(size, worst) if np.isfinite(worst) else CLIP[0] * size
-        self.rejected += 1
-        self._again, self._step = np.isfinite(worst), smaller
-
-    def _back(self, before: Floats, began: float) -> None:
-        self._vector.setArray(before)
-        self._ts.setTime(began)
-        self._ts.setConvergedReason(PETSc.TS.ConvergedReason.ITERATING)
-        self._ts.restartStep()
-        self._given_rates = self._begin_rates
+        return self._largest(self._steps.errors())
 
     def _leave(self, chosen: npt.NDArray[np.bool_], t: float, size: float) -> None:
         """Leave copies behind from a time (s) on, where a step of some size (s) broke."""
@@ -290,8 +228,8 @@ class CopiesStepper:
         for k in np.flatnonzero(chosen).tolist():
             self.failed[k] = t, self._trouble.get(k) or self._reason(k, size)
         self._give_up(chosen)
-        if self._begin_rates is not None:
-            self._rows(self._begin_rates, chosen, 0.0)
+        if (rates := self._steps.known_rates) is not None:
+            self._rows(rates, chosen, 0.0)
 
     def _give_up(self, chosen: npt.NDArray[np.bool_]) -> None:
         self.left |= chosen
@@ -311,8 +249,4 @@ class CopiesStepper:
         )
 
     def close(self) -> None:
-        """Free what PETSc holds."""
-        self._last_stage = None
-        self._arrays.forget()
-        for item in (self._ts, self._vector, self._embedded, self._room):
-            item.destroy()
+        """There is nothing to free."""

@@ -17,34 +17,36 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.errors import InterruptionError, SimulationError
-from mpimbs.members import Members
+from mpimbs.base.errors import InterruptionError, SimulationError
+from mpimbs.dynamics.copies.members import Members
+from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System
 from mpimbs.model.writing import holds_functions
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.partition.lanes import width_of
-from mpimbs.side_by_side import SideBySide, why_apart
+from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.simulation.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
 from mpimbs.simulation.ensembles.copies_stepper import CopiesStepper, EnsembleMemory
 from mpimbs.simulation.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
 from mpimbs.simulation.ensembles.layout import lay_out_ensemble, units_of
-from mpimbs.simulation.ensembles.result import EnsembleResult, EnsembleSamples, KeptCopies, copies_in_file
 from mpimbs.simulation.ensembles.rounds import Rounds
+from mpimbs.simulation.ensembles.samples import EnsembleSamples
+from mpimbs.simulation.explicit_steps import compile_steps
 from mpimbs.simulation.keeper import Keeper
-from mpimbs.simulation.kept_motion import pose_numbers
+from mpimbs.simulation.motion import Motion, MotionSegment
 from mpimbs.simulation.output import OutputError, OutputFile
 from mpimbs.simulation.output_layout import versions
 from mpimbs.simulation.progress import Progress
+from mpimbs.simulation.result import EnsembleResult, result_of
 from mpimbs.simulation.run_files import RunFiles
 from mpimbs.simulation.sample_writer import SampleWriter
-from mpimbs.simulation.schemes import INTEGRATORS
+from mpimbs.simulation.schemes import scheme_of
 from mpimbs.simulation.settings import Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import CHECKPOINT, STOP, Signals
-from mpimbs.spatial.lanes import native_width
 
 Floats = npt.NDArray[np.float64]
 UNDER_WAY = 8  # of a rank, beside the bits of `Keeper.asked`
-WITHOUT_MEMORY = ("rk", "ssp", "euler")  # types of integrators whose steps leave no more than a state and a stage
 ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
 
 
@@ -124,7 +126,7 @@ class EnsembleRun:
                 EnsembleSamples,
             )
             compiling = time.perf_counter()
-            first_on_node(comm, self._copies.compile)
+            first_on_node(comm, self._compile)
             compiled = time.perf_counter()
             after_error.pop_all()
         self._stepper = self._begin()
@@ -138,10 +140,15 @@ class EnsembleRun:
     def _make(self, own: Sequence[System]) -> SideBySide | CopiesInTurn:
         """Make what evaluates this rank's copies; all ranks call."""
         systems, settings, count = self._members.systems, self._settings, self._last - self._first
-        if why_apart(systems) is None and INTEGRATORS[settings.integrator].type in WITHOUT_MEMORY:
+        if why_apart(systems) is None and scheme_of(settings.integrator).own:
             return SideBySide(own, count, native_width() if settings.lanes is None else width_of(settings.lanes))
         first_on_node(self._comm, lambda: CopiesInTurn(systems[:1], 1, settings).close())  # what they need is compiled
         return together(self._comm, lambda: CopiesInTurn(own, count, settings))
+
+    def _compile(self) -> None:
+        self._copies.compile()
+        if scheme_of(self._settings.integrator).own:
+            compile_steps()
 
     def _begin_file(self, path: Path) -> OutputFile:
         told = self._settings.data() | {
@@ -168,8 +175,8 @@ class EnsembleRun:
     def _recall(self, kept: Kept) -> EnsembleMemory:
         """What a checkpoint has of this rank's copies; all ranks call."""
         header, copies = kept.header, self._copies
-        sizes = {"q": copies.nq, "u": copies.nu, "q_rate": copies.nq, "u_rate": copies.nu, "step": 1, "failed": 1}
-        counts = {name: copies.count * sizes[name] for name in header["parts"]}
+        sizes = {"q": copies.nq, "u": copies.nu, "step": 1, "failed": 1}
+        counts = {name: copies.count * sizes[name.partition("_")[0]] for name in header["parts"]}
         vectors = {
             name: values.reshape(copies.count, -1)
             for name, values in read_vectors(kept.file, counts, self._comm).items()
@@ -327,17 +334,15 @@ class EnsembleRun:
         members, stepper = self._members, self._stepper
         failed = {members.names[k]: found for k, found in sorted(self._failed.items())}
         result = EnsembleResult(
-            status, members.count, self._copies.lanes, stepper.time, **self._totals(), failed=failed
+            status, stepper.time, **self._totals(), copies=members.count, lanes=self._copies.lanes, failed=failed
         )
         result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
         result.restarts = self._restarts()
         if self._comm.rank == 0 and isinstance(self._store, EnsembleSamples):
             systems, table = members.systems, members.table
             parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
-            result.kept = KeptCopies(
-                "in memory", self._store.read, members.names, lambda k: systems[k % len(systems)],
-                lambda: self._selection.partial, parameters,
-            )  # fmt: skip
+            kept = MotionSegment(self._store.read, lambda k: systems[k % len(systems)], lambda: self._selection.partial)
+            result.motion = Motion("in memory", [kept], members.names, parameters)
         return result
 
     def _end(self, error: SimulationError | None = None) -> EnsembleResult:
@@ -356,5 +361,5 @@ class EnsembleRun:
             raise error
         if self._comm.rank == 0 and self._files.output is not None:
             assert self._files.run is not None
-            result.kept = copies_in_file(self._files.output.absolute(), self._files.run)
+            result.motion = result_of(self._files.output.absolute(), self._files.run).motion
         return result

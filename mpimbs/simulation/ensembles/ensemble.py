@@ -10,23 +10,23 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.arguments import array_of
-from mpimbs.errors import InputError
+from mpimbs.base.arguments import array_of
+from mpimbs.base.errors import InputError
+from mpimbs.dynamics.copies.members import Members
+from mpimbs.dynamics.copies.side_by_side import check_alike, facts_of
+from mpimbs.dynamics.resources import ranks_on_node
 from mpimbs.forces.modules import add_forces
 from mpimbs.forces.motions import check_covered
-from mpimbs.members import Members
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.facts import digest
 from mpimbs.model.variants import FORCE_COLUMN
 from mpimbs.parallel.agreement import alike, together
-from mpimbs.resources import ranks_on_node
-from mpimbs.side_by_side import check_alike, facts_of
 from mpimbs.simulation.checkpoint import Kept, restart_call
 from mpimbs.simulation.compile_notice import compilation_told
 from mpimbs.simulation.ensembles.course import EnsembleRun
-from mpimbs.simulation.ensembles.result import EnsembleResult, ensemble_in
-from mpimbs.simulation.petsc_schemes import check_options
+from mpimbs.simulation.integrators import check_petsc_options
 from mpimbs.simulation.reading import open_output
+from mpimbs.simulation.result import EnsembleResult, result_of
 from mpimbs.simulation.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
 from mpimbs.simulation.signals import Signals
 from mpimbs.simulation.state import LARGEST, check_system, checked_state
@@ -116,7 +116,7 @@ def _asked(given: Mapping[str, Any], base: SimulationSettings | None, system: Sy
         raise InputError("`t_end` is missing: simulated time")
     if "loads" in found.selection(system).bodies:
         raise InputError("loads through joints are not kept of ensembles: leave them out of `sample`")
-    check_options(found.integrator, found.accuracy, solves=False)
+    check_petsc_options(found.integrator, found.accuracy, solves=False)
     return found
 
 
@@ -155,7 +155,8 @@ def states_of(system: System, q: npt.ArrayLike, u: npt.ArrayLike, count: int) ->
 def _members_of(kept: Kept, systems: Sequence[System] | None, forces: Sequence[str]) -> Members:
     """The copies that go on: those of the checkpoint's output."""
     with open_output(kept.output, kept.header["run"]) as file:
-        found = ensemble_in(kept.output, file)
+        found = result_of(kept.output, kept.header["run"])
+        assert isinstance(found, EnsembleResult)
         copies = file["copies"]
         texts = copies["model"].asstr()[:].tolist()
         bases = copies["before_forces"].asstr()[:].tolist() if "before_forces" in copies else texts

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.errors import InputError, SimulationError
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.model import System
-from mpimbs.simulation.ensembles.copies_stepper import RATES, EnsembleMemory
+from mpimbs.simulation.ensembles.copies_stepper import EnsembleMemory
 from mpimbs.simulation.integrator import Integrator
+from mpimbs.simulation.integrators import keeps_states, make_integrator
 from mpimbs.simulation.run_segment import RunSegment
 from mpimbs.simulation.settings import SimulationSettings
-from mpimbs.simulation.step_memory import StepMemory
+from mpimbs.simulation.step_memory import EARLIER, RATES, StepMemory
 from mpimbs.simulation.step_sizes import StepSizes
 
 Floats = npt.NDArray[np.float64]
@@ -127,7 +128,7 @@ class TurnStepper:
                     q, u = segment.projection.begin(q, u)
             given = settings.integrator, settings.accuracy
             more: dict[str, Any] = {"projection": segment.projection, "tension": settings.tension}
-            return Integrator(segment.dynamics, q, u, *given, memory=known, **more)
+            return make_integrator(segment.dynamics, q, u, *given, memory=known, **more)
         except (InputError, SimulationError) as error:
             self._leave(k, 0.0, str(error))
             return None
@@ -201,8 +202,9 @@ class TurnStepper:
     def memory(self) -> tuple[list[Any], dict[str, Floats]]:
         """What each copy's next step takes from those before it, and the vectors of all copies."""
         q, u = self.state
+        pairs = [RATES, *EARLIER] if keeps_states(self._copies.settings.integrator) else [RATES]
         vectors = {"q": q, "u": u} | {
-            name: np.full(like.shape, np.nan) for name, like in zip(RATES, (q, u), strict=True)
+            name: np.full(like.shape, np.nan) for names in pairs for name, like in zip(names, (q, u), strict=True)
         }
         told: list[Any] = [{"taken": taken} for taken in self._taken().tolist()]
         for k, stepper in enumerate(self._steppers):
@@ -223,6 +225,5 @@ class TurnStepper:
 
 def _recalled(memory: EnsembleMemory, k: int) -> StepMemory:
     """What a copy's next step takes from those before it."""
-    rates = {name: memory.vectors[name][k] for name in RATES}
-    known = {name: values for name, values in rates.items() if np.isfinite(values).all()}
+    known = {name: own[k] for name, own in memory.vectors.items() if np.isfinite(own[k]).all()}
     return StepMemory(**memory.told[k]["steps"] | {"vectors": known})

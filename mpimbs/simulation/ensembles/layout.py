@@ -7,7 +7,8 @@ from typing import Any
 
 import h5py
 
-from mpimbs.members import Members
+from mpimbs.base.sizes import tuned
+from mpimbs.dynamics.copies.members import Members
 from mpimbs.model import System, system_text
 from mpimbs.simulation.output_layout import (
     ENSEMBLE_FORMAT,
@@ -19,7 +20,6 @@ from mpimbs.simulation.output_layout import (
     write_selection,
 )
 from mpimbs.simulation.selection import Selection
-from mpimbs.sizes import tuned
 
 
 def units_of(selection: Selection, system: System) -> dict[str, int]:

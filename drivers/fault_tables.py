@@ -1,0 +1,75 @@
+"""What came of injected faults: counts of chains of jobs, their sums by fault and by topology, and these as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+COLUMNS = ("injected", "as documented", "hung", "launcher stays", "too late", "restarts", "anew",
+           "same ranks", "same ranks, equal", "other ranks", "other ranks, equal")  # fmt: skip
+
+
+class Met(Protocol):
+    """A chain of jobs that has met its faults."""
+
+    counts: Counter[str]
+    largest: float
+    complaints: list[str]
+
+
+def row_of(chains: Sequence[Met]) -> dict[str, Any]:
+    """The counts of some chains as one."""
+    counts = sum((chain.counts for chain in chains), Counter())
+    on_ranks = {name: counts[name] for name in sorted(counts) if name.startswith("on ")}
+    complaints = [text for chain in chains for text in chain.complaints]
+    largest = max((chain.largest for chain in chains), default=0.0)
+    return {name: counts[name] for name in COLUMNS} | {
+        "ranks": on_ranks, "largest difference": largest, "complaints": complaints
+    }  # fmt: skip
+
+
+def added(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Sum what several runs have found."""
+    tables = list(tables)
+    return {name: sum(table[name] for table in tables) for name in ("seconds", "asked")} | {
+        "rows": [row for table in tables for row in table["rows"]]
+    }
+
+
+def good(table: dict[str, Any]) -> bool:
+    """Whether all was injected, and as documented."""
+    rows = table["rows"]
+    return table["asked"] == sum(row["as documented"] for row in rows) and not any(row["complaints"] for row in rows)
+
+
+def sums(rows: Sequence[dict[str, Any]], by: str) -> dict[str, dict[str, Any]]:
+    """The rows of each fault or topology as one, and of all of them."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in [*dict.fromkeys(row[by] for row in rows), "all"]:
+        mine = [row for row in rows if name in (row[by], "all")]
+        ranks = sum((Counter(row["ranks"]) for row in mine), Counter())
+        found[name] = {column: sum(row[column] for row in mine) for column in COLUMNS}
+        found[name] |= {
+            "ranks": dict(sorted(ranks.items())),
+            "largest difference": max(row["largest difference"] for row in mine),
+        }
+    return found
+
+
+def text_of(rows: Sequence[dict[str, Any]], by: str) -> str:
+    """The counts of each fault or topology, for people."""
+    lines = [
+        f"| {by} | injected | as documented | hung | mpiexec alone stayed | went on from a checkpoint | began anew | "
+        "complete on the same ranks: same bits | on others: equal to rounding | largest difference |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in sums(rows, by).items():
+        on_ranks = ", ".join(f"{count} {ranks}" for ranks, count in row["ranks"].items())
+        lines.append(
+            f"| {name} | {row['injected']} ({on_ranks}) | {row['as documented']} | {row['hung']} | "
+            f"{row['launcher stays']} | {row['restarts']} | {row['anew']} | "
+            f"{row['same ranks, equal']} of {row['same ranks']} | {row['other ranks, equal']} of {row['other ranks']} "
+            f"| {row['largest difference']:.0e} |"
+        )
+    return "\n".join(lines)

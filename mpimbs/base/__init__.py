@@ -1,0 +1,1 @@
+"""What all else stands on: errors, arguments, settings, sizes, places and locks of files. No model, no MPI, no HDF5."""

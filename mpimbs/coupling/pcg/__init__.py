@@ -1,0 +1,1 @@
+"""Loads at separated joints and of loops by PETSc's conjugate gradients."""

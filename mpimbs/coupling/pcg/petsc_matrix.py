@@ -1,0 +1,120 @@
+"""A distributed PETSc matrix whose values compiled code writes in place: its pattern is made once."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.parallel.petsc import PETSc
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_LIBRARY = ctypes.CDLL(PETSc.__file__)  # what it is linked to can be found through it
+_INT = ctypes.c_int64 if np.dtype(PETSc.IntType).itemsize == 8 else ctypes.c_int32
+
+
+def _call(name: str, *arguments: Any) -> None:
+    code = getattr(_LIBRARY, name)(*arguments)
+    if code:
+        raise PETSc.Error(code)
+
+
+class PatternMatrix:
+    """A matrix of a fixed pattern whose values can be written in place.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+    starts, columns : array [rows + 1], [entries]
+        The rows of this process: where they start, and their columns in ascending order.
+    begin : int
+        The first of these rows.
+    blocks : array
+        Sizes of the diagonal blocks, for `vpbjacobi`.
+    more : float
+        Part of the diagonal that is added to it in `near`.
+
+    Attributes
+    ----------
+    mat : PETSc.Mat
+    near : PETSc.Mat
+        What a preconditioner is made of: the same, or one with a larger diagonal.
+    diagonal, beside : array
+        The values of columns of this process, and of others', row by row in ascending order. After a change call
+        `changed`.
+    """
+
+    def __init__(
+        self, comm: Any, starts: Integers, columns: Integers, begin: int, blocks: Integers, more: float
+    ) -> None:
+        rows = len(starts) - 1
+        own = (columns >= begin) & (columns < begin + rows)
+        number = np.repeat(np.arange(rows), np.diff(starts))
+        inside, outside = (np.bincount(number[which], minlength=rows) for which in (own, ~own))
+        self.mat = PETSc.Mat().create(comm=comm)
+        self.mat.setSizes(((rows, None), (rows, None)))
+        self.mat.setType("aij")
+        kind = PETSc.IntType
+        self.mat.setPreallocationNNZ((inside.astype(kind), outside.astype(kind)))
+        # Said aloud: a rank without rows would not be taken to be preallocated, and wait in a collective of its own.
+        self.mat.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, True)
+        self.mat.setValuesCSR(starts.astype(kind), columns.astype(kind), (columns == begin + number).astype(float))
+        self.mat.assemble()
+        self.mat.setOption(PETSc.Mat.Option.NO_OFF_PROC_ENTRIES, True)
+        self.mat.setOption(PETSc.Mat.Option.NEW_NONZERO_LOCATIONS, False)
+        self.mat.setOption(PETSc.Mat.Option.SYMMETRIC, True)
+        self.mat.setOption(PETSc.Mat.Option.SPD, True)
+        sizes = blocks[blocks > 0].astype(kind)
+        self._more, self.near = more, self.mat.duplicate(copy=True) if more else self.mat
+        self._diagonal = self.mat.createVecLeft()
+        for mat in (self.mat, self.near):
+            handle = ctypes.c_void_p(mat.handle)
+            _call("MatSetVariableBlockSizes", handle, _INT(len(sizes)), sizes.ctypes.data_as(ctypes.c_void_p))
+        if comm.size > 1:
+            parts = [ctypes.c_void_p() for _ in range(3)]
+            _call("MatMPIAIJGetSeqAIJ", self._handle, *(ctypes.byref(part) for part in parts))
+            self.diagonal = self._values(parts[0], int(inside.sum()))
+            self.beside = self._values(parts[1], int(outside.sum()))
+        else:
+            self.diagonal = self._values(self._handle, int(inside.sum()))
+            self.beside = np.zeros(0)
+
+    @property
+    def _handle(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.mat.handle)
+
+    @staticmethod
+    def _values(matrix: ctypes.c_void_p, count: int) -> Floats:
+        if count == 0:
+            return np.zeros(0)
+        pointer = ctypes.POINTER(ctypes.c_double)()
+        _call("MatSeqAIJGetArray", matrix, ctypes.byref(pointer))
+        values = np.ctypeslib.as_array(pointer, (count,))
+        _call("MatSeqAIJRestoreArray", matrix, ctypes.byref(pointer))
+        return values
+
+    def mult(self, shell: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
+        """Multiply, as the context of a shell."""
+        self.mat.mult(x, y)
+
+    def changed(self) -> None:
+        """Tell PETSc that the values were changed; all ranks call."""
+        self.mat.assemble()
+        self.mat.stateIncrease()  # the same on all ranks; assembly alone counts only where there are rows
+        if self._more:
+            self.mat.copy(self.near, PETSc.Mat.Structure.SAME_NONZERO_PATTERN)
+            self.mat.getDiagonal(self._diagonal)
+            self._diagonal.scale(1.0 + self._more)
+            self.near.setDiagonal(self._diagonal)
+            self.near.stateIncrease()
+
+    def close(self) -> None:
+        """Free what PETSc holds."""
+        self._diagonal.destroy()
+        if self.near is not self.mat:
+            self.near.destroy()
+        self.mat.destroy()

@@ -1,0 +1,159 @@
+"""Kernels compiled, or loaded from the cache, before they are needed: what ranks do together waits for none of them."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import closing
+
+import numpy as np
+from mpi4py import MPI
+
+from mpimbs.base.sizes import tuned
+from mpimbs.coupling import LoadSolver
+from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.operators.inverse import required_forces
+from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.dynamics.pipeline import SCAN_MOTIONS
+from mpimbs.model import System, system_from
+from mpimbs.parallel.agreement import first_on_node
+from mpimbs.parallel.scan import Scan
+from mpimbs.parts.subchain import AT_REST
+from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.structure import BOUNDARY
+
+
+def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool = False, checked: bool = False) -> None:
+    """Compile, or load from the cache, what evaluations call, first on one rank of every node; all ranks call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    loads : bool
+        `joint_loads` too.
+    sampled : bool
+        What a simulation takes samples by too.
+    checked : bool
+        What it checks samples by too.
+    """
+    comm = dynamics.comm
+    mine = (dynamics.kernels, dynamics.lanes, dynamics.in_phases, dynamics.loops is not None)
+    kinds = sorted(set(comm.allgather(mine)))  # ranks of few bodies have other lanes
+
+    def action() -> None:
+        for kernels, lanes, staged, loops in kinds:
+            compile_kernels(kernels, lanes, staged, loads, sampled, loops, checked)
+
+    first_on_node(comm, action)
+    dynamics.external.compile()
+
+
+@functools.cache  # a second time in a process there is nothing to do
+def compile_kernels(
+    kernels: str = "dcae",
+    lanes: int = 1,
+    staged: bool = False,
+    loads: bool = False,
+    sampled: bool = False,
+    loops: bool = False,
+    checked: bool = False,
+) -> None:
+    """Compile, or load from the cache, the kernels of evaluations with so many lanes; no communication.
+
+    Parameters
+    ----------
+    kernels : str
+        As `Dynamics.kernels` says.
+    lanes : int
+        As `Dynamics.lanes` says.
+    staged : bool
+        Phase by phase, as for forces given as functions.
+    loads, sampled : bool
+        As for `compile_evaluations`.
+    loops : bool
+        What closes loops too.
+    checked : bool
+        As for `compile_evaluations`.
+    """
+    in_lanes = f"rope:{2 * tuned().least_lane * lanes}"
+    system = system_from(f"tree:2:{lanes + 1}" if "intervals" in kernels else in_lanes)
+    if loops:
+        ends = (system.name_of(0), "world")
+        system.add_loop(name="closure", type="spherical", bodies=ends, positions=((0, 0, 0), (1, 1, 1)))
+    iterated = kernels in ("pcg", "cut intervals")
+    if staged and not iterated:
+        system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
+        ends = ("world", system.name_of(0))
+        system.add_spring(name="spring", bodies=ends, positions=((0, 0, 0), (1, 1, 1)), damping=1.0)
+    with closing(_made(kernels, system, lanes)) as alone:
+        q, u = alone.subchain.q, alone.subchain.u
+        for t in (0.0, 1.0) if iterated else (0.0,):
+            alone.accelerations(q, u, t=t)
+        if alone.loops is not None:
+            alone.loops.violations(q, u)
+            alone.subchain.displaced(q, u)
+        if loads:
+            alone.joint_loads(q, u)
+        if checked:
+            alone.residual(q, u)
+        if sampled:
+            alone.energy_and_momentum(q, u)
+            make_quaternions_unit(0.0, alone.subchain.structure, q)
+            with closing(Scan(MPI.COMM_SELF, alone.subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[kernels])) as scan:
+                scan(alone.subchain.boundary_motion(q, u))
+
+
+def compile_implicit(dynamics: Dynamics) -> None:
+    """Compile, or load from the cache, what implicit steps take; all ranks call."""
+    if dynamics.implicit_matrix.resting is not None:
+        compile_evaluations(dynamics.implicit_matrix.resting)
+    first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.lanes))
+
+
+@functools.cache
+def _compile_stages(chain: bool, lanes: int) -> None:
+    system = system_from(f"rope:{2 * tuned().least_lane * lanes}" if chain else "tree:2:2")
+    with closing(Dynamics(system, MPI.COMM_SELF, lanes=lanes if chain else 1)) as alone:
+        q, u = alone.subchain.q, alone.subchain.u
+        r = np.zeros(len(q) + len(u))
+        alone.implicit_matrix.at(q, 1.0)
+        alone.implicit_matrix.solve(r, r.copy())
+        tension = Tension(alone.subchain).stiffness(alone.joint_loads(q, u))
+        alone.implicit_matrix_of_bodies.at(q, 1.0, tension)
+        alone.implicit_matrix_of_bodies.solve(r, r.copy())
+
+
+@functools.cache
+def compile_inverse(lanes: int = 1) -> None:
+    """Compile, or load from the cache, what `Dynamics.inverse_dynamics` calls, in so many lanes; no communication."""
+    for name in (f"rope:{2 * tuned().least_lane * lanes}", f"tree:2:{lanes + 1}"):
+        with closing(Dynamics(system_from(name), MPI.COMM_SELF, lanes=lanes)) as alone:
+            state = alone.subchain.q, alone.subchain.u, alone.subchain.u
+            alone.inverse_dynamics(*state)
+            required_forces(MPI.COMM_SELF, alone.subchain, *state, alone.subchain.u, AT_REST[None], np.zeros(6))
+
+
+@functools.cache
+def compile_joint_space(lanes: int = 1) -> None:
+    """Compile, or load from the cache, what M and Jacobians take, in so many lanes; no communication."""
+    compile_inverse(lanes)
+    with closing(Dynamics(system_from("tree:2:2"), MPI.COMM_SELF, lanes=1)) as alone:
+        q, u = alone.subchain.q, alone.subchain.u
+        for layout in ("rows", "csr"):
+            alone.inertia_matrix(q, layout=layout)
+        alone.inverse_inertia_matrix(q)
+        alone.solve(q, alone.multiply(q, u))
+        alone.poses(q, u)
+        alone.composites.compile()
+    rope = system_from(f"rope:{2 * tuned().least_lane * lanes}")
+    with closing(Dynamics(rope, MPI.COMM_SELF, lanes=lanes)) as alone:
+        alone.inverse_inertia_matrix(alone.subchain.q)
+        alone.solve(alone.subchain.q, alone.subchain.u)
+
+
+def _made(kernels: str, system: System, lanes: int) -> Dynamics:
+    if kernels == "intervals":
+        return Dynamics(system, MPI.COMM_SELF, lanes=lanes)
+    if kernels in ("pcg", "cut intervals"):
+        solver = LoadSolver() if system.loops else LoadSolver("dcae")
+        return Dynamics(system, MPI.COMM_SELF, "pcg", lanes=lanes, cuts=1, solver=solver)
+    return Dynamics(system, MPI.COMM_SELF, kernels, lanes=None if kernels == "dca" else lanes)

@@ -1,0 +1,213 @@
+"""Copies of one system with different states or parameters, evaluated side by side in SIMD lanes, on one process."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.base.errors import InputError
+from mpimbs.forces.of_copies import ForcesOfCopies
+from mpimbs.model import System, facts
+from mpimbs.model.facts import digest
+from mpimbs.parallel.exchange import Exchange
+from mpimbs.parts.entries import SYSTEMS_ALONE
+from mpimbs.parts.side_by_side import side_by_side
+from mpimbs.parts.subchain import Subchain
+from mpimbs.parts.tiles import ALONE, Kinds, Placed, Tiles
+from mpimbs.sweep.build import Build
+from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.structure import Structure
+
+Floats = npt.NDArray[np.float64]
+
+
+class SideBySide:
+    """Forward dynamics of copies of a system, chain or tree, as many side by side as there are lanes.
+
+    Parameters
+    ----------
+    systems : sequence of System
+        One for all copies, or one for each: with the same bodies, parents and joint types, see `check_alike`, and none
+        that `why_apart` names. Lanes are copies in sequence that have the same gravity.
+    count : int
+        Number of copies.
+    lanes : int
+        Copies side by side; of fewer copies than lanes one after the other is evaluated.
+    wrenches : bool
+        Whether wrenches on bodies will be given.
+
+    Attributes
+    ----------
+    count, n_bodies, nq, nu : int
+        Copies; and bodies, coordinates and speeds of each.
+    systems : sequence of System
+    forces : ForcesOfCopies
+        What the models let act from outside.
+    """
+
+    def __init__(self, systems: Sequence[System], count: int, lanes: int, wrenches: bool = False) -> None:
+        self.systems, self.count = systems, count
+        self.n_bodies, self.nq, self.nu = systems[0].n_bodies, systems[0].nq, systems[0].nu
+        self._subchains = [Subchain(system) for system in systems]
+        self._made = [part.made for part in self._subchains]
+        self.forces = ForcesOfCopies(self._subchains, functools.partial(Exchange, MPI.COMM_SELF))
+        self._wrenched = wrenches or self.forces.wrenches
+        self._tiles = [self._make_tiles(lanes, *run) for run in self._runs()]
+        steps = max(tiles.wrenches.size for tiles in self._tiles)
+        self._wrenches, self._given = np.zeros(steps), np.zeros(steps * wrenches)
+        self._forced = bool(self.forces)
+        self._none, self._tau = np.zeros(0), np.zeros((count, self.nu))
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        """First copy of each run of the same gravity, and that behind its last."""
+        gravities = [system.gravity for system in self.systems]
+        begins = [k for k in range(len(gravities)) if k == 0 or gravities[k] != gravities[k - 1]]
+        return itertools.pairwise([*begins, self.count])
+
+    def _make_tiles(self, lanes: int, first: int, last: int) -> Tiles:
+        """What sweeps copies of the same gravity."""
+        width = lanes if last - first >= lanes else 1
+        kinds = Kinds()
+        found: dict[int, int] = {}
+        chosen = []
+        for start in range(first, last, width):
+            lane = min(start, last - width)  # the last tile may take copies a second time
+            key = 0 if len(self._made) == 1 else lane
+            if key not in found:
+                pieces: list[Build] = self._made * width if len(self._made) == 1 else self._made[lane : lane + width]
+                found[key] = kinds.add(side_by_side(pieces) if width > 1 else pieces[0], self.nq, width)
+            chosen.append(Placed(found[key], width, lane))
+        tiles = Tiles(kinds, chosen, tip=True, wrenches=self._wrenched, lanes_are=ALONE)
+        tiles.loads.reshape(-1, 12)[:, 3:6] = -np.asarray(self.systems[first % len(self.systems)].gravity)
+        return tiles
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, what evaluations and samples call; no function is called."""
+        self.forces.compile()
+        q, u = self.initial_state()
+        self._sweep(q.ravel(), u.ravel(), self._none, np.empty(u.size), np.empty(q.size))
+        self.energies(q[:1], u[:1])
+
+    @property
+    def lanes(self) -> int:
+        """Number of copies that are evaluated side by side."""
+        return max(tiles.width for tiles in self._tiles)
+
+    @property
+    def structure(self) -> Structure:
+        """The joints and bodies of the first copy."""
+        return self._made[0].structure
+
+    def initial_state(self) -> tuple[Floats, Floats]:
+        """Give the models' initial states: q [copies, nq], u [copies, nu] (rad, m, quaternions; rad/s, m/s)."""
+        return initial_states(self.systems, self.count)
+
+    def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
+        """Evaluate the state derivative of every copy, of arrays that are read by address.
+
+        Where a function of a copy's model fails, its accelerations are not finite, and `forces.failures` tells of it.
+
+        Parameters
+        ----------
+        t : float
+            Time (s), for the models' functions.
+        q, u, udot, rates : array [copies * nq], [copies * nu], [copies * nu], [copies * nq]
+            The last two are written.
+        tau : array [copies * nu], optional
+            Generalized forces (N m, N) on top of the models'.
+        """
+        given = self._none if tau is None else tau
+        if self._forced:
+            self._tau[:] = 0.0 if tau is None else tau.reshape(self._tau.shape)
+            self._wrenches[:] = self._given if self._given.size else 0.0
+            steps = self._wrenches.reshape(self.count, -1)
+            self.forces.add(t, q.reshape(self.count, -1), u.reshape(self.count, -1), self._tau, steps)
+            self._act()
+            given = self._tau.reshape(-1)
+        self._sweep(q, u, given, udot, rates)
+
+    def _sweep(self, q: Floats, u: Floats, tau: Floats, udot: Floats, rates: Floats) -> None:
+        for tiles in self._tiles:
+            SYSTEMS_ALONE[tiles.width](tiles.plan, q, u, tau, udot, rates)
+
+    def _act(self) -> None:
+        """Let the wrenches act."""
+        for tiles in self._tiles:
+            tiles.wrenches[:] = self._wrenches[: tiles.wrenches.size]
+
+    def set_wrenches(self, wrench: Floats) -> None:
+        """Set external wrenches [copies, n_bodies, 6] at the bodies' origins, in their components, moment first."""
+        if not self._given.size:
+            raise InputError("wrenches are given to a batch that was made without: make it with wrenches=True")
+        steps = self._given.reshape(self.count, -1, 2, 3)
+        for k in range(self.count):
+            made = self._made[k % len(self._made)]
+            steps[k, made.body_step] = wrench[k].reshape(-1, 2, 3) @ made.body_frame
+        self._wrenches[:] = self._given
+        self._act()
+
+    def make_quaternions_unit(self, q: Floats) -> None:
+        """Scale every quaternion in `q` [copies, nq] to unit length, as is due after a step of an integrator."""
+        for own in q:
+            make_quaternions_unit(0.0, self.structure, own)
+
+    def energies(self, q: Floats, u: Floats) -> Floats:
+        """Give kinetic and potential energy (J) of every copy [copies, 2]; see `Dynamics.energy_and_momentum`."""
+        found = np.empty((len(q), 2))
+        for k in range(len(q)):
+            part = self._subchains[k % len(self._subchains)]
+            found[k] = part.energy_and_momentum(q[k], u[k], np.asarray(part.system.gravity))[:2]
+            found[k, 1] += self.forces.spring_energy(k)
+        return found
+
+    def poses(self, copy: int, q: Floats) -> tuple[Floats, Floats]:
+        """Give the poses of a copy's bodies at its coordinates [nq]: rotations [n, 3, 3], positions [n, 3] (m)."""
+        return self._subchains[copy % len(self._subchains)].body_poses(q)
+
+
+def initial_states(systems: Sequence[System], count: int) -> tuple[Floats, Floats]:
+    """Give the initial states of so many copies of a system, or of one of each: q [copies, nq], u [copies, nu]."""
+    parts = zip(*(system.initial_state(0, system.n_bodies) for system in systems), strict=True)
+    q, u = (np.repeat(np.array(part), count // len(systems), axis=0) for part in parts)
+    return q, u
+
+
+def check_alike(systems: Sequence[System]) -> None:
+    """Refuse systems that are no copies of each other.
+
+    Raises
+    ------
+    InputError
+        Names the first that can't, and why.
+    """
+    types, parents = systems[0].joint_types(), systems[0].parents()
+    for k, system in enumerate(systems):
+        system.validate()
+        if not (np.array_equal(system.joint_types(), types) and np.array_equal(system.parents(), parents)):
+            raise InputError(
+                f"system {k} of the batch has other joints or parents than the first: a batch takes copies that "
+                "differ in numbers only"
+            )
+
+
+def why_apart(systems: Sequence[System]) -> str | None:
+    """Say what keeps systems from being evaluated side by side, if anything does."""
+    for k, system in enumerate(systems):
+        if system.loops or system.has_motions:
+            why = "closes a loop" if system.loops else "has joints that follow given motions"
+            return f"system {k} of the batch ('{system.name}') {why}"
+    return None
+
+
+def facts_of(systems: Sequence[System]) -> dict[str, Any]:
+    """What the ranks that evaluate copies have to have in common; see `model.facts`."""
+    if len(systems) == 1:
+        return facts(systems[0])
+    digests: dict[str, Any] = {f"system {k}": digest(tuple(facts(system).items())) for k, system in enumerate(systems)}
+    return {"the number of systems": len(systems)} | digests

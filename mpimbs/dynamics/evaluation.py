@@ -1,0 +1,268 @@
+"""One evaluation on a rank: the phases of the pipeline, and what Python has to do between them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.base.errors import SimulationError
+from mpimbs.coupling import Coupling
+from mpimbs.dynamics.far_ends import FarEnds
+from mpimbs.dynamics.pipeline import (
+    COUPLING,
+    EVALUATE,
+    INWARD,
+    MEASURE,
+    MOTION,
+    OUTWARD,
+    PHASES,
+    RUN_PHASES,
+    SCAN_MOTIONS,
+    Rank,
+)
+from mpimbs.forces.external import ExternalLoads
+from mpimbs.kernels.memory import Table
+from mpimbs.parallel.scan import Scan
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.part import Part
+from mpimbs.parts.subchain import AT_REST, Subchain
+from mpimbs.sweep.structure import BOUNDARY, TURNING
+
+Floats = npt.NDArray[np.float64]
+
+
+class Acted(NamedTuple):
+    """What acted on a rank's bodies in an evaluation, beside springs, dampers and constant torques of the model."""
+
+    forces: Floats  # [nu]: generalized forces of functions, and those that were given (N m, N); empty for none
+    boundary: Floats | None = None  # [k, BOUNDARY]: of what the bodies hang on, where body forces or springs act
+    motions: Floats | None = None  # [m * BOUNDARY]: of the steps, where they act here; used again by the next one
+    failure: SimulationError | None = None  # of a user function of this rank
+
+
+NOTHING = Acted(np.zeros(0))
+
+
+class Evaluation:
+    """Evaluates the state derivative on a rank; all ranks make it and call together.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The caller's own communicator; it must outlive this.
+    name : str
+        Of the kernels that evaluate (`pipeline.EVALUATE`).
+    part : Part
+        What this rank sweeps.
+    coupling : Coupling
+    subchain : Subchain
+        All of the part as one piece, which `external` acts on.
+    external : ExternalLoads
+    root : array [6]
+        Acceleration of the root, -g (m/s^2).
+    overlap : bool
+        See `Dynamics`.
+
+    Attributes
+    ----------
+    in_phases : bool
+        Whether Python has a say between the phases: `in_turn` evaluates then, else
+        `whole(rank, q, u, tau, udot, rates)`, where `no_tau` stands for none; it is False where an array has another
+        size, and did nothing.
+    laps : array [PHASES]
+        Time spent in each so far (s).
+    placed : bool
+        Whether the motions of what loops need of elsewhere are to be found first (`place_loops`).
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        name: str,
+        part: Part,
+        coupling: Coupling,
+        subchain: Subchain,
+        external: ExternalLoads,
+        root: Floats,
+        overlap: bool,
+    ) -> None:
+        self._alone = comm.size == 1
+        self._part, self._coupling, self._subchain, self._external = part, coupling, subchain, external
+        self._turns = Scan(comm, subchain.nothing_before(TURNING))
+        self._motions = Scan(comm, subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[name])
+        self._motion_messages = 0.0  # s: of the scan of motions, of springs and loops between ranks, in evaluations
+        self._solve = coupling.solve
+        self._root, self.laps = root, np.zeros(PHASES)
+        rank = Rank(
+            part=part.plan,
+            scan=self._turns.plan,
+            coupling=np.zeros(0, np.int64) if coupling.plan is None else coupling.plan,
+            root=root,
+            laps=self.laps,
+            alone=int(self._alone),
+            timed=1,
+            overlap=int(overlap),
+            nq=subchain.nq,
+            nu=subchain.nu,
+        )
+        self._table = Table(rank)
+        self.rank = self._table.data
+        self.whole, self._phases = EVALUATE[name][part.width], RUN_PHASES[name][part.width]
+        self._measure = MEASURE[part.width]
+        self._far_ends = FarEnds(comm, part) if isinstance(part, Intervals) and part.has_loops else None
+        # Where loops end elsewhere, or bodies hang on others elsewhere, the motions of these are needed.
+        hangs = isinstance(part, Intervals) and part.hangs
+        self.placed = self._far_ends is not None and (self._far_ends.any or hangs)
+        self.in_phases = external.any or self._solve is not None or self.placed
+        self.no_tau = np.zeros(0)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the phases are timed, which takes about 0.1 us."""
+        return bool(self._table.number("timed"))
+
+    @timed.setter
+    def timed(self, wanted: bool) -> None:
+        self._table.set_number("timed", int(wanted))
+
+    def in_turn(
+        self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None, unforced: bool = False
+    ) -> Acted:
+        """Evaluate phase by phase, as `Dynamics.evaluate`: of arrays that were checked, which are read by address.
+
+        `unforced`: no function is called, and joints that follow a given motion don't move; see `without_forces`.
+
+        The `failure` of a user function is given, not raised: the other ranks know nothing of it.
+        """
+        run, rank = self._phases, self.rank
+        if self._external.motions and not unforced:
+            with contextlib.suppress(SimulationError):  # which is found again, where the others are not left waiting
+                q, u = self._external.motions.follow(t, q, u)
+        acted = NOTHING if tau is None else Acted(tau)
+        run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
+        if self.placed:
+            began, before = time.perf_counter(), self._placing
+            self.place_loops(q, u)
+            self.laps[MOTION] += time.perf_counter() - began
+            self._motion_messages += self._placing - before
+        if self._external.any and not unforced:
+            began = time.perf_counter()
+            acted = self._act(t, q, u, tau)
+            self.laps[MOTION] += time.perf_counter() - began
+        if self._solve is None:
+            run(rank, INWARD, PHASES, q, u, acted.forces, udot, rates)
+        else:
+            run(rank, INWARD, COUPLING, q, u, acted.forces, udot, rates)
+            began = time.perf_counter()
+            self._part.loads[:] = self._solve(t, q, self._part.blocks, self._root)
+            self.laps[COUPLING] += time.perf_counter() - began
+            run(rank, OUTWARD, PHASES, q, u, acted.forces, udot, rates)
+        return acted
+
+    def without_forces(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> None:
+        """Evaluate as `in_turn`, at no time: nothing acts on bodies but weight, and no function is called.
+
+        The wrenches of the evaluation before stay for who asks what it found.
+        """
+        acting = self._subchain.wrenches if self._external.wrenches else np.zeros(0)
+        kept = acting.copy()
+        self._let_act(acting, 0.0)
+        try:
+            self.in_turn(np.nan, q, u, udot, rates, tau, unforced=True)
+        finally:
+            self._let_act(acting, kept)
+
+    def _let_act(self, acting: Floats, wrenches: Floats | float) -> None:
+        if acting.size:
+            acting[:] = wrenches
+            self._part.set_wrenches(acting)
+
+    def measure(self, q: Floats, u: Floats) -> None:
+        """Measure how far this rank's loops are from closed (`loops.loops.Loops.violations`); all ranks call."""
+        if self.placed:
+            self.place_loops(q, u)
+        self._measure(self._part.plan, q, u, 0)
+
+    def place_loops(self, q: Floats, u: Floats) -> None:
+        """Find the motions of what this rank's bodies hang on, and of the far ends of their loops."""
+        part, scan = self._part, self._motions
+        assert isinstance(part, Intervals) and self._far_ends is not None
+        if part.hangs:
+            before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
+            part.place_boundaries(before, q, u)
+        if self._far_ends.any:
+            self._measure(part.plan, q, u, 1)
+            self._far_ends()
+
+    @property
+    def _placing(self) -> float:
+        """Time spent so far in messages to place loops (s), and others alike."""
+        return self._motions.seconds + (self._far_ends.seconds if self._far_ends is not None else 0.0)
+
+    def _act(self, t: float, q: Floats, u: Floats, tau: Floats | None) -> Acted:
+        """Call the functions; where one fails, the forces are NaN.
+
+        The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
+        """
+        external = self._external
+        before = self._motions.seconds + external.seconds
+        forces = np.zeros(self._subchain.nu) if tau is None else tau.copy()
+        if external.moved:
+            boundary = self.boundary_motion(q, u)
+        else:
+            boundary = np.tile(AT_REST, (len(self._subchain.inboard), 1))
+            boundary[:, :9] = self.turns[:, :9]
+        given = boundary.copy() if external.moved else None
+        try:
+            external.apply(t, q, u, boundary, forces)
+        except SimulationError as error:
+            return Acted(np.full(self._subchain.nu, np.nan), given, failure=error)
+        finally:
+            self._motion_messages += self._motions.seconds + external.seconds - before
+        if external.wrenches:
+            self._part.set_wrenches(self._subchain.wrenches)
+        motions = self._subchain.last_motions if external.keeps_motions else None
+        return Acted(forces, given, motions)
+
+    @property
+    def turns(self) -> Floats:
+        """Turns of the bodies that this rank's hang on [k, TURNING], in the evaluation just made."""
+        return self._subchain.boundaries(self._turns.result, TURNING)
+
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """Motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call."""
+        scan, subchain = self._motions, self._subchain
+        return subchain.boundaries(scan.result if self._alone else scan(subchain.boundary_motion(q, u)), BOUNDARY)
+
+    def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:
+        """Motions of the steps [m * BOUNDARY] in the state of an evaluation that gave `acted`; all ranks call.
+
+        A scan and a sweep, unless body forces have had them. Used again.
+        """
+        if acted.motions is not None:
+            return acted.motions
+        boundary = self.boundary_motion(q, u) if acted.boundary is None else acted.boundary
+        return self._subchain.motions(q, u, boundary)
+
+    def seconds(self) -> dict[str, float]:
+        """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
+        motion, inward, coupling, outward = (float(lap) for lap in self.laps)
+        scan = self._turns.seconds + self._motion_messages
+        return {
+            "sweep": motion - scan + inward + outward,
+            "coupling": coupling - self._coupling.seconds,
+            "communication": scan + self._coupling.seconds,
+        }
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        self._turns.close()
+        self._motions.close()
+        if self._far_ends is not None:
+            self._far_ends.close()
+        self._coupling.close()

@@ -1,0 +1,174 @@
+"""What a `Dynamics` knows of the loads that pass joints: all of them, what drives joints, what accelerations need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.base.arguments import check_time
+from mpimbs.dynamics.evaluation import Acted
+from mpimbs.dynamics.operators.inverse import loads_received, required_forces, wrenched_by_loops
+from mpimbs.dynamics.residual import Residual, residual_of
+from mpimbs.model.summary import refuse_loops
+from mpimbs.parallel.agreement import together
+from mpimbs.parts.bodies.absolute import AbsoluteBodies
+from mpimbs.parts.intervals import Intervals
+
+Floats = npt.NDArray[np.float64]
+
+
+class JointLoads:
+    """Loads and forces of joints: methods of `Dynamics`; all ranks call together.
+
+    Vectors are the rank's own part, in the order of its vectors.
+    """
+
+    def joint_loads(self: Any, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
+        """Give the loads that this rank's bodies receive through their inboard joints, from their parents [n, 6].
+
+        The whole load that passes the joint: the reaction of what it constrains, and what drives it (torque, spring,
+        damper, `tau`), together. Its component along the motion subspace, S^T load, is the generalized force of the
+        joint; a free joint passes nothing else. The parent receives the opposite load, at the same point. Weight and
+        wrenches are loads from outside: a body that hangs at rest receives the force m g upward.
+
+        One evaluation, then sweeps over the rank's own bodies without further messages. Of a joint that follows a given
+        motion this is what it takes; its rotor is turned by what drives it, too.
+
+        Parameters
+        ----------
+        q, u, tau, t
+            As in `accelerations`.
+
+        Returns
+        -------
+        array [n, 6]
+            Moment (N m) about the origin of the body's frame, where its joint lies on it, then force (N): on the body,
+            in body frame components.
+
+        Raises
+        ------
+        InputError, SimulationError
+            As `accelerations`.
+        """
+        q, u, tau = self.agreed(q, u, tau, t=t)
+        _, acted = self._accelerations(q, u, tau, t)
+        return self.carried(*self.followed(t, q, u), acted, tau)
+
+    def carried(self: Any, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> Floats:
+        """Give the loads of `joint_loads`, in the state of the evaluation just made, which gave `acted`."""
+        forces = acted.forces if tau is None or acted.forces.size else tau
+        self._find_loads(q, u)
+        given = q, u, forces, self._evaluation.turns
+        return self.loops.joint_loads(*given) if self.loops else self.subchains.joint_loads(*given)
+
+    def _find_loads(self: Any, q: Floats, u: Floats) -> None:
+        """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
+        comm, part, subchain = self.comm, self.subchains, self.subchain
+        if isinstance(part, AbsoluteBodies):
+            work, _ = wrenched_by_loops(comm, subchain, part, len(self.system.loops))
+            steps, boundary = part.loads[: len(part.wrenches)], self.boundary_motion(q, u)
+            part.wrenches[:] = loads_received(comm, subchain, q, u, steps, boundary, self.root, work)
+
+    def followed(self: Any, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give this rank's coordinates and speeds, with those of joints that follow a given motion at time `t` (s).
+
+        Evaluations take them so; `inverse_dynamics`, `energy_and_momentum` and `poses` take what they are given.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: a motion can't be found at that time.
+        """
+        return together(self.comm, lambda: self.external.motions.follow(t, q, u)) if self.follows else (q, u)
+
+    def drive_forces(self: Any, q: Floats, u: Floats, t: float = 0.0) -> Floats:
+        """Give the generalized forces [nu] (N m, N) by which joints follow given motions; 0 of other joints.
+
+        On top of springs, dampers and torques of the model along the joint; in place of any other force along it.
+        Arguments and errors as of `accelerations`.
+        """
+        q, u, _ = self.agreed(q, u, t=t)
+        _, acted = self._accelerations(q, u, None, t)
+        return self.driving(*self.followed(t, q, u), acted)
+
+    def driving(self: Any, q: Floats, u: Floats, acted: Acted) -> Floats:
+        """Give what `drive_forces` gives, after an evaluation of joints that follow; all ranks call."""
+        motions, part = self.external.motions, self.subchains
+        if self.follows:  # on any rank, and all have to find them
+            self._find_loads(q, u)
+        if not motions or not acted.forces.size:
+            return np.zeros(self.subchain.nu)
+        forces, wrenches = acted.forces, None
+        if isinstance(part, Intervals) and self.loops is not None:
+            forces, wrenches = part.geared(forces), part.loop_wrenches()
+        given = q, u, forces, self._evaluation.turns
+        return motions.forces(q, u, part.forces_through_joints(*given, wrenches))
+
+    def residual(
+        self: Any,
+        q: Floats,
+        u: Floats,
+        udot: Floats | None = None,
+        tau: Floats | None = None,
+        t: float = 0.0,
+    ) -> Residual:
+        """Tell what accelerations leave of the equations of motion and of the loops: nothing but rounding, if right.
+
+        Inverse dynamics of `udot`, by recursive Newton-Euler sweeps in doubles, against what acts, with the loads of
+        loops and gears that an evaluation finds; and the rows of these, which accelerations have to satisfy. One
+        evaluation and five sweeps of O(n).
+
+        Parameters
+        ----------
+        q, u, tau, t
+            As in `accelerations`.
+        udot : array [nu], optional
+            Generalized accelerations (rad/s^2, m/s^2), this rank's part; by default those of `accelerations`.
+
+        Raises
+        ------
+        InputError, SimulationError
+            As `accelerations`.
+        """
+        q, u, tau = self.agreed(q, u, tau, t=t)
+        given = None if udot is None else self.agreed(q, u, udot, "udot", t)[2]
+        found, acted = self._accelerations(q, u, tau, t)
+        forces = acted.forces if acted.forces.size else np.zeros(self.subchain.nu)
+        q, u = self.followed(t, q, u)
+        return residual_of(self, self.root, q, u, found if given is None else given, forces)
+
+    def inverse_dynamics(self: Any, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
+        """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the
+        accelerations `udot` [nu]: `accelerations` in reverse.
+
+        Gravity, springs, dampers, torques, wrenches and functions of the model act as in `accelerations`. Long chains
+        lose digits: rounding of one joint's acceleration moves all bodies beyond (1e-9 at 512 bodies). Of joints that
+        follow given motions these are the forces of `drive_forces`, which make the joints move by this `udot`.
+
+        Parameters
+        ----------
+        q, u, t
+            As in `accelerations`.
+        udot : array [nu]
+            Generalized accelerations (rad/s^2, m/s^2), this rank's part.
+
+        Raises
+        ------
+        InputError, SimulationError
+            As `accelerations`; the system closes loops.
+        """
+        refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
+        if self.comm.size == 1:
+            check_time(t)
+        if not self._may_fail and (found := self.needed_at_once(q, u, udot, True)) is not None:
+            return found
+        q, u, udot = self.agreed(q, u, udot, "udot", t)
+        boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
+        if self._may_fail:
+            together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))
+            forces[self.subchain.columns.prescribed] = 0.0  # of joints that follow, what their drive has to do
+        if self.inverse_sweeps:
+            return self.inverse_sweeps(q, u, udot, forces)
+        return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self.root)

@@ -1,0 +1,273 @@
+"""The loops of a system as `Dynamics` has them: how far they are from closed, what closes them, what they carry.
+
+States are coordinates of the spanning tree; integration lets loops drift apart. What brings them back are changes of
+least kinetic energy: of the speeds, - M^-1 J^T m with J u = 0 afterwards, and of the coordinates by Newton's method
+with the same matrices [design, section 13; paper 003, section 3]. An evaluation gives M^-1 J^T m beside the
+accelerations where the loops are asked for so much more: asked for a multiple so large that the accelerations are
+nothing beside it, it gives the change alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
+from mpimbs.coupling.intervals import ScheduledAssembly
+from mpimbs.dynamics.operators.inverse import prescribed
+from mpimbs.loops.closing import BESIDE, PLACES, SPEEDS
+from mpimbs.parallel.agreement import on_root
+from mpimbs.parallel.largest import greatest
+from mpimbs.parts.intervals import Intervals
+from mpimbs.spatial.rows import ROW
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+LARGE = 2.0**80  # beside it accelerations are nothing, and no number is too large
+ROUNDING = 1e-15  # of positions in a system of 1 m: closer loops don't close
+CLOSED = 1e-12  # closed enough, in a system of 1 m
+ROUNDS = 60  # of Newton's method at the most
+SMALLEST_SHARE = 2.0**-10  # of its step
+DOUBTFUL = 1e-11  # of the largest acceleration: by how much refinement may change accelerations that were right
+REFINEMENTS = 4  # at the most, of one evaluation
+
+
+class ClosedLoops:
+    """The loops of a system; all ranks call its methods together.
+
+    States are this rank's coordinates [nq] and speeds [nu], as of `Dynamics.accelerations`, InputError as there.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        Of a system with loops, whose part of this rank is made of intervals.
+
+    Attributes
+    ----------
+    driven : bool
+        Whether springs, dampers or torques act along the joints of any loops.
+    evaluations : int
+        Of the sweeps, to close loops.
+    refining : bool
+        Whether evaluations are refined (`refine`), for that has changed some; may be set.
+    loads : array [loops, 6]
+        What the loops of the system carry, as `Dynamics.joint_loads` found it last; the same on all ranks. Moment (N m)
+        about and force (N) at the joint frame's origin on the second body, on that body and in its frame; the first
+        receives the opposite. Of least norm, where constraints are redundant and other loads would do the same.
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        part = dynamics.subchains
+        assert isinstance(part, Intervals)
+        self._dynamics, self._part, self._parts = dynamics, part, part.loops
+        self._names = [loop.name for loop in dynamics.system.loops]
+        self.driven = any(loop.acts for _, loop in dynamics.system.loop_joints)
+        self.evaluations, self.refining = 0, False
+        # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.
+        direct, shared = isinstance(dynamics.coupling, ScheduledAssembly), len(dynamics.cuts) == dynamics.comm.size + 1
+        self._refines = direct and shared
+        self.loads = np.zeros((len(self._names), 6))
+
+    @property
+    def numbers(self) -> Integers:
+        """Which loops of the system have an end on this rank [n]; one may be on two ranks."""
+        return np.concatenate([np.zeros(0, np.int64), *(part.numbers for part in self._parts)])
+
+    def violations(self, q: Floats, u: Floats) -> Floats:
+        """Measure how far loops are from closed, in positions and in velocities [loops, 2], all of the system's.
+
+        Norms over what their joints constrain: m and rad, m/s and rad/s, together; infinite where they can't be
+        measured. The same on all ranks.
+        """
+        return self._measured(*self._state(q, u))
+
+    def _state(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        return self._dynamics.agreed(q, u)[:2]
+
+    def _measured(self, q: Floats, u: Floats) -> Floats:
+        self._dynamics.measure(q, u)
+        found = np.zeros((len(self._names), 2))
+        for part in self._parts:
+            found[part.numbers] = part.violations()
+        return greatest(self._dynamics.comm, found)
+
+    def spring_energy(self, q: Floats, u: Floats) -> float:
+        """Energy (J) of the springs of those that this rank counts."""
+        if not self.driven:
+            return 0.0
+        self._dynamics.measure(*self._state(q, u))
+        return sum(part.energy_and_power()[0] for part in self._parts)
+
+    def power(self) -> float:
+        """Power (W) of the dampers and torques of those that this rank counts, in the last evaluation."""
+        return sum(part.energy_and_power()[1] for part in self._parts)
+
+    def stabilise(self, time: float) -> None:
+        """Ask of accelerations that violations decay with a time constant (s) [Baumgarte 1972]; 0: no longer."""
+        self._stabilised = (2.0 / time, 1.0 / time**2) if time else (0.0, 0.0)
+        self._aim(*self._stabilised)
+
+    _stabilised = (0.0, 0.0)
+
+    def _aim(self, speeds: float, places: float, beside: float = 0.0) -> None:
+        for part in self._parts:
+            part.aim[[SPEEDS, PLACES, BESIDE]] = speeds, places, beside
+
+    def _change(self, q: Floats, u: Floats, speeds: float, places: float, beside: float = 0.0) -> Floats:
+        """The change of least kinetic energy that takes violations of velocities or positions away, or what is asked
+        beside [nu]."""
+        udot, rates = np.empty_like(u), np.empty_like(q)
+        self._aim(LARGE * speeds, LARGE * places, LARGE * beside)
+        try:
+            self._dynamics.evaluate_unforced(q, u, udot, rates)
+        finally:
+            self._aim(*self._stabilised)
+        return udot / LARGE
+
+    def refine(self, q: Floats, u: Floats, udot: Floats) -> None:
+        """Take away what the accelerations [nu] just found, and the loads, leave of what the loops ask; all ranks call.
+
+        Where constraints hardly differ rounding is a part of the numbers by which they are eliminated. The change of
+        accelerations for what is left is right to the same part of itself: iterative refinement, for which neither
+        velocities nor forces count, beside which what is left would be rounded. What is right already keeps its bits;
+        where anything changes, `refining` is set.
+
+        Joints that follow are where they do. Nothing is done with couplings that iterate, which do so themselves.
+        """
+        if not self._refines:
+            return
+        dynamics, part, subchain = self._dynamics, self._part, self._dynamics.subchain
+        comm, boundary = dynamics.comm, dynamics.boundary_motion(q, u)
+        linear = [part.loads, *(loops.joints.loads for loops in self._parts)]
+        others = [part.blocks, *(loops.joints.closures for loops in self._parts)]
+        kept = [array.copy() for array in others]
+        for _ in range(REFINEMENTS):
+            steps, _ = prescribed(comm, subchain, q, u, udot, boundary, dynamics.root)
+            bodies = subchain.of_bodies(steps)
+            left, _, _ = part.loop_rows(bodies, np.zeros((len(bodies), 2)), udot, len(self._names))
+            comm.Allreduce(MPI.IN_PLACE, left)
+            for loops in self._parts:
+                loops.asked[:] = left[loops.numbers]
+            found = [array.copy() for array in linear]
+            change = self._change(q, u, 0.0, 0.0, 1.0)
+            sizes = np.array([np.abs(change).max(initial=0.0), np.abs(udot).max(initial=0.0)])
+            comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
+            much = bool(sizes[0] > DOUBTFUL * max(sizes[1], float(np.linalg.norm(dynamics.root))))
+            for array, before in zip(linear, found, strict=True):
+                array[:] = before + array / LARGE if much else before
+            for array, before in zip(others, kept, strict=True):
+                array[:] = before
+            if not much:
+                break
+            udot += change
+            self.refining = True
+
+    def dropped(self) -> tuple[int, str]:
+        """How many constraints, of loops and gears, the last evaluation left out, and a loop of which one was.
+
+        They ask what others make already: as many as are redundant, but where one hardly differs from others. Couplings
+        that iterate leave none out. The same on all ranks, which all call.
+        """
+        comm, part, coupling = self._dynamics.comm, self._part, self._dynamics.coupling
+        if not isinstance(coupling, ScheduledAssembly):
+            return 0, ""
+        idle, count = np.zeros(len(self._names), np.int64), 0
+        for loops in self._parts:
+            joints, owned = loops.joints, loops.owned
+            there = np.arange(ROW) < joints.constraints[:, None]
+            idle[loops.numbers[owned]] = (there & (joints.loads == 0.0)).sum(axis=1)[owned]
+            count += int(joints.constraints[owned].sum())
+        comm.Allreduce(MPI.IN_PLACE, idle)
+        eliminated = coupling.eliminated(part.blocks)
+        left = comm.allreduce(count) - int(comm.allreduce(eliminated, MPI.SUM if part.independent else MPI.MAX))
+        return left, self._names[int(idle.argmax())] if left and idle.any() else ""
+
+    def close_speeds(self, q: Floats, u: Floats) -> Floats:
+        """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy."""
+        q, u = self._state(q, u)
+        self.evaluations += 1
+        return u + self._change(q, u, 1.0, 0.0)
+
+    def close_places(self, q: Floats, measured: Floats | None = None) -> Floats:
+        """Give coordinates [nq] near `q` with which the loops are closed, by Newton's method.
+
+        `measured`: violations of positions [loops] there, where they just were.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: it does not converge; with the loop that is farthest from closed, and its distance.
+        """
+        subchain = self._dynamics.subchain
+        given, u = self._state(q, np.zeros(subchain.nu))
+        q, size = given.copy(), self.size()
+        begin, change, share, last = q, u, 1.0, np.inf
+        for _ in range(ROUNDS):
+            apart, measured = self._measured(q, u)[:, 0] if measured is None else measured, None
+            most = float(apart.max(initial=0.0))
+            closed = most <= ROUNDING * size or (most <= CLOSED * size and most > 0.5 * last)
+            if closed and np.isfinite(most):
+                return q
+            if not most < last and share > SMALLEST_SHARE:  # too far: a part of the way
+                share *= 0.5
+            elif not np.isfinite(most):
+                break
+            else:
+                begin, last, share = q, most, min(1.0, 4.0 * share)
+                change = self._change(q, u, 0.0, 1.0)
+                self.evaluations += 1
+            q = subchain.displaced(begin, share * change)
+        worst = int(np.argmax(np.where(np.isfinite(apart), apart, np.inf)))
+        raise SimulationError(
+            f"the loops don't close: the ends of loop {self._names[worst]!r} stay {apart[worst]:.3g} apart (m and "
+            "rad); check the positions of its joint on both bodies and the initial coordinates, or whether its links "
+            "are long enough"
+        )
+
+    def size(self) -> float:
+        """Size of the system (m) as last measured, at least 1: positions have so much more rounding."""
+        far = (part.farthest() for part in self._parts)
+        most = max((size for size in far if np.isfinite(size)), default=1.0)
+        return max(1.0, float(self._dynamics.comm.allreduce(most, MPI.MAX)))
+
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> Floats:
+        """Give what this rank's bodies receive through their inboard joints [n, 6], and find the `loads` of the loops.
+
+        After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call.
+        """
+        part, dynamics = self._part, self._dynamics
+        joints = part.joint_loads(q, u, part.geared(tau), turns, part.loop_wrenches())
+        found = np.zeros((len(self._names), 6))
+        for loops in part.loops:
+            found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]
+        dynamics.comm.Allreduce(MPI.IN_PLACE, found)
+        moved = np.zeros((dynamics.system.n_bodies, 6))
+        whole = dynamics.gather_q(q)
+        from mpimbs.closure.redundant_loads import redistributed  # which solves with scipy
+
+        told = on_root(dynamics.comm, lambda: None if whole is None else redistributed(self._constraints, whole, found))
+        if told is not None:
+            found, moved = told
+        dynamics.comm.Bcast(found)
+        dynamics.comm.Bcast(moved)
+        self.loads = found
+        return joints + moved[dynamics.bodies]
+
+    @functools.cached_property
+    def _constraints(self) -> LoopJacobian:
+        try:
+            return LoopJacobian(self._dynamics.system)
+        except TooLargeError:
+            raise InputError(
+                f"the loops of '{self._dynamics.system.name}' span so many joints that it can't be told which loads "
+                "are unique; leave `loads` out"
+            ) from None

@@ -1,0 +1,308 @@
+"""The inertia matrix in a state, factored: its inverse times any number of vectors, each by a load sweep.
+
+Of chains, over any ranks and in lanes, and of trees on one rank. What the ranks have is joined by a butterfly as
+handle equations are, once, and then their loads alone: 128 bytes at each of ceil(log2 P) exchanges. Of other systems
+nothing is kept: there each answer is an evaluation at rest.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import weakref
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from mpi4py import MPI
+from numba.core.errors import NumbaError
+
+from mpimbs.base.arguments import check_array
+from mpimbs.base.errors import InputError
+from mpimbs.coupling.factored import FACTOR_IN, SOLVE_IN, FactorPlan
+from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros
+from mpimbs.model.resting import numbered
+from mpimbs.parallel.butterfly import Butterfly, levels_of
+from mpimbs.parallel.native import free_tags, own_tags
+from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.parts.factored import FactoredTiles
+from mpimbs.parts.tiles import Tile, subchain_tiles
+from mpimbs.sweep.structure import HELD
+from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE
+from mpimbs.values.load_joins import LOADS_JOINED, PAIR
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+
+class Factor(Protocol):
+    """The inertia matrix of the spanning tree in a state, with what joints are heavier by, in factors.
+
+    `Dynamics.factor` makes it. All ranks call its methods together.
+    """
+
+    def at(self, q: Floats, armature: Floats | None = None) -> None:
+        """Factor in another state, of which no factors are kept then.
+
+        Parameters
+        ----------
+        q : array [nq]
+            This rank's coordinates.
+        armature : array [nu], optional
+            What is added to the diagonal: rotors beside those of the model, and all that acts alike (kg m^2, kg).
+
+        Raises
+        ------
+        InputError
+            On all ranks: an array of another size; as `Dynamics.accelerations`.
+        """
+        ...
+
+    def solve(self, f: Floats, out: Floats | None = None) -> Floats:
+        """Give the accelerations [nu] (M + armature)^-1 f by generalized forces `f` [nu] (N m, N), this rank's parts.
+
+        Parameters
+        ----------
+        f, out : array [nu]
+            Contiguous doubles; `out` is written, and given back. They may be the same.
+
+        Raises
+        ------
+        InputError
+            On the rank that gave an array of another size or type; the others find accelerations that are not finite.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what MPI holds; `Dynamics.close` does, too."""
+        ...
+
+
+class Factors:
+    """Makes the factors of a system, and has what they share: all ranks use one after the other.
+
+    All ranks make it together and call. Factors themselves are freed when nobody keeps them: that may be at another
+    time on each rank, so nothing of theirs is agreed on.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._dynamics = dynamics
+        self._made: weakref.WeakSet[LoadSweeps] = weakref.WeakSet()
+
+    def make(self) -> Factor:
+        """Make what factors the inertia matrix of the system."""
+        return self.load_sweeps() or AtRest(self._dynamics, self)
+
+    def load_sweeps(self, apart: bool = False) -> LoadSweeps | None:
+        """Make what factors it for load sweeps, where there are any; see `LoadSweeps`."""
+        dynamics = self._dynamics
+        system = dynamics.subchain.system
+        alone = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == system.n_bodies
+        if not (system.is_chain or alone):
+            return None
+        self._made.add(made := LoadSweeps(dynamics, self._tag, apart))
+        return made
+
+    @functools.cached_property
+    def _tag(self) -> int:
+        """The first message tag of all load sweeps: no two are under way at a time."""
+        return own_tags(self._dynamics.comm, 2 * levels_of(self._dynamics.comm))
+
+    @functools.cached_property
+    def heavier(self) -> HeavierJoints:
+        """What answers for joints that are heavier, where there are no load sweeps."""
+        return HeavierJoints(self._dynamics)
+
+    def close(self) -> None:
+        """Free what MPI holds; all ranks call."""
+        for made in list(self._made):
+            made.close()
+        if "_tag" in self.__dict__:
+            free_tags(self._dynamics.comm, self._tag)
+        if "heavier" in self.__dict__:
+            self.heavier.close()
+
+
+class LoadSweeps:
+    """A `Factor` by the factored load sweep.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        Of a chain, or of a tree on one rank.
+    tag : int
+        The first of twice `levels_of` message tags, of factors of which no two are used at a time.
+    apart : bool
+        As `Contents.apart`.
+
+    Attributes
+    ----------
+    joints : list of (Structure, Springs)
+        What is factored; springs have no part in it.
+    rotors : array [nu]
+        Of the model's joints (kg m^2, kg).
+    q, armature : array [nq], [nu]
+        The state, and rotors and all else that joints are heavier by: for `take`.
+    """
+
+    def __init__(self, dynamics: Dynamics, tag: int, apart: bool = False) -> None:
+        comm, subchain = dynamics.comm, dynamics.subchain
+        system, first, last = copy.copy(subchain.system), subchain.first, subchain.last
+        system.apart = apart
+        self._comm, self._nu, self._checked = comm, subchain.nu, dynamics.agreed
+        self._still = np.zeros(self._nu)
+        cut = [Tile(0, last - first, 1)]
+        if system.is_chain:
+            width = dynamics.division.width or chosen_width(last - first, None)
+            cut = cut_tiles(system.joint_patterns(first, last), width)
+        cut = [tile._replace(first=first + tile.first) for tile in cut]
+        tiles = subchain_tiles(system, cut, subchain.tip, False, factored=True)
+        self._tiles, self.joints = FactoredTiles(tiles, subchain.nq, self._nu), tiles.kinds.joints
+        self.q, self.armature = self._tiles.q, self._tiles.armature
+        rotors = subchain.structure.armature
+        self.rotors = rotors if rotors.size else np.zeros(self._nu)
+        count = max(levels_of(comm), 1)
+        blocks, values = Butterfly(comm, SIZE, tag=tag), Butterfly(comm, PAIR, tag=tag + levels_of(comm))
+        self._free = weakref.finalize(self, _free, blocks, values)
+        self._free.atexit = False  # MPI frees the rest
+        plan = FactorPlan(
+            part=self._tiles.plan,
+            blocks=blocks.plan,
+            values=values.plan,
+            block=self._tiles.block,
+            value=self._tiles.value,
+            outer=self._tiles.outer,
+            responses=aligned_zeros(count * RESPONSE),
+            joins=aligned_zeros(count * LOADS_JOINED),
+            between=aligned_zeros(count * PAIR),
+            shared=aligned_zeros(PAIR),
+            copy=aligned_zeros(SIZE),
+            scratch=aligned_zeros(SCRATCH),
+            nu=self._nu,
+        )
+        self._table = Table(plan)
+        self._plan = self._table.data
+        self._run, self._answer = FACTOR_IN[tiles.width], SOLVE_IN[tiles.width]
+
+    def at(self, q: Floats, armature: Floats | None = None) -> None:
+        """As of `Factor`."""
+        q, _, armature = self._checked(q, self._still, armature, "armature")
+        self.q[:] = q
+        if armature is not None:
+            np.add(self.rotors, armature, out=self.armature)
+        self.take(armature is not None)
+
+    def take(self, heavier: bool) -> None:
+        """Factor in the state `q`, with `armature` if `heavier`."""
+        self._tiles.heavier = heavier
+        self._run(self._plan)
+
+    def solve(self, f: Floats, out: Floats | None = None) -> Floats:
+        """As of `Factor`."""
+        if out is None:
+            out = np.empty(self._nu)
+        try:
+            if self._answer(self._plan, f, out):
+                return out
+        except (TypeError, NumbaError):
+            pass
+        if self._comm.size > 1:  # the others wait for this rank's part
+            self._answer(self._plan, np.full(self._nu, np.nan), np.empty(self._nu))
+        _refuse(f, out, self._nu)
+        return out
+
+    def close(self) -> None:
+        """As of `Factor`."""
+        self._free()
+
+
+def _free(*butterflies: Butterfly) -> None:
+    for butterfly in butterflies:
+        butterfly.free()
+
+
+class HeavierJoints:
+    """Answers at rest of a system whose joints are heavier; all ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        nu = dynamics.subchain.nu
+        self._rotors, self._still = dynamics.subchain.columns.armature, np.zeros(nu)
+        self._rates = np.empty(dynamics.subchain.nq)
+        self._resting = dynamics.alike(numbered(dynamics.system))
+        numbers = np.arange(dynamics.system.nu)[dynamics.gather_u.part]
+        order = np.argsort(numbers)
+        self._seen: list[tuple[Floats, Integers, Integers]] = []  # rotors in a sweep, which are not held; their speeds
+        for structure, springs in self._resting.subchains.joints():
+            told = np.rint(springs.torque).astype(np.int64) - 1
+            free = np.flatnonzero((structure.armature != HELD) & (told >= 0)) if told.size else told
+            self._seen.append((structure.armature, free, order[np.searchsorted(numbers, told[free], sorter=order)]))
+            springs.torque[:] = 0.0
+
+    def __call__(self, q: Floats, armature: Floats, f: Floats) -> Floats:
+        """Give the accelerations [nu] by generalized forces, of this rank's arrays, which were checked."""
+        total, found = self._rotors + armature, np.empty_like(f)
+        for seen, free, speeds in self._seen:
+            seen[free] = total[speeds]
+        self._resting.evaluate_unforced(q, self._still, found, self._rates, f)
+        return found
+
+    def close(self) -> None:
+        """Free what MPI holds; all ranks call."""
+        self._resting.close()
+
+
+class AtRest:
+    """A `Factor` that keeps nothing: each answer is an evaluation at rest.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    factors : Factors
+    """
+
+    def __init__(self, dynamics: Dynamics, factors: Factors) -> None:
+        self._dynamics, self._factors = dynamics, factors
+        self._still = np.zeros(dynamics.subchain.nu)
+        self._added: Floats | None = None
+
+    def at(self, q: Floats, armature: Floats | None = None) -> None:
+        """As of `Factor`."""
+        q, _, armature = self._dynamics.agreed(q, self._still, armature, "armature")
+        given = self._dynamics.comm.allreduce(armature is not None, MPI.LOR)
+        added = self._still if armature is None else armature
+        self._q, self._added = q.copy(), added.copy() if given else None
+
+    def solve(self, f: Floats, out: Floats | None = None) -> Floats:
+        """As of `Factor`."""
+        out = np.empty(len(self._still)) if out is None else out
+        try:
+            _refuse(f, out, len(self._still))
+        except InputError:
+            if self._dynamics.comm.size > 1:  # the others wait for this rank's part
+                self._answer(np.full(len(self._still), np.nan))
+            raise
+        out[:] = self._answer(f)
+        return out
+
+    def _answer(self, f: Floats) -> Floats:
+        if self._added is None:
+            found: Floats = self._dynamics.answer_at_rest(self._q, f)
+            return found
+        return self._factors.heavier(self._q, self._added, f)
+
+    def close(self) -> None:
+        """As of `Factor`: there is nothing."""
+
+
+def _refuse(f: Floats, out: Floats, size: int) -> None:
+    """Refuse arrays that `solve` can't take; InputError."""
+    check_array("f", f, (size,))
+    check_array("out", out, (size,))

@@ -1,0 +1,275 @@
+"""The matrix of linearly implicit steps, solved with by the sweep itself [design, section 14].
+
+With M udot = f - K q - D u, where joints alone are stiff, K and D are diagonal in relative coordinates. A stage of a
+linearly implicit method solves (1 - h J) x = r with J = [[0, G], [-M^-1 K G^+, -M^-1 D]], G the rates of the
+coordinates by the speeds. That is, for x_u = r_u + z and x_q = r_q + h G x_u,
+
+    (M + h D + h^2 K) z = -h (D + h K) r_u - h K G^+ r_q,
+
+whose left side is the inertia matrix of a system with heavier rotors: factored once a step, and solved with by load
+sweeps; or by evaluations at rest, by any sweep, over any ranks and through loops. What acts on single bodies, tension,
+drag, the ground, adds V^T K_b V to K and V^T D_b V to D, V how the bodies move by the speeds: on the left bodies are
+heavier by h D_b + h^2 K_b, on the right stands inverse dynamics of bodies that have no other inertia than those.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
+from mpimbs.kernels.memory import Table
+from mpimbs.model.resting import resting
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.subchains import Subchains
+from mpimbs.sweep.added import put_added
+from mpimbs.sweep.motion import speeds_of_rates
+from mpimbs.sweep.stages import StagePlan, stage_changes, stage_forces
+from mpimbs.sweep.structure import ADDED, BODY, FIXED, HELD, TURN, Springs, Structure
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+_MASS = 15  # where the first mass stands in a row of `Structure.added`
+_INERTIA = 12  # where a body's own inertia begins in a row of `Structure.fixed`
+_NONE = np.zeros((0, ADDED))
+
+
+class _Joints(NamedTuple):
+    """The rotors of some joints, as they are and as sweeps see them, and what acts along their axes."""
+
+    seen: Floats
+    rotors: Floats
+    stiffness: Floats
+    damping: Floats
+
+    def take(self, step: float) -> None:
+        """Let the sweeps see what an implicit step (s) adds."""
+        seen = self.seen
+        seen[:] = self.rotors
+        if self.stiffness.size:
+            seen += step**2 * self.stiffness
+        if self.damping.size:
+            seen += step * self.damping
+
+
+class _Bodies(NamedTuple):
+    """Where it stands what bodies are heavier by that are told apart (`Contents.apart`)."""
+
+    table: Floats  # [rows, ADDED, lanes]
+    rows: Integers
+    lanes: Integers
+    numbers: Integers  # of this rank's bodies
+
+    @classmethod
+    def of(cls, structure: Structure, first: int) -> _Bodies:
+        different = int(structure.steps[:, BODY].max()) + 1  # where no joint moves
+        lanes = structure.pitch.size // max(len(structure.axes), 1) or structure.added.size // (different * ADDED)
+        table = structure.added.reshape(-1, ADDED, lanes)
+        told = np.rint(table[:, _MASS]).astype(np.int64)  # turned, too, but for rounding
+        rows, at = np.nonzero(told)
+        return cls(table, rows, at, told[rows, at] - 1 - first)
+
+    def take(self, own: Floats, pulls: Floats, step2: float, drags: Floats, step: float) -> None:
+        """Let the sweeps see own + step2 pulls + step drags, each [n, ADDED], or empty for none."""
+        put_added(*self, own, pulls, step2, drags, step)
+
+
+class _Product:
+    """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse dynamics at rest.
+
+    Of chains by sweeps in lanes, messages included. All ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._dynamics, subchain = dynamics, dynamics.subchain
+        self._still = np.zeros(subchain.nu)
+        self._sweeps: InverseSweeps | None = None
+        if subchain.system.is_chain:
+            self._sweeps = InverseSweeps(dynamics, np.zeros(6), apart=True)
+            self._bodies = [_Bodies.of(structure, subchain.first) for structure, _ in self._sweeps.joints]
+            for (structure, _), bodies in zip(self._sweeps.joints, self._bodies, strict=True):
+                structure.fixed.reshape(-1, FIXED, bodies.table.shape[2])[:, _INERTIA:] = 0.0
+            return
+        made = subchain.made
+        m = len(made.structure.steps)
+        steps = made.structure.steps.copy()
+        steps[:, BODY] = np.arange(m)
+        added, none = np.zeros(m * ADDED), np.zeros(0)
+        self._structure = made.structure._replace(steps=steps, fixed=np.zeros(m * FIXED), armature=none, added=added)
+        self._carriers = made.body_step
+
+    def take(self, q: Floats, matrices: Floats, times: float) -> None:
+        """Take a state, and matrices [n, ADDED] so many times, in the frames of the steps that carry the bodies."""
+        self._q = q
+        if self._sweeps is not None:
+            for bodies in self._bodies:
+                bodies.take(_NONE, matrices, times, _NONE, 0.0)
+        else:
+            self._structure.added.reshape(-1, ADDED)[self._carriers] = times * matrices
+            self._boundary = self._dynamics.boundary_motion(q, self._still)
+
+    def __call__(self, v: Floats) -> Floats:
+        """Give the generalized forces [nu] of v [nu]."""
+        dynamics, q, still = self._dynamics, self._q, self._still
+        if self._sweeps is not None:
+            return self._sweeps(q, still, v, still, acting=False)
+        given = q, still, v, still, self._boundary, np.zeros(6)
+        return required_forces(dynamics.comm, dynamics.subchain, *given, at_rest=True, structure=self._structure)
+
+    def close(self) -> None:
+        """Free what MPI holds."""
+        if self._sweeps is not None:
+            self._sweeps.close()
+
+
+class ImplicitMatrix:
+    """1 - h J of a system in a state, J by the springs and dampers of its joints; all ranks call together.
+
+    Of a quaternion's spring J has the one for small turns; of what acts between bodies, in loops or by weight, nothing,
+    and of what acts on bodies only what `at` is given: it is for methods whose order does not depend on J.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    of_bodies : bool
+        Whether `at` may be given what acts on bodies, too.
+
+    Attributes
+    ----------
+    resting : Dynamics or None
+        Of the same bodies on the same ranks, with the heavier rotors, where nothing acts; none where load sweeps do.
+    """
+
+    def __init__(self, dynamics: Dynamics, of_bodies: bool = False) -> None:
+        self._dynamics, self._subchain = dynamics, dynamics.subchain
+        columns = self._subchain.columns
+        self._stiffness, self._damping = columns.stiffness, columns.damping
+        self._factor = None if dynamics.system.loops else dynamics.factors.load_sweeps(of_bodies)
+        self.resting: Dynamics | None = None
+        self._joints: list[_Joints] = []
+        if self._factor is not None:
+            seen = self._factor.joints
+        else:
+            self.resting = dynamics.alike(resting(dynamics.system, of_bodies))
+            parts = self.resting.subchains
+            assert isinstance(parts, Subchains | Intervals)  # as those of dcae are
+            seen = parts.joints()
+            self._take_apart(seen)
+        self._bodies: list[_Bodies] = []
+        if of_bodies:
+            swept = (structure for structure, _ in seen if len(structure.steps))
+            self._bodies = [_Bodies.of(structure, self._subchain.first) for structure in swept]
+            made = self._subchain.made
+            own = made.structure.added.reshape(-1, ADDED)
+            n = self._subchain.n_bodies
+            self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
+        nq, nu = self._subchain.nq, self._subchain.nu
+        self._step, structure = np.nan, self._subchain.structure
+        self._q = np.zeros(nq) if self._factor is None else self._factor.q
+        self._by_speed, self._by_place = np.zeros(nu), np.zeros(nu)
+        plain = not (structure.steps[:, TURN] == 4).any()
+        self._table = Table(StagePlan(structure, self._q, self._by_speed, self._by_place, int(plain)))
+        self._pulled = self._dragged = False
+        self._still, self._rates, self._tau, self._z = np.zeros(nu), np.empty(nq), np.empty(nu), np.empty(nu)
+
+    def _take_apart(self, parts: list[tuple[Structure, Springs]]) -> None:
+        """Keep rotors and the coefficients of springs and dampers (`resting`), which are not to act."""
+        for structure, springs in parts:
+            if structure.armature.size:
+                held = structure.armature == HELD  # of axes that follow
+                rotors = np.where(held, HELD, springs.torque if springs.torque.size else 0.0)
+                self._joints.append(
+                    _Joints(structure.armature, rotors, springs.stiffness.copy(), springs.damping.copy())
+                )
+            for acting in (springs.stiffness, springs.cross, springs.damping, springs.torque):
+                acting[:] = 0.0
+
+    def at(self, q: Floats, step: float, stiffness: Floats | None = None, damping: Floats | None = None) -> None:
+        """Take it in a state, for a step.
+
+        Parameters
+        ----------
+        q : array [nq]
+        step : float
+            h (s).
+        stiffness, damping : array [n, ADDED], optional
+            Of what acts on bodies, against changes of their poses and twists, about their origins: upper triangles of
+            symmetric 6x6 matrices, not indefinite, in the frames of the steps that carry them. One is there on all
+            ranks or on none.
+        """
+        self._q[:] = q
+        if step != self._step:
+            self._step = step
+            np.multiply(-step, self._stiffness, out=self._by_place)
+            np.multiply(step, self._by_place - self._damping, out=self._by_speed)
+            if self._factor is not None:
+                np.subtract(self._factor.rotors, self._by_speed, out=self._factor.armature)
+            for joints in self._joints:
+                joints.take(step)
+        self._pulled, self._dragged = stiffness is not None, damping is not None
+        if self._bodies:
+            pulls, drags = _NONE if stiffness is None else stiffness, _NONE if damping is None else damping
+            if stiffness is not None:
+                self._pulls.take(self._q, stiffness, step)
+            if damping is not None:
+                self._drags.take(self._q, damping, step)
+            for bodies in self._bodies:
+                bodies.take(self._own, pulls, step**2, drags, step)
+        if self._factor is not None:
+            self._factor.take(heavier=True)
+
+    def solve(self, r: Floats, x: Floats, times: float = 1.0) -> None:
+        """Write x [nq + nu] of (1 - h J) x = r [nq + nu], so many times; contiguous arrays, not the same.
+
+        What stands behind these numbers is left as it is.
+        """
+        stage_forces(self._table.data, r, self._tau)
+        if self._pulled or self._dragged:
+            self._tau -= self._forces_of_bodies(r)
+        self.heavier(self._tau, self._z)
+        stage_changes(self._table.data, r, self._z, self._step, times, x)
+
+    def _forces_of_bodies(self, r: Floats) -> Floats:
+        """Give h (D + h K) r_u + h K G^+ r_q [nu] of what acts on bodies, by a change of the state r [nq + nu]."""
+        nq = len(self._q)
+        speeds = r[nq : nq + len(self._tau)]
+        if not self._pulled:
+            return self._drags(speeds)
+        along = np.empty_like(speeds)
+        speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
+        along += self._step * speeds
+        pulls = self._pulls(along)
+        return pulls + self._drags(speeds) if self._dragged else pulls
+
+    @functools.cached_property
+    def _pulls(self) -> _Product:
+        return _Product(self._dynamics)
+
+    @functools.cached_property
+    def _drags(self) -> _Product:
+        return _Product(self._dynamics)
+
+    def heavier(self, tau: Floats, z: Floats) -> None:
+        """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""
+        if self._factor is not None:
+            self._factor.solve(tau, z)
+        elif self.resting is not None:
+            self.resting.evaluate_unforced(self._q, self._still, z, self._rates, tau)
+
+    def close(self) -> None:
+        """Free what MPI holds; all ranks call."""
+        for made in (self._factor, self.resting, *map(self.__dict__.get, ("_pulls", "_drags"))):
+            if made is not None:
+                made.close()

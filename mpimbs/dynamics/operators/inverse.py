@@ -1,0 +1,292 @@
+"""Inverse dynamics over ranks: the forces that given accelerations need.
+
+Each rank's part is the recursive Newton-Euler algorithm. Between ranks an acceleration goes outward by A2 = X A1 + c, a
+load inward by f1 = X^T f2 + f, for every body on which others hang: every rank gets X, c and f of all, and goes through
+those before, or behind it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.coupling.inverse import NEEDED_BY_CHAIN, NEEDED_BY_TREE, InversePlan
+from mpimbs.kernels.memory import Table
+from mpimbs.parallel.scan import Scan
+from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.partition.limbs import choose_limbs
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.inverse_passes import TreePlan
+from mpimbs.parts.limbs import Limbs
+from mpimbs.parts.subchain import AT_REST, Subchain, frame_change
+from mpimbs.parts.tiles import Tiles, subchain_tiles
+from mpimbs.sweep.build import NO_BODIES
+from mpimbs.sweep.inverse import MOVED, PASSED
+from mpimbs.sweep.structure import PLACE, TURNING, Springs, Structure, Workspace, workspace
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+Floats = npt.NDArray[np.float64]
+
+NO_FORCES = np.zeros(0)
+HELD_AT_REST = np.append(AT_REST, np.zeros(MOVED - len(AT_REST)))  # how nothing moves while it is held
+
+
+class Between(NamedTuple):
+    """How the bodies of a rank stand to those of other ranks, and what these find on the way outward."""
+
+    inboard: list[int]  # bodies that they hang on
+    outer: list[int]  # bodies on which others hang
+    moves: list[Floats]  # [n, n] of each of these: takes accelerations there from the first inboard, loads back
+    far: Floats  # [outer, n]: their accelerations while what they hang on has none
+
+
+def found_outward(parts: Sequence[Between], inboard: Sequence[int], root: Floats) -> Floats:
+    """Give accelerations [k, n] of bodies that hang on those of the ranks before, `parts`, or on the root."""
+    known = {-1: root}
+    for part in parts:
+        before = known[part.inboard[0]]
+        known |= {body: move @ before + far for body, move, far in zip(part.outer, part.moves, part.far, strict=True)}
+    return np.array([known[body] for body in inboard])
+
+
+def found_inward(parts: Sequence[Between], received: Sequence[Floats], outer: Sequence[int], numbers: int) -> Floats:
+    """Give the loads [h, n] that bodies hand to those of the ranks behind, `parts`.
+
+    `received` [k, n] of each of these is what its bodies receive, with nothing behind them, from those that they hang
+    on.
+    """
+    given: dict[int, Floats] = {}
+    for part, own in zip(reversed(parts), reversed(received), strict=True):
+        passed = own.copy()
+        for body, move in zip(part.outer, part.moves, strict=True):
+            passed[0] += move.T @ given.get(body, np.zeros(numbers))
+        for body, load in zip(part.inboard, passed, strict=True):
+            given[body] = given.get(body, 0.0) + load
+    return np.array([given.get(body, np.zeros(numbers)) for body in outer]).reshape(-1, numbers)
+
+
+def prescribed(
+    comm: MPI.Comm,
+    subchain: Subchain,
+    q: Floats,
+    u: Floats,
+    udot: Floats,
+    boundary: Floats,
+    root: Floats,
+    at_rest: bool = False,
+    work: Workspace | None = None,
+) -> tuple[Floats, list[Between]]:
+    """Give the accelerations [m, 6] of this rank's steps that move by `udot`, in their frames; all call.
+
+    Arguments as of `required_forces`, to which the second of what is given says how the ranks hang together.
+    """
+    turns = np.concatenate((boundary[:, :9], boundary[:, PLACE : PLACE + TURNING - 9]), axis=1)
+    inboard = subchain.inboard.tolist()
+    parts: list[Between] = []
+    if comm.size > 1:
+        still = np.zeros((len(inboard), 6))
+        held = subchain.prescribe(q, u, udot, turns, still, at_rest, work)[subchain.outer_steps]
+        changes = [frame_change(motion[:PLACE]) for motion in subchain.relative_motions(q, u)]
+        parts = comm.allgather(Between(inboard, subchain.outer.tolist(), changes, held))
+    known = found_outward(parts[: comm.rank], inboard, root)
+    return subchain.prescribe(q, u, udot, turns, known, at_rest, work), parts
+
+
+def required_forces(
+    comm: MPI.Comm,
+    subchain: Subchain,
+    q: Floats,
+    u: Floats,
+    udot: Floats,
+    forces: Floats,
+    boundary: Floats,
+    root: Floats,
+    at_rest: bool = False,
+    structure: Structure | None = None,
+) -> Floats:
+    """Give this rank's part of the generalized forces [nu] beside springs, dampers, torques and `forces`; all call.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+    subchain : Subchain
+        This rank's bodies; its wrenches are set.
+    q, u, udot, forces : array
+        This rank's parts.
+    boundary : array [k, BOUNDARY]
+        Motions of the bodies that this rank's hang on.
+    root : array [6]
+        Acceleration of the root: -g.
+    at_rest : bool
+        Without speeds, springs, wrenches: what is linear in `udot` alone.
+    structure : Structure, optional
+        With the inertias that count, in place of those of the subchain.
+    """
+    accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, at_rest)
+    given = q, u, udot, forces, accelerations
+    return forces_beside(comm, subchain, parts, *given, at_rest=at_rest, structure=structure)
+
+
+def forces_beside(
+    comm: MPI.Comm,
+    subchain: Subchain,
+    parts: list[Between],
+    q: Floats,
+    u: Floats,
+    udot: Floats,
+    forces: Floats,
+    accelerations: Floats,
+    **given: Any,
+) -> Floats:
+    """Give what `required_forces` gives, of what `prescribed` gave, which the loads of the joints replace; all call.
+
+    `given` as of `Subchain.required_forces`.
+    """
+    outer = subchain.outer.tolist()
+    behind = np.zeros((len(outer), 6))
+    if comm.size > 1:
+        _, own = subchain.required_forces(q, u, udot, forces, accelerations.copy(), behind, **given)
+        received, after = comm.allgather(own), comm.rank + 1
+        behind = -found_inward(parts[after:], received[after:], outer, 6)
+    return subchain.required_forces(q, u, udot, forces, accelerations, behind, **given)[0]
+
+
+def loads_received(
+    comm: MPI.Comm, subchain: Subchain, q: Floats, u: Floats, accelerations: Floats, boundary: Floats, root: Floats,
+    work: Workspace,
+) -> Floats:  # fmt: skip
+    """Give the loads [m, 6] that this rank's steps receive through their joints to have accelerations [m, 6]; all call.
+
+    Both in the frames of the steps; `boundary` and `root` as of `required_forces`, `work` has the wrenches that act.
+    """
+    nothing, found = np.zeros(subchain.nu), accelerations.copy()
+    _, parts = prescribed(comm, subchain, q, u, nothing, boundary, root, work=work)
+    forces_beside(comm, subchain, parts, q, u, nothing, nothing, found, work=work)  # which leaves the loads there
+    return found
+
+
+def wrenched_by_loops(comm: MPI.Comm, subchain: Subchain, part: Intervals, count: int) -> tuple[Workspace, Floats]:
+    """Give what `Subchain.wrenched` gives with what all `count` loops do to this rank's bodies; all call.
+
+    Some couplings find what a loop carries on the side of one of its ends alone: the other one's rank is told.
+    """
+    if count and comm.size > 1:
+        carried = part.owned_loads(count)
+        comm.Allreduce(MPI.IN_PLACE, carried)
+        part.take_loads(carried)
+    return subchain.wrenched(part.loop_wrenches())
+
+
+class InverseSweeps:
+    """Inverse dynamics in one call of compiled code, messages included: of chains, and of trees on one rank.
+
+    Swept in lanes, where evaluations are. All ranks make it, and call together.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    root : array [6]
+        Acceleration of the root, -g; read whenever it is called.
+    apart : bool
+        As `Contents.apart`, of a chain; rotors don't count then.
+
+    Attributes
+    ----------
+    plan : int64 array
+    needed : kernel
+        Called with `plan`, q, u, udot, further forces [nu or 0], tau, which it writes, and `acting`, 1 or 0. It gives
+        whether the arrays have the rank's sizes, and tau is finite.
+    lanes : int
+        Number of pieces that are swept side by side at the most.
+    joints : list of (Structure, Springs)
+        What is swept of a chain.
+    """
+
+    def __init__(self, dynamics: Dynamics, root: Floats, apart: bool = False) -> None:
+        subchain, comm = dynamics.subchain, dynamics.comm
+        first, last = subchain.first, subchain.last
+        self._subchain, self._scans = subchain, []
+        wrenches, patterns = subchain.wrenches.size > 0, subchain.system.joint_patterns(first, last)
+        self._tiles: Tiles | None = None
+        self._limbs: Limbs | None = None
+        self._work = subchain.work
+        self.joints: list[tuple[Structure, Springs]] = []
+        if subchain.system.is_chain:
+            self._scans = [Scan(comm, HELD_AT_REST), Scan(comm, HELD_AT_REST[:PASSED].copy(), backward=True)]
+            width = dynamics.division.width or chosen_width(last - first, None)
+            cut = [tile._replace(first=first + tile.first) for tile in cut_tiles(patterns, width)]
+            system = copy.copy(subchain.system)
+            system.apart = apart
+            self._tiles = subchain_tiles(system, cut, subchain.tip, wrenches)
+            part, self.lanes, by_width = self._tiles.plan, self._tiles.width, NEEDED_BY_CHAIN
+            self.joints = self._tiles.kinds.joints
+        else:
+            part, by_width = self._tree(patterns, dynamics.division.width, wrenches), NEEDED_BY_TREE
+            self.lanes = self._limbs.width if self._limbs else 1
+        rotors = subchain.with_rotors.armature
+        no_scan = np.zeros(0, np.int64)
+        plan = InversePlan(
+            part=part,
+            moving=self._scans[0].plan if self._scans else no_scan,
+            passed=self._scans[1].plan if self._scans else no_scan,
+            value=np.zeros(PASSED),
+            root=root,
+            rotors=rotors if rotors.any() and not apart else np.zeros(0),
+            alone=int(comm.size == 1),
+            nq=subchain.nq,
+            nu=subchain.nu,
+        )
+        self._table = Table(plan)
+        self.plan, self.needed = self._table.data, by_width[self.lanes]
+        self._set_wrenches()
+
+    def _tree(self, patterns: Any, width: int, wrenches: bool) -> npt.NDArray[np.int64]:
+        """Make the table of a tree."""
+        made = self._subchain.made
+        chosen = choose_limbs(made, patterns, NO_BODIES, width, width == 0)
+        if chosen.any:
+            self._limbs = Limbs(made, 1, chosen, wrenches)
+            made = self._limbs.trunk
+            s = made.structure
+            self._work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches)
+        limbs = self._limbs.plan if self._limbs else NO_BODIES
+        total = np.zeros(len(made.structure.axes))
+        self._tree_table = Table(TreePlan(made.structure, made.springs, self._work, total, limbs))
+        return self._tree_table.data
+
+    def __call__(self, q: Floats, u: Floats, udot: Floats, forces: Floats, acting: bool = True) -> Floats:
+        """Give the generalized forces [nu], as `required_forces`, of arrays that were checked; all ranks call.
+
+        Not `acting`: without weight, springs, wrenches, and of `u` and `forces` that are 0: what is linear in `udot`.
+        """
+        if acting:
+            self._set_wrenches()
+        tau = np.empty(self._subchain.nu)
+        self.needed(self.plan, q, u, udot, forces, tau, int(acting))
+        return tau
+
+    def _set_wrenches(self) -> None:
+        """Take the external wrenches that the subchain has."""
+        wrenches = self._subchain.wrenches
+        if self._tiles is not None:
+            self._tiles.wrenches[:] = wrenches
+        elif self._limbs is not None and wrenches.size:
+            self._limbs.set_wrenches(wrenches, self._work.wrench)
+
+    def close(self) -> None:
+        """Free what MPI holds, before the communicator is."""
+        for scan in self._scans:
+            scan.close()
+
+
+def sweeps_of(dynamics: Dynamics, root: Floats) -> InverseSweeps | None:
+    """Make what sweeps a system's inverse dynamics, where there is such; all ranks call."""
+    one_tree = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == dynamics.subchain.system.n_bodies
+    return InverseSweeps(dynamics, root) if dynamics.subchain.system.is_chain or one_tree else None

@@ -1,0 +1,113 @@
+"""The stiffness that tension gives to lines: against the rotation of bodies that loads hold straight.
+
+A body that carries a tension T over a length l resists a small turn d with the torque T l (1 - t t^T) d, t its
+direction: what makes a string sound. Pushed bodies resist with less than nothing; that is left out, so that what is
+added to an inertia stays positive.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.parts.subchain import Subchain
+from mpimbs.sweep.added import straightened
+from mpimbs.sweep.structure import ADDED, BODY, FIXED
+
+Floats = npt.NDArray[np.float64]
+
+_UPPER = np.triu_indices(3)
+
+
+def levers(subchain: Subchain) -> Floats:
+    """Where loads act on bodies, from their inboard joints, in body frames [n, 3] (m).
+
+    The mean place of the joints of those that hang on a body, on whichever ranks they are; of the last bodies that of
+    loop joints, springs and forces that keep their direction; where nothing pulls the center of mass.
+    """
+    columns, system = subchain.columns, subchain.system
+    parents, places = columns.parent - subchain.first, columns.position
+    if not subchain.tip:  # bodies of other ranks hang on these, too: of a tree any behind
+        behind = subchain.last + np.arange(1 if system.is_chain else system.n_bodies - subchain.last)
+        on = system.segments.parents(subchain.last, subchain.last + len(behind)) - subchain.first
+        here = (on >= 0) & (on < subchain.n_bodies)
+        there = [system.body(k).joint.position for k in behind[here].tolist()]
+        parents, places = np.append(parents, on[here]), np.append(places, np.reshape(there, (-1, 3)), axis=0)
+    held = [(k, wrench.point) for k, wrench in columns.wrenches if wrench.frame == "world"]
+    ends = [*(bodies for bodies, _ in system.loop_joints), *system.spring_bodies]
+    positions = [loop.positions for _, loop in system.loop_joints]
+    positions += [spring.positions for spring in system.springs.values()]
+    for bodies, points in zip(ends, positions, strict=True):
+        held += zip((k - subchain.first for k in bodies), points, strict=True)
+    for force in system.body_forces:
+        if not isinstance(force.point, str) and any(force.point):
+            held += [(k, force.point) for k in force.on(subchain.first, subchain.last).tolist()]
+    at = np.array([k for k, _ in held], np.int64)
+    found = columns.center_of_mass
+    for numbers, where in ((at, np.array([point for _, point in held]).reshape(-1, 3)), (parents, places)):
+        inside = (numbers >= 0) & (numbers < subchain.n_bodies)
+        count = np.bincount(numbers[inside], minlength=subchain.n_bodies)[:, None]
+        mean = np.zeros((subchain.n_bodies, 3))
+        np.add.at(mean, numbers[inside], where[inside])
+        found = np.where(count > 0, mean / np.maximum(count, 1), found)
+    return found
+
+
+def tension_stiffness(levers: Floats, forces: Floats, most: bool = False) -> Floats:
+    """Stiffness of bodies against their rotation, xx xy xz yy yz zz [n, 6] (N m/rad), body frames.
+
+    Parameters
+    ----------
+    levers : array [n, 3]
+    forces : array [n, 3]
+        What the bodies receive through their inboard joints (N).
+    most : bool
+        As if the forces pulled along the bodies, however these stand: no turn of a body meets more.
+    """
+    square = np.einsum("ni,ni->n", levers, levers)
+    if most:
+        pulled = np.sqrt(square * np.einsum("ni,ni->n", forces, forces))
+    else:
+        pulled = np.maximum(-np.einsum("ni,ni->n", levers, forces), 0.0)  # T l
+    along = pulled / np.where(square > 0.0, square, 1.0)
+    found: Floats = -along[:, None] * levers[:, _UPPER[0]] * levers[:, _UPPER[1]]
+    found[:, [0, 3, 5]] += pulled[:, None]
+    return found
+
+
+class Tension:
+    """The stiffness that tension gives to the bodies of a subchain.
+
+    Parameters
+    ----------
+    subchain : Subchain
+    """
+
+    def __init__(self, subchain: Subchain) -> None:
+        made = subchain.made
+        body = made.structure.steps[made.body_step, BODY]
+        self._inertias = made.structure.fixed.reshape(-1, FIXED)[body][:, [12, 15, 17]].sum(axis=1)
+        self._levers = np.ascontiguousarray(levers(subchain))
+        square = np.einsum("ni,ni->n", self._levers, self._levers)
+        self._squares = np.where(square > 0.0, square, 1.0)
+        turned = np.einsum("nij,ni->nj", made.body_frame, self._levers)
+        self._of_one = tension_stiffness(turned, -turned / self._squares[:, None])
+        self._found = np.zeros((len(square), ADDED))
+
+    def stiffness(self, loads: Floats, most: bool = False) -> Floats:
+        """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it. Used again.
+
+        `most`: as of `tension_stiffness`.
+        """
+        if most:
+            forces = loads[:, 3:]
+            sizes = np.sqrt(np.einsum("ni,ni->n", forces, forces) / self._squares)
+            loads = np.hstack((loads[:, :3], -sizes[:, None] * self._levers))
+        straightened(self._levers, self._of_one, loads, self._found)
+        return self._found
+
+    def share(self, step: float, stiffness: Floats) -> float:
+        """Give what such stiffness adds in an implicit step (s), at the most, of any body's inertia."""
+        added = step**2 * (stiffness[:, 0] + stiffness[:, 6] + stiffness[:, 11])
+        heavy = self._inertias > 0.0
+        return float(np.max(added[heavy] / self._inertias[heavy], initial=0.0))

@@ -1,0 +1,197 @@
+"""One evaluation of the state derivative, messages included: the pipeline of all couplings [design, section 2].
+
+An evaluation is four phases. A coupling fills in what a rank's part sweeps and what joins the parts, by functions that
+`_phases` is given; all of it is one compiled call. Where Python has a say between the phases, for forces that are
+functions and for couplings that are not compiled, the same kernel is called for some of the phases at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from mpimbs.coupling import dca, dcae, intervals
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema
+from mpimbs.kernels.widths import by_width, with_constants
+from mpimbs.parallel.native import clock
+from mpimbs.parallel.posted import expect
+from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scan, scanned
+from mpimbs.parts.bodies.absolute_passes import act_on_absolute, outward_of_absolute
+from mpimbs.parts.bodies.halved import (
+    inward_of_bodies,
+    motion_of_bodies,
+    none_ahead,
+    outward_of_bodies,
+)
+from mpimbs.parts.open_bodies import join_open_motions, join_open_turns
+from mpimbs.parts.sequence import (
+    ahead_of_all,
+    inward_of_all,
+    inward_of_intervals,
+    measure_intervals,
+    motion_of_all,
+    motion_of_intervals,
+    outward_of_all,
+    outward_of_intervals,
+)
+from mpimbs.sweep.inertia.composite import join_composites
+from mpimbs.sweep.motion import join_motion, join_turn
+from mpimbs.sweep.structure import HANDLES
+
+MOTION, INWARD, COUPLING, OUTWARD, PHASES = range(5)  # the last is their number
+
+
+class Rank(NamedTuple):
+    """What an evaluation is given on a rank."""
+
+    part: Integers  # the table of its sweeps; begins with `sweep.structure.Handles`
+    scan: Integers  # of turns
+    coupling: Integers  # begins with its messages; empty where it is not compiled
+    root: Floats  # [6]: acceleration of the root, -g
+    laps: Floats  # [PHASES]: s
+    alone: int  # whether there is no other rank
+    timed: int
+    overlap: int  # whether inertias are swept while the turn is on its way
+    nq: int  # sizes of the rank's vectors
+    nu: int
+
+
+class Coupled(NamedTuple):
+    """The begin of the table of a compiled coupling."""
+
+    messages: Integers  # begins with what is posted
+
+
+RANK = schema(Rank)
+_MESSAGES = schema(Coupled).messages
+
+
+@kernel(inline=True)
+def _phases(zero, motion, join, ahead, inward, solve, outward, rank, first, last, q, u, tau, udot, rates):
+    """Run the phases from `first` to the one before `last`.
+
+    Parameters
+    ----------
+    motion, ahead, inward, outward : kernels
+        The passes of the rank's part: from a state to its boundary turn; inertias that go ahead of it; the equations of
+        its subchains; the accelerations.
+    join : kernel
+        Joins the turns of two parts.
+    solve : kernel
+        Finds the loads between the parts, from the equations.
+    rank : int64 array
+        Table of `Rank`.
+    q, u, tau, udot, rates : array
+        Of an evaluation.
+
+    Returns
+    -------
+    bool
+        Whether the arrays have the rank's sizes; else nothing was done.
+    """
+    q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
+    r = read(rank, RANK)
+    if q.size != r.nq or u.size != r.nu or udot.size != r.nu or rates.size != r.nq:
+        return False
+    if tau.size != 0 and tau.size != r.nu:
+        return False
+    handles = read(r.part, HANDLES)
+    went_ahead = r.alone == 0 and r.overlap != 0
+    began = clock() if r.timed != 0 else 0.0
+    if first <= MOTION < last:
+        if r.alone == 0:
+            expect_scan(r.scan)
+            if r.coupling.size > 0:
+                expect(read(r.coupling, _MESSAGES))
+        motion(zero, r.part, q, u)
+        if r.alone == 0:
+            begin_scan(r.scan, join, handles.turn)
+            if went_ahead:
+                ahead(zero, r.part)
+            end_scan(r.scan, join)
+        began = _lap(r, MOTION, began)
+    if first <= INWARD < last:
+        inward(zero, r.part, q, u, tau, scanned(r.scan), went_ahead)
+        began = _lap(r, INWARD, began)
+    if first <= COUPLING < last:
+        solve(r.coupling, handles.blocks, r.root, handles.loads)
+        began = _lap(r, COUPLING, began)
+    if first <= OUTWARD < last:
+        outward(zero, r.part, q, u, tau, udot, rates)
+        _lap(r, OUTWARD, began)
+    return True
+
+
+@kernel(inline=True)
+def _lap(r, phase, began):
+    """Add the time of a phase; gives when it ended."""
+    if r.timed == 0:
+        return began
+    now = clock()
+    r.laps[phase] += now - began
+    return now
+
+
+@kernel(inline=True)
+def _unsolved(coupling, blocks, root, loads):
+    """Nothing: Python calls what solves."""
+
+
+# Motion, join, ahead, inward, solve and outward of `_phases`, of couplings.
+_BODIES = motion_of_bodies, join_turn, none_ahead, inward_of_bodies, dca.solve, outward_of_bodies
+_OF_PHASES = {
+    "dcae": (motion_of_all, join_turn, ahead_of_all, inward_of_all, dcae.solve, outward_of_all),
+    "pcg": (motion_of_all, join_turn, ahead_of_all, inward_of_all, _unsolved, outward_of_all),
+    "dca": _BODIES,
+    "dca-terminal": _BODIES,
+    "intervals": (
+        *(motion_of_intervals, join_open_turns, none_ahead),
+        *(inward_of_intervals, intervals.solve, outward_of_intervals),
+    ),
+    "cut intervals": (
+        *(motion_of_intervals, join_open_turns, none_ahead),
+        *(inward_of_intervals, _unsolved, outward_of_intervals),
+    ),
+    "augmented": (
+        *(motion_of_intervals, join_open_turns, none_ahead),
+        *(act_on_absolute, _unsolved, outward_of_absolute),
+    ),
+}
+_NAMES = ("motion", "join", "ahead", "inward", "solve", "outward")
+# What couplings evaluate by, by the number of lanes.
+_KERNELS = {
+    name: with_constants(_phases, re.sub(r"\W", "_", name), **dict(zip(_NAMES, given, strict=True)))
+    for name, given in _OF_PHASES.items()
+}
+EVALUATE = {name: by_width(function, first=MOTION, last=PHASES) for name, function in _KERNELS.items()}
+RUN_PHASES = {name: by_width(function) for name, function in _KERNELS.items()}
+
+
+@kernel
+def _measured(zero, part, q, u, ends_only):
+    measure_intervals(zero, part, borrowed(q), borrowed(u), ends_only != 0)
+
+
+MEASURE = by_width(_measured)  # how far the loops of a rank are from closed
+
+
+@kernel
+def scan_motions(plan, motion):
+    """Scan boundary motions [BOUNDARY] over the ranks: what `parallel.scan.Scan` is given."""
+    scan(plan, join_motion, motion)
+
+
+@kernel
+def _scan_open_motions(plan, motions):
+    scan(plan, join_open_motions, motions)
+
+
+@kernel
+def scan_composites(plan, value):
+    """Scan what ranks hand on to those before: what `parallel.scan.Scan` is given."""
+    scan(plan, join_composites, value)
+
+
+_OF_INTERVALS = ("intervals", "cut intervals", "augmented")
+SCAN_MOTIONS = {name: _scan_open_motions if name in _OF_INTERVALS else scan_motions for name in _KERNELS}

@@ -1,0 +1,256 @@
+"""Residuals: the equations of motion by the other way round, of accelerations that were found.
+
+Inverse dynamics gives what accelerations need, body by body, with the loads that loops carry; what acts is taken away,
+and nothing should be left. Nothing should be left of the rows of loops and gears either, which accelerations have to
+satisfy. Each is told relative to the magnitude of its terms (`sweep.magnitudes`): rounding alone leaves some 1e-16 of
+that for each operation on the way from one end of a system to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.coupling import Coupling
+from mpimbs.dynamics.operators.inverse import (
+    Between,
+    forces_beside,
+    found_inward,
+    found_outward,
+    prescribed,
+    wrenched_by_loops,
+)
+from mpimbs.parts.intervals import Intervals
+from mpimbs.sweep.joint_forces import joint_forces
+from mpimbs.sweep.structure import BOUNDARY, HELD, PLACE
+
+if TYPE_CHECKING:
+    from mpimbs.dynamics import Dynamics
+
+Floats = npt.NDArray[np.float64]
+
+SMALL = 1e-3  # of accelerations on the whole
+SMALLEST = 1e-100  # of magnitudes: less is nothing
+NONE = np.zeros((0, 6))
+
+
+class Bounds(NamedTuple):
+    """What right accelerations never leave, in terms of `Residual`.
+
+    Rounding leaves less than 1e-15 of the forces in most systems, and of the loops less than 1e-13 where their
+    constraints are independent; among random systems, with masses that differ by 1e10 and constraints that hardly
+    differ, at the most 1e-10 and 1e-6 were seen. What is wrong leaves a thousandth or more. Couplings that iterate
+    leave what they are allowed to, at the most `lagrangian.ACCEPTED`.
+    """
+
+    motion: float
+    loops: float
+    load: float = 1e8  # a joint that was doubled, and not told as such, once carried 1e17
+
+
+EXACT, ITERATED = Bounds(1e-8, 1e-5), Bounds(1e-3, 1e-3)
+
+
+class Residual(NamedTuple):
+    """What is left of the equations of motion; the same on every rank, but for `forces`.
+
+    Attributes
+    ----------
+    motion : float
+        Largest of the joints: generalized force that is left, over the magnitude of those that act there; of couplings
+        that iterate, over the largest of all.
+    body : str
+        The body on whose inboard joint that is.
+    loops : float
+        Largest of the loops and gears: acceleration that is left along a constraint, over that of their terms.
+    loop : str
+        Which loop or gear; "" where there is none.
+    load : float
+        Largest load that a loop carries over what acts on all bodies: weight, inertia, wrenches, each by itself.
+    loaded : str
+        Which loop or gear carries it.
+    dropped : int
+        Constraints that the evaluation left out, for others make what they ask already.
+    without : str
+        A loop or gear of which one is; "" where combinations of several are.
+    forces : array [nu]
+        What is left on this rank's joints (N m, N).
+    """
+
+    motion: float
+    body: str
+    loops: float
+    loop: str
+    load: float
+    loaded: str
+    dropped: int
+    without: str
+    forces: Floats
+
+    def judged(self, coupling: Coupling) -> str:
+        """Say what is wrong and what to do, if it is more than rounding or what a coupling may leave; else nothing."""
+        bounds = ITERATED if iterates(coupling) else EXACT
+        if not np.isfinite(self.motion):
+            return (
+                f"forces or accelerations at body '{self.body}' are too large to compute with, their squares overflow: "
+                "look at what acts there"
+            )
+        wrong = ""
+        if self.motion > bounds.motion:
+            wrong = (
+                f"the accelerations found leave {self.motion:.1e} of the forces at body '{self.body}' over, where "
+                f"rounding leaves less than {bounds.motion:.0e}"
+            )
+        elif not self.loops <= bounds.loops:
+            wrong = (
+                f"the accelerations found open loop '{self.loop}', by {self.loops:.1e} of what it takes to keep it "
+                f"closed, where {bounds.loops:.0e} would be much"
+            )
+        elif not self.load <= bounds.load:
+            wrong = f"loop '{self.loaded}' is said to carry {self.load:.1e} times all that acts on the bodies"
+        return f"{wrong}: this is wrong; please report the model" if wrong else ""
+
+    def told(self) -> str:
+        """What holds to how much, in words."""
+        return holds_told(self.motion, self.body, self.loops, self.loop) + dropped_told(self.dropped, self.without)
+
+
+def iterates(coupling: Coupling) -> bool:
+    """Whether a coupling finds its loads by iterations."""
+    return coupling.iterative is not None or bool(coupling.statistics())
+
+
+def holds_told(motion: float, body: str, loops: float, loop: str) -> str:
+    """The numbers of a `Residual` in words."""
+    text = f"equations of motion hold to {motion:.1e}" + (f" ('{body}')" if body else "")
+    return text + (f", loops to {loops:.1e} ('{loop}')" if loop else "")
+
+
+def dropped_told(dropped: int, without: str) -> str:
+    """How many constraints were left out, in words that are put behind others."""
+    if not dropped:
+        return ""
+    constraints, of = f"{dropped} constraint{'s' if dropped > 1 else ''}", f" ('{without}')" if without else ""
+    return f", {constraints} left to others that make what they ask{of}"
+
+
+def residual_of(dynamics: Dynamics, root: Floats, q: Floats, u: Floats, udot: Floats, forces: Floats) -> Residual:
+    """Give what accelerations leave of the equations of motion, after an evaluation in their state; all call.
+
+    Parameters
+    ----------
+    root : array [6]
+        Acceleration of the root: -g.
+    q, u, udot : array
+        This rank's parts, joints that follow as they do.
+    forces : array [nu]
+        Generalized forces that acted in the evaluation, on top of the model's; those of joints that follow as
+        `GivenMotions.drive` has them.
+    """
+    comm, subchain, part = dynamics.comm, dynamics.subchain, dynamics.subchains
+    held = subchain.columns.prescribed
+    wanted, acting = forces[held] / HELD, np.where(held, 0.0, forces)
+    work, by_loops, looped = subchain.work, NONE, dynamics.loops is not None
+    if looped:
+        assert isinstance(part, Intervals)
+        work, by_loops = wrenched_by_loops(comm, subchain, part, len(dynamics.system.loops))
+        acting = part.geared(acting)
+    boundary = dynamics.boundary_motion(q, u)
+    accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, work=work)
+
+    driving = np.empty(subchain.nu)
+    joint_forces(0.0, subchain.structure, subchain.springs, q, u, acting, driving)
+    driving = np.abs(acting) + np.abs(driving)
+    turning = subchain.motions(q, u, boundary).reshape(-1, BOUNDARY)[:, PLACE : PLACE + 3]
+    squares = np.einsum("ij,ij->i", turning, turning)
+    lever, least = _least(dynamics, driving, squares)
+    apart = [_levers(between) for between in parts]
+    still = np.zeros((len(subchain.inboard), 2))
+    if comm.size > 1:
+        alone = subchain.magnitudes_outward(udot, still, work)[subchain.outer_steps]
+        far = comm.allgather(alone)
+        apart = [between._replace(far=own) for between, own in zip(apart, far, strict=True)]
+    begin = np.array([0.0, np.linalg.norm(root) + least])
+    given = found_outward(apart[: comm.rank], subchain.inboard.tolist(), begin)
+    reach = subchain.magnitudes_outward(udot, given, work)
+    behind = np.zeros((len(subchain.outer), 2))
+    if comm.size > 1:
+        _, own, _ = subchain.magnitudes_inward(reach, by_loops, behind, lever, work)
+        received, after = comm.allgather(own), comm.rank + 1
+        behind = found_inward(apart[after:], received[after:], subchain.outer.tolist(), 2)
+    most, _, total = subchain.magnitudes_inward(reach, by_loops, behind, lever, work)
+    of_steps = accelerations.copy()  # which are overwritten
+    left = forces_beside(comm, subchain, parts, q, u, udot, acting, accelerations, work=work)
+
+    most += driving + subchain.columns.armature * np.abs(udot)
+    if iterates(dynamics.coupling):  # to a share of the largest of all
+        most = np.maximum(most, comm.allreduce(most[~held].max(initial=0.0), MPI.MAX))
+    relative = np.abs(left) / np.maximum(most, SMALLEST)
+    # Beside the rotor of an axis that follows loads vanish, but are there.
+    missed = np.maximum(0.0, np.abs(udot[held] - wanted) - most[held] / HELD)
+    relative[held] = missed / np.maximum(np.abs(wanted), SMALLEST)
+    left[held] = 0.0
+    motion = _largest(comm, relative, lambda k: _body_of(dynamics, k))
+
+    loops = loads = 0.0, ""
+    if isinstance(part, Intervals) and looped:
+        names = [loop.name for loop in dynamics.system.loops]
+        # What velocities ask is summed up in terms of these squares.
+        reach = np.stack((reach[:, 0] + reach[:, 1] / lever + squares, reach[:, 1] + lever * squares), axis=1)
+        rows, sizes, largest = _of_loops(dynamics, of_steps, reach, udot)
+        acts = np.array([total[0] / lever + total[1] + driving.sum() / min(lever, 1.0)])
+        acts += sum(loops.driven_by() for loops in part.loops) / min(lever, 1.0)
+        for array, operation in ((rows, MPI.SUM), (sizes, MPI.SUM), (acts, MPI.SUM), (largest, MPI.MAX)):
+            comm.Allreduce(MPI.IN_PLACE, array, operation)
+        shares = (np.abs(rows) / np.maximum(sizes, SMALLEST)).max(axis=1, initial=0.0)
+        loops = _largest(MPI.COMM_SELF, shares, names.__getitem__)
+        loads = _largest(MPI.COMM_SELF, largest / max(acts[0], SMALLEST), names.__getitem__)
+    dropped = (0, "") if dynamics.loops is None else dynamics.loops.dropped()
+    return Residual(*motion, *loops, *loads, *dropped, left)
+
+
+def _least(dynamics: Dynamics, driving: Floats, squares: Floats) -> tuple[float, float]:
+    """Mean radius of gyration of the bodies about their origins (m); and an acceleration (m/s^2) that is small.
+
+    A thousandth of what moves the system on the whole: parts that are locked, and do not move but by rounding, are
+    compared with it.
+    """
+    c = dynamics.subchain.columns
+    about = 0.5 * c.inertia[:, :3].sum(axis=1) + c.mass * (c.center_of_mass**2).sum(axis=1)
+    total = np.array([about.sum(), c.mass.sum(), driving.sum(), squares.sum(), len(squares)])
+    dynamics.comm.Allreduce(MPI.IN_PLACE, total)
+    lever = float(np.sqrt(total[0] / total[1])) if total[:2].all() else 1.0
+    mass = total[1] or 1.0
+    return lever, SMALL * float(total[2] / (mass * min(lever, 1.0)) + lever * total[3] / max(1.0, total[4]))
+
+
+def _levers(between: Between) -> Between:
+    """The same for magnitudes of an angular and a linear acceleration, of which distances are all that counts."""
+    distances = [np.linalg.norm(move[3:, :3], 2) for move in between.moves]
+    return between._replace(moves=[np.array([[1.0, 0.0], [distance, 1.0]]) for distance in distances])
+
+
+def _of_loops(dynamics: Dynamics, of_steps: Floats, reach: Floats, udot: Floats) -> tuple[Floats, Floats, Floats]:
+    part, subchain = dynamics.subchains, dynamics.subchain
+    assert isinstance(part, Intervals)
+    steps = subchain.made.body_step
+    return part.loop_rows(subchain.of_bodies(of_steps), reach[steps], udot, len(dynamics.system.loops))
+
+
+def _body_of(dynamics: Dynamics, speed: int) -> str:
+    offsets = dynamics.subchain.columns.u_offset
+    return dynamics.subchain.name_of(int(np.searchsorted(offsets, speed, side="right")) - 1)
+
+
+def _largest(comm: MPI.Comm, values: Floats, name_of: Callable[[int], str]) -> tuple[float, str]:
+    """Give the largest of all ranks' values and its name, NaN before all others; of none 0."""
+    own = (0.0, "")
+    if len(values):
+        worst = int(np.argmax(np.where(np.isnan(values), np.inf, values)))
+        own = float(values[worst]), name_of(worst)
+    found = comm.allgather(own) if comm.size > 1 else [own]
+    return max(found, key=lambda pair: np.inf if np.isnan(pair[0]) else pair[0])

@@ -1,0 +1,1 @@
+"""Rest: equilibria, and small motions about them."""

@@ -1,0 +1,124 @@
+"""Bodies whose accelerations are found one by one, in absolute coordinates: what a rank has of them. No MPI."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.kernels.memory import Table
+from mpimbs.loops.loop_table import ELSEWHERE
+from mpimbs.loops.loops import LoopJointArrays
+from mpimbs.parts.bodies.absolute_passes import AbsolutePlan
+from mpimbs.parts.interval import IntervalPart
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.pieces import sequence_rows
+from mpimbs.parts.sequence import SequencePlan
+from mpimbs.sweep.build import NO_BODIES, Build, freedoms_of
+from mpimbs.sweep.structure import TURNING, Handles, Workspace
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class AbsoluteBodies(Intervals):
+    """The bodies of an interval, none of them swept: a `Part`.
+
+    Accelerations are those of its steps, then of the bodies outside on which they depend, at last of the world.
+
+    Parameters
+    ----------
+    part : IntervalPart
+        Without limbs.
+    hangs : bool
+        As of `Intervals`.
+
+    Attributes
+    ----------
+    made : Build
+    work : Workspace
+        What the passes write of the steps.
+    total : array [nu]
+        Forces of the joints, written by the passes.
+    loads : array [numbers, 6]
+        Accelerations, in the frames of the steps (rad/s^2, m/s^2): what the pass outward takes.
+    parents : array [m]
+        Which of these is that of each step's parent.
+    outside : array [k]
+        Bodies outside, ascending, in the order of all ranks' bodies.
+    shared : array [h]
+        Its own bodies on which others depend elsewhere, numbered alike.
+    wrenches : array [m, 6]
+        What passes the joint of each step, on the step, at its origin and in its frame (N m, N), once it was asked for:
+        from the accelerations, for multipliers are rounded as those of the heaviest bodies are.
+    loop_joints : LoopJointArrays or None
+        Those of all loops of which an end is here.
+    answered : array [l]
+        Those of them that this rank answers for: whose second body it has; of one on the world, the body.
+    loop_ends : array [l, 2]
+        Which of the accelerations their two bodies have.
+    far : bool array [l, 2]
+        Which of the two are outside.
+    """
+
+    def __init__(self, part: IntervalPart, hangs: bool) -> None:
+        super().__init__([part], part.whole, False, hangs)
+        self.made: Build = part.whole.made
+        self.work: Workspace = part.work
+        self.total = part.total
+        made, inboard = self.made, part.outside.inboard
+        m = len(made.structure.steps)
+        needed = self._find_loops(part)
+        self.outside = np.unique(np.concatenate((inboard[inboard >= 0], needed[self.far])))
+        world = m + len(self.outside)
+        slot = inboard[np.where(made.parent < 0, -1 - made.parent, 0)]
+        beyond = np.where(slot < 0, world, m + np.searchsorted(self.outside, slot))
+        self.parents = np.arange(m) - 1
+        self.parents[made.first_step] = np.where(made.parent >= 0, made.body_step[made.parent], beyond)
+        own = np.where(needed < 0, world, made.body_step[np.clip(needed - part.whole.first, 0, len(made.parent) - 1)])
+        self.loop_ends = np.where(self.far, m + np.searchsorted(self.outside, needed), own)
+        self.loads, self.blocks = np.zeros((world + 1, 6)), np.zeros((1, 0))
+        self.wrenches = np.zeros((m, 6))
+        turn, rows = self.whole.nothing_before(TURNING), sequence_rows([(part.plan, self.whole.nq, self.whole.nu)])
+        handles = Handles(turn, self.blocks.reshape(-1), self.loads.reshape(-1))
+        self._table = Table(AbsolutePlan(SequencePlan(handles, np.zeros(turn.size), rows), self.parents))
+        self.plan = self._table.data
+
+    def _find_loops(self, part: IntervalPart) -> Integers:
+        """The bodies [l, 2] of the loops that this rank answers for; and which of its own others need."""
+        self.loop_joints: LoopJointArrays | None = None
+        self.answered, self.shared = NO_BODIES, part.outside.open
+        self.far = np.zeros((0, 2), bool)
+        if part.loops is None:
+            return np.zeros((0, 2), np.int64)
+        self.loop_joints = joints = part.loops.joints
+        owned = part.loops.owned
+        self.answered = np.flatnonzero(owned)
+        bodies = np.array(self.whole.system.loop_ends, np.int64).reshape(-1, 2)[part.loops.numbers]
+        elsewhere = joints.bodies == ELSEWHERE
+        self.far = elsewhere[owned]
+        asked = bodies[~owned][~elsewhere[~owned]]
+        self.shared = np.unique(np.concatenate((part.outside.open, asked[asked >= 0])))
+        found: Integers = bodies[owned]
+        return found
+
+    def frames(self, bodies: Integers) -> Floats:
+        """Step to body components [k, 3, 3] of some of its own bodies, in the order of all ranks' bodies."""
+        found: Floats = self.made.body_frame[bodies - self.whole.first]
+        return found
+
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None) -> Floats:
+        """See `Part`: `wrenches` of bodies."""
+        made = self.made
+        loads = self.wrenches[made.body_step].reshape(-1, 2, 3)
+        return (loads @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
+
+    def forces_through_joints(
+        self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> Floats:
+        """See `Part`: the same loads, on each step along the axes that it frees."""
+        s = self.made.structure
+        step, speed = freedoms_of(s.steps)
+        axis, found = s.axes[speed], np.zeros(len(s.axes))
+        sliding = s.pitch[speed] * self.wrenches[step, (axis + 3) % 6]  # of a screw; no other has a pitch
+        found[speed] = self.wrenches[step, axis] + sliding
+        return found

@@ -1,0 +1,282 @@
+"""An interval of a tree's bodies in depth-first order: what a rank sweeps of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.kernels.memory import Table, aligned_zeros
+from mpimbs.loops.loop_events import Closings, closings_of
+from mpimbs.loops.loop_table import ELSEWHERE, LoopTable
+from mpimbs.loops.loops import LoopArrays, Loops
+from mpimbs.model.contents import Contents
+from mpimbs.parts.interval_passes import IntervalPlan
+from mpimbs.parts.limbs import Chosen, Limbs, elsewhere
+from mpimbs.parts.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
+from mpimbs.parts.part import PartOfOne
+from mpimbs.parts.strips import StripLanes, StripLoops
+from mpimbs.parts.subchain import AT_REST, Subchain
+from mpimbs.spatial.rows import ROW
+from mpimbs.sweep.build import NO_BODIES, Build, with_slots
+from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure, workspace
+from mpimbs.values.handles import SIZE
+from mpimbs.values.value import Description, Room, without_loops
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Outside(NamedTuple):
+    """What lies outside an interval of bodies in depth-first order, and what of it hangs together with that.
+
+    Attributes
+    ----------
+    inboard : array [k]
+        The bodies outside that its own hang on, ascending; -1 is the world. A body is there as often as roots hang on
+        it where these are to be told apart: its first place is that of the last root.
+    before : array [k]
+        Which of the open bodies of all before the interval these are; -1 the world.
+    open : array [h]
+        Its own bodies that have children behind it, from the root outward: they lie on one path, in the component that
+        hangs on the first of `inboard`.
+    ends : array [h]
+        The body behind the last child of each of these.
+    most : int
+        How many bodies are open, of all before any interval: what a scan needs room for.
+    """
+
+    inboard: Integers
+    before: Integers
+    open: Integers
+    ends: Integers
+    most: int
+
+
+class IntervalSubchain(Subchain):
+    """The bodies of an interval as one piece, which knows what lies outside."""
+
+    def __init__(self, system: Contents, first: int, last: int, outside: Outside) -> None:
+        super().__init__(system, first, last)
+        self._outside, self._most = outside, outside.most
+        self.inboard = outside.inboard
+
+    @property
+    def outer(self) -> Integers:
+        """The open bodies [h]."""
+        return self._outside.open
+
+    @property
+    def most_open(self) -> int:
+        """How many bodies before, or among these, have others behind hanging on them, at the most."""
+        return max(self._most, 1)
+
+    def nothing_before(self, numbers: int) -> Floats:
+        """What a scan over ranks begins with: that nothing is open before."""
+        return none_open(self.first, self._most, numbers)
+
+    def boundaries(self, scanned: Floats, numbers: int) -> Floats:
+        """Turns or motions of the bodies inboard [k, numbers], from those of the open bodies before."""
+        found = scanned[HEAD:].reshape(-1, 2 + numbers)[:, 2:]
+        world = AT_REST[:numbers]
+        return np.array([found[place] if place >= 0 else world for place in self._outside.before])
+
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """What a scan of motions is given: those of the open bodies while the bodies inboard are held."""
+        value = self.described(BOUNDARY)
+        value[HEAD:].reshape(-1, 2 + BOUNDARY)[: len(self.outer), 2:] = self.relative_motions(q, u)
+        return value
+
+    def described(self, numbers: int) -> Floats:
+        """A value of a scan, but for the turns or motions of the open bodies."""
+        o = self._outside
+        value = none_open(self.last, self._most, numbers)
+        value[[NUMBER, OUTSIDE]] = len(o.open), o.inboard[0]
+        value[HEAD:].reshape(-1, 2 + numbers)[: len(o.open), :2] = np.stack((o.open, o.ends), axis=1)
+        return value
+
+
+class IntervalPart(PartOfOne):
+    """An interval of a tree's bodies in depth-first order, of which a rank has one or several (`parts.intervals`).
+
+    Swept as one piece in doubles, but for limbs that are swept side by side.
+
+    Parameters
+    ----------
+    system : Contents
+        In depth-first order.
+    first, last : int
+        The bodies.
+    outside : Outside
+        Of these.
+    choose : callable
+        Gives the limbs of the bodies made ready; see `partition.limbs`.
+    table : LoopTable, optional
+        The loops of which an end is here, of the bodies by their numbers here; none by default.
+
+    Attributes
+    ----------
+    value : Description
+        Of their equations.
+    blocks : array [1, room.size()]
+        These, as in `values.value`.
+    loads : array [1, (room.inboard + room.open) * 6]
+        Accelerations of the inboard bodies, loads on the open ones.
+    swept : Swept
+        How many bodies are swept in which way.
+    work : Workspace
+        What the sweep in doubles writes.
+    total : array [nu]
+        Forces of its joints, written by the passes.
+    """
+
+    def __init__(
+        self,
+        system: Contents,
+        first: int,
+        last: int,
+        outside: Outside,
+        choose: Callable[[Build], Chosen],
+        table: LoopTable | None = None,
+    ) -> None:
+        whole = IntervalSubchain(system, first, last, outside)
+        super().__init__(whole)
+        self.outside = outside
+        chosen = choose(whole.made)
+        self.swept = chosen.swept(whole.made.sizes)
+        wrenches, boundaries = system.has_wrenches(first, last), len(outside.inboard)
+        strips = [StripLanes(whole.made, strip, table, outside.inboard) for strip in chosen.strips if table is not None]
+        closings, own = (
+            (None, NO_BODIES) if table is None else _closings(whole.made, table, chosen, strips, outside, first)
+        )
+        slotted = closings.slotted if closings else NO_BODIES
+        self._limbs = Limbs(whole.made, boundaries, chosen, wrenches, slotted, strips) if chosen.any else None
+        self.width = self._limbs.width if self._limbs else 1
+        if self._limbs:
+            self._made = self._limbs.trunk
+        else:
+            self._made = with_slots(whole.made, boundaries, slotted) if len(slotted) else whole.made
+        s = self._made.structure
+        self.work = (
+            workspace(len(s.steps), len(s.axes), self._made.junctions, wrenches=wrenches)
+            if self._made is not whole.made
+            else whole.work
+        )
+        self._wrench = self.work.wrench
+        self.total = np.zeros(len(s.axes))
+        self.loops: Loops | None = None
+        self.all_loops: list[Loops] = []
+        if table is not None and closings is not None:
+            self._close(system, table, closings, own, strips)
+        self.turn = whole.described(TURNING)
+        self.value = self._described()
+        self.make(self.value.room)
+
+    def _close(
+        self, system: Contents, table: LoopTable, closings: Closings, own: Integers, strips: list[StripLanes]
+    ) -> None:
+        """Make the loops ready, those of the trunk (`own`) and of the strips."""
+        made, trunk, aim = self._made, table.some(own, table.bodies), np.zeros(4)
+        steps, frames = made.body_step, made.body_frame
+        slots = len(self.outside.inboard)
+        arrays = LoopArrays(system, [trunk], made, closings, steps[None], frames, slots, aim)
+        self._loop_arrays, self._strips = arrays, None
+        self.loops, self.all_loops = arrays.lanes[0], arrays.lanes
+        if self._limbs and strips:
+            lanes, on = self._limbs.strip_lanes, self._limbs.strip_slots
+            self._strips = StripLoops(system, table, strips, lanes, on, arrays, own, steps, frames)
+            self._limbs.close_strips(self._strips.rows, self._strips.copies)
+            self.all_loops = arrays.lanes + self._strips.lanes
+
+    def make(self, room: Room) -> None:
+        """Make the tables of the passes, for values of some room."""
+        self.room, outside, s = room, self.outside, self._made.structure
+        if self._limbs and self._limbs.has_open:
+            path, reach = NO_BODIES, NO_BODIES
+        else:
+            path, reach = _path(self._whole, self._made, outside)
+        self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
+        self.loads = np.zeros((1, 6 * (room.inboard + room.open)))
+        plan = IntervalPlan(
+            Handles(self.turn, self.blocks, self.loads),
+            s,
+            self._made.springs,
+            self.work,
+            room=room,
+            inboard=outside.before,
+            path=path,
+            reach=reach,
+            total=self.total,
+            columns=aligned_zeros(0 if self.loops else len(reach) * len(s.axes) * ROW),
+            block=aligned_zeros(SIZE),
+            limbs=self._limbs.plan if self._limbs else NO_BODIES,
+            held=AT_REST[:TURNING].copy(),
+            loops=self._loop_arrays.plan if self.loops else NO_BODIES,
+        )
+        self._table = Table(plan)
+        self.plan = self._table.data
+
+    def _described(self) -> Description:
+        o = self.outside
+        if self.loops:
+            groups = self.loops.groups(o.open, o.ends, self._whole.first, self._whole.system)
+            return Description(self._whole.last, o.inboard.tolist(), groups, True)
+        return without_loops(
+            self._whole.last, o.inboard.tolist(), list(zip(o.open.tolist(), o.ends.tolist(), strict=True))
+        )
+
+    def open_loads(self, values: Floats) -> Floats:
+        """Loads on the open bodies [h, 6], of boundary values [room.inboard + room.open, 6]."""
+        found = values[self.room.inboard :]
+        return found[self.loops.open_bodies] if self.loops else found[: len(self.outside.open)]
+
+    def set_wrenches(self, wrenches: Floats) -> None:
+        """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
+        if self._limbs and wrenches.size:
+            self._limbs.set_wrenches(wrenches, self._wrench)
+        elif self._wrench is not wrenches:
+            self._wrench[:] = wrenches
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps read of all joints, each array once."""
+        return [(self._made.structure, self._made.springs), *(self._limbs.joints() if self._limbs else [])]
+
+
+def _closings(
+    made: Build, table: LoopTable, chosen: Chosen, strips: list[StripLanes], outside: Outside, first: int
+) -> tuple[Closings, Integers]:
+    """Where the loops of the trunk are closed, given what strips hand over; which loops of the table it has."""
+    trunk = elsewhere(made, chosen)
+    in_trunk = np.zeros(len(made.order), bool)
+    in_trunk[made.order[trunk]] = True
+    here = (table.bodies >= 0) & in_trunk[np.maximum(table.bodies, 0)]
+    own = np.flatnonzero(here.any(axis=1))
+    number = np.full(len(table), -1)
+    number[own] = np.arange(len(own))
+    handed = [
+        each
+        for strip, lanes in zip(chosen.strips, strips, strict=True)
+        for each in lanes.handed(made, strip, trunk, number)
+    ]
+    ends = np.where(here | (table.bodies < 0), table.bodies, ELSEWHERE)[own]
+    gears = np.flatnonzero(np.isin(own, table.gears))
+    return closings_of(ends, gears, made, outside.inboard, outside.open - first, handed), own
+
+
+def _path(whole: Subchain, made: Build, outside: Outside) -> tuple[Integers, Integers]:
+    """Steps from an inboard body to the last open one; how many of them carry the motion of each open body [h]."""
+    if not len(outside.open):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    parent = whole.columns.parent
+    bodies = [int(outside.open[-1])]
+    while (above := int(parent[bodies[-1] - whole.first])) >= whole.first:
+        bodies.append(above)
+    path: list[int] = []
+    reach = {}
+    for body in bodies[::-1]:
+        k = body - whole.first
+        path += range(int(made.first_step[k]), int(made.body_step[k]) + 1)
+        reach[body] = len(path)
+    return np.array(path, np.int64), np.array([reach[int(body)] for body in outside.open], np.int64)

@@ -1,0 +1,184 @@
+"""What a rank has of a system, as evaluations use it. No MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.parts.subchain import Subchain
+from mpimbs.sweep.structure import Springs, Structure
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Block(NamedTuple):
+    """Where a matrix of six rows stands in the handle equations of a part, `Part.blocks` taken flat."""
+
+    at: int  # -1: it is zero
+    beside: int = -1  # where the vector beside it begins, its numbers `ROW` apart; -1: there is none
+    noise: int = -1  # where the noise of its diagonal begins
+
+
+NO_BLOCK = Block(-1)
+
+
+class Ends(NamedTuple):
+    """Where the handle equations of one subchain or interval stand in those of a part, and its boundary values.
+
+    Groups are bodies on which others hang from behind, and loops that are open.
+
+    Attributes
+    ----------
+    roots, hung_on : array [r]
+        Bodies that hang on others outside, ascending, and on which; -1: all that hangs on the world, the last.
+    groups : list of (int, int)
+        Numbers of the open bodies, and 0; of loops, and how many loads each has.
+    acceleration : array [r]
+        Where A1 of each root begins in `Part.loads`, taken flat.
+    load : int
+        And where the loads of all groups do.
+    inertia : list of Block
+        [I | p] of each root.
+    transfer : list of list of Block
+        E of each root and all groups; empty of one that moves none of them.
+    compliance : list of list of Block
+        W of each group and all of them, with c beside those of a group and itself.
+    """
+
+    roots: Integers
+    hung_on: Integers
+    groups: list[tuple[int, int]]
+    acceleration: Integers
+    load: int
+    inertia: list[Block]
+    transfer: list[list[Block]]
+    compliance: list[list[Block]]
+
+
+class Part(Protocol):
+    """Consecutive bodies of a system in one or more subchains, each hanging on the one before: those of a rank.
+
+    Vectors of coordinates and speeds are in the order of these. How it is swept, by which passes, is a matter of the
+    coupling that it goes with (`mpimbs.dynamics.pipeline`), as is the form of its equations.
+
+    Attributes
+    ----------
+    independent : bool
+        Whether no rank's bodies hang on those of another: evaluations need no messages.
+    """
+
+    independent: bool
+
+    @property
+    def plan(self) -> npt.NDArray[np.int64]:
+        """What its passes are given: a table that begins with `sweep.structure.Handles`."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Lanes of the widest sweep."""
+        ...
+
+    @property
+    def blocks(self) -> Floats:
+        """Handle equations of each subchain, as the pass inward leaves them: `values.handles.SIZE` numbers, or
+        `values.assembly.ASSEMBLY` in the acceleration form [count, numbers]."""
+        ...
+
+    @property
+    def loads(self) -> Floats:
+        """A1 and f2 of each subchain [count, 12] (rad/s^2, m/s^2; N m, N), or accelerations and loads of an interval:
+        what the pass outward takes."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Subchain]: ...
+
+    def __getitem__(self, number: int) -> Subchain: ...
+
+    def handle_loads(self) -> tuple[Floats, Floats]:
+        """Accelerations of the bodies that these hang on [k, 6], and loads on those on which others hang [h, 6], of
+        `loads` as they stand: as `Subchain.inboard` and `Subchain.outer` name them."""
+        ...
+
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None) -> Floats:
+        """Loads that the bodies receive through their inboard joints [n, 6], of what an evaluation has found: as of
+        `Subchain.joint_loads`."""
+        ...
+
+    def forces_through_joints(
+        self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> Floats:
+        """The components of these loads along the axes of the joints [nu]: as of `Subchain.forces_through_joints`."""
+        ...
+
+    def set_wrenches(self, wrenches: Floats) -> None:
+        """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches` of `whole`."""
+        ...
+
+    @property
+    def whole(self) -> Subchain:
+        """All bodies of the part as one piece."""
+        ...
+
+
+class SeparablePart(Part, Protocol):
+    """A part whose pieces may be separated from those that they hang on."""
+
+    def ends(self) -> list[Ends]:
+        """Where the equations of each piece stand."""
+        ...
+
+    def joints(self) -> list[tuple[Structure, Springs]]:
+        """What the sweeps read of all joints, each array once; numbers written there are those of the next sweep."""
+        ...
+
+
+class PartByHandles:
+    """What parts have in common whose handles tell all that goes on within."""
+
+    def joint_loads(
+        self: Part, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> Floats:
+        """Loads that the bodies receive through their inboard joints [n, 6], as of `Part`."""
+        return self.whole.joint_loads(q, u, tau, turns, *self.handle_loads(), wrenches)
+
+    def forces_through_joints(
+        self: Part, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> Floats:
+        """Components of these loads along the axes of the joints [nu], as of `Part`."""
+        return self.whole.forces_through_joints(q, u, tau, turns, *self.handle_loads(), wrenches)
+
+
+class PartOfOne:
+    """What a part of one subchain is as a sequence.
+
+    Parameters
+    ----------
+    whole : Subchain
+        All bodies of the part.
+    """
+
+    independent = False
+
+    def __init__(self, whole: Subchain) -> None:
+        self._whole = whole
+
+    @property
+    def whole(self) -> Subchain:
+        """All its bodies."""
+        return self._whole
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Subchain]:
+        return iter((self._whole,))
+
+    def __getitem__(self, number: int) -> Subchain:
+        return (self._whole,)[number]

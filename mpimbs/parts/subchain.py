@@ -1,0 +1,472 @@
+"""A subchain (or, on one process, a whole tree): its tiles, and its sweeps as methods."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.base.arguments import doubles, finite_doubles
+from mpimbs.base.errors import InputError
+from mpimbs.model import JOINT_TYPES, Columns
+from mpimbs.model.contents import Contents
+from mpimbs.parts.entries import displace, joint_loads, loads_of_bodies, move, prescribe, required_forces
+from mpimbs.parts.tiles import Tile, Tiles, boundary_frames, subchain_tiles
+from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
+from mpimbs.sweep.joint_forces import spring_energy
+from mpimbs.sweep.magnitudes import carried, reached
+from mpimbs.sweep.quaternions import broken_quaternion
+from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
+from mpimbs.sweep.totals import rotor_energy, totals
+from mpimbs.values.handles import SIZE
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+NO_SPRINGS = Springs(*(np.zeros(0) for _ in Springs._fields))
+AT_REST = np.array([1.0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])  # the world's boundary motion
+
+
+class _Whole(NamedTuple):
+    """A subchain as one piece in doubles, for all but evaluations: made when first asked for."""
+
+    made: Build
+    work: Workspace
+
+
+class Subchain:
+    """The bodies first..last-1 of a system and the O(n) sweeps over them.
+
+    Vectors of coordinates and speeds are in the order of these. Evaluations are made by `Subchains`, over the tiles.
+    `boundary_motion`, `motions`, `poses_at` and `joint_loads` are parts of evaluations: they read arrays by address, as
+    `state` gives them.
+
+    Parameters
+    ----------
+    system : Contents
+    first, last : int
+        The bodies to own; all by default. A part of a system must be a piece of a chain.
+    tiles : list of Tile, optional
+        How they are swept, as `partition.lanes.cut_tiles` gives it; as one piece by default.
+
+    Attributes
+    ----------
+    system : Contents
+        As it was given: on several ranks a tree in depth-first order (`model.arranged`).
+    columns : Columns
+        The system's numbers for these bodies.
+    tip : bool
+        Nothing hangs outboard of these bodies.
+    """
+
+    def __init__(
+        self, system: Contents, first: int = 0, last: int | None = None, tiles: list[Tile] | None = None
+    ) -> None:
+        last = system.n_bodies if last is None else last
+        self.system = system
+        self.first, self.last = first, last
+        self.tip = last == system.n_bodies
+        self.nq, self.nu = system.sizes(first, last)
+        cut = [Tile(0, last - first, 1)] if tiles is None else tiles
+        self._cut = [tile._replace(first=first + tile.first) for tile in cut]
+        self._has_wrenches = system.has_wrenches(first, last)
+
+    @property
+    def n_bodies(self) -> int:
+        """Number of bodies owned."""
+        return self.last - self.first
+
+    def name_of(self, k: int | np.integer) -> str:
+        """Name of body k of these."""
+        return self.system.name_of(self.first + int(k))
+
+    @functools.cached_property
+    def tiles(self) -> Tiles:
+        """What the compiled passes work on."""
+        return subchain_tiles(self.system, self._cut, self.tip, self._has_wrenches)
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """The model's numbers for these bodies."""
+        return self.system.columns(self.first, self.last)
+
+    @property
+    def q(self) -> Floats:
+        """The model's initial coordinates [nq] (rad, m, unit quaternions)."""
+        return self.system.initial_state(self.first, self.last)[0]
+
+    @property
+    def u(self) -> Floats:
+        """The model's initial generalized speeds [nu] (rad/s, m/s)."""
+        return self.system.initial_state(self.first, self.last)[1]
+
+    def state(self, q: npt.ArrayLike, u: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """Give a state of these bodies as the sweeps read it, by address: contiguous doubles [nq], [nu].
+
+        Raises
+        ------
+        InputError
+            Of another size, not finite, or with a quaternion that is zero or not finite, which names its body.
+        """
+        coordinates = doubles("q", q, self.nq, finite=False)
+        bodies, first = self._quaternions
+        if len(first) and (bad := int(broken_quaternion(first, coordinates))) >= 0:
+            body = self.name_of(bodies[bad])
+            values = coordinates[first[bad] : first[bad] + 4]
+            raise InputError(f"q: the quaternion of body '{body}' is {values.tolist()}; give unit quaternions w x y z")
+        return finite_doubles("q", coordinates), doubles("u", u, self.nu)
+
+    @functools.cached_property
+    def _quaternions(self) -> tuple[Integers, Integers]:
+        """Bodies whose joints have a quaternion, and where it begins in q."""
+        bodies = np.flatnonzero(np.array([kind.quaternion for kind in JOINT_TYPES])[self.columns.joint_type])
+        return bodies, np.ascontiguousarray(self.columns.q_offset[bodies])
+
+    @functools.cached_property
+    def _whole(self) -> _Whole:
+        made = build(self.columns, boundary_frames(self.system, self.inboard), self.inboard)
+        work = workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=self._has_wrenches)
+        return _Whole(made, work)
+
+    @functools.cached_property
+    def _wrenched(self) -> Workspace:
+        """What a sweep over all as one piece writes that has wrenches of its own."""
+        made = self.made
+        return workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=True)
+
+    def wrenched(self, wrenches: Floats) -> tuple[Workspace, Floats]:
+        """Give a workspace with the wrenches set last and others [n, 6] on the bodies, as `joint_loads` takes them.
+
+        Used again. Beside it these others as those of the steps [m, 6].
+        """
+        made, work = self._whole.made, self._wrenched
+        others = np.zeros((len(made.structure.steps), 6))
+        others[made.body_step] += (wrenches.reshape(-1, 2, 3) @ made.body_frame).reshape(-1, 6)
+        work.wrench[:] = others.ravel()
+        if self._has_wrenches:
+            work.wrench[:] += self.wrenches
+        return work, others
+
+    def joint(self, body: int) -> Build:
+        """Make a body ready alone, with its inboard joint."""
+        columns = self.system.columns(body, body + 1)
+        return build(columns, boundary_frames(self.system, inboard_bodies(columns)))
+
+    def coordinates_before(self, body: int) -> int:
+        """Number of coordinates of the bodies before one of these."""
+        return self.system.sizes(self.first, body)[0]
+
+    def with_those_to(self, last: int) -> Subchain:
+        """Give these bodies and those behind, to the one before `last`, as one piece."""
+        return self if last == self.last else Subchain(self.system, self.first, last)
+
+    @property
+    def structure(self) -> Structure:
+        """The joints and bodies as one piece."""
+        return self._whole.made.structure
+
+    @functools.cached_property
+    def with_rotors(self) -> Structure:
+        """The same with no more than rotors on axes that follow a given motion."""
+        return self.structure._replace(armature=rotors_of(self.columns))
+
+    @property
+    def springs(self) -> Springs:
+        """The joint forces of the model as one piece."""
+        return self._whole.made.springs
+
+    @property
+    def wrenches(self) -> Floats:
+        """External wrenches on the steps in sequence [m * 6], as `set_wrench` sets them; empty where none can act."""
+        return self._whole.work.wrench
+
+    def set_wrench(self, body: int, wrench: Floats) -> None:
+        """Set the external wrench (N m, N) on a body, at its origin, in body frame components [6]."""
+        made = self._whole.made
+        step, turn = made.body_step[body], made.body_frame[body]
+        self.wrenches[6 * step : 6 * step + 3] = wrench[:3] @ turn
+        self.wrenches[6 * step + 3 : 6 * step + 6] = wrench[3:] @ turn
+
+    def carriers(self, bodies: Integers) -> tuple[Integers, Floats]:
+        """Steps [n] that carry bodies, as in `wrenches`, and step frame to body frame components [n, 3, 3]."""
+        made = self._whole.made
+        return made.body_step[bodies], made.body_frame[bodies]
+
+    @property
+    def made(self) -> Build:
+        """The bodies as one piece, made ready."""
+        return self._whole.made
+
+    @property
+    def work(self) -> Workspace:
+        """What sweeps over them as one piece write."""
+        return self._whole.work
+
+    @functools.cached_property
+    def inboard(self) -> Integers:
+        """The bodies outside that these hang on [k], ascending; -1 is the world."""
+        return inboard_bodies(self.columns)
+
+    @property
+    def outer(self) -> Integers:
+        """The bodies on which others hang, or may hang, from behind [h]: outward of the first of `inboard`."""
+        return np.array([self.last - 1])
+
+    @property
+    def most_open(self) -> int:
+        """How many bodies before, or among these, have others behind hanging on them, at the most."""
+        return 1
+
+    @functools.cached_property
+    def outer_steps(self) -> Integers:
+        """The steps that carry these [h]."""
+        return np.ascontiguousarray(self._whole.made.body_step[self.outer - self.first])
+
+    def nothing_before(self, numbers: int) -> Floats:
+        """What a scan over ranks begins with: the turn [TURNING] or motion [BOUNDARY] of the world."""
+        return AT_REST[:numbers].copy()
+
+    def boundaries(self, scanned: Floats, numbers: int) -> Floats:
+        """Turns or motions of the bodies inboard [k, numbers], from what a scan gave of those before."""
+        return scanned.reshape(1, numbers)
+
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """What a scan of motions is given: of a chain [BOUNDARY], rotation 9 and position 3 (m) from handle 1 to handle
+        2, and the twist 6 of handle 2, in its frame, while handle 1 is held."""
+        return self.relative_motions(q, u)[-1].copy()
+
+    def relative_motions(self, q: Floats, u: Floats) -> Floats:
+        """Motions of the bodies of `outer` [h, BOUNDARY] while those inboard are held."""
+        motions = self.motions(q, u, np.tile(AT_REST, len(self.inboard)))
+        return motions.reshape(-1, BOUNDARY)[self.outer_steps]
+
+    def body_poses(self, q: Floats, boundary: Floats = AT_REST) -> tuple[Floats, Floats]:
+        """Poses of the bodies.
+
+        Parameters
+        ----------
+        q : array [nq]
+        boundary : array [k * BOUNDARY]
+            Motions of the bodies inboard.
+
+        Returns
+        -------
+        (rotations [n, 3, 3], positions [n, 3])
+            Body components to inertial components; body origins in the inertial frame (m).
+        """
+        return self.poses_at(self.state(q, np.zeros(self.nu))[0], boundary)
+
+    def poses_at(self, q: Floats, boundary: Floats) -> tuple[Floats, Floats]:
+        """Poses of the bodies, as `body_poses`, of coordinates that are not checked again."""
+        motion = self.motions(q, np.zeros(self.nu), boundary).reshape(-1, BOUNDARY)[self._whole.made.body_step]
+        to_step = motion[:, :9].reshape(-1, 3, 3)
+        return np.swapaxes(to_step, 1, 2) @ np.swapaxes(self._whole.made.body_frame, 1, 2), motion[:, 9:PLACE].copy()
+
+    def motions(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
+        """Motions of the steps [m * BOUNDARY], given those of the bodies inboard [k * BOUNDARY]. Used again."""
+        move(self.structure, self._whole.work, q, u, boundary.reshape(-1), self.last_motions)
+        return self.last_motions
+
+    @functools.cached_property
+    def last_motions(self) -> Floats:
+        """What `motions` gave last."""
+        return np.empty(len(self.structure.steps) * BOUNDARY)
+
+    def displaced(self, q: Floats, move: Floats) -> Floats:
+        """Coordinates [nq] after a displacement along the speeds [nu] (rad, m); right to its square."""
+        moved = np.empty(self.nq)
+        displace(self.structure, q, move, moved)
+        return moved
+
+    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
+        """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
+
+        Kinetic energy is that of the bodies and of the rotors of joints, which have no part in the momenta. Potential
+        energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
+        inertial frame, the angular one about its origin.
+        """
+        q, u = self.state(q, u)
+        motion = self.motions(q, u, boundary)
+        kinetic, potential, linear, angular = totals(0.0, self.structure, tuple(gravity), motion)
+        kinetic += rotor_energy(0.0, self.with_rotors, u)
+        potential += spring_energy(0.0, self.structure, self.springs, q)
+        return np.array([kinetic, potential, *linear, *angular])
+
+    def joint_loads(
+        self,
+        q: Floats,
+        u: Floats,
+        tau: Floats,
+        turns: Floats,
+        accelerations: Floats,
+        outer_loads: Floats,
+        wrenches: Floats | None = None,
+    ) -> Floats:
+        """Give the loads that the bodies receive through their inboard joints; see `Dynamics.joint_loads`.
+
+        External wrenches are those set last, and `wrenches`.
+
+        Parameters
+        ----------
+        q, u, tau : array [nq], [nu], [nu]
+        turns, accelerations : array [k, TURNING], [k, 6]
+            Of the bodies inboard.
+        outer_loads : array [h, 6]
+            What acts from behind on the bodies of `outer`.
+        wrenches : array [n, 6], optional
+            On the bodies at their origins, moment (N m) and force (N), body frame components.
+
+        Returns
+        -------
+        array [n, 6]
+            Moment (N m) about the origin of the body's frame, force (N); body frame components.
+        """
+        return self.of_bodies(self._loads(q, u, tau, turns, accelerations, outer_loads, wrenches)[0])
+
+    def of_bodies(self, loads: Floats) -> Floats:
+        """Give loads [n, 6] in the frames of the bodies, of those of the steps [m * 6] in their frames."""
+        made, found = self._whole.made, np.empty((self.n_bodies, 6))
+        loads_of_bodies(loads.reshape(-1), made.body_step, made.body_frame.reshape(-1), found.reshape(-1))
+        return found
+
+    def forces_through_joints(
+        self,
+        q: Floats,
+        u: Floats,
+        tau: Floats,
+        turns: Floats,
+        accelerations: Floats,
+        outer_loads: Floats,
+        wrenches: Floats | None = None,
+    ) -> Floats:
+        """Give the parts of the loads of `joint_loads` along the free axes of the joints [nu] (N m, N)."""
+        return self._loads(q, u, tau, turns, accelerations, outer_loads, wrenches)[1]
+
+    def _loads(
+        self,
+        q: Floats,
+        u: Floats,
+        tau: Floats,
+        turns: Floats,
+        accelerations: Floats,
+        outer_loads: Floats,
+        wrenches: Floats | None,
+    ) -> tuple[Floats, Floats]:
+        """Loads that the steps receive [m, 2, 3], in their frames, and their parts along the free axes [nu]."""
+        made, work = self._whole
+        if wrenches is not None:
+            work, _ = self.wrenched(wrenches)
+        loads, room = np.empty((len(made.structure.steps), 2, 3)), np.empty((2, self.nu))
+        given = turns.reshape(-1), accelerations.reshape(-1), self.outer_steps, outer_loads.reshape(-1)
+        arrays = (loads.ravel(), room[0], room[1], np.empty(SIZE))
+        joint_loads(made.structure, made.springs, work, q, u, tau, *given, *arrays)
+        return loads, room[0]
+
+    def prescribe(
+        self,
+        q: Floats,
+        u: Floats,
+        udot: Floats,
+        turns: Floats,
+        accelerations: Floats,
+        at_rest: bool = False,
+        work: Workspace | None = None,
+    ) -> Floats:
+        """Give the accelerations [m, 6] of the steps that move by `udot` [nu].
+
+        Parameters
+        ----------
+        turns, accelerations : array [k, TURNING], [k, 6]
+            Of the bodies inboard; the world's acceleration is -g.
+        at_rest : bool
+            Without speeds, springs, wrenches: what is linear in `udot` alone.
+        work : Workspace, optional
+            With the wrenches that act, in place of those set last.
+        """
+        made, work = self._whole.made, work or self.work
+        found = np.empty((len(made.structure.steps), 6))
+        given = turns.reshape(-1), accelerations.reshape(-1)
+        prescribe(made.structure, work, q, u, udot, *given, found.reshape(-1), at_rest)
+        return found
+
+    def required_forces(
+        self,
+        q: Floats,
+        u: Floats,
+        udot: Floats,
+        forces: Floats,
+        accelerations: Floats,
+        outer_loads: Floats,
+        at_rest: bool = False,
+        structure: Structure | None = None,
+        work: Workspace | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
+
+        After `prescribe` in the same state. External wrenches are those set last.
+
+        Parameters
+        ----------
+        forces : array [nu]
+            What acts beside springs, dampers and torques of the model.
+        accelerations : array [m, 6]
+            As `prescribe` gave them; what the steps receive through their joints takes their place.
+        outer_loads : array [h, 6]
+            What acts from behind on the bodies of `outer`.
+        at_rest : bool
+            As it was for `prescribe`.
+        structure : Structure, optional
+            Of these steps, with the inertias that count; their own by default.
+        work : Workspace, optional
+            That of `prescribe`.
+        """
+        made, work = self._whole.made, work or self.work
+        tau, room = np.empty(self.nu), np.empty(self.nu)
+        given = self.outer_steps, outer_loads.reshape(-1)
+        loads = accelerations.reshape(-1)
+        springs = NO_SPRINGS if at_rest else made.springs
+        required_forces(structure or self.with_rotors, springs, work, q, u, udot, forces, *given, loads, room, tau)
+        return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
+
+    def magnitudes_outward(self, udot: Floats, given: Floats, work: Workspace) -> Floats:
+        """Give magnitudes [m, 2] of the accelerations of the steps, after `prescribe`; see `sweep.magnitudes`.
+
+        `given` [k, 2]: of the bodies inboard.
+        """
+        found = np.empty((len(self.structure.steps), 2))
+        reached(self.structure, work, udot, given.reshape(-1), found.reshape(-1))
+        return found
+
+    def magnitudes_inward(
+        self, reach: Floats, loops: Floats, outer_loads: Floats, lever: float, work: Workspace
+    ) -> tuple[Floats, Floats, Floats]:
+        """Give magnitudes of the generalized forces [nu], after `magnitudes_outward` and before `required_forces`.
+
+        Of the loads that the bodies inboard [k, 2] give, too, and of what acts on all steps without `loops` [2].
+
+        Parameters
+        ----------
+        loops : array [m, 6], or none
+            What loops do to the steps, as `wrenched` gave it.
+        outer_loads : array [h, 2]
+            Of what acts from behind.
+        lever : float
+            A length of bodies (m).
+        """
+        behind, found, acting = np.zeros_like(reach), np.empty(self.nu), np.zeros(2)
+        np.add.at(behind, self.outer_steps, outer_loads)
+        given = reach.reshape(-1), loops.reshape(-1), behind.reshape(-1), lever, acting, found
+        carried(self.with_rotors, work, *given)
+        return found, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :2].copy(), acting
+
+
+def frame_change(place: Floats) -> Floats:
+    """The matrix [6, 6] that takes accelerations to another frame, and, transposed, loads back: of a rotation from the
+    one to the other and the position (m) of the other in the one [12]."""
+    rotation, (x, y, z) = place[:9].reshape(3, 3), place[9:12]
+    change = np.zeros((6, 6))
+    change[:3, :3] = change[3:, 3:] = rotation
+    change[3:, :3] = rotation @ [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
+    return change

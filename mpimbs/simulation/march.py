@@ -1,0 +1,348 @@
+"""Steps of explicit Runge-Kutta schemes in compiled code: stages, error, control, and many steps in one call.
+
+A step of a small system takes a few microseconds, as long as a handful of Python's lines: where an evaluation is one
+call of compiled code, so is a run of steps. Elsewhere Python calls the same pieces one by one.
+
+Nothing is copied: the state is one of two rooms, a step is made in the other one, and so the state where the last step
+began is there until the next one. The first and the last rates change places alike, where a step begins with the last
+stage of the one before.
+
+Of an error estimate e the worst number of the worst body counts: the largest |e| / (atol + rtol |x|), x the number at
+the end of the step; that of the order 5 of dop853 is weighed by that of order 3 in each number [Hairer, Norsett,
+Wanner, section II.10]. A step is taken where that is at most 1. The next one is 0.9 (1 / error)^(1 / order) times as
+long, 0.1 to 10 times, and not longer than one that was rejected just before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpimbs.kernels.calling import call_at
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import extract, largest, load, zero_lanes
+from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema, span
+from mpimbs.parallel.native import Channel, all_largest
+
+AT_ONCE = 512  # numbers that are combined at a time, which stay in the cache
+WIDTH = 8  # of them side by side
+SAFETY, LARGEST_FACTOR = 0.9, 10.0
+TINY = 1e-14  # of the time reached, that a step may be
+SLACK = 1e-6  # of a step, by which the last one before a time may be longer
+ON_GRID = 1e-9  # of a fixed step: times that are so near a multiple of it are that
+SMALL = 1e-6  # of the time that is left: see `crawling`
+# What `MarchPlan.numbers` has: times and sizes (s), and of the last attempt its error and the largest number.
+(
+    REACHED, STEP, TRIED, BEGAN, TARGET, PAUSE, ERROR, BIGGEST, RELATIVE, ABSOLUTE, ORDER, LEAST_FACTOR, NORM_ERROR,
+    NUMBERS,
+) = range(14)  # fmt: skip
+# What `MarchPlan.counts` has: which room is the state, which rates are known where the next step begins and where they
+# and the last ones stand; of a call what it may take, and what it took.
+(
+    NOW, KNOWN, FIRST, LAST, AGAIN, MOST, ENOUGH, ACCEPTED, REJECTED, EVALUATED, SMALL_STEPS, REGARDLESS, OUTCOME,
+    ALL_COUNTS,
+) = range(14)  # fmt: skip
+NOTHING_KNOWN, IN_FIRST, IN_LAST = range(3)
+GOING_ON, BROKEN, UNDERFLOW = range(3)  # outcomes
+LONGEST = 64  # steps of a call at the most
+FACTS = 5  # numbers of which ranks need the largest: error, failure, and three bits that are asked for
+
+
+class MarchPlan(NamedTuple):
+    """What steps are made of; rows of rates and rooms of states begin `stride` numbers after each other."""
+
+    rank: Integers  # table of evaluations
+    evaluation: int  # its address; 0: Python evaluates
+    channel: Channel
+    alone: int  # whether there is no other rank
+    nq: int
+    nu: int
+    n: int  # numbers of the state; of one more the rate is the power of what acts on joints
+    stride: int
+    stages: int
+    rows: int
+    keeps_last: int
+    fixed: int
+    a: Floats  # [rows * rows]
+    errors: Floats  # [0 to 2, stages + 1]
+    states: Floats  # [2 * stride]
+    rates: Floats  # [rows * stride]
+    state: Floats  # [stride]: of a stage
+    room: Floats  # [3 * AT_ONCE]
+    held: Floats  # [nu], or none: forces on joints; and what else has power
+    torque: Floats
+    damping: Floats
+    quaternions: Integers  # where they begin
+    numbers: Floats
+    counts: Integers
+    sizes: Floats  # [LONGEST]: of the steps of a call (s), negative where the time ahead has shortened it
+    told: Floats  # [FACTS]: what this rank has to say
+    heard: Floats  # [FACTS]: what all have
+
+
+PLAN = schema(MarchPlan)
+
+
+@kernel(inline=True)
+def _row(p, k):
+    """Where the rates of a stage stand."""
+    return p.counts[FIRST] if k == 0 else p.counts[LAST] if k == p.stages else k
+
+
+@kernel
+def _sum_rates(p, out, weights, first, count, factor, begin, size):
+    """Write a sum of rates, of some of the numbers, to the begin of `out`."""
+    o = span(out, 0, size)
+    fresh = True
+    for k in range(count):
+        weight = factor * weights[first + k]
+        if weight != 0.0:
+            rates = span(p.rates, _row(p, k) * p.stride + begin, size)
+            if fresh:
+                for i in range(size):
+                    o[i] = weight * rates[i]
+            else:
+                for i in range(size):
+                    o[i] += weight * rates[i]
+            fresh = False
+    if fresh:
+        for i in range(size):
+            o[i] = 0.0
+
+
+@kernel
+def _state_of(p, out, at, weights, first, count, base, factor):
+    """Write the state at a room of states, and a sum of rates, to `out` from `at` on."""
+    for begin in range(0, p.n, AT_ONCE):
+        size = min(AT_ONCE, p.n - begin)
+        _sum_rates(p, p.room, weights, first, count, factor, begin, size)
+        to, state = span(out, at + begin, size), span(p.states, base * p.stride + begin, size)
+        for i in range(size):
+            to[i] = state[i] + p.room[i]
+
+
+@kernel
+def _stage(p, k):
+    """Write the state of a stage; the last one is the end of the step."""
+    now = p.counts[NOW]
+    if k == p.stages:
+        _state_of(p, p.states, (1 - now) * p.stride, p.a, k * p.rows, k, now, p.numbers[TRIED])
+    else:
+        _state_of(p, p.state, 0, p.a, k * p.rows, k, now, p.numbers[TRIED])
+
+
+@kernel
+def _judge(p):
+    """Find the error of a step over the tolerance, and its largest number."""
+    zero = zero_lanes(WIDTH)
+    worst, most = zero, zero
+    n, end = p.n, p.nq + p.nu
+    rtol, atol, size_of_step = p.numbers[RELATIVE], p.numbers[ABSOLUTE], p.numbers[TRIED]
+    new = (1 - p.counts[NOW]) * p.stride
+    weighed = p.fixed == 0
+    several = p.errors.size > p.stages + 1
+    estimate, other, values = (
+        span(p.room, 0, AT_ONCE),
+        span(p.room, AT_ONCE, AT_ONCE),
+        span(p.room, 2 * AT_ONCE, AT_ONCE),
+    )
+    for begin in range(0, n, AT_ONCE):
+        size = min(AT_ONCE, n - begin)
+        state = span(p.states, new + begin, size)
+        for i in range(size):
+            values[i] = abs(state[i])
+        for i in range(size, min(size + WIDTH, AT_ONCE)):
+            values[i] = 0.0
+        for i in range(0, size, WIDTH):
+            most = largest(most, load(zero, values, i))
+        size = min(size, end - begin)
+        if weighed and size > 0:
+            count = p.stages + 1 if p.keeps_last != 0 else p.stages
+            _sum_rates(p, estimate, p.errors, 0, count, size_of_step, begin, size)
+            if several:
+                _sum_rates(p, other, p.errors, p.stages + 1, count, size_of_step, begin, size)
+                for i in range(size):
+                    square = estimate[i] * estimate[i]
+                    both = square + 0.01 * other[i] * other[i]
+                    estimate[i] = square / max(np.sqrt(both), 1e-300) if both == both else both
+            for i in range(size):
+                estimate[i] = abs(estimate[i]) / (atol + rtol * values[i])
+            for i in range(size, min(size + WIDTH, AT_ONCE)):
+                estimate[i] = 0.0
+            for i in range(0, size, WIDTH):
+                worst = largest(worst, load(zero, estimate, i))
+    error, biggest = 0.0, 0.0
+    for lane in range(WIDTH):
+        error, biggest = largest(error, extract(worst, lane)), largest(biggest, extract(most, lane))
+    p.numbers[ERROR], p.numbers[BIGGEST] = error, biggest
+    failed = not (error < np.inf and biggest < np.inf)
+    p.told[0], p.told[1] = 0.0 if failed else error, max(p.told[1], 1.0 if failed else 0.0)
+
+
+@kernel
+def _propose(p):
+    """Choose the size of the next attempt: the last ones before a time are shortened, if not fixed two alike."""
+    s, c = p.numbers, p.counts
+    left, step = s[TARGET] - s[REACHED], s[STEP]
+    if left <= step * (1.0 + SLACK):
+        s[TRIED] = left
+    else:
+        s[TRIED] = step if p.fixed != 0 or left > 2.0 * step else 0.5 * left
+    if c[KNOWN] == IN_LAST:
+        c[FIRST], c[LAST], c[KNOWN] = c[LAST], c[FIRST], IN_FIRST
+    p.told[1] = 0.0
+
+
+@kernel
+def _conclude(p):
+    """Take the step, or reject it, and choose the next; from what all ranks have said of it."""
+    s, c = p.numbers, p.counts
+    error, size, step = p.heard[0], s[TRIED], s[STEP]
+    adaptive, regardless = p.fixed == 0, c[REGARDLESS] != 0
+    if p.heard[1] != 0.0:
+        c[OUTCOME] = BROKEN
+        return
+    factor = LARGEST_FACTOR
+    if adaptive and error > 0.0:
+        factor = min(max(SAFETY * error ** (-1.0 / s[ORDER]), s[LEAST_FACTOR]), LARGEST_FACTOR)
+    if adaptive and not regardless and error > 1.0:
+        c[REJECTED] += 1
+        c[AGAIN] = 1
+        s[STEP] = size * min(factor, 1.0)
+        if size <= TINY * max(abs(s[REACHED]), 1e-3):
+            c[OUTCOME] = UNDERFLOW
+        return
+    reached = size == s[TARGET] - s[REACHED]
+    end = s[TARGET] if reached else s[REACHED] + size
+    if end <= s[REACHED]:
+        c[OUTCOME] = UNDERFLOW
+        return
+    if not adaptive and not reached:
+        near = np.rint(end / step) * step
+        end = near if abs(end - near) <= ON_GRID * step else end
+    p.sizes[c[ACCEPTED]] = -size if size < step else size
+    c[ACCEPTED] += 1
+    c[SMALL_STEPS] += 1 if size < SMALL * (s[TARGET] - s[REACHED]) < np.inf else 0
+    s[BEGAN], s[REACHED] = s[REACHED], end
+    c[NOW] = 1 - c[NOW]
+    c[KNOWN] = IN_LAST if p.keeps_last != 0 else NOTHING_KNOWN
+    if adaptive:
+        suggested = size * (min(factor, 1.0) if c[AGAIN] != 0 else factor)
+        s[STEP] = max(step, suggested) if size < step else suggested
+        c[AGAIN] = 0
+    state = span(p.states, c[NOW] * p.stride, p.n)
+    for k in range(p.quaternions.size):
+        s[NORM_ERROR] = largest(s[NORM_ERROR], _make_unit(state, p.quaternions[k]))
+
+
+@kernel
+def _make_unit(state, first):
+    """Scale a quaternion to unit length; give how far from that it was."""
+    square = 0.0
+    for i in range(first, first + 4):
+        square += state[i] * state[i]
+    length = np.sqrt(square)
+    for i in range(first, first + 4):
+        state[i] /= length
+    return abs(length - 1.0)
+
+
+@kernel
+def _evaluate(p, state, k):
+    """Write the rates of a state: of coordinates, of speeds, and the power of what acts along joints."""
+    nq, nu = p.nq, p.nu
+    row = _row(p, k) * p.stride
+    q, u = span(state, 0, nq), span(state, nq, nu)
+    rates, udot = span(p.rates, row, nq), span(p.rates, row + nq, nu)
+    call_at(p.evaluation, (p.rank, q, u, p.held, udot, rates))
+    p.counts[EVALUATED] += 1
+    if p.n > nq + nu:
+        power = 0.0
+        for i in range(p.held.size):
+            power += p.held[i] * u[i]
+        for i in range(p.torque.size):
+            power += p.torque[i] * u[i]
+        for i in range(p.damping.size):
+            power -= p.damping[i] * u[i] * u[i]
+        p.rates[row + nq + nu] = power
+
+
+@kernel
+def march(plan):
+    """Take steps towards a time, until something has to be done between two of them.
+
+    That is: the time, or that of the pause, is reached; there were as many steps or evaluations as were asked for; or a
+    step broke. All that is asked for, and what was done, stands in `numbers` and `counts`. One step is taken at least,
+    unless it broke.
+    """
+    p = read(plan, PLAN)
+    s, c = p.numbers, p.counts
+    c[ACCEPTED], c[REJECTED], c[EVALUATED], c[SMALL_STEPS], c[OUTCOME] = 0, 0, 0, 0, GOING_ON
+    attempts = 0
+    while True:
+        attempts += 1
+        _propose(p)
+        if c[KNOWN] == NOTHING_KNOWN:
+            _evaluate(p, span(p.states, c[NOW] * p.stride, p.n), 0)
+            c[KNOWN] = IN_FIRST
+        for k in range(1, p.stages):
+            _stage(p, k)
+            _evaluate(p, p.state, k)
+        _stage(p, p.stages)
+        if p.keeps_last != 0:
+            _evaluate(p, span(p.states, (1 - c[NOW]) * p.stride, p.n), p.stages)
+        _judge(p)
+        if p.alone != 0:
+            for i in range(FACTS):
+                p.heard[i] = p.told[i]
+        else:
+            all_largest(p.channel, p.told, p.heard)
+        before = c[ACCEPTED]
+        _conclude(p)
+        if c[OUTCOME] != GOING_ON:
+            return
+        if c[ACCEPTED] == before:
+            if before > 0 and attempts >= c[MOST]:
+                return
+        elif s[REACHED] >= s[TARGET] or s[REACHED] >= s[PAUSE] or attempts >= c[MOST] or c[EVALUATED] >= c[ENOUGH]:
+            return
+
+
+# The same one by one, for Python.
+
+
+@kernel
+def propose(plan):
+    """See `_propose`; a call begins."""
+    p = read(plan, PLAN)
+    c = p.counts
+    c[ACCEPTED], c[REJECTED], c[EVALUATED], c[SMALL_STEPS], c[OUTCOME] = 0, 0, 0, 0, GOING_ON
+    _propose(p)
+
+
+@kernel
+def stage(plan, k):
+    """See `_stage`."""
+    _stage(read(plan, PLAN), k)
+
+
+@kernel
+def judge(plan):
+    """See `_judge`."""
+    _judge(read(plan, PLAN))
+
+
+@kernel
+def conclude(plan):
+    """See `_conclude`."""
+    _conclude(read(plan, PLAN))
+
+
+@kernel
+def between(plan, weights, size):
+    """Write a state within the last step to `MarchPlan.state`, from weights of the rates and the step's size (s)."""
+    p, weights = read(plan, PLAN), borrowed(weights)
+    _state_of(p, p.state, 0, weights, 0, weights.size, 1 - p.counts[NOW], size)
+    for k in range(p.quaternions.size):
+        _make_unit(p.state, p.quaternions[k])

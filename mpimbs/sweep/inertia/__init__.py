@@ -1,0 +1,1 @@
+"""Composite inertias, and the rows of the inertia matrix and its inverse."""

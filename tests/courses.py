@@ -1,0 +1,203 @@
+"""Random courses of runs, and what shall disturb them, each a function of a seed and of how many ranks there are.
+
+A course is a small structured random system, an integrator, a coupling, samples, checkpoints, events, forces that are
+functions, and torques that are set at times; see `sequences`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from force_functions import current, motor, pull
+from fuzzing import ROUNDINGS, UNJUDGED, Settings, settings_of
+from mpimbs import Checkpoints, Simulation
+from mpimbs.model import BodyMotion, System
+from mpimbs.simulation.result import Result
+from mpimbs.simulation.schemes import scheme_of
+from oracles import dense
+from oracles.dense import Array
+from oracles.descriptor import Descriptor
+from oracles.loops import opened
+from oracles.random_systems import choice, unit
+from oracles.structured_systems import Case, Weighted, case_of
+
+LEFT_OUT = ("rods", "masses")  # too stiff for short runs
+BODIES = 24
+MOVES = 2.0  # what a run turns at most (rad), about
+CLEAR = 1e-6  # m, of zero at the begin: where a function is zero to rounding its sign is chance
+ENDS = ("close", "signal", "kill")
+SCHEMES = (
+    ("rk4", "petsc:rks3", "dopri5", "2m"),
+    ("dopri5", "dopri5", "bs3", "dop853", "ra34pw2"),
+)  # with fixed steps, with adaptive ones
+
+
+@dataclass
+class Course:
+    """What is simulated, and what disturbs it.
+
+    Attributes
+    ----------
+    goals : list of float
+        Times (s) that are hit; the last is the end.
+    drives : dict
+        At which of them, by number, the torque of which joint is set.
+    steps : bool
+        The goals are times of samples, where steps end, too (PETSc's do): single steps are then those of the course.
+    acts : list of tuple
+        What is done, on how many ranks it goes on, from which checkpoint.
+    fastest : float
+        Of speeds and roots of accelerations at the begin (1/s).
+    singular : bool
+        So is the position at the begin, or rounding alone changes its accelerations.
+    """
+
+    case: Case
+    settings: Settings
+    cadence: Checkpoints
+    goals: list[float]
+    drives: dict[int, tuple[str, Array]]
+    steps: bool
+    acts: list[tuple[str, int, int]]
+    ranks: int
+    fastest: float
+    singular: bool
+
+    @property
+    def system(self) -> System:
+        return self.case.system
+
+    def ahead(self, time: float) -> list[int]:
+        """The goals that are not reached yet, by number."""
+        return [k for k, goal in enumerate(self.goals) if goal > time * (1 + 1e-12)]
+
+    def reach(self, simulation: Simulation, k: int, stepping: bool = False) -> None:
+        """Advance to a goal, or by steps; what is set there is set."""
+        while stepping and self.steps and k in self.ahead(simulation.time):
+            simulation.step()
+        simulation.advance(self.goals[k])
+        self.drive(simulation, k)
+
+    def drive(self, simulation: Simulation, k: int) -> None:
+        if k in self.drives:
+            simulation.set_torque(*self.drives[k])
+
+    def undisturbed(self, comm: MPI.Comm, apart: float = 0.0, output: Path | None = None) -> Result:
+        """The result of the course; its begin `apart` from what it is, of its size."""
+        source, (q, u) = np.random.default_rng(self.case.seed), (self.case.q, self.case.u)
+        state = q + apart * source.uniform(-1, 1, len(q)), u + apart * self.fastest * source.uniform(-1, 1, len(u))
+        with Simulation(self.system, comm, output=output, state=state, **self.settings) as simulation:
+            for k in range(len(self.goals)):
+                self.reach(simulation, k)
+            return simulation.finish()
+
+
+def course_of(seed: int, ranks: int, plain: bool = False) -> Course:
+    """The course of a seed; `plain`: by the default coupling."""
+    case, source = case_of(seed, LEFT_OUT, BODIES, 0.0), Weighted(seed + 3 * 10**9)
+    system = case.system
+    solution = Descriptor(system, case.q, case.u).solution(case.tau)
+    largest = max(abs(solution.bodies).max(), abs(solution.udot).max(initial=0.0))
+    singular = solution.apart > 1.0 or ROUNDINGS * solution.margin.max(initial=0.0) > UNJUDGED * largest
+    fastest = float(max(1.0, abs(case.u).max(initial=0.0), np.sqrt(largest)))
+    t_end, fixed = MOVES / fastest * source.decades(-1, 0), source.chance(0.4)
+    every, integrator = t_end / source.count(2, 12), choice(source, SCHEMES[not fixed])
+    coupling = choice(source, list(settings_of(case, ranks)))
+    settings: Settings = {"coupling": "dcae"} if plain else coupling
+    settings |= {"integrator": integrator, "t_end": t_end, "every": every}
+    if fixed:
+        settings["dt"] = every / (1 + source.index(6))
+    else:
+        settings["rtol"] = settings["atol"] = source.decades(-9, -5) * {"bs3": 1e2, "ra34pw2": 1e3}.get(integrator, 1.0)
+    settings |= {name: True for name in ("poses", "loads", "extremes") if source.chance(0.25)}
+    if source.chance(0.4):
+        add_functions(source, system)
+    changed = add_events(source, case, t_end) if source.chance(0.6) else set[str]()
+    steps = source.chance(0.5)
+    times = [every * k for k in range(1, round(t_end / every))]
+    if not steps:
+        times = [t_end * source.uniform(0, 1) for _ in range(source.count(1, 8))]
+    goals = [*sorted(time for time in times if source.chance(0.7)), t_end]
+    driven = [k for k, body in enumerate(system.bodies()) if body.joint.kind.nu and body.name not in changed]
+    at, drives = system.offsets()[1], dict[int, tuple[str, Array]]()
+    for goal in range(len(goals) - 1):
+        if driven and source.chance(0.2):
+            k = choice(source, driven)
+            drives[goal] = system.name_of(k), case.tau[at[k] : at[k + 1]] * source.uniform(-1, 1)
+    most = min(ranks, system.n_bodies, 1 + (settings.get("cuts") or ranks - 1))
+    first, same = 1 + source.index(most), source.chance(0.4)
+    acts = [
+        (
+            choice(source, ("advance", "advance", "look", "save", *ENDS)),
+            first if same else 1 + source.index(most),
+            source.index(3),
+        )
+        for _ in range(source.count(3, 12))
+    ]
+    cadence = Checkpoints(steps=source.count(1, 12) if source.chance(0.8) else None, keep=1 + source.index(3))
+    steps = steps and not scheme_of(integrator).own  # which pass samples, and are shortened at goals alone
+    return Course(case, settings, cadence, goals, drives, steps, acts, first, fastest, singular)
+
+
+def gust(t: float) -> tuple[float, float, float]:
+    """A force (N)."""
+    return 3.0 * np.sin(5 * t), 2.0 - t, 4.0 * t
+
+
+def beat(t: float) -> float:
+    """A torque (N m), or force (N)."""
+    return 2.0 * np.cos(7 * t)
+
+
+def add_functions(source: Weighted, system: System) -> None:
+    """Forces that are functions of time, of time and state."""
+    names = [system.name_of(k) for k in range(system.n_bodies)]
+    movable = [name for name, body in zip(names, system.bodies(), strict=True) if body.joint.kind.nu]
+    ways: list[Callable[[], object]] = [
+        lambda: system.add_wrench(choice(source, names), force=gust, frame=choice(source, ("body", "world"))),
+        lambda: system.add_body_force(None, current, point="center_of_mass", vectorized=True),
+        lambda: system.add_body_force(choice(source, names), pull),
+    ]
+    if movable:
+        ways.append(lambda: system.add_joint_force(choice(source, movable), motor))
+        ways.append(lambda: system.set_torque(choice(source, movable), beat))
+    for _ in range(source.count(1, 3)):
+        choice(source, ways)()
+
+
+def add_events(source: Weighted, case: Case, t_end: float) -> set[str]:
+    """Joints, loops and gears that are cut, loops and gears that are connected; gives which names change."""
+    system, changed = case.system, set[str]()
+    hung = [body.name for body in system.bodies() if body.parent != "world" or body.joint.type != "free"]
+    held, idle = [loop.name for loop in system.loops], [loop.name for loop in system.idle_loops]
+    for _ in range(source.count(1, 3)):
+        name = choice(source, choice(source, [names for names in (hung, held, held, idle) if names] or [[""]]))
+        if not name or name in changed:
+            continue
+        changed.add(name)
+        time = t_end * source.uniform(0.05, 0.9)
+        what: Settings = {"connect": name, "gap": "close"} if name in idle else {"cut": name}
+        if source.chance(0.35):
+            k = source.index(system.n_bodies)
+            system.add_event(when=passing(source, case, k, time), bodies=system.name_of(k), **what)
+            continue
+        system.add_event(time=time, **what)
+        if name in held and source.chance(0.6):
+            system.add_event(time=time + (t_end - time) * source.uniform(0.1, 1.1), connect=name, gap="close")
+    return changed
+
+
+def passing(source: Weighted, case: Case, k: int, time: float) -> Callable[[float, BodyMotion], float]:
+    """A function that passes zero at a time (s), or where body k would be then with the speed it begins with."""
+    motion, along = dense.kinematics(opened(case.system), case.q, case.u), unit(source, 3)
+    velocity = motion.com_velocity[k] + np.cross(motion.omega[k], motion.origin[k] - motion.com[k])
+    way = time * along @ velocity
+    level, timed = float(along @ motion.origin[k] + way), source.chance(0.4) or abs(way) < CLEAR
+
+    def passes(t: float, motion: BodyMotion) -> float:
+        return t - time if timed else float(along @ motion.position[0] - level)
+
+    return passes

@@ -1,0 +1,158 @@
+"""Operations of bodies and joins, and of whole evaluations, against counts and formulas by hand."""
+
+import numpy as np
+import pytest
+
+from laboratory.counting import Counts
+from laboratory.operations import KINEMATICS, PAPER, OperationCounts, arithmetic, models, operations_of
+from laboratory.phase_costs import count, count_phases, counts_per_body
+from laboratory.phases import PIECE, arguments
+from mpimbs.model import system_from
+from mpimbs.parts.bodies.halved import LEAF_SCRATCH, Halving, assemble_bodies, halves, inverse_inertias, spread_bodies
+from mpimbs.sweep.build import build
+from mpimbs.values.assembly import ASSEMBLY, BLOCK, JOINT, RECORD
+
+
+def of_kind(kind: str, whole: bool = False) -> OperationCounts:
+    return operations_of(system_from(f"{kind}:4"), system_from(f"{kind}:6"), whole)
+
+
+def both(counts: Counts) -> tuple[float, float]:
+    return counts.multiplications, counts.additions
+
+
+SYMMETRIC = 6 * 7 // 2  # means of a matrix and its transpose
+
+
+@pytest.mark.parametrize(("kind", "axes"), [("spatial_chain", 1), ("rope", 3)])
+def test_joins_by_hand(kind: str, axes: int) -> None:
+    c = of_kind(kind)
+    product, with_vector = 6 * 6 * 6, 6 * 6 * 7
+    # W_L [I_R | p_R], W_L E_R; thirteen columns beside those of the matrix are eliminated; and the check of the factors
+    eliminated = sum(6 * (5 - i + 13) for i in range(6))
+    assert c.respond.multiplications == with_vector + product + eliminated + 5 and c.respond.divisions == 6
+    # I_R [X | r], E_L times that, X^T E_R, E_R^T [Y | r]; means of I and W
+    assert c.combine.multiplications == 3 * with_vector + product + 2 * (SYMMETRIC + 6)
+    assert c.combine_tip.multiplications == 2 * with_vector + SYMMETRIC + 6
+    assert both(c.between) == (4 * 36, 4 * 36) and both(c.between_tip) == (2 * 36, 2 * 36)
+    assert both(c.turn) == (27 + 9, 18 + 9)
+    # the inverse and its mean; for each axis y, m, y / m, W + y y^T / m with h, and s^T h but for the first
+    first = 36 + 6 + 7 + 42
+    assert c.release.multiplications == 210 + SYMMETRIC + axes * first + (axes - 1) * 6
+    assert c.release.divisions == 6 + axes
+    # W P21, W P12, P12 W P12; P12 (W P21 - d), P21 (W P12 + d); d; means of P11 and P22
+    assert c.assemble.multiplications == 3 * product + 2 * with_vector + 36 + 2 * (SYMMETRIC + 6)
+    assert both(c.spread) == (3 * 36 + axes * 13, 3 * 36 + axes * 12)
+    assert both(c.far) == (72, 72)
+
+
+def test_executed_of_registers() -> None:
+    """By hand: the same in eight columns, means of 64 numbers, and all columns of what is eliminated."""
+    c = of_kind("spatial_chain", True)
+    assert c.combine.multiplications == (4 * 36 + 2 * 3 * 6 + 6) * 8
+    assert c.respond.multiplications == (2 * 36 + 6 + (5 + 6 + 6) * 6) * 8 + 6
+    assert both(c.between) == (4 * 36, 4 * 36), "no rows"
+
+
+def halved_passes(kind: str, bodies: int) -> tuple[Counts, Counts]:
+    """Count the passes of the divide and conquer over all bodies of a chain."""
+    system = system_from(f"{kind}:{bodies}")
+    a = arguments(system)
+    count_phases(a)
+    last_step = build(system.columns()).body_step
+    halving = Halving(
+        halves(bodies), last_step, inverse_inertias(system, 0, a.structure, last_step),
+        *(np.zeros(size) for size in ((2 * bodies - 1) * BLOCK, bodies * JOINT, bodies * RECORD, 6 * bodies + 6)),
+        a.total, np.zeros(LEAF_SCRATCH), np.zeros(BLOCK),
+    )  # fmt: skip
+    up = count(assemble_bodies, 0.0, a.structure, a.work, halving, np.zeros(0), np.zeros(ASSEMBLY), whole=True)
+    return up, count(spread_bodies, a.structure, halving, np.ones(12), a.udot, np.zeros(6), whole=True)
+
+
+@pytest.mark.parametrize("kind", ["spatial_chain", "rope"])
+def test_leaves_and_joins_make_the_passes_of_a_halving(kind: str) -> None:
+    """Each body more is a leaf and a join; the first joint is solved on the way back."""
+    c = of_kind(kind, True)
+    per_body = counts_per_body(*(system_from(f"{kind}:{n}") for n in (4, 6)))
+    leaf = c.leaf - sum((per_body[phase] for phase in KINEMATICS), Counts())
+    (up4, down4), (up6, down6) = (halved_passes(kind, n) for n in (4, 6))
+    assert both((up6 - up4) / 2) == both(leaf + c.release + c.assemble)
+    assert both(up4) == both(leaf * 4 + (c.release + c.assemble) * 3)
+    assert both(down4) == both(c.release + c.spread * 4 + c.far)
+    assert both((down6 - down4) / 2) == both(c.spread)
+
+
+@pytest.mark.parametrize(("kind", "zeros"), [("spatial_chain", 3), ("rope", 0)])
+def test_sweeps_have_no_spare_columns(kind: str, zeros: int) -> None:
+    """Of a body all is useful, but products w x j with the zeros of a hinge's angular velocity j."""
+    chains = [system_from(f"{kind}:{n}") for n in (4, 6)]
+    plain, useful = (counts_per_body(*chains, useful=useful) for useful in (False, True))
+    for phase in PIECE:
+        none = zeros if phase == "velocity terms" else 0
+        assert both(plain[phase] - useful[phase]) == (none, none), phase
+
+
+def test_published_counts() -> None:
+    """Ours of a body are near the paper's; our joins, of dense matrices, take up to 2.5 times the paper's."""
+    c = of_kind("spatial_chain")
+    for ours, paper, least, most in (
+        (c.tip, PAPER["aba"].alone, 1.0, 1.2),
+        (c.piece, PAPER["dcae"].body, 0.9, 1.0),
+        (c.leaf + c.assembly, PAPER["dca"].body, 1.8, 2.1),
+        (models(c)["dcae"].level, PAPER["dcae"].level, 2.0, 2.5),
+        (models(c)["dca"].level, PAPER["dca"].level, 1.8, 2.1),
+    ):
+        assert paper is not None and least < arithmetic(ours) / arithmetic(paper) < most
+    assert c.leaf.sine_cosines == c.tip.sine_cosines == 1 and c.leaf.divisions == 0
+
+
+def test_chains_that_tell_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="must be longer than the first, which has 6"):
+        operations_of(system_from("rope:6"), system_from("rope:6"))
+    with pytest.raises(ValueError, match="not a chain"):
+        operations_of(system_from("tree:1:2"), system_from("tree:2:2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "p", "multiplications", "additions"),
+    [
+        ("aba", 10, 7, 3000, 2790),
+        ("dca", 1024, 1, 1150 * 1024, 937 * 1024),
+        ("dca", 1024, 8, 928 * 2 + 1150 * 128 - 1041, 812 * 2 + 937 * 128 - 845),
+        ("dca-terminal", 1024, 1, 300 * 1024, 279 * 1024),
+        ("dca-terminal", 579 * 3 + 2087, 4, 928 + 1150 * 579 - 1041, 812 + 937 * 579 - 845),
+        ("dcae-even", 1024, 4, 928 + 637 * 256 - 495, 812 + 548 * 256 - 446),
+        ("dcae", 1000, 1, 300 * 1000, 279 * 1000),
+        ("dcae", 1000, 4, 928 + 637 * 200 - 495, 812 + 548 * 200 - 446),
+    ],
+)
+def test_models_of_the_paper(name: str, n: int, p: int, multiplications: float, additions: float) -> None:
+    assert both(PAPER[name](n, p)) == pytest.approx((multiplications, additions), rel=1e-13)
+
+
+def test_levels_of_the_paper_are_not_rounded() -> None:
+    assert PAPER["dca"](30, 3).additions == pytest.approx(812 * (np.log2(3) - 1) + 937 * 10 - 845)
+
+
+def test_models_of_ours() -> None:
+    """By hand, with a count for each part that shows in the sum."""
+    c = OperationCounts(*(Counts(multiplications=10.0**k) for k in range(14)))
+    fields = {name: 10**k for k, name in enumerate(c._fields)}
+    made = models(c)
+    join = fields["respond"] + fields["combine"] + fields["between"]
+    leaf = fields["leaf"] + fields["release"] + fields["assemble"] + fields["spread"]
+    on_five = {"dcae-even": 20, "dca": 20}  # bodies of 100
+    ratios = {"dcae": 10.0, "dca-terminal": float(leaf)}
+    on_five |= {name: 100 / (4 + ratio) for name, ratio in ratios.items()}
+    joint = fields["release"] + fields["spread"] + fields["far"]
+    for name, m in on_five.items():
+        if name.startswith("dcae"):  # three levels, of the last only the response
+            wanted = fields["piece"] * m + 2 * join + 5 * fields["turn"] + fields["respond"] + fields["between_tip"]
+        else:  # m - 1 joins and three levels; the first body's joint and the world's
+            level = leaf - fields["leaf"] + fields["far"]
+            wanted = leaf * m - (leaf - fields["leaf"]) + 3 * level + 5 * fields["turn"] + 2 * joint - fields["far"]
+        assert made[name](100, 5).multiplications == pytest.approx(wanted, rel=1e-13), name
+        assert made[name].tip_ratio == pytest.approx(ratios.get(name, 1.0))
+        alone = leaf if name == "dca" else fields["tip"]
+        assert made[name](100).multiplications == 100 * alone
+    assert made["aba"](100, 5).multiplications == 100 * fields["tip"]

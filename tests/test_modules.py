@@ -1,0 +1,149 @@
+"""The modules of the package: no circles, none reaches into another, one name for one thing. Rooms: `make lint`."""
+
+import ast
+import graphlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpi_helpers import ROOT
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """The modules of a package by their dotted names; of folders too, without `__init__`."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        *folders, name = path.relative_to(package.parent).with_suffix("").parts
+        found[".".join((*folders, name) if name != "__init__" else folders)] = path
+    return found
+
+
+def imported(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module, within functions too; without those for type checkers alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from imported(ast.Module(node.orelse, []))
+        else:
+            yield from imported(node)
+
+
+def graph(package: Path) -> dict[str, set[str]]:
+    """What of the package each of its modules imports."""
+    found = modules(package)
+    graph: dict[str, set[str]] = {}
+    for name, path in found.items():
+        graph[name] = set()
+        for node in imported(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names} & set(found)
+            elif node.module in found:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                graph[name] |= inner & set(found)
+                if inner - set(found):
+                    graph[name].add(node.module)
+    return graph
+
+
+def test_no_circle_of_modules() -> None:
+    inner = graph(ROOT / "mpimbs")
+    inner.pop("mpimbs.__main__")
+    tuple(graphlib.TopologicalSorter(inner).static_order())  # raises for a circle, and names it
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def reaching(package: Path) -> list[str]:
+    """Uses of a private name of the package in a module that does not define it, as sentences."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules(package).items()}
+    defined: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        nodes = list(ast.walk(tree))
+        made = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        made |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        made |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        defined[name] = set(filter(private, made))
+    anywhere = set().union(*defined.values())
+    found = []
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            of_others = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package.name:
+                of_others = [alias.name for alias in node.names if private(alias.name)]
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+                of_others = [node.attr] if node.attr in anywhere - defined[name] else []
+            found += [f"{name}, line {node.lineno}: {other}" for other in of_others]
+    return found
+
+
+def test_no_module_reaches_into_another() -> None:
+    assert not reaching(ROOT / "mpimbs")
+
+
+def test_no_two_classes_have_one_name() -> None:
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in modules(ROOT / "mpimbs").values())
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert not [name for name, times in names.items() if times > 1 and not private(name)]
+
+
+def shared_constants(package: Path) -> dict[str, set[str]]:
+    """Names of constants that are used outside of their modules, and the modules that define them."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules(package).items()}
+    defined = {
+        name: {
+            node.id
+            for statement in tree.body
+            for node in ast.walk(statement)
+            if isinstance(statement, ast.Assign | ast.AnnAssign)
+            and isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and node.id.isupper()
+        }
+        for name, tree in trees.items()
+    }
+    found: dict[str, set[str]] = {}
+    for tree in trees.values():
+        whole: dict[str, str] = {}  # modules that are imported whole, by their names here
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in trees:
+                for alias in node.names:
+                    if alias.name in defined[node.module]:
+                        found.setdefault(alias.name, set()).add(node.module)
+                    whole[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                module = whole.get(node.value.id, "")
+                if node.attr in defined.get(module, ()):
+                    found.setdefault(node.attr, set()).add(module)
+    return found
+
+
+def test_no_two_constants_have_one_name() -> None:
+    """Where other modules use them: in one module a name may be another's too."""
+    found = shared_constants(ROOT / "mpimbs")
+    assert len(found) > 100
+    assert not {name: where for name, where in found.items() if len(where) > 1}
+
+
+@pytest.mark.parametrize("use", ["from mpimbs.b import A", "from mpimbs import b\nprint(b.A)"])
+def test_a_second_constant_of_a_name_is_found(tmp_path: Path, use: str) -> None:
+    package = tmp_path / "mpimbs"
+    package.mkdir()
+    for name, text in {"__init__": "", "a": "A, B = range(2)", "b": "A: int = 3\nB = 1", "c": use}.items():
+        (package / f"{name}.py").write_text(text)
+    (package / "d.py").write_text("def f():\n    from mpimbs.a import A, B\n    return A, B\n")
+    assert shared_constants(package) == {"A": {"mpimbs.a", "mpimbs.b"}, "B": {"mpimbs.a"}}
+
+
+@pytest.mark.parametrize("use", ["from mpimbs.a import _b", "def f(a):\n    return a._b"])
+def test_a_reach_into_another_module_is_found(tmp_path: Path, use: str) -> None:
+    package = tmp_path / "mpimbs"
+    package.mkdir()
+    (package / "a.py").write_text("class A:\n    def __init__(self):\n        self._b = 1\n")
+    (package / "c.py").write_text(use)
+    assert len(reaching(package)) == 1

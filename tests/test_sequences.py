@@ -1,0 +1,69 @@
+"""Runs that are stopped, killed and continued at random, beside the same course undisturbed: a few, and those that were
+wrong once."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+
+from courses import course_of
+from mpi_helpers import parallel_assert
+from mpimbs.simulation.run_memory import Floats, RunMemory
+from sequences import check_sequence
+
+CORPUS = Path(__file__).parent / "corpus" / "courses" / "sequences.toml"
+WRONG_ONCE = tomllib.loads(CORPUS.read_text())["sequence"]
+SEED = 24  # of a course with functions of time and state, by 5dp with adaptive steps
+
+
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("given", WRONG_ONCE, ids=lambda given: f"seed{given['seed']}")
+def test_what_was_wrong_is_right(comm: MPI.Comm, given: dict[str, Any]) -> None:
+    """The courses are other ones on other numbers of ranks."""
+    verdict, _ = check_sequence(course_of(given["seed"], comm.size, given["plain"]), comm)
+    parallel_assert(not verdict.wrong + verdict.told, "\n".join(verdict.wrong + verdict.told), comm)
+
+
+def test_courses_are_functions_of_their_seeds() -> None:
+    """And have all that may be in them."""
+    kinds, acts, events = set(), set(), set()
+    for seed in range(30):
+        course, again = course_of(seed, 4, True), course_of(seed, 4, True)
+        assert (course.settings, course.goals, course.acts, course.ranks) == (
+            again.settings, again.goals, again.acts, again.ranks
+        )  # fmt: skip
+        assert 1 <= course.ranks <= 4 and course.goals == sorted(course.goals)
+        kinds.add(course.settings["integrator"])
+        acts |= {act for act, *_ in course.acts}
+        events |= {"time" if event.when is None else "function" for event in course.system.events}
+    assert len(kinds) == 7 and len(acts) == 6 and len(events) == 2
+
+
+@pytest.mark.time_limit(300)  # compiles
+@pytest.mark.parametrize("lost", [None, "state", "step", "stage"])
+def test_what_a_checkpoint_loses_is_seen(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, lost: str | None) -> None:
+    """The last digits of a state, the size of the next step, the stage that it takes from the one before."""
+    course = course_of(SEED, comm.size, plain=True)
+    acts = [("signal", comm.size, 0), ("kill", comm.size, 0)]
+    course = replace(course, acts=acts, ranks=comm.size)
+    recall = RunMemory.recall
+
+    def forgetful(self: RunMemory) -> dict[str, Floats]:
+        vectors = recall(self)
+        kept = self._files.kept
+        assert kept is not None
+        if lost == "state":
+            vectors["u"] *= 1 + 1e-9
+        if lost == "step":
+            kept.header["steps"]["step"] *= 1.01
+        if lost == "stage":
+            vectors = {name: values for name, values in vectors.items() if not name.endswith("_rate")}
+        return vectors
+
+    monkeypatch.setattr(RunMemory, "recall", forgetful)
+    verdict, counts = check_sequence(course, comm)
+    assert counts["restarts"] == 2 and counts["same ranks"] == 1
+    parallel_assert(comm.rank or bool(verdict.wrong) == (lost is not None), f"{verdict.wrong}", comm)

@@ -1,0 +1,46 @@
+"""What a start loads: help and `import mpimbs` nothing heavy, and no MPI."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+import mpimbs
+from mpi_helpers import ROOT, plain_environment, starts_mpiexec
+from mpimbs.cli.commands import GENERATED, cli
+from mpimbs.model import GENERATORS
+
+pytestmark = starts_mpiexec
+
+HEAVY = ("h5py", "llvmlite", "matplotlib", "mpi4py.MPI", "numba", "numpy", "petsc4py", "pydantic", "scipy", "tqdm")
+COMMANDS = cli.list_commands(click.Context(cli))
+ENDED = "import mpimbs.cli\ntry:\n    mpimbs.cli.main({})\nexcept SystemExit as end:\n    assert not end.code\n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["import mpimbs\ndir(mpimbs)\n", *(ENDED.format([*words, "--help"]) for words in ([], *([c] for c in COMMANDS)))],
+    ids=["import", "help", *COMMANDS],
+)
+def test_nothing_heavy_is_loaded(script: str) -> None:
+    told = f"{script}import sys\nprint([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", told], cwd=ROOT, env=plain_environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_every_name_is_there() -> None:
+    """Each is imported when it is asked for, and once."""
+    for name in mpimbs.__all__:
+        assert getattr(mpimbs, name) is getattr(mpimbs, name), name
+        assert name in dir(mpimbs)
+    assert mpimbs.model.System is mpimbs.System
+    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+        mpimbs.simulat  # noqa: B018
+
+
+def test_help_names_all_standard_systems() -> None:
+    """The text stands in the command line, which doesn't import the systems."""
+    assert ", ".join(maker.usage(name) for name, maker in GENERATORS.items()) == GENERATED

@@ -1,14 +1,15 @@
 # make run    set up, simulate the sixteen-body chain on 2 ranks, draw its pictures in results/
-# make test   set up, run the tests at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
-# make long   set up, run the tests that take longer, at 1, 2, 3 and 4 ranks
-# make checked  set up, run numeric tests at 1 rank with kernels that hold all they read and write against its bounds
-# make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2; 5 minutes
-# make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there; about 3 minutes
-# make faults set up, inject some 140 faults into running jobs of every topology (100 kill a rank), restart each
-# make fuzz   set up, try random systems against plain oracles on 1 to 4 ranks, for SECONDS=180
-# make mutants  set up, seed some forty faults into a copy of the package, tell which tests catch each
+# make test   set up, run the fast tests at 1, 2, 3 and 4 ranks
 # make lint   ruff, mypy, and which room of the package imports from which
 # make docs   the documentation in build/site, with what builds it; a link that leads nowhere is an error
+# make fuzz   set up, try random systems against plain oracles on 1 to 4 ranks, for SECONDS=180
+# make nightly  all of the following, one after the other, also behind one that fails; a table at the end
+# make long   set up, run the tests that take longer, at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
+# make checked  set up, run numeric tests at 1 rank with kernels that hold all they read and write against its bounds
+# make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2
+# make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there
+# make faults set up, inject some 140 faults into running jobs of every topology (100 kill a rank), restart each
+# make mutants  set up, seed some forty faults into a copy of the package, tell which tests catch each
 # make clean  remove what was made here (the set-up too)
 
 SHELL := /bin/bash
@@ -30,7 +31,7 @@ CHECKED ?= $(addprefix tests/,spatial values sweep coupling closure $(patsubst %
 SECONDS ?= 180
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 
-.PHONY: run peers test long checked processors environments faults fuzz mutants lint docs setup clean
+.PHONY: run peers test long checked processors environments faults fuzz mutants nightly lint docs setup clean
 
 setup:
 	@bash .ci/setup
@@ -42,14 +43,14 @@ peers: setup
 	@bash .ci/slurm
 	@bash .ci/chromium
 
-test: peers
+test: setup
 	@bash .ci/test "$(TEST_RANKS)" "not long" $(ARGS)
 
 long: peers
 	@bash .ci/test "$(TEST_RANKS)" "long" $(ARGS)
 
 checked: setup
-	@MPIMBS_CHECKED=1 TEST_WARM_UP=none TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test 1 "not long and not subprocess" $(CHECKED) $(ARGS)
+	@MPIMBS_CHECKED=1 TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test 1 "not long and not subprocess" $(CHECKED) $(ARGS)
 
 processors: setup
 	@bash .ci/processors $(ARGS)
@@ -65,6 +66,10 @@ fuzz: setup
 
 mutants: setup
 	$(BIN)/python drivers/mutants.py $(ARGS)
+
+nightly: setup
+	@bash .ci/stages "make long" "make checked" "make processors" "make environments" "make faults" "make fuzz SECONDS=900" \
+	  "make mutants"
 
 lint: setup
 	$(BIN)/ruff check .

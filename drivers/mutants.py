@@ -66,7 +66,7 @@ def run_tests(copy: Path, tests: list[str], ranks: int) -> tuple[bool, str]:
     job = ("OMPI_COMM", "OMPI_UNIV", "OMPI_LOCAL", "OMPI_APP", "OMPI_NUM", "OMPI_FIRST", "OMPI_FILE", "OMPI_MCA_orte",
            "OMPI_MCA_ess", "OMPI_MCA_pmix", "PMIX_", "PMI_", "ORTE_", "HYDRA")  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if not name.startswith(job)}
-    environment |= {"PYTHONPATH": str(copy), "TEST_WARM_UP": "none", "TEST_TIME_LIMIT": str(LIMIT)}
+    environment |= {"PYTHONPATH": str(copy), "TEST_TIME_LIMIT": str(LIMIT)}
     environment["MPIMBS_CACHE_DIR"] = str(copy / "kernels")
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--color=no", *tests]
     if ranks > 1:

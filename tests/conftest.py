@@ -1,30 +1,30 @@
-"""How tests run on several ranks: which and who prints, how a failure or a hang on one ends the job, compile once."""
+"""How tests run on several ranks: which and who prints, how a failure or a hang on one ends the job."""
 
 import faulthandler
 import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
-from functools import partial
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from mpi4py import MPI
 
 WORLD = MPI.COMM_WORLD
-TIME_LIMIT = float(os.environ.get("TEST_TIME_LIMIT", "120"))  # s for one test; a marker `time_limit(s)` overrides it
+TIME_LIMIT = float(os.environ.get("TEST_TIME_LIMIT", "300"))  # s for one test; a marker `time_limit(s)` overrides it
 STDERR = pytest.StashKey[int]()
-# On which of several numbers of ranks the tests of a folder or module run, where not on all, beside one rank: an option
-# that is refused, a step or a picture is found wrong on any that splits, what rests on accelerations on two and on an
-# odd number; schedules, joins, messages, couplings and restarts need each.
-_BOTH = ("added_mass", "armature", "arrays", "batch", "driven_joints", "equilibrium", "gears", "implicit", "inverse",
-         "joint_loads", "joint_space", "loop_loads", "models", "modes", "residual")  # fmt: skip
-RANKS = {"cli": (3,), "forces": (3,), "drivers": (2,), "model": (3,), "simulation": (3,), "study": (2,)}
-RANKS |= {f"test_{name}": (2, 3) for name in _BOTH}
+# On which numbers of ranks beside one the tests of a module or folder run, where all are run: what rests on
+# accelerations on two, what couples or divides (a rank between two others has more to do) on three, messages on each. A
+# marker of a test says otherwise: one of every coupling, restarts. Tests asked for by name run on as many as there are.
+RANKS = dict.fromkeys(("cli", "closure", "coupling", "model", "partition"), (3,)) | {"parallel": (2, 3, 4)}
+RANKS |= dict.fromkeys(("test_dynamics", "test_loops", "test_overlap", "test_redundant_loops", "test_strips"), (3,))
+RANKS |= {"test_trees": (3,), "test_fuzz_corpus": (2, 3, 4)}
+# What shows other programs, pictures of a paper or speeds: `make long` runs it, and `make nightly`.
+LONG = ("drivers", "local_slurm_test")
 # At one rank, to have two halves that take equally long, those with bounds of fewer tests.
 _CHECKED = bool(os.environ.get("MPIMBS_CHECKED"))
-ASIDE = ("sweep", "closure", "coupling") if _CHECKED else ("simulation", "study", "plots", "forces", "view")
+ASIDE = ("sweep", "closure", "coupling") if _CHECKED else ("simulation", "study", "plots", "forces", "view", "coupling")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,9 +49,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)  # before those of other markers are left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On several ranks, only tests that are given the ranks (`comm`) have more to find than on one. Some come last."""
+    for item in items:
+        if item.path.parent.name in LONG:
+            item.add_marker("long")
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     if WORLD.size > 1:
-        elsewhere = {item for item in items if WORLD.size not in _numbers_of_ranks(item)}
+        all_of_them = config.args_source is not pytest.Config.ArgsSource.ARGS
+        elsewhere = {item for item in items if WORLD.size not in _numbers_of_ranks(item, all_of_them)}
         config.hook.pytest_deselected(items=list(elsewhere))
         items[:] = [item for item in items if item not in elsewhere]
     for item in items:
@@ -59,12 +63,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("aside")
 
 
-def _numbers_of_ranks(item: pytest.Item) -> tuple[int, ...]:
+def _numbers_of_ranks(item: pytest.Item, all_of_them: bool) -> tuple[int, ...]:
     """Those beside one."""
     if "comm" not in getattr(item, "fixturenames", ()):
         return ()
     marker = item.get_closest_marker("ranks")
-    return marker.args if marker else RANKS.get(item.path.stem, RANKS.get(item.path.parent.name, (WORLD.size,)))
+    if marker is None and not all_of_them:
+        return (WORLD.size,)
+    return marker.args if marker else RANKS.get(item.path.stem, RANKS.get(item.path.parent.name, (2,)))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -130,50 +136,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-# --- kernels are compiled by one rank of each node, before the first test, and loaded by all ------------------------
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    none = session.config.option.collectonly or not session.items or os.environ.get("TEST_WARM_UP") == "none"
-    if not none and "mpimbs.parts.passes" in sys.modules:
-        from mpimbs.parallel.agreement import first_on_node
-
-        first_on_node(WORLD, _use_all_passes)
-
-
-def _use_all_passes() -> None:
-    import numpy as np
-
-    from mpimbs.dynamics.compiling import compile_kernels
-    from mpimbs.kernels.lanes import WIDTHS, native_width
-    from mpimbs.model import system_from
-    from mpimbs.simulation.ensembles.batch import Batch
-    from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, join
-
-    def side_by_side(lanes: int) -> None:
-        batch = Batch(system_from("chain:2"), lanes, MPI.COMM_SELF, lanes)
-        batch.accelerations(batch.q, batch.u)
-
-    def joined() -> None:
-        block = np.zeros(SIZE)
-        join(block, block, block.copy(), np.zeros(RESPONSE), np.zeros(SCRATCH))
-
-    actions: list[Callable[[], None]] = [joined]
-    for lanes in {1, native_width()}:
-        actions += [partial(compile_kernels, "dcae", lanes, staged, True, True) for staged in (False, True)]
-        actions += [partial(compile_kernels, kernels, lanes) for kernels in ("pcg", "dca-terminal")]
-        actions.append(partial(side_by_side, lanes))
-    actions += [partial(compile_kernels, "dca"), partial(compile_kernels, "intervals", 1, False, True, True)]
-    actions += [partial(compile_kernels, "intervals", lanes) for lanes in WIDTHS if lanes <= native_width()]
-    actions += [partial(compile_kernels, "cut intervals", lanes) for lanes in (1, 4)]
-    actions += [partial(compile_kernels, "augmented", loops=True)]
-    # Two that begin at opposite ends meet in the middle: what one has compiled, the other loads.
-    if os.environ.get("TEST_WARM_UP") == "backwards":
-        actions.reverse()
-    for action in actions:
-        action()
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ def plain_environment() -> dict[str, str]:
 
 
 def run_job(
-    ranks: int, command: Sequence[str], cwd: Path = ROOT, limit: float = 100.0, **environment: str
+    ranks: int, command: Sequence[str], cwd: Path = ROOT, limit: float = 250.0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command under mpiexec and give its exit code and its output, both streams as one text in `stdout`.
 

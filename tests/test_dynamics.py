@@ -481,6 +481,7 @@ with abort_on_error(world):
 class TestManyRanks:
     pytestmark = starts_mpiexec
 
+    @pytest.mark.long
     def test_many_ranks_agree_with_one(self) -> None:
         job = run_job(7, [sys.executable, "-c", MANY])
         assert job.returncode == 0, job.stdout

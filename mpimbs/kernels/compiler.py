@@ -19,8 +19,8 @@ from numba.core.types.misc import unliteral
 from numba.extending import overload
 
 from mpimbs.kernels.checked import CHECKED
-from mpimbs.kernels.kernel_cache import KernelCache
-from mpimbs.kernels.linking import ApartCompiler, PartCompiler, WholeCompiler
+from mpimbs.kernels.linking import ApartCompiler, PartCache, PartCompiler, WholeCompiler
+from mpimbs.kernels.machine_code import KernelCache
 
 # Contraction to fused multiply-add, no signed zeros, division by multiplication with the reciprocal: each keeps
 # NaN and infinity, so that a broken state is still seen.
@@ -58,7 +58,10 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, 
     @functools.cache
     def part() -> Any:
         """What other kernels call: made when one is compiled that does."""
-        return numba.njit(pipeline_class=compiler, no_cpython_wrapper=True, **options)(function)
+        made = numba.njit(pipeline_class=compiler, no_cpython_wrapper=True, **options)(function)
+        if compiler is ApartCompiler:
+            made._cache = PartCache(function)
+        return made
 
     def template(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """One compilation for all constants: LLVM puts them in where it inlines."""

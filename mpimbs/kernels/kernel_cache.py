@@ -1,8 +1,8 @@
-"""Where compiled kernels are kept: one folder for every state of the kernels' code, numba, Python, and processor.
+"""Where compiled kernels are kept: a folder for every state of numba, Python and processor, a file for each kernel.
 
 numba's own cache looks at the file that holds a kernel, and at its text. A change in another file that the kernel calls
-would leave stale code, and one of a comment would compile all again: here a hash over the code of all files that may be
-called names the folder.
+would leave stale code, and one of a comment would compile it again: here a hash over the code of all that it reaches
+(`reach`) is part of the file's name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import hashlib
 import os
 import re
 import shutil
@@ -26,27 +25,13 @@ from typing import Any
 import llvmlite
 import numba
 from llvmlite import binding
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.runtime import _nrt_python
 
 from mpimbs.kernels.checked import CHECKED
+from mpimbs.kernels.reach import SOURCES, Stamps, code_of, digest, imports_of
 
-# All of the package that a kernel may call, and where one may be: `KernelCache` refuses others.
-_WITH_KERNELS = (
-    *("kernels/*.py", "spatial/*.py", "values/*.py", "sweep/**/*.py", "loops/*.py", "parts/**/*.py"),
-    *("parallel/*.py", "coupling/**/*.py", "dynamics/pipeline.py", "simulation/march.py"),
-    *("partition/assembly_costs.py", "partition/schedule_search.py", "study/timed_joins.py"),
-)
-_PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 UNUSED_DAYS = 30  # after which a folder is removed
 _FOLDER = re.compile(r"[0-9a-f]{16}")
-
-
-@functools.cache
-def _stamped() -> frozenset[Path]:
-    """The files of the package whose code names the folder."""
-    return frozenset(path for part in _WITH_KERNELS for path in _PACKAGE.glob(part))
 
 
 @functools.cache
@@ -60,7 +45,7 @@ def cache_folder() -> Path:
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not (os.access(base, os.W_OK) and _is_ours(base)):
                 continue
-            folder = base / _name(base)
+            folder = base / digest(*_state())
             if not folder.exists():
                 remove_unused(base)
             folder.mkdir(exist_ok=True)
@@ -89,6 +74,16 @@ def _is_ours(base: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
+def remove_unused_files(folder: Path) -> None:
+    """Remove the code of kernels, and of what they call, that no process has loaded for `UNUSED_DAYS`."""
+    oldest = time.time() - 86400 * UNUSED_DAYS
+    with contextlib.suppress(OSError):
+        for kept in (*folder.glob("*.nbi"), *folder.glob("*.part")):
+            if kept.stat().st_mtime < oldest:
+                for file in (kept, *folder.glob(f"{kept.stem}.*.nbc")):
+                    file.unlink(missing_ok=True)
+
+
 def remove_unused(base: Path) -> None:
     """Remove folders of earlier states that no process has used for `UNUSED_DAYS`."""
     oldest = time.time() - 86400 * UNUSED_DAYS
@@ -100,24 +95,9 @@ def remove_unused(base: Path) -> None:
                 Path(entry.path).unlink(missing_ok=True)
 
 
-def _name(base: Path) -> str:
-    """Hash over all that compiled code depends on. That over the code of the sources is kept for these sources."""
-    sources = {str(path.relative_to(_PACKAGE)): path.read_bytes() for path in sorted(_stamped())}
-    text = _hash(*(item for pair in sources.items() for item in pair))
-    known = base / text
-    code = ""
-    with contextlib.suppress(OSError):
-        code = known.read_text(encoding="ascii")
-        os.utime(known)
-    if not _FOLDER.fullmatch(code):
-        code = _hash(*(item for name, source in sources.items() for item in (name, code_of(source))))
-        with contextlib.suppress(OSError):
-            unfinished = base / f"{text}.{os.getpid()}"
-            unfinished.write_text(code, encoding="ascii")
-            unfinished.replace(known)
-    return _hash(
-        code, numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, str(CHECKED), *processor()
-    )
+def _state() -> tuple[str, ...]:
+    """All that compiled code depends on beside its source."""
+    return numba.__version__, llvmlite.__version__, str(sys.implementation.cache_tag), str(CHECKED), *processor()
 
 
 def processor() -> tuple[str, str]:
@@ -132,42 +112,30 @@ def processor() -> tuple[str, str]:
     )
 
 
-def _hash(*parts: str | bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode() if isinstance(part, str) else part)
-        digest.update(b"\0")
-    return digest.hexdigest()[:16]
-
-
-def code_of(source: bytes) -> str:
-    """Give what of a source is compiled: neither comments, layout, nor docstrings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            first = body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                body[:1] = [ast.Pass()]
-    return ast.dump(tree)
+@functools.cache
+def stamps() -> Stamps:
+    """Stamps of the package's kernels, kept beside the folders for this place of the package."""
+    return Stamps(cache_folder().parent / f"stamps-{digest(str(SOURCES))}.json")
 
 
 def stamp_of(file: Path) -> str:
     """Hash over the code of a file outside of the package, and of all that it imports which is not installed."""
     found: dict[str, str] = {}
+    of_package: list[tuple[str, str]] = []
     waiting = [file]
     while waiting:
         path = waiting.pop().resolve()
-        if str(path) in found or not path.is_file() or path.is_relative_to(_PACKAGE):
+        if str(path) in found or not path.is_file() or path.is_relative_to(SOURCES):
             continue
         if path != file and any(path.is_relative_to(folder) for folder in _INSTALLED):
             continue
         source = path.read_bytes()
         found[str(path)] = code_of(source)
+        of_package += imports_of(ast.parse(source)).values()
         for name in _imported(source):
             place = getattr(sys.modules.get(name), "__file__", None)
             waiting += [Path(place)] if place and place.endswith(".py") else []
-    return _hash(*(item for pair in sorted(found.items()) for item in pair))
+    return digest(*(item for pair in sorted(found.items()) for item in pair), stamps().of_names(of_package))
 
 
 def _imported(source: bytes) -> Iterator[str]:
@@ -180,66 +148,15 @@ def _imported(source: bytes) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-class _Locator:
-    """A kernel's place, as numba asks for it."""
+def stamp(function: Callable[..., Any]) -> str:
+    """Hash over all that the compiled code of a function is made of.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._py_file = function.__code__.co_filename
-
-    def get_cache_path(self) -> str:
-        """Folder of the kernel's files."""
-        return str(cache_folder())
-
-    def ensure_cache_path(self) -> None:
-        """Make the folder, should it have been removed meanwhile."""
-        cache_folder().mkdir(parents=True, exist_ok=True)
-
-    def get_source_stamp(self) -> str:
-        """Of the package nothing: the folder is of one state of its sources. Of others, all that they are made of.
-
-        Raises
-        ------
-        RuntimeError
-            A kernel of the package is in a file that does not name the folder: its changes would be missed.
-        """
-        file = Path(self._py_file)
-        if not file.is_absolute():  # made of a text of the package (`widths`); there may be no current folder
-            return ""
-        file = file.resolve()
-        if file in _stamped():
-            return ""
-        if file.is_relative_to(_PACKAGE):
-            raise RuntimeError(f"{file}: has a kernel, and is not among the files of `kernel_cache._WITH_KERNELS`")
-        return stamp_of(file)
-
-
-class _Files(CompileResultCacheImpl):
-    """A kernel's files."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._lineno = function.__code__.co_firstlineno  # for a warning of numba's
-        self._locator = _Locator(function)
-        self._filename_base = f"{function.__module__}.{function.__qualname__}".replace("<", "").replace(">", "")
-
-
-class KernelCache(FunctionCache):
-    """A kernel's cache on disk, in `cache_folder`."""
-
-    _impl_class = _Files
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load a kernel's machine code, if it is there.
-
-        numba would first import and register all that it can compile, and compile what owns arrays: a third of a
-        second. Kernels own none, and whatever is compiled later sees to that itself.
-        """
-        _know_helpers()
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
-
-
-@functools.cache
-def _know_helpers() -> None:
-    """Have the linker find what wrappers of kernels may call to read arrays that Python has."""
-    for name, address in _nrt_python.c_helpers.items():
-        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+    Raises
+    ------
+    RuntimeError
+        Of the package, neither at the top of a module nor made around what is: its changes would be missed.
+    """
+    file = Path(function.__code__.co_filename)
+    # Of a text (`widths`) there is no file: it is the package's.
+    outside = file.is_absolute() and not file.resolve().is_relative_to(SOURCES)
+    return stamp_of(file) if outside else stamps().of(function)

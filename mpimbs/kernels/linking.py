@@ -3,22 +3,30 @@
 numba optimizes every jitted function by itself, makes machine code of it and of all that it calls, and a wrapper for
 Python; a caller then takes all that once more. Of the some three hundred functions that an evaluation is made of, only
 the outermost is ever called. A `KernelPart` is therefore left as it was lowered, in a module of its own without those
-that it calls; the `Whole` that Python calls links every part once, optimizes and compiles.
+that it calls. What others call rather than inline, an `Apart`, is optimized and compiled once and kept
+(`machine_code`); the `Whole` that Python calls is made of the parts that it inlines, and linked to the others' code.
 
 Kernels own no arrays, raise nothing and have no closures: what numba does for these is left out, in its passes too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import binding
-from numba.core import errors, typed_passes, types, untyped_passes
+from numba.core import errors, sigutils, typed_passes, types, untyped_passes
+from numba.core.bytecode import FunctionIdentity
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase
+from numba.core.compiler import CompilerBase, CompileResult
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+from numba.core.environment import Environment
+from numba.core.funcdesc import PythonFunctionDescriptor, default_mangler
+from numba.core.typing import signature as typing_signature
+
+from mpimbs.kernels import machine_code
+from mpimbs.kernels.machine_code import Code
 
 
 class _NoEnvironment:
@@ -66,21 +74,25 @@ class KernelPart(_Kernels):
         return self._shared
 
     def _get_module_for_linking(self) -> Any:
-        """Module with all that it calls: for libraries that numba makes itself."""
+        """Module with all that it inlines: for libraries that numba makes itself."""
         if self._linked is None:
             self._linked = self.alone().clone()
-            for library in linked_by(self):
+            for library in reached_by(self)[0]:
                 called = _Alone(library) if isinstance(library, KernelPart) else library
                 self._linked.link_in(called._get_module_for_linking(), preserve=True)
         return self._linked
 
 
 class Whole(_Kernels):
-    """The code of a function that Python calls, with all parts."""
+    """The code of a function that Python calls, with all that it inlines."""
+
+    needed: tuple[str, ...] = ()  # symbols of what it calls
 
     def finalize(self) -> None:
         """Link every part once, optimize, compile."""
-        self._linking_libraries = [_Alone(p) if isinstance(p, KernelPart) else p for p in linked_by(self)]
+        inlined, called = reached_by(self)
+        self.needed = tuple(part.symbol for part in called)
+        self._linking_libraries = [_Alone(p) if isinstance(p, KernelPart) else p for p in inlined]
         super().finalize()
         self._linking_libraries = []
 
@@ -92,6 +104,8 @@ class Whole(_Kernels):
 class Apart(KernelPart):
     """A part that is called rather than inlined: the same machine code, hence the same bits, wherever it is used."""
 
+    symbol = ""  # of its code; none where it can't be kept: its callers take it into theirs
+
     def alone(self) -> Any:
         """Module of this function alone."""
         if self._shared is None:
@@ -99,6 +113,24 @@ class Apart(KernelPart):
                 if not function.is_declaration:
                     function.add_function_attribute("noinline")
         return super().alone()
+
+    def compile(self, returned: Any) -> None:
+        """Make machine code of it and of all that it inlines, and keep it."""
+        inlined, called = reached_by(self)
+        module = self._final_module.clone()
+        for library in inlined:
+            part = _Alone(library) if isinstance(library, KernelPart) else library
+            module.link_in(part._get_module_for_linking(), preserve=True)
+        for values in (module.functions, module.global_variables):
+            for value in values:
+                if not value.is_declaration and value.name != self.symbol:
+                    value.linkage = "internal"
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(module, builder)
+        module.verify()
+        code = Code(returned, tuple(part.symbol for part in called), self._codegen._tm.emit_object(module))
+        machine_code.make_ready(self.symbol, code)
+        machine_code.keep(self.symbol, code)
 
 
 class _Alone:
@@ -111,22 +143,26 @@ class _Alone:
         return self._part.alone()
 
 
-def linked_by(library: Any) -> list[Any]:
-    """All that a library links, through its parts too, each once: callers before what they call.
+def reached_by(library: Any) -> tuple[list[Any], list[Apart]]:
+    """All that a library links, through its parts too, each once, callers before what they call; and what it calls.
 
     LLVM leaves out what nobody has called so far.
     """
     found: dict[int, Any] = {}
+    called: dict[int, Apart] = {}
 
     def visit(item: Any) -> None:
-        if id(item) not in found:
-            for called in item._linking_libraries if isinstance(item, KernelPart) else ():
-                visit(called)
+        if isinstance(item, Apart) and item.symbol:
+            called[id(item)] = item
+        elif id(item) not in found:
+            for other in getattr(item, "_linking_libraries", ()):
+                if isinstance(item, KernelPart) or isinstance(other, KernelPart):
+                    visit(other)
             found[id(item)] = item
 
-    for called in library._linking_libraries:
-        visit(called)
-    return list(reversed(found.values()))
+    for item in library._linking_libraries:
+        visit(item)
+    return list(reversed(found.values())), list(called.values())
 
 
 _RESOLVED: dict[Any, Any] = {}
@@ -156,6 +192,24 @@ def _resolved_once(context: Any) -> Iterator[None]:
         yield
     finally:
         del context.resolve_function_type, colours._markup
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _NamedLowering(typed_passes.NativeLowering):
+    """Lowering of a function whose code has a name of its own."""
+
+    _name = "named_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        context, symbol = state.targetctx, state.library.symbol
+        if not symbol:
+            return bool(super().run_pass(state))
+        before = context.mangler
+        context.mangler = _named(symbol, state.func_id.unique_id, before)
+        try:
+            return bool(super().run_pass(state))
+        finally:
+            del context.mangler
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -198,12 +252,14 @@ class PartCompiler(CompilerBase):
     """Compiles a function as a `KernelPart`."""
 
     library: type[JITCodeLibrary] = KernelPart
+    lowering: type[FunctionPass] = typed_passes.NativeLowering
 
     def define_pipelines(self) -> list[PassManager]:
         """Give the passes that kernels need."""
         manager = PassManager("kernel")
         for one in _PASSES:
-            manager.add_pass(one, one.__name__)
+            used = self.lowering if one is typed_passes.NativeLowering else one
+            manager.add_pass(used, used.__name__)
         manager.finalize()
         state = self.state
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
@@ -215,6 +271,73 @@ class ApartCompiler(PartCompiler):
     """Compiles a function as an `Apart`."""
 
     library = Apart
+    lowering = _NamedLowering
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Give the passes that kernels need; the code gets the name by which it is kept."""
+        given = super().define_pipelines()
+        self.state.library.symbol = machine_code.symbol_of(self.state.func_id.func, self.state.args) or ""
+        return given
+
+
+class PartCache:
+    """Where a dispatcher looks for the code of an `Apart`, in place of numba's own cache."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """What numba knows of a compiled function, made of what is kept; None if nothing is."""
+        arguments, _ = sigutils.normalize_signature(signature)
+        symbol = machine_code.symbol_of(self._function, arguments)
+        code = machine_code.load(symbol) if symbol else None
+        if code is None:
+            return None
+        identity = FunctionIdentity.from_function(self._function)
+        descriptor = PythonFunctionDescriptor(
+            *(True, identity.modname, identity.func_qualname, identity.unique_name, "", None, code.returned, None),
+            *(tuple(identity.arg_names), ()),
+            mangler=_named(str(symbol), identity.unique_id, default_mangler),
+            argtypes=tuple(arguments),
+            uid=identity.unique_id,
+        )
+        library = Apart(target_context.codegen(), str(symbol))
+        library.symbol = str(symbol)
+        library.finalize()
+        environment = Environment.from_fndesc(descriptor)
+        return CompileResult(
+            typing_context=target_context.typing_context,
+            target_context=target_context,
+            entry_point=target_context.get_executable(library, descriptor, environment),  # which Python can't call
+            typing_error=None,
+            type_annotation="",
+            signature=typing_signature(code.returned, *arguments),
+            objectmode=False,
+            lifted=(),
+            fndesc=descriptor,
+            library=library,
+            call_helper=None,
+            environment=environment,
+            metadata=None,
+            reload_init=(),
+            referenced_envs=(),
+        )
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Have it compiled and kept."""
+        if result.library.symbol:
+            result.library.compile(result.signature.return_type)
+
+
+def _named(symbol: str, identity: int, mangler: Any) -> Any:
+    """A mangler by which the function of one identity has a given name."""
+
+    def mangled(name: str, *rest: Any, uid: Any = None, **more: Any) -> str:
+        if uid != identity:
+            return str(mangler(name, *rest, uid=uid, **more))
+        return f"{symbol}.environment" if name.startswith(".NumbaEnv") else symbol
+
+    return mangled
 
 
 class WholeCompiler(PartCompiler):

@@ -74,6 +74,7 @@ def check(
         assert_close(f"joint loads, {given}", found, loads[bodies], kind, scale=largest, comm=comm)
 
 
+@pytest.mark.ranks(2, 3, 4)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("name", ["chain", *TREES])
 def test_against_dense(comm: MPI.Comm, tmp_path: Path, name: str) -> None:
@@ -90,6 +91,7 @@ def test_against_dense(comm: MPI.Comm, tmp_path: Path, name: str) -> None:
         check(comm, system, (q, u, tau), udot, "dense", loads, schedule=path)
 
 
+@pytest.mark.ranks(2, 3, 4)
 @pytest.mark.time_limit(300)
 @pytest.mark.parametrize("seed", [3, 20])
 def test_loops_against_dense(comm: MPI.Comm, tmp_path: Path, seed: int) -> None:

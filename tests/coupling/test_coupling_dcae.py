@@ -51,6 +51,7 @@ def plain_solution(blocks: list[Array], root: Array) -> tuple[Array, Array]:
     return np.vstack((root[None], x[0])), np.vstack((x[1], np.zeros((1, 6))))
 
 
+@pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("most", [1, 4])
 @pytest.mark.parametrize("seed", range(5))
 def test_boundary_values(comm: MPI.Comm, seed: int, most: int) -> None:

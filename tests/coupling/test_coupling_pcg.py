@@ -82,6 +82,7 @@ def test_constraint_subspace(name: str) -> None:
         assert len(work) == system.nu and np.all(work > 0.5), f"some motion is free of work: {work}"
 
 
+@pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("preconditioner", ["lagged", "jacobi"])
 @pytest.mark.parametrize("n", [16, 1024])
 def test_63_cuts(comm: MPI.Comm, n: int, preconditioner: str) -> None:

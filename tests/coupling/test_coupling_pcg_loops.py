@@ -45,6 +45,7 @@ def check(system: System, state: tuple[Array, Array, Array], comm: MPI.Comm, cut
             assert_close(f"{k}", got, reference[dynamics.gather_u.part], "iterated", scale=scale, comm=comm)
 
 
+@pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize(
     ("name", "preconditioner"), [*itertools.product(MECHANISMS, ["lagged"]), *itertools.product(["boom:3"], SOLVERS)]
 )

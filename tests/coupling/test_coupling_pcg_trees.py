@@ -41,6 +41,7 @@ def test_every_preconditioner(comm: MPI.Comm, shape: str, preconditioner: str) -
             assert_close(f"accelerations {k}", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
 
 
+@pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 def test_every_joint_cut(comm: MPI.Comm, shape: str) -> None:
     """Of bodies of all joint types, all but those on the world; the loads are those that the joints constrain."""

@@ -128,7 +128,7 @@ def test_a_wrong_size_is_refused(spec: str) -> None:
 
 
 def test_long_rows_are_made_quickly() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     system = system_from("four_bar:100000")
     assert (system.n_bodies, len(system.loops)) == (200_001, 100_000)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10

@@ -111,16 +111,16 @@ def assert_part(part: Columns, whole: Columns, lo: int, hi: int):
 
 
 def test_a_million_bodies_expand_quickly_and_ten_million_take_no_time():
-    start = time.perf_counter()
+    start = time.process_time()
     system = system_from("spatial_chain:10000000")
     part = system.columns(9_000_000, 9_000_010)
     assert system.name_of(9_999_999) == "x_link5000000"
     assert system.index_of("z_link5000000") == 9_999_998
     assert part.parent[0] == 8_999_999
-    assert time.perf_counter() - start < 0.5
-    start = time.perf_counter()
+    assert time.process_time() - start < 0.5
+    start = time.process_time()
     assert system.columns(0, 1_000_000).n == 1_000_000
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_no_such_bodies():

@@ -136,9 +136,9 @@ def test_ranks_with_different_settings_are_refused(comm: MPI.Comm) -> None:
 
 def test_facts_take_no_time_for_repeated_bodies() -> None:
     system = system_from("spatial_chain:10000000")
-    began = time.perf_counter()
+    began = time.process_time()
     found = facts(system)
-    assert time.perf_counter() - began < 0.1
+    assert time.process_time() - began < 0.1
     assert found == facts(system_from("spatial_chain:10000000")) == facts(copy.deepcopy(system))
 
 
@@ -203,13 +203,13 @@ class TestAborts:
     def test_abort_on_error_ends_waiting_ranks(self, error: str) -> None:
         kind, _, value = error.partition(": ")
         script = ABORTING.replace('RuntimeError("the reason")', f"{kind}({value!r})")
-        job = run_job(3, [sys.executable, "-c", script], limit=30)
+        job = run_job(3, [sys.executable, "-c", script])
         assert job.returncode != 0, job.stdout
         assert "[rank 1 of 3]" in job.stdout and error in job.stdout, job.stdout
 
     def test_abort_on_error_on_one_rank(self) -> None:
         script = ABORTING.replace("comm.rank == 1", "True")
-        job = run_job(1, [sys.executable, "-c", script], limit=30)
+        job = run_job(1, [sys.executable, "-c", script])
         assert job.returncode == 1, job.stdout
         assert "[rank 0 of 1]" in job.stdout and "RuntimeError: the reason" in job.stdout, job.stdout
 

@@ -1,7 +1,6 @@
 """Launchers that don't belong to the MPI library: what is refused, and what is legal."""
 
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -91,8 +90,7 @@ class TestUnderMpiexec:
             "sys.argv = ['mpimbs', 'check', 'chain:8']\n"
             "runpy.run_module('mpimbs', run_name='__main__')\n"
         )
-        began = time.monotonic()
-        job = run_job(2, [sys.executable, "-c", script], tmp_path, limit=30, PYTHONPATH=str(ROOT))
+        job = run_job(2, [sys.executable, "-c", script], tmp_path, PYTHONPATH=str(ROOT))
         assert job.returncode == 2, job.stdout
         assert job.stdout.count("mpimbs: the launcher started 2 tasks (OMPI_COMM_WORLD_SIZE)") == 1, job.stdout
-        assert "chain of 8 bodies" not in job.stdout and time.monotonic() - began < 25
+        assert "chain of 8 bodies" not in job.stdout

@@ -21,7 +21,6 @@ from oracles.dense import momentum
 from simulation.motions import Motion, motion, quaternions_of, reference, tumbler
 from tolerances import assert_close
 
-pytestmark = pytest.mark.ranks(3)
 T_END = 0.3
 # Of every scheme: its order, and a number of steps after which halving the step shows it above rounding.
 ORDERS = {

@@ -35,7 +35,6 @@ from simulation.interruptions import contents, differing, disturbed, signalled
 from simulation.motions import tumbler
 from tolerances import assert_close
 
-pytestmark = pytest.mark.ranks(2, 3, 4)  # more, and fewer, at a restart
 T_END = 0.15
 TIGHT = LoadSolver(rtol=1e-12)
 ADAPTIVE: dict[str, Any] = {"every": 0.015, "rtol": 1e-10, "atol": 1e-10}  # with some twelve steps
@@ -206,6 +205,7 @@ def test_an_integrator_that_begins_anew_says_so(
         assert_close("q", result.q, whole.q, "begun anew")
 
 
+@pytest.mark.ranks(3, 4)
 @pytest.mark.parametrize(
     "coupling", ["dcae", "pcg", "dcae of a tree", "dcae of a scrambled tree", "pcg of a scrambled tree", "dcae by bdf"]
 )

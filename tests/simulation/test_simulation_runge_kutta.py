@@ -25,7 +25,6 @@ from mpimbs.simulation.tableaux import TABLEAUX
 from oracles.mechanisms import four_bar
 from simulation.motions import tumbler
 
-pytestmark = pytest.mark.ranks(3)
 TIGHT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
 
 

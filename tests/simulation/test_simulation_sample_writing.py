@@ -27,7 +27,6 @@ from mpimbs.simulation.settings import Checkpoints
 from mpimbs.simulation.shared_file import SharedFile
 from simulation.motions import tumbler
 
-pytestmark = pytest.mark.ranks(2, 3)
 T_END = 0.22
 EVERY: dict[str, Any] = {"every": 0.02, "rtol": 1e-6, "atol": 1e-6}
 CASES: dict[str, tuple[Callable[[], System], dict[str, Any]]] = {

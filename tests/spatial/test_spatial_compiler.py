@@ -2,12 +2,14 @@
 
 import importlib
 import os
-import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,22 +18,14 @@ from numba.core import errors
 
 import mpimbs
 from mpi_helpers import plain_environment
-from mpimbs.kernels import kernel_cache
+from mpimbs.coupling.augmented import augmented_equations
+from mpimbs.coupling.pcg import constraint_equations
+from mpimbs.dynamics import pipeline
+from mpimbs.kernels import kernel_cache, machine_code, reach
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.kernel_cache import cache_folder, code_of, remove_unused, stamp_of
-
-
-def test_all_kernels_are_hashed() -> None:
-    """Every file that defines a kernel is among those whose change makes another folder of compiled code."""
-    package = Path(mpimbs.__file__).parent
-    hashed = {path for part in kernel_cache._WITH_KERNELS for path in package.glob(part)}
-    defining = {path for path in package.rglob("*.py") if "\n@kernel" in path.read_text(encoding="utf-8")}
-    assert defining and not defining - hashed
-    calling = re.compile(r"^from mpimbs\.(\w+)", re.MULTILINE)
-    beside = ("partition", "study")  # which call kernels of others, too
-    within = [path.read_text(encoding="utf-8") for path in defining if path.parent.name not in beside]
-    known = {part.split("/")[0] for part in kernel_cache._WITH_KERNELS} | {"base"}
-    assert {name for text in within for name in calling.findall(text)} <= known
+from mpimbs.simulation import march
+from mpimbs.values.handles import join
 
 
 @kernel
@@ -127,13 +121,179 @@ def test_processors_have_folders_and_widths_of_their_own(tmp_path: Path) -> None
     assert len({folder for _, folder in found.values()}) == len(found)
 
 
-def test_kernels_that_no_change_would_be_seen_of_are_refused() -> None:
-    """Of the package, where its folder of compiled code does not depend on their file."""
-    file = Path(mpimbs.__file__).parent / "cli" / "words.py"
-    scope: dict[str, Any] = {}
-    exec(compile("def f(x):\n    return x\n", str(file), "exec"), scope)
-    with pytest.raises(RuntimeError, match=r"words\.py: has a kernel, and is not among"):
-        kernel(scope["f"])
+PACKAGE = {
+    "__init__": "",
+    "base": "SIZE = 3\nOTHER = 4\n\n\ndef plain():\n    return SIZE\n",
+    "overloads": (
+        "from mpimbs.base import OTHER\n\n\ndef load(x):\n    pass\n\n\n@kernel_overload(load)\n"
+        "def _load(x):\n    return lambda x: OTHER\n"
+    ),
+    "parts": (
+        "from mpimbs import base\nfrom mpimbs.base import SIZE as ROOM\n\n\n"
+        "def helper():\n    return base.plain()\n\n\n"
+        "@kernel\ndef inner(x: helper) -> helper:\n    return x * ROOM\n\n\n@kernel\ndef beside(x):\n    return x + 1\n"
+    ),
+    "entries": (
+        "from mpimbs.overloads import load\nfrom mpimbs.parts import beside, inner\n\n\n"
+        "@kernel\ndef one(x):\n    return inner(x)\n\n\n@kernel\ndef two(x):\n    return beside(load(x))\n\n\n"
+        "TABLE = {}\nTABLE['two'] = 2\n"
+    ),
+}
+CHANGES = {  # a module, a text in it, another one: and which of the entries are compiled anew
+    "a constant that one uses": ("base", "SIZE = 3", "SIZE = 5", {"one"}),
+    "a constant of an overload": ("base", "OTHER = 4", "OTHER = 5", {"two"}),
+    "plain Python": ("parts", "return base.plain()", "return 7", set()),
+    "plain Python that an annotation names": ("base", "    return SIZE", "    return 8", set()),
+    "a kernel within": ("parts", "x * ROOM", "x - ROOM", {"one"}),
+    "one beside it": ("parts", "x + 1", "x + 2", {"two"}),
+    "what is imported under a name": ("parts", "import SIZE as ROOM", "import OTHER as ROOM", {"one"}),
+    "an overload": ("overloads", "lambda x: OTHER", "lambda x: x", {"two"}),
+    "what is done at the top of the module": ("entries", "['two'] = 2", "['two'] = 3", {"one", "two"}),
+    "an entry itself": ("entries", "return inner(x)", "return inner(x) + x", {"one"}),
+    "a comment": ("parts", "x + 1", "x + 1  # so", set()),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_entry_is_compiled_anew_where_what_it_reaches_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Functions, constants, overloads and what acts by itself, through imports; not what stands beside them."""
+    folder = tmp_path / "mpimbs"
+    folder.mkdir()
+    monkeypatch.setattr(reach, "SOURCES", folder)
+    for module, text in PACKAGE.items():
+        (folder / f"{module}.py").write_text(text, encoding="utf-8")
+
+    def stamps() -> dict[str, str]:
+        kept = reach.Stamps(tmp_path / "stamps.json")
+        return {entry: kept.of_names([("mpimbs.entries", entry)]) for entry in ("one", "two")}
+
+    before = stamps()
+    assert stamps() == before and len(set(before.values())) == 2
+    module, old, new, anew = CHANGES[name]
+    assert PACKAGE[module].count(old) == 1
+    (folder / f"{module}.py").write_text(PACKAGE[module].replace(old, new), encoding="utf-8")
+    after = stamps()
+    assert {entry for entry in before if after[entry] != before[entry]} == anew
+    (folder / f"{module}.py").write_text(PACKAGE[module], encoding="utf-8")
+    assert stamps() == before
+
+
+# Entries of the package, and changes of its sources: which of the entries each reaches.
+ENTRIES = {
+    "chain": pipeline.EVALUATE["dcae"][1],
+    "tree": pipeline.EVALUATE["intervals"][4],
+    "augmented": augmented_equations.factor,
+    "pcg": constraint_equations.form,
+    "join": join,
+    "march": march.march,
+}
+TOUCHED = {
+    ("coupling/augmented/augmented_equations.py", "return sound\n", "return not sound\n"): {"augmented"},
+    ("coupling/pcg/constraint_equations.py", "SWAP.to_others", "SWAP.from_others"): {"pcg"},
+    ("sweep/inward.py", "scale_row(a, x)", "scale_row(x, a)"): {"chain", "tree"},
+    ("values/handles.py", "factor <= LARGEST_FACTOR", "factor < LARGEST_FACTOR"): {"chain", "tree", "join"},
+    ("kernels/lanes.py", "WIDTHS = ", "WIDTHS = 0, "): set(ENTRIES),
+    ("dynamics/dynamics.py", "import functools\n", "import functools\n\nTOUCHED = functools\n"): set(),
+    ("model/system.py", "class System", "TOUCHED = 1\n\n\nclass System"): set(),
+    ("simulation/march.py", "def march(", "def march(touched, "): {"march"},
+}
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package, to be changed."""
+    folder = tmp_path_factory.mktemp("copied") / "mpimbs"
+    shutil.copytree(Path(mpimbs.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@contextmanager
+def changed(file: Path, old: str, new: str) -> Iterator[None]:
+    """A file with another text in the place of the first of its kind."""
+    source = file.read_text(encoding="utf-8")
+    assert old in source, (file, old)
+    file.write_text(source.replace(old, new, 1), encoding="utf-8")
+    yield
+    file.write_text(source, encoding="utf-8")
+
+
+def test_a_coupling_costs_others_nothing(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change in one coupling's kernels, or in plain Python, leaves the compiled code of other entries valid."""
+    monkeypatch.setattr(reach, "SOURCES", copied)
+
+    def stamps() -> dict[str, str]:
+        kept = reach.Stamps()
+        return {name: kept.of(entry.py_func) for name, entry in ENTRIES.items()}
+
+    before = stamps()
+    for (file, old, new), anew in TOUCHED.items():
+        with changed(copied / file, old, new):
+            after = stamps()
+        assert {name for name in before if after[name] != before[name]} == anew, file
+    assert stamps() == before
+
+
+@pytest.mark.subprocess
+def test_a_change_compiles_what_it_reaches_and_nothing_else(copied: Path, tmp_path: Path) -> None:
+    """What numba compiles anew for a join of two subchains after changes of a joint's elimination, and of joins."""
+    text = (
+        "import numpy as np\n"
+        "from numba.core import event\n"
+        "from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, join\n"
+        "with event.install_recorder('numba:compile') as compiled:\n"
+        "    join(np.zeros(SIZE), np.zeros(SIZE), np.zeros(SIZE), np.zeros(RESPONSE), np.zeros(SCRATCH))\n"
+        "print(len(compiled.buffer))\n"
+    )
+
+    def compiled() -> int:
+        given = {"MPIMBS_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(copied.parent)}
+        command = [sys.executable, "-P", "-c", text]
+        done = subprocess.run(command, env=plain_environment() | given, capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    assert compiled() > 10 and compiled() == 0
+    with changed(copied / "sweep/inward.py", "scale_row(a, x)", "scale_row(x, a)"):
+        assert compiled() == 0
+    with changed(copied / "values/handles.py", "factor <= LARGEST_FACTOR", "factor < LARGEST_FACTOR"):
+        assert compiled() > 10
+    assert compiled() == 0
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", None], ids=["empty", "garbage", "cut"])
+def test_damaged_files_are_compiled_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], damage: bytes | None
+) -> None:
+    """Each file of a kernel and of what it calls; one line says where they were."""
+    monkeypatch.setattr(machine_code, "cache_folder", lambda: tmp_path)
+
+    def doubled() -> float:
+        monkeypatch.setattr(machine_code, "_LOADED", {})
+        values = np.ones(1)  # of kernels that this process has not compiled yet
+        scope = {"__name__": __name__, "_twice": kernel(_twice.py_func)}
+        kernel(FunctionType(_four_times.py_func.__code__, scope))(values)
+        return float(values[0])
+
+    assert doubled() == 4.0
+    kept = sorted(tmp_path.iterdir())
+    assert {file.suffix for file in kept} == {".nbi", ".nbc", ".part"}
+    for file in kept:
+        file.write_bytes(file.read_bytes()[:-9] if damage is None else damage)
+        capsys.readouterr()
+        assert doubled() == 4.0
+        said = capsys.readouterr().err
+        assert said.count("\n") == (file.suffix != ".part") and (not said or str(tmp_path) in said)
+        assert doubled() == 4.0 and not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["def f(x):\n    return x\n", "def f(x):\n    return [].append(hidden)\n"])
+def test_kernels_that_no_change_would_be_seen_of_are_refused(text: str) -> None:
+    """Of the package, where they neither stand at the top of a module nor are made around what does."""
+    scope: dict[str, Any] = {"hidden": [1], "__name__": "mpimbs.cli.words"}
+    exec(compile(text, str(Path(mpimbs.__file__).parent / "cli" / "words.py"), "exec"), scope)
+    with pytest.raises(RuntimeError, match=r"mpimbs\.cli\.words\.f: "):
+        kernel(scope["f"])(1.0)
 
 
 def test_kernels_of_others_depend_on_what_they_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,7 @@ def test_times_in_between() -> None:
     assert interpolated(known, 8).outward == pytest.approx(0.5 * known[16].outward)
 
 
+@pytest.mark.long  # compares times
 def test_a_share_alone() -> None:
     """On one rank a share is what `bench` times; shares of the middle and the tip are measured once."""
     system = system_from("spatial_chain:512")

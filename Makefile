@@ -26,8 +26,7 @@ export OPENBLAS_NUM_THREADS = 1
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
 # Tests of what kernels compute: with bounds they take several times as long, and others have nothing to find there.
-CHECKED ?= $(addprefix tests/,spatial values sweep coupling closure $(patsubst %,test_%.py,batch dynamics factor gears implicit \
-  inverse joint_loads joint_space loops strips trees))
+CHECKED ?= $(addprefix tests/,kernels values sweep parts loops coupling closure dynamics)
 SECONDS ?= 180
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 

@@ -20,17 +20,17 @@ from mpi4py import MPI
 
 from laboratory.phase_costs import count
 from mpimbs.base.places import check_folder
+from mpimbs.bench.bench import bench
+from mpimbs.bench.predict.cluster import cluster_named
+from mpimbs.bench.predict.open_values import value_of
+from mpimbs.bench.schedules import compare_schedules, measure_assembly_costs
 from mpimbs.model import System, system_from
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.partition.assembly_costs import AssemblyCosts
 from mpimbs.partition.schedule_search import Search
 from mpimbs.partition.scheduling import AUTO, BALANCED, LEAVES, SERIAL
-from mpimbs.study.bench import bench
-from mpimbs.study.cluster import cluster_named
-from mpimbs.study.open_values import value_of
-from mpimbs.study.schedules import compare_schedules, measure_assembly_costs
 from mpimbs.values.joining import joined
 from mpimbs.values.joins import join, spread
 from mpimbs.values.value import without_loops

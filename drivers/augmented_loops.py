@@ -31,10 +31,10 @@ from mpimbs.base.places import check_folder
 from mpimbs.coupling import Lagrangian
 from mpimbs.coupling.augmented.coupling import AugmentedLagrangian
 from mpimbs.dynamics import Dynamics
+from mpimbs.files.motion import Motion
 from mpimbs.model import Body, Joint, System, system_from
 from mpimbs.plots.axes import new_figure, save
-from mpimbs.simulation.motion import Motion
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 
 FILES = (
     "augmented_loops.json",

@@ -17,10 +17,10 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.base.places import check_folder
+from mpimbs.files.motion import Motion
 from mpimbs.model import system_from
 from mpimbs.plots.axes import new_figure, save
-from mpimbs.simulation.motion import Motion
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 
 FILES = "closed_loops.json", "violations.png", "energy.png"
 Drawn = dict[str, Motion]

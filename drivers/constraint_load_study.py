@@ -23,6 +23,8 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.bench.bench import bench
+from mpimbs.bench.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.pcg.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.model import System, system_from
@@ -31,9 +33,7 @@ from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.plots.axes import new_figure, save
 from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, motion_of
-from mpimbs.simulation.run import simulate
-from mpimbs.study.bench import bench
-from mpimbs.study.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
+from mpimbs.run.run import simulate
 
 SYSTEMS = ("chain:16", "chain:128", "chain:1024", "spatial_chain:1024")
 CUTS = (1, 3, 7, 15, 31, 63)

@@ -32,8 +32,8 @@ import mpimbs
 from mpimbs.base.errors import InputError
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.plots.axes import new_figure, save
-from mpimbs.simulation.result import Result
-from mpimbs.study.tables import host, write_tables
+from mpimbs.plots.tables import host, write_tables
+from mpimbs.run.result import Result
 
 Floats = npt.NDArray[np.float64]
 WINDOWS = {"start": (0.1, 0.2), "middle": (0.45, 0.55), "end": (0.9, 1.0)}  # shares of the rows seen

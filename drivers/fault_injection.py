@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.files.output import part_of
 from mpimbs.model import BodyMotion, System
-from mpimbs.simulation.output import part_of
 
 ROUNDING = 1e-9  # relative: 1e-12 of a few steps, amplified by the motion
 FORCES = ("--forces", "fault_injection:add_failing_force")

@@ -10,8 +10,8 @@ import numpy as np
 
 from fault_injection import CHECKPOINT, OUTPUT
 from mpimbs.base.errors import InputError
-from mpimbs.simulation.checkpoint import read_header
-from mpimbs.simulation.output import part_of
+from mpimbs.files.checkpoint import read_header
+from mpimbs.files.output import part_of
 
 
 def read(place: Path) -> dict[str, np.ndarray]:

@@ -25,8 +25,8 @@ from mpimbs.model import System, system_from
 from mpimbs.model.connections import Connections, connected
 from mpimbs.parts.subchain import Subchain
 from mpimbs.plots.axes import save
-from mpimbs.simulation.result import Result
-from mpimbs.simulation.run import simulate
+from mpimbs.run.result import Result
+from mpimbs.run.run import simulate
 
 Floats = npt.NDArray[np.float64]
 FILES = "figure_releases_hands.json", "figure_releases_hands.png"

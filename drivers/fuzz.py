@@ -10,7 +10,7 @@ ended, the seed that it was at counts as failed, and another job goes on behind 
 smaller, body by body as long as it stays wrong, and kept as a file that belongs in `tests/corpus`, whose systems are
 always tested. Of every tenth seed a run of a small system is stopped, killed and continued at random, beside the same
 course undisturbed (`tests/sequences.py`); of those that are wrong the seeds are kept. What the witness of a run would
-have stopped (`mpimbs.simulation.witness`) is no wrong result in silence, and counted by itself. The counts go to
+have stopped (`mpimbs.run.witness`) is no wrong result in silence, and counted by itself. The counts go to
 counts.json; the exit code is 1 if anything was wrong in silence, or much told.
 """
 

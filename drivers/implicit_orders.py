@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 
 from mpimbs.model import Body, Joint, System
 from mpimbs.plots.axes import new_figure, save
-from mpimbs.simulation.run import simulate
-from mpimbs.simulation.schemes import INTEGRATORS
-from mpimbs.study.tables import host, markdown, write_tables
+from mpimbs.plots.tables import host, markdown, write_tables
+from mpimbs.run.run import simulate
+from mpimbs.stepping.schemes import INTEGRATORS
 
 Floats = npt.NDArray[np.float64]
 Rows = list[dict[str, Any]]

@@ -29,12 +29,12 @@ from laboratory.machine import Machine, measure_core, of_all_ranks
 from laboratory.phase_costs import counts_of_tile, time_phases
 from laboratory.phases import TILE_PHASES, TIP, arguments, flat
 from mpimbs.base.errors import InputError
+from mpimbs.bench.bench import bench
 from mpimbs.dynamics.compiling import compile_kernels
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, first_on_node, together
-from mpimbs.study.bench import bench
-from mpimbs.study.tables import markdown
+from mpimbs.plots.tables import markdown
 
 SYSTEMS = ("spatial_chain:1024", "rope:1024")
 SHORT, LONG = 68, 72  # bodies of the chains that are counted

@@ -27,6 +27,9 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
+from mpimbs.bench.bench import bench
+from mpimbs.bench.predict.calibration import Calibration, Share
+from mpimbs.bench.speedup import cores_of, default_ranks
 from mpimbs.coupling import coupling_named
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
@@ -34,9 +37,6 @@ from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.plots.axes import new_figure, save
-from mpimbs.study.bench import bench
-from mpimbs.study.calibration import Calibration, Share
-from mpimbs.study.speedup import cores_of, default_ranks
 
 SIZES = (128, 256, 1024)
 SOLVES = 200

@@ -20,15 +20,15 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_folder
+from mpimbs.bench.bench import bench
+from mpimbs.bench.predict.calibration import SECONDS, Calibration
+from mpimbs.bench.predict.cluster import cluster_named
+from mpimbs.bench.predict.predict import predict
+from mpimbs.bench.predict.trace import DOUBLE
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.study.bench import bench
-from mpimbs.study.calibration import SECONDS, Calibration
-from mpimbs.study.cluster import cluster_named
-from mpimbs.study.predict import predict
-from mpimbs.study.tables import host, markdown
-from mpimbs.study.trace import DOUBLE
+from mpimbs.plots.tables import host, markdown
 
 FILE = "loop_columns.json"
 MODELS = ("track:1024", "track:16384")

@@ -28,7 +28,7 @@ from laboratory.operations import PAPER, OperationCounts, OperationModel, arithm
 from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, System, system_from
 from mpimbs.plots.axes import new_figure, save
-from mpimbs.study.tables import markdown
+from mpimbs.plots.tables import markdown
 
 MIXED = ("revolute", "universal", "spherical", "prismatic", "cylindrical")
 MANY = tuple(2**k for k in range(11))

@@ -23,10 +23,10 @@ from mpi4py import MPI
 
 from mpimbs import simulate
 from mpimbs.base.sizes import tuned, using
+from mpimbs.files import checkpoint
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error
-from mpimbs.simulation import checkpoint
-from mpimbs.study.tables import write_tables
+from mpimbs.plots.tables import write_tables
 
 WAYS = {"all ranks": 1, "rank 0": 2**39}  # bytes from which on every rank writes its own
 STEP = 1e-4  # s

@@ -16,15 +16,15 @@ from typing import Any
 import click
 from mpi4py import MPI
 
+from mpimbs.bench.bench import bench
+from mpimbs.bench.predict.calibration import SECONDS, Calibration
+from mpimbs.bench.predict.cluster import measure_here
+from mpimbs.bench.predict.predict import predict
+from mpimbs.files.output_layout import versions
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error, together
 from mpimbs.parallel.first_ranks import first_ranks
-from mpimbs.simulation.output_layout import versions
-from mpimbs.study.bench import bench
-from mpimbs.study.calibration import SECONDS, Calibration
-from mpimbs.study.cluster import measure_here
-from mpimbs.study.predict import predict
-from mpimbs.study.tables import host
+from mpimbs.plots.tables import host
 
 SYSTEMS = ("spatial_chain:1024", "spatial_chain:16384", "rope:1024")
 COUPLINGS = ("dcae",)

@@ -26,7 +26,7 @@ from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.plots.axes import new_figure, save
 from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, draw_energy, motion_of
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 
 Floats = npt.NDArray[np.float64]
 CASES = (0, 1, 3, 7, 15)  # cuts

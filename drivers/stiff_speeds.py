@@ -23,11 +23,11 @@ from mpi4py import MPI
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System
-from mpimbs.simulation.integrators import make_integrator
-from mpimbs.simulation.result import Result
-from mpimbs.simulation.run import simulate
-from mpimbs.simulation.schemes import Accuracy
-from mpimbs.study.tables import host, markdown, write_tables
+from mpimbs.plots.tables import host, markdown, write_tables
+from mpimbs.run.result import Result
+from mpimbs.run.run import simulate
+from mpimbs.stepping.integrators import make_integrator
+from mpimbs.stepping.schemes import Accuracy
 
 Floats = npt.NDArray[np.float64]
 Rows = list[dict[str, Any]]

@@ -32,10 +32,10 @@ from mpimbs.dynamics.statics.modes import modes
 from mpimbs.model import Body, Joint, System
 from mpimbs.model.rod import Rod
 from mpimbs.plots.axes import new_figure, save
-from mpimbs.simulation.result import Result
-from mpimbs.simulation.run import simulate
-from mpimbs.simulation.schemes import INTEGRATORS
-from mpimbs.study.tables import host, markdown, write_tables
+from mpimbs.plots.tables import host, markdown, write_tables
+from mpimbs.run.result import Result
+from mpimbs.run.run import simulate
+from mpimbs.stepping.schemes import INTEGRATORS
 
 Floats = npt.NDArray[np.float64]
 Rows = list[dict[str, Any]]

@@ -30,7 +30,7 @@ from laboratory.peers import AGREEMENT, OURS, PEERS, compare_apart
 from mpimbs.dynamics.resources import free_memory
 from mpimbs.model import system_from
 from mpimbs.plots.axes import new_figure, number_ticks, save
-from mpimbs.study.tables import host
+from mpimbs.plots.tables import host
 
 SIZES = (*(2**k for k in range(4, 15)), 2**16, 2**18, 2**20)
 STYLES = {OURS: ("tab:blue", "o"), "pinocchio": ("tab:orange", "s"), "drake": ("tab:green", "^")}

@@ -12,9 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.former import answer_to
 
 if TYPE_CHECKING:
     from mpimbs.dynamics import Dynamics
+    from mpimbs.files.reading import open_output
     from mpimbs.model import (
         Body,
         BodyMotion,
@@ -33,13 +35,12 @@ if TYPE_CHECKING:
         write_system,
     )
     from mpimbs.parts.kinematics import kinematics
-    from mpimbs.simulation.ensembles.batch import Batch
-    from mpimbs.simulation.reading import open_output
-    from mpimbs.simulation.restart import restart
-    from mpimbs.simulation.result import EnsembleResult, Result, load
-    from mpimbs.simulation.run import simulate
-    from mpimbs.simulation.settings import Checkpoints, SimulationSettings
-    from mpimbs.simulation.simulation import Simulation
+    from mpimbs.run.ensembles.batch import Batch
+    from mpimbs.run.restart import restart
+    from mpimbs.run.result import EnsembleResult, Result, load
+    from mpimbs.run.run import simulate
+    from mpimbs.run.simulation import Simulation
+    from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
     __version__: str
 
@@ -77,20 +78,34 @@ __all__ = [
 ]
 
 _ELSEWHERE = {  # than in `mpimbs.model`
-    "Batch": "simulation.ensembles.batch",
-    "Checkpoints": "simulation.settings",
+    "Batch": "run.ensembles.batch",
+    "Checkpoints": "stepping.settings",
     "Dynamics": "dynamics",
-    "EnsembleResult": "simulation.result",
-    "Result": "simulation.result",
-    "Simulation": "simulation.simulation",
-    "SimulationSettings": "simulation.settings",
+    "EnsembleResult": "run.result",
+    "Result": "run.result",
+    "Simulation": "run.simulation",
+    "SimulationSettings": "stepping.settings",
     "kinematics": "parts.kinematics",
-    "load": "simulation.result",
-    "open_output": "simulation.reading",
-    "restart": "simulation.restart",
-    "simulate": "simulation.run",
+    "load": "run.result",
+    "open_output": "files.reading",
+    "restart": "run.restart",
+    "simulate": "run.run",
 }
-_ROOMS = ("base", "coupling", "dynamics", "forces", "model", "partition", "simulation")  # as `mpimbs.model`
+# What the documentation told users to import by names that are no more: they answer for one version.
+_FORMER = {
+    "mpimbs.batch": "mpimbs.run.ensembles.batch",
+    "mpimbs.equilibrium": "mpimbs.dynamics.statics.equilibrium",
+    "mpimbs.errors": "mpimbs.base.errors",
+    "mpimbs.factor": "mpimbs.dynamics.operators.factor",
+    "mpimbs.modes": "mpimbs.dynamics.statics.modes",
+    "mpimbs.settings": "mpimbs.base.settings",
+    "mpimbs.study": "mpimbs.bench",
+    "mpimbs.study.pictures": "mpimbs.plots.pictures",
+    "mpimbs.study.predict": "mpimbs.bench.predict.predict",
+    "mpimbs.view.exports": "mpimbs.export.exports",
+}
+answer_to(_FORMER)
+_ROOMS = ("base", "coupling", "dynamics", "forces", "model", "partition", "run")  # as `mpimbs.model`
 
 
 def __getattr__(name: str) -> Any:

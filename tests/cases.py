@@ -11,7 +11,7 @@ from mpi4py import MPI
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System
-from mpimbs.model.segments import Integers
+from mpimbs.model.order.segments import Integers
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.motion import join_turn

@@ -17,14 +17,15 @@ STDERR = pytest.StashKey[int]()
 # On which numbers of ranks beside one the tests of a module or folder run, where all are run: what rests on
 # accelerations on two, what couples or divides (a rank between two others has more to do) on three, messages on each. A
 # marker of a test says otherwise: one of every coupling, restarts. Tests asked for by name run on as many as there are.
-RANKS = dict.fromkeys(("cli", "closure", "coupling", "model", "partition"), (3,)) | {"parallel": (2, 3, 4)}
-RANKS |= dict.fromkeys(("test_dynamics", "test_loops", "test_overlap", "test_redundant_loops", "test_strips"), (3,))
-RANKS |= {"test_trees": (3,), "test_fuzz_corpus": (2, 3, 4)}
+_THREE = ("cli", "closure", "coupling", "loops", "model", "partition", "parts")
+RANKS = dict.fromkeys((*_THREE, "test_dynamics", "test_overlap", "test_trees"), (3,))
+RANKS |= dict.fromkeys(("parallel", "test_fuzz_corpus"), (2, 3, 4))
 # What shows other programs, pictures of a paper or speeds: `make long` runs it, and `make nightly`.
 LONG = ("drivers", "local_slurm_test")
 # At one rank, to have two halves that take equally long, those with bounds of fewer tests.
+OTHERS = ("run", "stepping", "files", "bench", "plots", "forces", "view", "export", "coupling")
 _CHECKED = bool(os.environ.get("MPIMBS_CHECKED"))
-ASIDE = ("sweep", "closure", "coupling") if _CHECKED else ("simulation", "study", "plots", "forces", "view", "coupling")
+ASIDE = ("sweep", "closure", "coupling") if _CHECKED else OTHERS
 
 
 def pytest_configure(config: pytest.Config) -> None:

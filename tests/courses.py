@@ -15,8 +15,8 @@ from force_functions import current, motor, pull
 from fuzzing import ROUNDINGS, UNJUDGED, Settings, settings_of
 from mpimbs import Checkpoints, Simulation
 from mpimbs.model import BodyMotion, System
-from mpimbs.simulation.result import Result
-from mpimbs.simulation.schemes import scheme_of
+from mpimbs.run.result import Result
+from mpimbs.stepping.schemes import scheme_of
 from oracles import dense
 from oracles.dense import Array
 from oracles.descriptor import Descriptor

@@ -29,13 +29,13 @@ from fuzzing import Verdict, told_as
 from mpimbs import Simulation, load, restart
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.simulation.checkpoint import kept_files
-from mpimbs.simulation.restart import read_checkpoint
-from mpimbs.simulation.result import Result
+from mpimbs.files.checkpoint import kept_files
+from mpimbs.run.restart import read_checkpoint
+from mpimbs.run.result import Result
 from oracles.dense import Array
 from oracles.random_systems import vector
 from oracles.structured_systems import Weighted
-from simulation.interruptions import differing
+from run.interruptions import differing
 from tolerances import TOLERANCE, error
 
 APART = 1e-12  # of the states of two runs that tell what the motion amplifies

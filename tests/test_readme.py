@@ -13,9 +13,9 @@ from mpi4py import MPI
 from documents import DOCUMENTS, PAGES, README, below, block, blocks
 from mpi_helpers import ROOT, parallel_assert
 from mpimbs import cli
+from mpimbs.bench.predict.cluster import read_cluster
 from mpimbs.model import read_system
-from mpimbs.simulation.run import simulate
-from mpimbs.study.cluster import read_cluster
+from mpimbs.run.run import simulate
 
 
 def still(run: h5py.File) -> list[str]:

@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from courses import course_of
 from mpi_helpers import parallel_assert
-from mpimbs.simulation.run_memory import Floats, RunMemory
+from mpimbs.run.run_memory import Floats, RunMemory
 from sequences import check_sequence
 
 CORPUS = Path(__file__).parent / "corpus" / "courses" / "sequences.toml"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mpi_helpers import ROOT, plain_environment, starts_mpiexec
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 
 pytestmark = starts_mpiexec
 
@@ -41,9 +41,9 @@ NEEDING = [  # modules
     "mpimbs.coupling.pcg.petsc_matrix",
     "mpimbs.dynamics.statics.equilibrium",
     "mpimbs.parallel.petsc",
-    "mpimbs.simulation.petsc_integrator",
-    "mpimbs.simulation.petsc_schemes",
-    "mpimbs.simulation.stages",
+    "mpimbs.stepping.petsc_integrator",
+    "mpimbs.stepping.petsc_schemes",
+    "mpimbs.stepping.stages",
 ]
 SCRIPT = """
 import importlib

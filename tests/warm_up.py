@@ -13,7 +13,7 @@ from mpi4py import MPI
 from mpimbs.dynamics.compiling import compile_inverse, compile_kernels
 from mpimbs.kernels.lanes import WIDTHS, native_width
 from mpimbs.model import system_from
-from mpimbs.simulation.ensembles.batch import Batch
+from mpimbs.run.ensembles.batch import Batch
 from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, join
 
 

@@ -24,12 +24,12 @@ from mpi4py import MPI
 
 from laboratory.peer import Floats, Peer, UnavailableError, installed
 from mpimbs.base.errors import InputError
+from mpimbs.bench.bench import check_seconds
+from mpimbs.bench.laps import summary
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import free_memory
 from mpimbs.model import System, system_from
-from mpimbs.model.table import suggest
-from mpimbs.study.bench import check_seconds
-from mpimbs.study.laps import summary
+from mpimbs.model.text.table import suggest
 
 OURS = "mpimbs"
 AGREEMENT = 1e-8

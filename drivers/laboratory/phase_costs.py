@@ -23,10 +23,10 @@ from laboratory.phases import (
     run_joins,
     swept,
 )
+from mpimbs.bench.laps import least_each
 from mpimbs.kernels.lanes import WIDTHS
 from mpimbs.kernels.memory import Table
 from mpimbs.model import System
-from mpimbs.study.laps import least_each
 from mpimbs.values.handles import SIZE
 
 # --- counts ---------------------------------------------------------------------------------------------------------

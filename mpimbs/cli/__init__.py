@@ -1,4 +1,7 @@
-"""The command line: commands, their options and their words."""
+"""The command line: commands, their options and their words. What they do stands in the other rooms.
+
+Begin with `commands.py`.
+"""
 
 from mpimbs.cli.commands import main
 

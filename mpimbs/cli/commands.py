@@ -40,19 +40,19 @@ from mpimbs.cli.words import Command, on_root, together
 from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.parallel.launcher import launch_of, refuse_singletons
-from mpimbs.simulation.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
+from mpimbs.stepping.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from mpimbs.model import System
-    from mpimbs.simulation.result import EnsembleResult, Result
+    from mpimbs.run.result import EnsembleResult, Result
 
 COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose options `coupling_options` adds
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again
 TELLING = 1e8  # bytes, beyond which `check` speaks of memory
 MOST_SPRINGS = 10  # that `check` tells of one by one
-# The standard systems of `mpimbs.model.library`, which help names without importing it.
+# The standard systems of `mpimbs.model.examples.library`, which help names without importing it.
 GENERATED = (
     "chain:N, chain16, spatial_chain:N, free_chain:N, rope:N, caterpillar:N, figure, figure34, figure48, crowd:N, "
     "tree:DEPTH:BRANCHING, random_tree:N[:SEED], four_bar:N, four_bar_chain:N, five_bar, coupled_loops, parallelogram, "
@@ -160,8 +160,8 @@ def run(
             raise InputError(f"`{other}` is for a run of one system: leave it out, or `parameters`")
         simulate_table(comm, model, parameters, output, forces, checkpoints, given)
         return
-    from mpimbs.simulation.run import simulate
-    from mpimbs.simulation.state import MOVING, read_state
+    from mpimbs.run.run import simulate
+    from mpimbs.run.state import MOVING, read_state
 
     asked = together(comm, lambda: SimulationSettings.asked(given))
     system = read(comm, model, forces)
@@ -191,9 +191,9 @@ def run(
 @click.pass_obj
 def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
     """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
-    from mpimbs.simulation.ensembles.course import ENSEMBLE
-    from mpimbs.simulation.restart import finished, most_ranks, read_checkpoint
-    from mpimbs.simulation.restart import restart as go_on
+    from mpimbs.run.ensembles.course import ENSEMBLE
+    from mpimbs.run.restart import finished, most_ranks, read_checkpoint
+    from mpimbs.run.restart import restart as go_on
 
     kept = read_checkpoint(file, comm)
     if pictures and kept.header.get("kind") == ENSEMBLE:
@@ -261,9 +261,9 @@ def check(
     as_json: bool,
 ) -> None:
     """Validate MODEL, say what it is, and warn of couplings that are unfit for it."""
+    from mpimbs.bench.accuracy import fitness
     from mpimbs.coupling import unavailable
     from mpimbs.dynamics.resources import ranks_on_node
-    from mpimbs.study.accuracy import fitness
 
     system = read(comm, model, need=None)
     together(comm, system.validate)
@@ -297,7 +297,7 @@ def _residual(system: System, comm: MPI.Comm) -> str:
     """Say what accelerations leave of the equations of motion in the initial state, closed; all ranks call."""
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations
-    from mpimbs.simulation.projection import closed
+    from mpimbs.stepping.projection import closed
 
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         compile_evaluations(dynamics, checked=True)
@@ -345,7 +345,7 @@ def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool
     if pictures is None:
         return told(system, *found)
     from mpimbs.plots.axes import save
-    from mpimbs.study.partition_pictures import PARTITION_FILE, draw_partition
+    from mpimbs.plots.partition_pictures import PARTITION_FILE, draw_partition
 
     check_folder(pictures, [PARTITION_FILE], force, "pictures")
     drawn = save(draw_partition(system, *found), pictures / PARTITION_FILE)
@@ -354,10 +354,10 @@ def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool
 
 def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     """What a model is, what it leaves to defaults, what it takes of memory, and what is rarely meant."""
+    from mpimbs.bench.accuracy import notes
+    from mpimbs.bench.motionless import motionless
     from mpimbs.dynamics.resources import EVALUATION, SIMULATION, free_memory, gigabytes
     from mpimbs.model.summary import listed, nothing_acts
-    from mpimbs.study.accuracy import notes
-    from mpimbs.study.motionless import motionless
 
     found = system.summary()
     kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
@@ -473,7 +473,7 @@ class _Job(contextlib.ExitStack):
         from mpi4py import MPI
 
         from mpimbs.parallel.agreement import abort_on_error
-        from mpimbs.simulation.compile_notice import compilation_told
+        from mpimbs.run.compile_notice import compilation_told
 
         self.comm = MPI.COMM_WORLD if self._given is None else self._given
         self.rank = self.comm.rank

@@ -9,7 +9,7 @@ import click
 
 from mpimbs.cli.options import SAMPLES, forces_option, given_settings, output_option, read, setting_options
 from mpimbs.cli.words import Command
-from mpimbs.simulation.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
+from mpimbs.stepping.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -28,8 +28,8 @@ def simulate_table(
 ) -> None:
     """Simulate the copies of a model that a table tells of, with the settings that were given; all ranks call."""
     from mpimbs.dynamics.copies.members import members_of_table
-    from mpimbs.model.library import parameters_in
-    from mpimbs.simulation.ensembles.ensemble import simulate_copies
+    from mpimbs.model.examples.library import parameters_in
+    from mpimbs.run.ensembles.ensemble import simulate_copies
 
     system = read(comm, model)
     found: Any = model if parameters_in(model) else system

@@ -62,7 +62,7 @@ def acceleration(
 
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations
-    from mpimbs.simulation.state import check_speeds, read_state
+    from mpimbs.run.state import check_speeds, read_state
 
     system = read(comm, model, forces)
     note_lanes(comm, system, settings)
@@ -110,7 +110,7 @@ def inverse(
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_inverse
     from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.simulation.state import PRESCRIBED, read_state
+    from mpimbs.run.state import PRESCRIBED, read_state
 
     system = read(comm, model, forces)
     whole = together(comm, lambda: read_state(state, system, PRESCRIBED))
@@ -144,7 +144,7 @@ def inertia(
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_joint_space
     from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.simulation.state import COORDINATES, read_state
+    from mpimbs.run.state import COORDINATES, read_state
 
     system = read(comm, model)
     whole = together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
@@ -182,8 +182,8 @@ def assemble(
     """Close the loops of MODEL: write coordinates and speeds near the initial ones that all loops allow."""
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations
-    from mpimbs.simulation.projection import changes_told, closed, moved
-    from mpimbs.simulation.state import MOVING, check_speeds, read_state
+    from mpimbs.run.state import MOVING, check_speeds, read_state
+    from mpimbs.stepping.projection import changes_told, closed, moved
 
     system = read(comm, model, forces)
     if not system.loops:
@@ -230,7 +230,7 @@ def settle(
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit
     from mpimbs.dynamics.statics.equilibrium import Equilibrium, growth
-    from mpimbs.simulation.state import COORDINATES, check_system, read_state
+    from mpimbs.run.state import COORDINATES, check_system, read_state
 
     system = read(comm, model, forces)
     together(comm, lambda: check_system(system))
@@ -291,7 +291,7 @@ def modes_command(
     from mpimbs.dynamics.compiling import compile_evaluations, compile_joint_space
     from mpimbs.dynamics.statics.modes import modes
     from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.simulation.state import COORDINATES, read_state
+    from mpimbs.run.state import COORDINATES, read_state
 
     system = read(comm, model, forces)
     whole = together(comm, lambda: read_state(state, system, COORDINATES) if state else None)

@@ -57,7 +57,7 @@ def schema(comm: MPI.Comm, output: Path | None, force: bool) -> None:
     """Write the JSON schema of model files, by which editors complete and check them."""
 
     def work() -> None:
-        from mpimbs.model.schema import schema_of_models
+        from mpimbs.model.text.schema import schema_of_models
 
         text = json.dumps(schema_of_models(), indent=1)
         if output is None:

@@ -135,7 +135,7 @@ def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None])
 
 def _chosen(comm: MPI.Comm, settings: dict[str, Any], options: dict[str, Any]) -> str:
     """Name of the coupling that is the best for a model on these ranks; rank 0 says why."""
-    from mpimbs.study.choice import choose_coupling
+    from mpimbs.bench.choice import choose_coupling
 
     if "solver" in settings:
         raise InputError("options of pcg's solver choose nothing: leave them out, or choose --coupling pcg")
@@ -241,7 +241,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
 
 def write_state(dynamics: Dynamics, output: Path, q: npt.NDArray[np.float64], u: npt.NDArray[np.float64]) -> None:
     """Write a state, of which this rank has its part, and the names of its bodies to an .npz file; all ranks call."""
-    from mpimbs.simulation.state import IN_ORDER, names_of
+    from mpimbs.run.state import IN_ORDER, names_of
 
     comm, arrays = dynamics.comm, {"q": dynamics.gather_q(q), "u": dynamics.gather_u(u)}
     names = names_of(dynamics.system) if comm.rank == 0 else None

@@ -79,9 +79,9 @@ def export(
     """
 
     def work() -> None:
+        from mpimbs.export.exports import export as written
+        from mpimbs.export.exports import format_of
         from mpimbs.plots.pictures import motion_of
-        from mpimbs.view.exports import export as written
-        from mpimbs.view.exports import format_of
 
         format_of(output, quantities)
         motion = motion_of(file)

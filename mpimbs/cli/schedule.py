@@ -35,11 +35,11 @@ def schedule(
 
     It is told beside `balanced` and `serial`, with its critical path.
     """
+    from mpimbs.bench.predict.cluster import cluster_named
+    from mpimbs.bench.schedules import compare_schedules, measure_assembly_costs, told, write_schedule
     from mpimbs.parallel.first_ranks import first_ranks
     from mpimbs.plots.axes import save
-    from mpimbs.study.cluster import cluster_named
-    from mpimbs.study.partition_pictures import SCHEDULE_PICTURE, draw_schedule
-    from mpimbs.study.schedules import compare_schedules, measure_assembly_costs, told, write_schedule
+    from mpimbs.plots.partition_pictures import SCHEDULE_PICTURE, draw_schedule
 
     system = read(comm, model, need="DIVISION")
     together(comm, system.validate)

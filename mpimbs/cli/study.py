@@ -42,9 +42,9 @@ def bench(
     settings: dict[str, Any],
 ) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
-    from mpimbs.study.bench import bench as measure
-    from mpimbs.study.bench import bench_batch, report
-    from mpimbs.study.bench_inertia import bench_inertia, report_inertia
+    from mpimbs.bench.bench import bench as measure
+    from mpimbs.bench.bench import bench_batch, report
+    from mpimbs.bench.bench_inertia import bench_inertia, report_inertia
 
     if peers:
         raise InputError("--peers is no more: `python drivers/versus_peers.py --models MODEL`, in the sources, does")
@@ -102,10 +102,10 @@ def study(
     force: bool,
 ) -> None:
     """Study the speed of MODEL: against ranks, bodies and couplings."""
+    from mpimbs.bench.speedup import Plan, default_couplings, default_ranks
+    from mpimbs.bench.study import predictor, report
+    from mpimbs.bench.study import study as whole
     from mpimbs.dynamics.operators.composites import FORMS
-    from mpimbs.study.speedup import Plan, default_couplings, default_ranks
-    from mpimbs.study.study import predictor, report
-    from mpimbs.study.study import study as whole
 
     system = read(comm, model)
     together(comm, system.validate)
@@ -142,9 +142,9 @@ def predict(
     comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, method: str, **settings: Any
 ) -> None:
     """Predict the time of one evaluation of MODEL, or of its inertia matrix, on the ranks of a cluster."""
+    from mpimbs.bench.predict.cluster import cluster_named
+    from mpimbs.bench.predict.predict import PREDICTION_FILES
     from mpimbs.parallel.first_ranks import first_ranks
-    from mpimbs.study.cluster import cluster_named
-    from mpimbs.study.predict import PREDICTION_FILES
 
     if method != "loggp":
         raise InputError(f"--method {method} is no more: predictions are by LogGP; leave it out")
@@ -177,9 +177,9 @@ def _predict(
     inertia: bool,
 ) -> None:
     """Predict, on one process, and say what was found."""
+    from mpimbs.bench.predict import predict as study
+    from mpimbs.bench.predict.calibration import Calibration
     from mpimbs.dynamics.operators.composites import FORMS
-    from mpimbs.study import predict as study
-    from mpimbs.study.calibration import Calibration
 
     if inertia and couplings != ("dcae",):
         raise InputError("--inertia predicts the inertia matrix alone: leave out --coupling")

@@ -17,7 +17,7 @@ import click
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.base.settings import single
 from mpimbs.coupling.settings import EvaluationSettings
-from mpimbs.simulation.settings import Checkpoints, SimulationSettings
+from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -1,1 +1,4 @@
-"""Loops as positions see them: how far from closed, what they leave to move, how to close them. One process, numpy."""
+"""Loops as positions see them: how far from closed, what they leave to move, how to close them. One process, numpy.
+
+Begin with `assembly.py`.
+"""

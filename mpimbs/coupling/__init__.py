@@ -1,4 +1,7 @@
-"""How subchains are joined: one file per strategy, one small interface. No files."""
+"""How subchains are joined: a file or folder for each strategy, one small interface. No joints, no files.
+
+Begin with `base.py`, then `dcae.py`.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -27,7 +27,7 @@ from mpimbs.forces.motions import GivenMotions
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.checked import CHECKED
 from mpimbs.model import System
-from mpimbs.model.arranged import arranged
+from mpimbs.model.order.arranged import arranged
 from mpimbs.parallel.agreement import communicator, same_system, together
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather

@@ -1,1 +1,4 @@
-"""Forces that users write: their functions found, called and checked, and what they give put on bodies and joints."""
+"""Forces that users write: functions found, called and checked, what they give put on bodies and joints. No steps.
+
+Begin with `external.py`.
+"""

@@ -12,8 +12,8 @@ from typing import Any
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import current_folder
 from mpimbs.model.system import System
-from mpimbs.model.table import suggest
-from mpimbs.model.writing import system_text
+from mpimbs.model.text.table import suggest
+from mpimbs.model.text.writing import system_text
 
 
 def add_forces(system: System, given: str) -> None:

@@ -1,1 +1,4 @@
-"""Number types of the kernels, a double or lanes of them, their tables, how they are compiled, linked and kept."""
+"""Number types of the kernels, a double or lanes of them, their tables; compiling, linking, keeping. No mechanics.
+
+Begin with `compiler.py`, then `lanes.py`.
+"""

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
-from mpimbs.model import table
 from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint, Jointed
-from mpimbs.model.table import CheckedTable, Number, Unit, Units, Vector, VectorOrFunction
+from mpimbs.model.text import table
+from mpimbs.model.text.table import CheckedTable, Number, Unit, Units, Vector, VectorOrFunction
 
 Floats = tuple[float, ...]
 

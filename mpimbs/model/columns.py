@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from mpimbs.model.body import Body, Wrench
 from mpimbs.model.joints import joint_index
 from mpimbs.model.motion import Motion
-from mpimbs.model.segments import Integers, counts
-from mpimbs.model.table import TimeFunction
+from mpimbs.model.order.segments import Integers, counts
+from mpimbs.model.text.table import TimeFunction
 
 Floats = NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from mpimbs.model.force_functions import ForceFunction
 from mpimbs.model.gear import Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
-from mpimbs.model.segments import Branches, Copies, Integers, Segment, Segments
-from mpimbs.model.table import suggest
+from mpimbs.model.order.segments import Branches, Copies, Integers, Segment, Segments
+from mpimbs.model.text.table import suggest
 
 FREE = Joint(type="free")
 ContentsT = TypeVar("ContentsT", bound=Contents)

@@ -19,9 +19,9 @@ from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce
 from mpimbs.model.gear import Constraint
 from mpimbs.model.joints import joint_index
 from mpimbs.model.names import WORLD, Names
-from mpimbs.model.segments import Integers, Segments, counts
+from mpimbs.model.order.segments import Integers, Segments, counts
 from mpimbs.model.spring import Spring
-from mpimbs.model.table import CheckedTable, TimeFunction, Unit, Vector
+from mpimbs.model.text.table import CheckedTable, TimeFunction, Unit, Vector
 
 
 class Heading(CheckedTable):

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import PlainValidator
 
 from mpimbs.base.errors import InputError
-from mpimbs.model import table
 from mpimbs.model.force_functions import name_of_function
-from mpimbs.model.table import CheckedTable, Unit
+from mpimbs.model.text import table
+from mpimbs.model.text.table import CheckedTable, Unit
 
 WhenFunction = Callable[[float, Any], Any]
 """A function of time (s) and a `BodyMotion` of the event's bodies, that returns a number."""

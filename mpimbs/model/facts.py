@@ -9,9 +9,9 @@ from typing import Any
 
 from mpimbs.model.body import Body
 from mpimbs.model.force_functions import name_of_function
-from mpimbs.model.segments import Branches, Copies
+from mpimbs.model.order.segments import Branches, Copies
 from mpimbs.model.system import System
-from mpimbs.model.table import CheckedTable
+from mpimbs.model.text.table import CheckedTable
 
 Fact = int | str | bytes
 """A value that a message shows, or the digest of one that is too long for it."""

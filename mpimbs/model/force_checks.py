@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mpimbs.base.errors import InputError
-from mpimbs.model import table
 from mpimbs.model.contents import Contents
 from mpimbs.model.force_functions import CENTER_OF_MASS, BodyForce, JointForce, Selection
 from mpimbs.model.joints import JointType
-from mpimbs.model.segments import Integers
+from mpimbs.model.order.segments import Integers
+from mpimbs.model.text import table
 
 
 def joint_force(system: Contents, names: Selection, function: Callable[..., Any], vectorized: bool) -> JointForce:

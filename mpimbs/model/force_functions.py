@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mpimbs.model.segments import Integers
+from mpimbs.model.order.segments import Integers
 
 Floats = NDArray[np.float64]
 Selection = str | Iterable[str] | None

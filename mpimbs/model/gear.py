@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Loop, Name
-from mpimbs.model.table import CheckedTable, Number, Unit
+from mpimbs.model.text.table import CheckedTable, Number, Unit
 
 _SAME = 1e-9  # of ratios and offsets, which are multiplied and added through others
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
-from mpimbs.model import table
-from mpimbs.model.table import CheckedTable, Quaternion, Unit, Units, Vector
+from mpimbs.model.text import table
+from mpimbs.model.text.table import CheckedTable, Quaternion, Unit, Units, Vector
 
 _SIZES = {
     "box": "the lengths of its edges along x, y, z in m",

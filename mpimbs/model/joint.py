@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from mpimbs.model import table
 from mpimbs.model.joints import JOINT_NAMES, JointType, joint_type
 from mpimbs.model.motion import Motion, checked_motion
-from mpimbs.model.table import CheckedTable, Quaternion, TimeFunction, Unit, Units, Vector
+from mpimbs.model.text import table
+from mpimbs.model.text.table import CheckedTable, Quaternion, TimeFunction, Unit, Units, Vector
 
 Floats = tuple[float, ...]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mpimbs.base.errors import InputError
-from mpimbs.model.table import suggest
+from mpimbs.model.text.table import suggest
 
 _FARTHEST = {"rad": 1e9, "m": 1e15, "1": 1e15}
 _TURN_UNITS: dict[int, tuple[str, ...]] = {0: (), 1: ("rad",), 4: ("1",) * 4}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import table
 from mpimbs.model.joints import JointType
+from mpimbs.model.text import table
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mpimbs.model.table import suggest
+from mpimbs.model.text.table import suggest
 
 WORLD = "world"
 DIGITS = "0123456789"

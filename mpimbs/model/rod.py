@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, PlainValidator, field_validator, model_validator
 
-from mpimbs.model import table
 from mpimbs.model.body import Body, Name
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS
-from mpimbs.model.table import CheckedTable, Unit, Vector
+from mpimbs.model.text import table
+from mpimbs.model.text.table import CheckedTable, Unit, Vector
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, field_validator, model_validator
 
-from mpimbs.model import table
 from mpimbs.model.body import BodyPair, Name, PointPair
-from mpimbs.model.table import CheckedTable, Number, Unit
+from mpimbs.model.text import table
+from mpimbs.model.text.table import CheckedTable, Number, Unit
 
 SpringFunction = Callable[[float, float], Any]
 """A function of a length (m) and of its rate (m/s) that returns a force (N), positive in tension."""

@@ -13,7 +13,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.gear import Gear, refuse_contradictions
 from mpimbs.model.joint import Joint
 from mpimbs.model.joints import JOINT_TYPES
-from mpimbs.model.segments import Segment
+from mpimbs.model.order.segments import Segment
 
 _MASS_RATIO = 1e8  # beyond this ratio of masses a system counts as badly scaled
 

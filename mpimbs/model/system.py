@@ -19,11 +19,11 @@ from mpimbs.model.force_functions import Selection
 from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS, WORLD
+from mpimbs.model.order.segments import Integers
 from mpimbs.model.rod import Rod
-from mpimbs.model.segments import Integers
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary, summarise, validate
-from mpimbs.model.table import CheckedTable, TimeFunction
+from mpimbs.model.text.table import CheckedTable, TimeFunction
 
 TableT = TypeVar("TableT", bound=CheckedTable)
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Joint
-from mpimbs.model.library import parameters_in, system_from, system_of
-from mpimbs.model.parameter_table import ParameterTable
+from mpimbs.model.examples.library import parameters_in, system_from, system_of
 from mpimbs.model.spring import Spring
 from mpimbs.model.system import System
-from mpimbs.model.table import suggest
+from mpimbs.model.text.parameter_table import ParameterTable
+from mpimbs.model.text.table import suggest
 
 _BODY = ("mass", "center_of_mass", "inertia")
 _JOINT = (

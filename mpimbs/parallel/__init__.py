@@ -1,1 +1,4 @@
-"""Communication plans: built once, with their buffers; the hot path of each is one call. No physics."""
+"""Communication plans: built once, with their buffers; the hot path of each is one call. No physics.
+
+Begin with `butterfly.py`, `exchange.py`; `agreement.py` for what all ranks decide.
+"""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import array_of, doubles
-from mpimbs.model.order import Where
+from mpimbs.model.order.order import Where
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.reorder import Reorder
 

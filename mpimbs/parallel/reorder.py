@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.model.contents import Contents
-from mpimbs.model.order import Order, Where, coordinates_at
+from mpimbs.model.order.order import Order, Where, coordinates_at
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -1,1 +1,4 @@
-"""Which rank owns which body. No MPI."""
+"""Which rank owns which body, and in which order parts are joined. No MPI.
+
+Begin with `division.py`, `schedule.py`.
+"""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mpimbs.kernels.compiler import kernel
 from mpimbs.loops.loop_table import LoopTable
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 from mpimbs.partition.intervals import interval
 from mpimbs.values.value import Room
 
@@ -26,7 +26,7 @@ CLOSED = 6  # columns that are eliminated where a loop is closed
 
 
 class AssemblyCosts(NamedTuple):
-    """Seconds; the defaults were measured on one core of an AMD EPYC with AVX-512; messages as `study/clusters` has.
+    """Seconds; the defaults were measured on one core of an AMD EPYC with AVX-512; messages as those of the clusters.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mpimbs.base.sizes import tuned
 from mpimbs.model.contents import Contents
-from mpimbs.model.order import Order, heaviest_last
+from mpimbs.model.order.order import Order, heaviest_last
 from mpimbs.partition.chain import split_chain
 from mpimbs.partition.intervals import interval, move_to_few_handles, open_handles, swept_costs
 from mpimbs.partition.limbs import choose_limbs, costs_of, stretch_cost, tile_cost

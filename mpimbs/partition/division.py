@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mpimbs.base.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.contents import Contents
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 from mpimbs.partition.balance import balance
 from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.intervals import cut_tree

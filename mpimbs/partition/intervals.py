@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mpimbs.base.sizes import tuned
 from mpimbs.model.contents import Contents
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 from mpimbs.partition.chain import body_costs, split_chain
 from mpimbs.parts.interval import Outside
 

@@ -25,10 +25,10 @@ from pydantic import ConfigDict, Field
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import System
-from mpimbs.model.arranged import arranged
-from mpimbs.model.order import Order
-from mpimbs.model.table import CheckedTable, suggest
-from mpimbs.model.toml import at, read_toml
+from mpimbs.model.order.arranged import arranged
+from mpimbs.model.order.order import Order
+from mpimbs.model.text.table import CheckedTable, suggest
+from mpimbs.model.text.toml import at, read_toml
 from mpimbs.partition.schedule import Schedule, Scheduled
 
 Integers = npt.NDArray[np.int64]

@@ -16,8 +16,8 @@ import numpy as np
 
 from mpimbs.kernels.compiler import kernel
 from mpimbs.loops.loop_table import loops_of
-from mpimbs.model.arranged import arranged
-from mpimbs.model.order import Order
+from mpimbs.model.order.arranged import arranged
+from mpimbs.model.order.order import Order
 from mpimbs.model.system import System
 from mpimbs.partition.assembly_costs import AssemblyCosts, Floats, Integers, OpenHandles, count_handles, join_seconds
 from mpimbs.partition.balance import LaneCosts

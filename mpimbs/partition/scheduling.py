@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mpimbs.base.errors import InputError
 from mpimbs.base.names import AUTO, BALANCED, BODIES, LEAVES, SCHEDULES, SERIAL, SWEEPS  # noqa: F401
 from mpimbs.model import System
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 from mpimbs.partition.assembly_costs import PACKAGE_COSTS, AssemblyCosts
 from mpimbs.partition.division import Division, divide_tree
 from mpimbs.partition.schedule import balanced, serial

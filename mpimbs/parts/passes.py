@@ -12,8 +12,8 @@ from mpimbs.kernels.layout import put_in_sequence, room_side_by_side, side_by_si
 from mpimbs.kernels.memory import assign, fetch_ahead, read, size_of, span
 from mpimbs.kernels.tuples import load3, load6
 from mpimbs.kernels.widths import lanes_only
+from mpimbs.parts.ahead import inward_after
 from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, KIND_OF_TILE, PLAN, TILE, TileKind
-from mpimbs.sweep.ahead import inward_after
 from mpimbs.sweep.inward import inward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relative_turn, velocity_terms

@@ -1,1 +1,4 @@
-"""What samples hold, by names, with labels and units; pictures of motions and modes, and what all pictures share."""
+"""What samples hold, by names, with labels and units; pictures of motions and modes. Nothing is simulated.
+
+Begin with `quantities.py`, `pictures.py`.
+"""

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.spatial.transform import Rotation
 
-from mpimbs.simulation.motion import ALL, Motion
+from mpimbs.files.motion import ALL, Motion
 
 Floats = npt.NDArray[np.float64]
 Bodies = Sequence[int] | npt.NDArray[np.int64]

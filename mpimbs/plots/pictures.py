@@ -10,14 +10,14 @@ import numpy.typing as npt
 from matplotlib import image
 from matplotlib.figure import Figure
 
+from mpimbs.files.motion import ALL, Motion
+from mpimbs.files.rods import tension
 from mpimbs.plots.axes import save
 from mpimbs.plots.curves import NAMED, draw_histories, even_choice
 from mpimbs.plots.motions import draw_motion
 from mpimbs.plots.quantities import Histories, quantities
 from mpimbs.plots.rods import draw_rods
-from mpimbs.simulation.motion import ALL, Motion
-from mpimbs.simulation.result import load
-from mpimbs.simulation.rods import tension
+from mpimbs.run.result import load
 
 Floats = npt.NDArray[np.float64]
 PAGE = "overview"

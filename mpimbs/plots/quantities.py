@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
-from mpimbs.model.table import suggest
-from mpimbs.simulation.motion import Motion
-from mpimbs.simulation.selection import MEANT
+from mpimbs.dynamics.selection import MEANT
+from mpimbs.files.motion import Motion
+from mpimbs.model.text.table import suggest
 
 Floats = npt.NDArray[np.float64]
 _LEAST = 1e-18  # of a violation, which has a logarithmic axis

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
+from mpimbs.files.motion import Motion
+from mpimbs.files.rods import rods_of
 from mpimbs.plots.axes import show_no_noise
-from mpimbs.simulation.motion import Motion
-from mpimbs.simulation.rods import rods_of
 
 _TIMES = 8  # of which there are curves
 _MOST = 4  # rods that are drawn

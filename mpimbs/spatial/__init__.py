@@ -1,1 +1,4 @@
-"""Algebra of rigid bodies: 3- and 6-vectors, joint axes, inertias, six by six. No model, no MPI."""
+"""Algebra of rigid bodies: 3- and 6-vectors, joint axes, inertias, six by six, in doubles or lanes. No model, no MPI.
+
+Begin with `vectors.py`.
+"""

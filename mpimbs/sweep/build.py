@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model import JOINT_TYPES, Columns
-from mpimbs.model.order import heaviest_last
+from mpimbs.model.order.order import heaviest_last
 from mpimbs.sweep.structure import (
     ADDED,
     BODY,

@@ -1,1 +1,4 @@
-"""Motions shown, in a browser and as films, and written for other programs."""
+"""Motions shown, in a browser and as films. Nothing is simulated.
+
+Begin with `scene.py`.
+"""

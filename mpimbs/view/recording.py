@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
-from mpimbs.simulation.motion import Motion
-from mpimbs.simulation.result import load
+from mpimbs.files.motion import Motion
+from mpimbs.run.result import load
 from mpimbs.view.scene import bounds, turns_of
 
 Floats = npt.NDArray[np.float64]

@@ -17,15 +17,15 @@ from mpi4py import MPI
 
 import mpimbs.cli
 import mpimbs.model
-import mpimbs.simulation.state
+import mpimbs.run.state
 from cases import moving_state
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.residual import EXACT
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, read_system, system_from, write_system
-from mpimbs.simulation.compile_notice import LISTENER
-from mpimbs.simulation.state import read_state
+from mpimbs.run.compile_notice import LISTENER
+from mpimbs.run.state import read_state
 from oracles.dense import dense_accelerations, joint_wrenches, kinematics, mass_matrix
 from oracles.dense import inverse_dynamics as dense_inverse
 from oracles.loops import allowed_speeds, position_violation
@@ -637,7 +637,7 @@ def test_an_error_that_one_rank_alone_sees(
     if comm.rank == 0:
         savez(folder / "state.npz", **state_of())
     comm.Barrier()
-    for place, name in ((mpimbs.simulation.state, "read_state"), (mpimbs.model, "system_of")):
+    for place, name in ((mpimbs.run.state, "read_state"), (mpimbs.model, "system_of")):
         with monkeypatch.context() as patch:
             if comm.rank == comm.size - 1:
                 patch.setattr(place, name, fails)

@@ -8,7 +8,7 @@ from mpi4py import MPI
 from mpimbs.base.errors import InputError
 from mpimbs.cli.commands import cli
 from mpimbs.model import System, system_from, system_from_text
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 
 INERTIAL = """<inertial><mass value="1"/>
 <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>"""

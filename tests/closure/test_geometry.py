@@ -17,7 +17,7 @@ from mpimbs.loops.loop_joints import rotation_vector
 from mpimbs.model import JOINT_TYPES, Body, Joint, System
 from mpimbs.model.joints import joint_index
 from mpimbs.parts.subchain import Subchain
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed, opened, position_violation

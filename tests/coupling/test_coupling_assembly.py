@@ -12,7 +12,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 from mpimbs.partition.schedule import Growing, Schedule, balanced, owners_of, serial
 from mpimbs.partition.schedule_file import Laid, schedule_text
 from mpimbs.partition.scheduling import LEAVES, SCHEDULES

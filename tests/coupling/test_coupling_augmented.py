@@ -15,8 +15,8 @@ from mpimbs.coupling import Lagrangian
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import system_from
 from mpimbs.partition.condensation import Condensation
-from mpimbs.simulation.result import load
-from mpimbs.simulation.run import simulate
+from mpimbs.run.result import load
+from mpimbs.run.run import simulate
 from oracles.dense import Array, dense_accelerations
 from oracles.euler_parameters import iterate
 from oracles.trees import SHAPES

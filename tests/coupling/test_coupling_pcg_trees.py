@@ -15,8 +15,8 @@ from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.pcg.load_graph import LoadGraph, LoadShare
 from mpimbs.coupling.pcg.solver import PRECONDITIONERS
 from mpimbs.model import JOINT_TYPES
-from mpimbs.model.order import Order
-from mpimbs.model.segments import Integers
+from mpimbs.model.order.order import Order
+from mpimbs.model.order.segments import Integers
 from mpimbs.partition.intervals import interval
 from oracles import dense
 from oracles.random_systems import SETTINGS

@@ -23,11 +23,11 @@ from mpimbs.forces.acting import _each_body, _each_joint
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import NoMessages
 from mpimbs.model import BodyMotion, Joint, System, joint_type, system_from
-from mpimbs.model.arranged import arranged
 from mpimbs.model.contents import Contents
-from mpimbs.model.order import Order, coordinates_at
+from mpimbs.model.order.arranged import arranged
+from mpimbs.model.order.order import Order, coordinates_at
 from mpimbs.parts.subchain import AT_REST, Subchain
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system

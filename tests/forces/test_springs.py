@@ -22,7 +22,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.forces.springs import initial_springs
 from mpimbs.model import System, read_system, system_from, write_system
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import State, random_system

@@ -9,7 +9,7 @@ import pytest
 from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Event, Joint, System, facts, read_system, system_from, system_text, write_system
 from mpimbs.model.connections import Connections, check_events, connected
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 
 
 def gripping() -> System:

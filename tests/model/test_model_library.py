@@ -7,7 +7,7 @@ import pytest
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import GENERATORS, system_from
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 from oracles.dense import kinematics
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import System, read_system, system_from, write_system
-from mpimbs.model.order import Order
+from mpimbs.model.order.order import Order
 from oracles.dense import Array, Snapshot, kinematics
 from oracles.loops import closed, closures, independent, opened, position_violation
 from oracles.mechanisms import four_bar_acceleration, parallelogram_acceleration

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import System, system_from
-from mpimbs.model.arranged import Arranged, arranged
-from mpimbs.model.order import Order, coordinates_at, heaviest_last
-from mpimbs.model.segments import Integers
+from mpimbs.model.order.arranged import Arranged, arranged
+from mpimbs.model.order.order import Order, coordinates_at, heaviest_last
+from mpimbs.model.order.segments import Integers
 from oracles.dense import dense_accelerations
 from oracles.random_systems import SETTINGS, random_system, systems
 from oracles.trees import SHAPES, parents, relisted

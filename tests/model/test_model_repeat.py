@@ -9,12 +9,12 @@ import pytest
 from documents import PAGES, blocks
 from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, System
-from mpimbs.model.arranged import arranged
 from mpimbs.model.facts import facts
-from mpimbs.model.files import system_from_text
-from mpimbs.model.order import Order
-from mpimbs.model.segments import Integers
-from mpimbs.model.writing import system_text
+from mpimbs.model.order.arranged import arranged
+from mpimbs.model.order.order import Order
+from mpimbs.model.order.segments import Integers
+from mpimbs.model.text.files import system_from_text
+from mpimbs.model.text.writing import system_text
 
 
 def body(name: str, kind: str = "revolute", **fields: object) -> Body:

@@ -11,10 +11,10 @@ from scipy.spatial.transform import Rotation
 from cases import parts
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
+from mpimbs.files.rods import carried, rods_of
 from mpimbs.model import Body, System, system_from_text, system_text
 from mpimbs.model.rod import Rod
-from mpimbs.simulation.rods import carried, rods_of
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 from oracles.dense import Array
 from tolerances import assert_close
 

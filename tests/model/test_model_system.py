@@ -8,10 +8,10 @@ import pytest
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Body, Joint, Loop, System, Wrench, system_from
-from mpimbs.model.arranged import arranged
 from mpimbs.model.columns import Columns
 from mpimbs.model.facts import facts
-from mpimbs.model.order import Order
+from mpimbs.model.order.arranged import arranged
+from mpimbs.model.order.order import Order
 from mpimbs.model.summary import nothing_acts
 
 

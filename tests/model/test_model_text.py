@@ -13,10 +13,10 @@ from documents import PAGES, block
 from mpi_helpers import ROOT
 from mpimbs.base.errors import InputError
 from mpimbs.model import read_system, system_from, system_from_text, system_text
-from mpimbs.model.files import TABLES, Model
-from mpimbs.model.schema import schema_of_models
-from mpimbs.model.toml import lines_of
-from mpimbs.model.values import BaseUnits, Parameters
+from mpimbs.model.text.files import TABLES, Model
+from mpimbs.model.text.schema import schema_of_models
+from mpimbs.model.text.toml import lines_of
+from mpimbs.model.text.values import BaseUnits, Parameters
 
 FUNCTIONS = {"when", "force"}  # of events and springs, which have no numbers in a file
 INERTIA = "mass = 1\ninertia = [1, 1, 1, 0, 0, 0]\njoint = {type = 'revolute'}\n"

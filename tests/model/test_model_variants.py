@@ -8,7 +8,7 @@ import pytest
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import System, system_from
-from mpimbs.model.parameter_table import read_table, table_of
+from mpimbs.model.text.parameter_table import read_table, table_of
 from mpimbs.model.variants import variants
 
 TABLE = """\

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from mpimbs.files.rods import rods_of
 from mpimbs.model import Body, System, system_from_text, system_text
-from mpimbs.model.parameter_table import read_table
+from mpimbs.model.text.parameter_table import read_table
 from mpimbs.model.variants import variants
-from mpimbs.simulation.rods import rods_of
 
 BODY = {"mass": 1.0, "inertia": (0.1, 0.1, 0.1, 0, 0, 0), "center_of_mass": (0, 0, 0.5)}
 HINGE = {"type": "revolute", "axis": (1, 0, 0), "position": (0, 0, 1)}

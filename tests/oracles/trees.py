@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from mpimbs.model import System
-from mpimbs.model.segments import Integers
+from mpimbs.model.order.segments import Integers
 
 
 def depth_first(parent: Integers) -> Integers:

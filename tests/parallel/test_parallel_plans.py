@@ -32,7 +32,7 @@ from mpimbs.parallel.posted import expect
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
 from mpimbs.parts.subchain import AT_REST
-from mpimbs.simulation.ensembles.batch import Batch
+from mpimbs.run.ensembles.batch import Batch
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
 from oracles.dense import Array

@@ -8,8 +8,8 @@ import pytest
 
 from mpimbs.base.sizes import PACKAGE, tuned, using
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.model.arranged import arranged
-from mpimbs.model.order import Order
+from mpimbs.model.order.arranged import arranged
+from mpimbs.model.order.order import Order
 from mpimbs.partition.balance import LaneCosts, balance
 from mpimbs.partition.division import divide_tree
 from mpimbs.partition.intervals import cut_tree, open_handles, swept_costs

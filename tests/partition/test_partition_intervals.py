@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, System, system_from
-from mpimbs.model.order import Order
-from mpimbs.model.segments import Integers
+from mpimbs.model.order.order import Order
+from mpimbs.model.order.segments import Integers
 from mpimbs.partition.chain import body_costs, split_chain
 from mpimbs.partition.division import divide, divide_tree
 from mpimbs.partition.intervals import (

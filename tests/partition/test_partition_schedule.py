@@ -15,8 +15,8 @@ from driver_modules import driver
 from mpi_helpers import parallel_assert
 from mpimbs.cli import main
 from mpimbs.model import system_from
-from mpimbs.model.order import Order
-from mpimbs.model.segments import Integers
+from mpimbs.model.order.order import Order
+from mpimbs.model.order.segments import Integers
 from mpimbs.partition.assembly_costs import AssemblyCosts, count_handles
 from mpimbs.partition.division import divide_tree
 from mpimbs.partition.intervals import interval

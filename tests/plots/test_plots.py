@@ -12,15 +12,15 @@ from matplotlib import image
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
+from mpimbs.files.motion import Motion
+from mpimbs.files.rods import tension
 from mpimbs.model import Joint, System, system_from
 from mpimbs.plots.axes import new_figure, number_ticks
 from mpimbs.plots.curves import COLOURED, NAMED
 from mpimbs.plots.motions import Skeleton, View, draw_motion, views
 from mpimbs.plots.pictures import draw_coordinates, draw_loads, draw_quantities, draw_run, motion_of
 from mpimbs.plots.quantities import quantities
-from mpimbs.simulation.motion import Motion
-from mpimbs.simulation.rods import tension
-from mpimbs.simulation.run import simulate
+from mpimbs.run.run import simulate
 
 INERTIA = (0.1, 0.1, 0.1, 0, 0, 0)
 

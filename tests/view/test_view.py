@@ -22,7 +22,7 @@ from mpimbs.view.meshes import Surface, box, capsule, cylinder
 from mpimbs.view.page import RATE, Page
 from mpimbs.view.recording import Recording
 from mpimbs.view.scene import Scene
-from simulation.event_systems import varied
+from run.event_systems import varied
 from tolerances import assert_close
 from view.browser import browser
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mpimbs.forces.modules import add_forces
 from mpimbs.model import System
-from mpimbs.model.parameter_table import ParameterTable, read_table, table_of
+from mpimbs.model.text.parameter_table import ParameterTable, read_table, table_of
 from mpimbs.model.variants import variants
 
 Floats = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from mpimbs.base.names import DOUBLING, FORMS, RECURSIVE  # noqa: F401
 from mpimbs.dynamics.pipeline import scan_composites
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_room, aligned_zeros
-from mpimbs.model.order import last_of_subtrees
+from mpimbs.model.order.order import last_of_subtrees
 from mpimbs.parallel.scan import Scan
 from mpimbs.parts.subchain import AT_REST
 from mpimbs.spatial.rows import ROW

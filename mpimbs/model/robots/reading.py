@@ -14,7 +14,7 @@ from mpimbs.model.robots.mjcf import read_mjcf
 from mpimbs.model.robots.robot import Robot, RobotJoint
 from mpimbs.model.robots.urdf import read_urdf
 from mpimbs.model.system import System
-from mpimbs.model.toml import at
+from mpimbs.model.text.toml import at
 
 ROBOTS = (".urdf", ".xml", ".mjcf")
 

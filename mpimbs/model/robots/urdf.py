@@ -23,7 +23,7 @@ from mpimbs.model.robots.robot import (
     RobotLink,
     quaternion_of,
 )
-from mpimbs.model.table import suggest
+from mpimbs.model.text.table import suggest
 
 _KINDS: dict[str, JointKind | None] = {
     "fixed": None, "revolute": "hinge", "continuous": "hinge", "prismatic": "slide", "floating": "free",

@@ -1,0 +1,43 @@
+"""Modules that had another name: imported by it, they answer for one version, and say what they are called now."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+class FormerNames(MetaPathFinder, Loader):
+    """What Python asks for modules, before it looks for files."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Whether a name is a former one, or of a module in a folder that had one."""
+        return ModuleSpec(fullname, self) if self._now(fullname) else None
+
+    def _now(self, name: str) -> str:
+        if name in self._names:
+            return self._names[name]
+        folder, _, rest = name.rpartition(".")
+        return f"{self._names[folder]}.{rest}" if folder in self._names else ""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module of today in the place."""
+        name = module.__name__
+        now = self._now(name)
+        warnings.warn(f"{name} is {now} now; the old name answers for one version", FutureWarning, stacklevel=2)
+        sys.modules[name] = import_module(now)
+
+
+def answer_to(names: Mapping[str, str]) -> None:
+    """Have modules answer to former names: those to what they are called now."""
+    if not any(isinstance(finder, FormerNames) for finder in sys.meta_path):
+        sys.meta_path.insert(0, FormerNames(names))

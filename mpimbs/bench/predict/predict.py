@@ -1,0 +1,244 @@
+"""The time of one evaluation, or of the inertia matrix, on P ranks of a described cluster: predicted, not measured.
+
+What a rank computes is timed on this core (`calibration`), what it sends and waits for is written down from the plans
+of the real run (`trace`, `traced_couplings`, `traced_inertia`), and the time of all ranks together comes from the LogGP
+model (`loggp`). Cores are timed with the others idle: where they share caches and bandwidth of memory, shares that
+don't fit a core's own cache take longer than predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mpimbs.base.errors import InputError
+from mpimbs.bench.predict import loggp
+from mpimbs.bench.predict.calibration import Calibration, powers_of_two
+from mpimbs.bench.predict.cluster import Cluster
+from mpimbs.bench.predict.trace import Trace, compute_seconds
+from mpimbs.bench.predict.traced_couplings import traced, write_traces
+from mpimbs.bench.predict.traced_inertia import write_inertia_traces
+from mpimbs.coupling import coupling_for
+from mpimbs.dynamics.operators.composites import FORMS
+from mpimbs.files.output_layout import versions
+from mpimbs.model import System
+from mpimbs.partition.division import as_tree
+from mpimbs.plots.axes import new_figure, number_ticks, save
+from mpimbs.plots.tables import host, write_tables
+
+MOST_RANKS, MOST_RANKS_OF_TREES = 4096, 256  # by default
+PREDICTION_FILES = ("prediction.json", "prediction.tsv", "prediction.png")
+
+
+class Prediction(NamedTuple):
+    """A predicted evaluation.
+
+    Attributes
+    ----------
+    coupling : str
+        Of the inertia matrix its form.
+    ranks : int
+    bodies : int
+        Of the rank that has the most.
+    seconds : float
+        From the start of all ranks until the last is done.
+    compute : float
+        That the rank computes which computes longest (s).
+    messages : float
+        The rest: messages, and waiting for other ranks (s).
+    speed_up : float
+        The time predicted for one rank over this one, with the same coupling on a core of the same cluster.
+    efficiency : float
+        The speed-up over the number of ranks.
+    """
+
+    coupling: str
+    ranks: int
+    bodies: int
+    seconds: float
+    compute: float
+    messages: float
+    speed_up: float
+    efficiency: float
+
+
+def predict(
+    system: System,
+    ranks: Iterable[int],
+    cluster: Cluster,
+    coupling: str = "dcae",
+    calibration: Calibration | None = None,
+) -> list[Prediction]:
+    """Predict the time of one evaluation, or of the inertia matrix, on several numbers of ranks, on this process alone.
+
+    Parameters
+    ----------
+    system : System
+    ranks : iterable of int
+    cluster : Cluster
+        See `study.cluster.cluster_named`.
+    coupling : str
+        Of an evaluation; or the form of the inertia matrix, one of `composites.FORMS`.
+    calibration : Calibration, optional
+        Of the same system: what it has measured is not measured again, whatever the coupling, ranks and cluster.
+
+    Returns
+    -------
+    list of Prediction
+        One for each number of ranks, in the order given.
+
+    Raises
+    ------
+    InputError
+        An unknown coupling, or one of which there are no traces; numbers of ranks that the system can't be divided
+        among.
+    """
+    _check(system, coupling)
+    known = Calibration(system) if calibration is None else calibration
+    wanted = list(ranks)
+    for count in wanted:
+        if count < 1:
+            raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct `ranks`")
+        known.division(count, coupling)
+    one, rows = loggp.evaluate(_traces(known, 1, coupling), cluster), []
+    for count in wanted:
+        traces = _traces(known, count, coupling)
+        seconds, compute = loggp.evaluate(traces, cluster), max(map(compute_seconds, traces)) / cluster.core_speed
+        bodies, gain = int(np.diff(known.division(count, coupling).cuts).max()), one / seconds
+        rest = max(seconds - compute, 0.0)
+        rows.append(Prediction(coupling, count, bodies, seconds, compute, rest, gain, gain / count))
+    return rows
+
+
+def best(
+    system: System,
+    cluster: Cluster,
+    couplings: Iterable[str] | None = None,
+    ranks: Iterable[int] | None = None,
+    calibration: Calibration | None = None,
+) -> Prediction:
+    """Give the predicted evaluation that takes the least time, over couplings and numbers of ranks.
+
+    Parameters
+    ----------
+    system, cluster, calibration
+        See `predict`.
+    couplings : iterable of str, optional
+        All that there are traces of, by default.
+    ranks : iterable of int, optional
+        By default powers of two up to 4096, as far as there are bodies.
+    """
+    known = Calibration(system) if calibration is None else calibration
+    counts = ranks_to_predict(system) if ranks is None else list(ranks)
+    chosen = traced(system) if couplings is None else couplings
+    rows = [row for name in chosen for row in predict(system, counts, cluster, name, known)]
+    return min(rows, key=lambda row: row.seconds)
+
+
+def ranks_to_predict(system: System) -> list[int]:
+    """Powers of two up to 4096, as far as there are bodies; of a tree, or with loops, up to 256: shares are timed one
+    by one."""
+    return powers_of_two(min(MOST_RANKS_OF_TREES if as_tree(system) else MOST_RANKS, system.n_bodies))
+
+
+def _traces(calibration: Calibration, ranks: int, name: str) -> list[Trace]:
+    if name in FORMS:
+        return write_inertia_traces(calibration.inertia, calibration.division(ranks), name)
+    return write_traces(calibration, ranks, name)
+
+
+def _check(system: System, name: str) -> None:
+    """Refuse what there are no traces of."""
+    if name in FORMS:
+        return
+    coupling_for(system, name)
+    known = traced(system)
+    if name not in known:
+        raise InputError(
+            f"coupling '{name}' is not predicted; choose one of: {', '.join(known)}; or measure it with `mpimbs bench`"
+        )
+
+
+# --- what is said of it ----------------------------------------------------------------------------------------------
+
+
+def figures(rows: Sequence[Prediction], cluster: Cluster, calibration: Calibration) -> dict[str, Any]:
+    """Give all that it takes to repeat predictions, as one object for JSON."""
+    system = calibration.system
+    return {
+        "system": system.name,
+        "n": system.n_bodies,
+        "dof": system.nu,
+        "what": "the inertia matrix" if rows[0].coupling in FORMS else "one evaluation",
+        "kind": "predicted",
+        "rows": [row._asdict() for row in rows],
+        "best": min(rows, key=lambda row: row.seconds)._asdict(),
+        "settings": {
+            "couplings": list(dict.fromkeys(row.coupling for row in rows)),
+            "ranks": list(dict.fromkeys(row.ranks for row in rows)),
+        },
+        "cluster": cluster.model_dump(),
+        "machine": host(),
+        "versions": versions(),
+        "calibration": calibration.record(),
+    }
+
+
+def lines_of(rows: Sequence[Prediction]) -> list[str]:
+    """Write predictions as the lines of a table."""
+    lines = [
+        f"{'coupling':>14s} {'ranks':>6s} {'bodies':>8s} {'us':>10s} {'compute':>10s} {'messages':>10s} "
+        f"{'speed-up':>9s} {'efficiency':>10s}"
+    ]
+    lines += [
+        f"{row.coupling:>14s} {row.ranks:6d} {row.bodies:8d} {1e6 * row.seconds:10.4g} {1e6 * row.compute:10.4g} "
+        f"{1e6 * row.messages:10.4g} {row.speed_up:9.4g} {row.efficiency:10.3f}"
+        for row in rows
+    ]
+    return lines
+
+
+def report(found: dict[str, Any]) -> list[str]:
+    """Say what was predicted, for a person."""
+    rows = [Prediction(**row) for row in found["rows"]]
+    quickest = Prediction(**found["best"])
+    return [
+        f"{found['system']}: {found['what']}, predicted for the cluster '{found['cluster']['name']}' by LogGP; "
+        f"computing measured on one core ({found['machine']['cpu']})",
+        *lines_of(rows),
+        f"the fastest predicted here: {quickest.coupling} on {quickest.ranks} ranks, {1e6 * quickest.seconds:.4g} us",
+    ]
+
+
+def draw(found: dict[str, Any]) -> Figure:
+    """Draw predicted times over the number of ranks, dashed, with what the busiest rank computes of it, dotted."""
+    title = f"{found['system']}: {found['what']} on '{found['cluster']['name']}'"
+    figure, axes = new_figure(title, "ranks", "time (us)")
+    rows = [Prediction(**row) for row in found["rows"]]
+    for number, name in enumerate(dict.fromkeys(row.coupling for row in rows)):
+        mine = sorted((row for row in rows if row.coupling == name), key=lambda row: row.ranks)
+        ranks, colour = [row.ranks for row in mine], f"C{number}"
+        axes.plot(ranks, [1e6 * row.seconds for row in mine], "o--", color=colour, label=f"{name}, predicted")
+        axes.plot(ranks, [1e6 * row.compute for row in mine], ":", color=colour, label=f"{name}, computing")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    number_ticks(axes.xaxis, [row.ranks for row in rows])
+    number_ticks(axes.yaxis)
+    axes.legend()
+    return figure
+
+
+def write(found: dict[str, Any], folder: Path) -> list[Path]:
+    """Write predictions as JSON, TSV and a picture in a folder, which is made; gives the files.
+
+    Raises
+    ------
+    InputError
+        The folder can't be written to.
+    """
+    paths = write_tables(folder, "prediction", found, found["rows"], Prediction._fields)
+    return [*paths, save(draw(found), folder / PREDICTION_FILES[-1])]

@@ -1,0 +1,105 @@
+"""The bodies of one rank among many, alone on one core: what their sweeps take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.bench.laps import timed_calls
+from mpimbs.bench.predict.trace import Sweeps
+from mpimbs.coupling import Strategy
+from mpimbs.coupling.settings import EvaluationSettings
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System
+from mpimbs.partition.division import Division
+from mpimbs.parts.intervals import Intervals
+
+Floats = npt.NDArray[np.float64]
+
+SECONDS = 0.12  # wall time for each share
+_FEWEST = 5  # calls
+_ROUNDS, _MOST_ROUNDS = 4, 100
+
+
+class Share(Dynamics):
+    """The bodies of one rank among many, evaluated alone: handle 1 at rest, no load on handle 2, no messages.
+
+    Parameters
+    ----------
+    system : System
+    division : Division
+        Of the system among all ranks.
+    number : int
+        The rank.
+    coupling : str
+        Of whose evaluation the sweeps are.
+    """
+
+    def __init__(self, system: System, division: Division, number: int, coupling: str = "dcae") -> None:
+        self._given = division, number
+        super().__init__(system, MPI.COMM_SELF, coupling)
+
+    def divide(
+        self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
+    ) -> tuple[Division, int]:
+        """Give what was given."""
+        return self._given
+
+    def time(self, seconds: float) -> Sweeps:
+        """Time evaluations at the state of `bench`, for so many seconds: the least time, and its phases."""
+        first = int(self.system.offsets_of([self.subchain.first])[1][0])
+        q, u = self.subchain.q, 0.1 * np.sin(np.arange(first, first + self.subchain.nu))
+        udot, rates = np.empty(len(u)), np.empty(len(q))
+
+        def call() -> None:
+            self.evaluate(0.0, q, u, udot, rates)
+
+        def lap() -> Floats:
+            before = self.laps.copy()
+            call()
+            return self.laps - before
+
+        call()
+        shortest, spent, rounds, count = np.inf, 0.0, 0, _FEWEST
+        phases: list[Floats] = []
+        # The first times may be far too long where other work has the core: how many calls make a round is seen anew in
+        # each, and rounds go on until those without phases have had their half of the time.
+        while rounds < _ROUNDS or (spent < 0.5 * seconds and rounds < _MOST_ROUNDS):
+            self.timed = False
+            laps = timed_calls(self.comm, call, count)
+            shortest, spent, rounds = min(shortest, float(laps.min())), spent + float(laps.sum()), rounds + 1
+            self.timed = True
+            phases += [lap() for _ in range(min(count, 500))]
+            count = int(np.clip(0.5 * seconds / _ROUNDS / max(shortest, 1e-7), 1, 10_000))
+        least = min(phases, key=lambda laps: float(laps.sum()))
+        rest = max(shortest - float(least.sum()), 0.0)
+        motion, inward, coupling, outward = (float(part) for part in least)
+        moving, placing = self._time_places(call, q, u, 0.25 * seconds)
+        placing = min(placing, motion)  # of which it is a part
+        return Sweeps(rest, motion - placing, inward, coupling, outward, moving, placing)
+
+    def _time_places(self, call: Callable[[], None], q: Floats, u: Floats, seconds: float) -> tuple[float, float]:
+        """Time what loops to other ranks ask for (s): how this rank's open bodies move, and all that follows.
+
+        After an evaluation each time, which leaves the caches as they are found in the next one.
+        """
+        evaluation, part, clock = self._evaluation, self.subchains, time.perf_counter
+        if not evaluation.placed:
+            return 0.0, 0.0
+        hangs = isinstance(part, Intervals) and part.hangs
+        began, laps = clock(), list[Floats]()
+        while len(laps) < _FEWEST or clock() - began < seconds:
+            call()
+            at = [clock()]
+            if hangs:
+                self.subchain.boundary_motion(q, u)
+            at.append(clock())
+            evaluation.place_loops(q, u)
+            at.append(clock())
+            laps.append(np.diff(at))
+        moving, placing = np.min(laps, axis=0).tolist()
+        return moving, placing

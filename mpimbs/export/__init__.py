@@ -1,0 +1,4 @@
+"""Motions and models written for other programs.
+
+Begin with `exports.py`.
+"""

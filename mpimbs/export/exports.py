@@ -1,0 +1,157 @@
+"""Runs for other programs: tables, arrays, scenes, and files for ParaView, by the suffix of the file's name."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpimbs.base.errors import InputError
+from mpimbs.export.usd import write_usd
+from mpimbs.export.vtkhdf import write_shapes, write_vtkhdf
+from mpimbs.files.motion import Motion
+from mpimbs.model.text.table import suggest
+from mpimbs.plots.quantities import Histories, quantities
+
+COPY = "copy"  # the first column, of an ensemble
+COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
+_ARRAYS = ("q", "u", "poses", "loads", "loop_violation", "loop_loads")
+_TABLES = {"q": "q", "u": "u", "load": "loads", "pose": "poses", "energy": "energy"}  # and violation: by what they need
+
+
+class Format(NamedTuple):
+    """A format: how it is written, and whether it takes some quantities only."""
+
+    write: Callable[[Any, Path, Sequence[str]], None]
+    takes_quantities: bool
+    about: str
+
+
+def export(motion: Motion, path: Path, part: Path, texts: Sequence[str] = ()) -> None:
+    """Write a run in another format, that of a file's suffix.
+
+    Parameters
+    ----------
+    motion : Motion
+        Of an ensemble tables have a column more, arrays a dimension.
+    path, part : Path
+        What the file is called, and where it is written.
+    texts : sequence of str
+        Of tables: the quantities, such as "q:hip,knee"; all that was kept by default.
+
+    Raises
+    ------
+    InputError
+        There is no such format, it takes no quantities, or a library is missing.
+    """
+    format_of(path, texts).write(motion, part, texts)
+
+
+def format_of(path: Path, texts: Sequence[str] = ()) -> Format:
+    """The format of a file's suffix; see `export`."""
+    found = FORMATS.get("".join(path.suffixes[-2:]).lower()) or FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise InputError(f"{path}: no format has the suffix {path.suffix!r}{suggest(path.suffix, FORMATS)}")
+    if texts and not found.takes_quantities:
+        raise InputError(f"{path}: a {path.suffix} file takes the whole run; leave {', '.join(texts)} out")
+    return found
+
+
+def _chosen(motion: Motion, texts: Sequence[str]) -> Iterator[tuple[str, Histories]]:
+    """Quantities with what each is of: those that texts name, or all that was kept."""
+    if not texts:
+        texts = [what for what, name in _TABLES.items() if name == "energy" or len(motion.kept(name))]
+        texts += ["violation"] * any(part.system.loops for part in motion.segments)
+    for text in texts:
+        yield from ((text.partition(":")[0], history) for history in quantities(motion, text))
+
+
+def _columns(motion: Motion, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The columns of long tables, a block for each kind of numbers: value by value, time by time."""
+    if motion.names:
+        for name in motion.names:
+            yield from ({COPY: name} | block for block in _columns(motion.copy(name), texts))
+        return
+    t = motion.t
+    for what, history in _chosen(motion, texts):
+        count = len(history.labels)
+        yield {
+            "time": np.repeat(t, count),
+            "quantity": what,
+            "kind": history.name,
+            "name": np.tile(np.array(history.labels, dtype=object), len(t)),
+            "unit": history.unit,
+            "value": history.values.ravel(),
+        }
+
+
+def _write_csv(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_heads(motion))
+        for block in _columns(motion, texts):
+            what, kind, unit = (block[name] for name in ("quantity", "kind", "unit"))
+            copy = (block[COPY],) if COPY in block else ()
+            rows = zip(block["time"].tolist(), block["name"], block["value"].tolist(), strict=True)
+            writer.writerows((*copy, time, what, kind, name, unit, value) for time, name, value in rows)
+
+
+def _heads(motion: Motion) -> tuple[str, ...]:
+    return (COPY, *COLUMNS) if motion.names else COLUMNS
+
+
+def _write_parquet(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError("a .parquet file needs pyarrow: pip install 'mpimbs[parquet]', or write .csv") from None
+    word = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    types = {name: pyarrow.float64() if name in ("time", "value") else word for name in _heads(motion)}
+    schema = pyarrow.schema(list(types.items()))
+    with parquet.ParquetWriter(path, schema) as writer:
+        for block in _columns(motion, texts):
+            size = len(block["time"])
+            arrays = [
+                pyarrow.array([value] * size if isinstance(value, str) else value, types[name])
+                for name, value in block.items()
+            ]
+            writer.write_table(pyarrow.table(arrays, schema=schema))
+
+
+def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
+    system, parts = motion.system, motion.segments
+    names = [system.name_of(k) for k in range(system.n_bodies)]
+    arrays: dict[str, Any] = {"time": motion.t, "energy": motion.energy, "body": names}
+    if motion.names:
+        arrays |= {f"parameter {name}": values for name, values in motion.parameters.items()}
+        arrays["name"] = list(motion.names)
+    for number, part in enumerate(parts):
+        behind = f"_{number}" if len(parts) > 1 else ""  # the structure changes, and with it what they have
+        q_offset, u_offset = part.system.offsets()
+        arrays |= {f"q_offset{behind}": q_offset, f"u_offset{behind}": u_offset}
+        arrays[f"loop{behind}"] = [loop.name for loop in part.system.loops]
+        arrays |= {f"kept_{name}{behind}": part.kept(name) for name in _ARRAYS[:4]}  # numbers of bodies
+        arrays |= {
+            f"{name}{behind}": values for name in _ARRAYS if (values := getattr(part, name)) is not None and len(values)
+        }
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def _of_one(write: Callable[[Motion, Path], None]) -> Callable[[Motion, Path, Sequence[str]], None]:
+    """What writes one motion, for a file that has no place for several."""
+    return lambda motion, path, texts: write(motion.one(), path)
+
+
+FORMATS = {
+    ".vtkhdf": Format(_of_one(write_vtkhdf), False, "poly data for ParaView"),
+    ".shapes.vtkhdf": Format(_of_one(write_shapes), False, "the surfaces of the bodies, for ParaView"),
+    ".usd": Format(_of_one(write_usd), False, "a scene of what the viewer shows"),
+    ".csv": Format(_write_csv, True, "a long table"),
+    ".parquet": Format(_write_parquet, True, "the same table, compressed"),
+    ".npz": Format(_write_npz, False, "arrays of numpy"),
+}

@@ -1,0 +1,479 @@
+"""The motion that runs and ensembles have kept, as arrays: from samples in memory, or from an output file when asked
+for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.base.errors import InputError
+from mpimbs.dynamics.resources import free_memory, gigabytes
+from mpimbs.dynamics.selection import OF_JOINTS, Selection
+from mpimbs.files.output_layout import SAMPLED, SEGMENTS
+from mpimbs.files.reading import open_run
+from mpimbs.files.rods import RodHistory, rod_history, tension
+from mpimbs.model import System, system_from_text
+from mpimbs.model.connections import Connections, connected
+from mpimbs.model.text.table import suggest
+from mpimbs.parts.kinematics import kinematics, pose_numbers
+from mpimbs.parts.subchain import Subchain
+
+if TYPE_CHECKING:
+    from mpimbs.files.samples import Sample
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Place = tuple[Any, ...]  # in an array: samples, a slice or numbers, then bodies; of an ensemble the copy between
+Read = Callable[[str, Place | None], Floats | None]
+ALL = slice(None)
+_NO_ROWS = (slice(0, 0),)
+_OF_STRUCTURE = (*OF_JOINTS, "loop_violation", "loop_loads")  # whose columns are others after a change of structure
+
+
+class BodyHistory(NamedTuple):
+    """The motion of one body and of its inboard joint, a row for each sample; None of what was not kept."""
+
+    q: Any  # [samples, nq]: rad, m, or quaternion w x y z; through changes of structure a tuple, one for each
+    u: Any  # [samples, nu]: rad/s or m/s; likewise
+    position: Floats | None  # [samples, 3]: m, of the body frame's origin in the world
+    quaternion: Floats | None  # [samples, 4]: w x y z, of the body frame in the world
+    load: Floats | None  # [samples, 6]: moment (N m), force (N) by the parent, body frame
+
+
+class Sampled:
+    """What samples have, as arrays in the model's order, each read when it is first asked for, then kept.
+
+    A row is a sample. Of an ensemble the next axis is that of the copies, NaN of one behind the time at which it
+    failed. Where events change the structure, `q`, `u` and what loops have are tuples of arrays, one for each
+    structure; all else has one row for each sample throughout.
+
+    Arrays are shared by all that is made of them: numpy refuses to write into them; copy them to change numbers.
+    """
+
+    def array(self, name: str) -> Any:
+        """What samples have under a name of the output file; None if they don't, or the motion is on another rank."""
+        raise NotImplementedError
+
+    @property
+    def there(self) -> Motion:
+        """The motion; InputError on other ranks than 0."""
+        raise NotImplementedError
+
+    @property
+    def t(self) -> Any:
+        """Times of the samples [samples], s."""
+        return self.array("time")
+
+    @property
+    def q(self) -> Any:
+        """Coordinates [samples, nq] of all bodies, or of those of `kept`; rad, m, quaternions w x y z."""
+        return self.array("q")
+
+    @property
+    def u(self) -> Any:
+        """Generalized speeds [samples, nu] likewise; rad/s, m/s."""
+        return self.array("u")
+
+    @property
+    def energy(self) -> Any:
+        """Kinetic and potential energy [samples, 2], J."""
+        return self.array("energy")
+
+    @property
+    def equation_residual(self) -> Any:
+        """What accelerations left of the equations of motion and of the loops at most so far [samples, 2], relative to
+        their terms; None with `no_witness`."""
+        return self.array("equation_residual")
+
+    @property
+    def poses(self) -> Any:
+        """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept."""
+        return self.array("poses")
+
+    @property
+    def loads(self) -> Any:
+        """Loads through the joints [samples, bodies, 6], as of `Dynamics.joint_loads`; None where not kept."""
+        return self.array("loads")
+
+    @property
+    def tension(self) -> Any:
+        """Pull along each body [samples, bodies], N, negative for a push; None where loads were not kept."""
+        return self.array("tension")
+
+    @property
+    def loop_violation(self) -> Any:
+        """How far loops are from closed [samples, loops, 2], in positions and velocities; None without loops."""
+        return self.array("loop_violation")
+
+    @property
+    def loop_loads(self) -> Any:
+        """Loads of the loops [samples, loops, 6], as of `ClosedLoops`; None where not kept."""
+        return self.array("loop_loads")
+
+    def body(self, name: str) -> BodyHistory:
+        """Give the motion of one body, on rank 0; InputError with close matches if there is none of that name."""
+        motion = self.there
+        k = motion.system.index_of(name)
+        q, u, pose, load = (motion.of_body(what, k) for what in ("q", "u", "poses", "loads"))
+        position, quaternion = (None, None) if pose is None else (pose[..., :3], pose[..., 3:])
+        return BodyHistory(q, u, position, quaternion, load)
+
+    def rod(self, name: str) -> RodHistory:
+        """Give what a rod carries along it, on rank 0, where loads were kept; InputError if there is no such rod."""
+        motion = self.there
+        loads = motion.loads if len(motion.kept("loads")) == motion.system.n_bodies else None
+        return rod_history(motion.system, loads, name)
+
+
+class MotionSegment:
+    """What samples have from one change of structure to the next.
+
+    Parameters
+    ----------
+    read : callable
+        Gives what samples have under a name of the output file, all or at a place of the array; None if they don't.
+    system : callable
+        Gives what moved, of a copy by its number.
+    partial : callable
+        Gives by quantity the bodies [n] of which samples have it, where these are not all.
+    """
+
+    def __init__(self, read: Read, system: Callable[[int], System], partial: Callable[[], dict[str, Integers]]) -> None:
+        self._read, self._system, self._partial = read, system, partial
+        self._found: dict[str, Floats | None] = {}
+
+    @cached_property
+    def system(self) -> System:
+        """What moved, of copies the first."""
+        return self._system(0)
+
+    @cached_property
+    def partial(self) -> dict[str, Integers]:
+        """By quantity the bodies [n] of which samples have it, where these are not all."""
+        return self._partial()
+
+    def read(self, name: str, at: Place | None = None) -> Floats | None:
+        """What was kept under a name, all or at a place of the array."""
+        if at is None and name not in self._found:
+            self._found[name] = _read_only(self._read(name, None))
+        if name in self._found:
+            found = self._found[name]
+            return found if found is None or at is None else found[at]
+        return self._read(name, at)
+
+    def array(self, name: str, at: Place | None = None) -> Floats | None:
+        """As `read`, or what follows from that: poses from q, tension from loads."""
+        if name == "tension":
+            loads, bodies = self.read("loads"), self.partial.get("loads", ALL)
+            return None if loads is None else tension(loads[..., 3:], self.system.columns().center_of_mass[bodies])
+        if (found := self.read(name, at)) is not None or name != "poses" or "q" in self.partial:
+            return found
+        if at is None or "_poses" in vars(self):
+            return self._poses if self._poses is None or at is None else self._poses[at]
+        found = self._poses_from(self.read("q", at[:1]))
+        return None if found is None else found[(ALL, *at[1:])]
+
+    @cached_property
+    def _poses(self) -> Floats | None:
+        return self._poses_from(self.read("q"))
+
+    def _poses_from(self, q: Floats | None) -> Floats | None:
+        """NaN of a copy that has failed."""
+        if q is None:
+            return None
+        found = np.full((*q.shape[:-1], self.system.n_bodies, 7), np.nan)
+        for k in range(q.shape[1] if q.ndim > 2 else 1):
+            states, poses = (q, found) if q.ndim == 2 else (q[:, k], found[:, k])
+            part = Subchain(self._system(k))
+            for row in np.flatnonzero(np.isfinite(states).all(axis=1)):
+                _, rotation, position, *_ = kinematics(part, states[row])
+                poses[row] = pose_numbers(rotation, position)
+        return _read_only(found)
+
+    def of_body(self, name: str, k: int) -> Floats | None:
+        """What samples have of one quantity of body `k`; None if that was not kept."""
+        values, kept = self.array(name), self.partial.get(name)
+        place = k if kept is None else int(np.searchsorted(kept, k))
+        if values is None or (kept is not None and (place == len(kept) or kept[place] != k)):
+            return None
+        if name not in OF_JOINTS:
+            return values[..., place, :]
+        offset = self.system.offsets()[OF_JOINTS.index(name)]
+        begin = int(offset[k] if kept is None else np.diff(offset)[kept[:place]].sum())
+        return values[..., begin : begin + int(offset[k + 1] - offset[k])]
+
+    def copy(self, k: int) -> MotionSegment:
+        """That of a copy alone."""
+
+        def read(name: str, at: Place | None) -> Floats | None:
+            if name == "time" or at is None:
+                found = self.read(name)
+                return found if found is None or name == "time" else found[:, k]
+            return self.read(name, (at[0], k, *at[1:]))
+
+        return MotionSegment(read, lambda _: self._system(k), lambda: self.partial)
+
+
+class Motion(Sampled):
+    """The motion of a run or of the copies of an ensemble, from samples in memory or from an output file.
+
+    Parameters
+    ----------
+    where : str
+        Where the samples are, in words.
+    parts : sequence of MotionSegment
+        One for each structure.
+    names : sequence of str
+        What copies are called; none of a run.
+    parameters : dict of arrays [copies]
+        By column of the table that has made copies differ.
+
+    Attributes
+    ----------
+    where, names, parameters
+        As given.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        parts: Sequence[MotionSegment],
+        names: Sequence[str] = (),
+        parameters: dict[str, Floats] | None = None,
+    ) -> None:
+        self.where, self._parts, self.names, self.parameters = where, list(parts), tuple(names), parameters or {}
+        self._joined: dict[str, Floats | None] = {}
+
+    @classmethod
+    def in_memory(
+        cls, samples: list[Sample], systems: list[Callable[[], System]], rows: list[int], selection: Selection
+    ) -> Motion:
+        """That of samples of a run: so many of each structure."""
+        ends, parts = np.cumsum(rows), []
+        for end, count, system in zip(ends.tolist(), rows, systems, strict=True):
+            read = partial(_of_samples, samples[end - count : end], samples[:1], system, selection)
+            parts.append(MotionSegment(read, lambda _, system=system: system(), lambda: selection.partial))  # type: ignore[misc]
+        return cls("in memory", parts)
+
+    @classmethod
+    def in_file(
+        cls,
+        path: Path,
+        run: str,
+        structures: int = 1,
+        names: Sequence[str] = (),
+        parameters: dict[str, Floats] | None = None,
+    ) -> Motion:
+        """That of a run in its output file, of structures one after the other, or of the copies of an ensemble."""
+        file = RunFile(path, run)
+        places = ["", *(f"{SEGMENTS}/{number}/" for number in range(1, structures))]
+        parts = [
+            MotionSegment(partial(file.read, place), partial(file.system, place), file.partial) for place in places
+        ]
+        return cls(f"in {path}", parts, names, parameters)
+
+    def __repr__(self) -> str:
+        structures, t = f"{len(self._parts)} structures, " if len(self._parts) > 1 else "", self.t
+        copies = f"{len(self.names)} copies, " if self.names else ""
+        told = f"{len(t)} samples of {t[0]:g} to {t[-1]:g} s" if len(t) else "no samples"
+        return f"Motion({self.system.name} {self.where}: {copies}{structures}{told})"
+
+    @property
+    def there(self) -> Motion:
+        """This."""
+        return self
+
+    @property
+    def system(self) -> System:
+        """What moved, as it began, of copies the first; of an output file without the forces that are functions."""
+        return self._parts[0].system
+
+    @property
+    def segments(self) -> list[Motion]:
+        """The parts of it in which the structure stays: one or several."""
+        return [Motion(self.where, [part], self.names, self.parameters) for part in self._parts]
+
+    def array(self, name: str) -> Any:
+        """What samples have under a name of the output file, or `tension`; None if they don't."""
+        if len(self._parts) == 1:
+            return self._parts[0].array(name)
+        if name in _OF_STRUCTURE:
+            return tuple(part.array(name) for part in self._parts)
+        if name not in self._joined:
+            self._joined[name] = _throughout([part.array(name) for part in self._parts])
+        return self._joined[name]
+
+    def some(self, name: str, samples: slice | Integers, *bodies: int | Integers) -> Any:
+        """What some samples, all or ascending numbers, and bodies have under a name, without the others being read.
+
+        Of an array whose columns are the same for all structures.
+        """
+        begin, found = 0, []
+        for part in self._parts:
+            end = begin + len(np.asarray(part.read("time")))
+            own = samples if isinstance(samples, slice) else samples[(begin <= samples) & (samples < end)] - begin
+            found.append(part.array(name, (own, *bodies)))
+            begin = end
+        return _throughout(found)
+
+    def holds(self, name: str) -> bool:
+        """Whether samples have something under a name of the output file."""
+        return any(part.read(name, _NO_ROWS) is not None for part in self._parts)
+
+    def kept(self, name: str) -> Integers:
+        """Numbers of the bodies [n] of which samples have q, u, poses or loads, in the order of their columns."""
+        first = self._parts[0]
+        if name in first.partial:
+            return first.partial[name]
+        there = self.holds(name) or (name == "poses" and "q" not in first.partial and self.holds("q"))
+        return np.arange(self.system.n_bodies if there else 0)
+
+    def of_all(self, name: str) -> Floats | None:
+        """Poses, loads or tension of all bodies [samples, bodies, ...]: not a number of those that were not kept."""
+        values = self.array(name)
+        kept = self.kept("loads" if name == "tension" else name)
+        if values is None or len(kept) == self.system.n_bodies:
+            return values
+        rest = values.shape[2:]
+        whole = np.full((len(values), self.system.n_bodies, *rest), np.nan)
+        whole[:, kept] = values
+        return whole
+
+    def of_body(self, name: str, k: int) -> Any:
+        """What samples have of one quantity, as `array` names them, of body `k`; None if that was not kept."""
+        found = [part.of_body(name, k) for part in self._parts]
+        if len(found) == 1:
+            return found[0]
+        return tuple(found) if name in _OF_STRUCTURE else _throughout(found)
+
+    def copy(self, copy: int | str) -> Motion:
+        """Give the motion of a copy, by number or name; InputError if there is none."""
+        k = self._number(copy)
+        return Motion(f"{self.where}, copy {self.names[k]}", [part.copy(k) for part in self._parts])
+
+    def _number(self, copy: int | str) -> int:
+        if isinstance(copy, str):
+            if copy not in self.names:
+                raise InputError(f"unknown copy {copy!r}{suggest(copy, self.names)}")
+            return self.names.index(copy)
+        if not -len(self.names) <= copy < len(self.names):
+            raise InputError(f"there is no copy {copy}: give one from 0 to {len(self.names) - 1}")
+        return copy % len(self.names)
+
+    def one(self, copy: str | None = None) -> Motion:
+        """Give the motion of a run, or of the copy of that name of an ensemble.
+
+        Raises
+        ------
+        InputError
+            There are several copies, or none where one was asked for.
+        """
+        if copy is None:
+            if self.names:
+                raise InputError(
+                    f"{self.where} are {len(self.names)} copies of an ensemble, and one is needed: choose it by `copy`"
+                )
+            return self
+        if not self.names:
+            raise InputError(f"{self.where} is the motion of a run, not of an ensemble; leave `copy` out")
+        return self.copy(copy)
+
+
+def _read_only(values: Floats | None) -> Floats | None:
+    """Let nobody write into an array [any shape] that is read once and given to all; None stays None."""
+    if values is not None:
+        values.flags.writeable = False
+    return values
+
+
+def _throughout(parts: list[Any]) -> Any:
+    """What samples have, of one structure behind that of the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return None if any(part is None for part in parts) else _read_only(np.concatenate(parts))
+
+
+def _of_samples(
+    samples: list[Sample],
+    examples: list[Sample],
+    system: Callable[[], System],
+    selection: Selection,
+    name: str,
+    at: Place | None,
+) -> Floats | None:
+    rows, *rest = at or (ALL,)
+    chosen = samples[rows] if isinstance(rows, slice) else [samples[k] for k in rows]
+    if chosen:
+        values = [getattr(sample, name, None) for sample in chosen]
+        return None if any(value is None for value in values) else np.array(values)[(ALL, *rest)]
+    example = getattr(examples[0], name, None)  # of a segment between two samples
+    if example is None:
+        return None
+    return np.empty((0, selection.number(name, system())) if name in OF_JOINTS else (0, *np.shape(example)))
+
+
+class RunFile:
+    """The output file of one run, read when something is asked for: another run's is never taken for it.
+
+    Parameters
+    ----------
+    path : Path
+    run : str
+        What tells the run from others.
+    """
+
+    def __init__(self, path: Path, run: str) -> None:
+        self.path, self.run = path, run
+        self._counts: dict[str, int] = {}  # of samples by segments, when they were first looked at
+
+    def open(self) -> h5py.File:
+        """Open it; InputError if another run's file has taken its place."""
+        return open_run(self.path, run=self.run)
+
+    def read(self, place: str, name: str, at: Place | None = None) -> Floats | None:
+        """Read what samples have under a name, all or at a place of the array; None if they don't.
+
+        So many samples as there were at the first look.
+        """
+        with self.open() as file:
+            count = self._counts.setdefault(place, len(file[f"{place}time"]))
+            if place + name not in file:
+                return None
+            data = file[place + name]
+            rows, *rest = at or (ALL,)
+            if isinstance(rows, slice) or not len(rows):  # HDF5 takes no empty list
+                rows = slice(*rows.indices(count)[:2]) if isinstance(rows, slice) else slice(0)
+            number = rows.stop - (rows.start or 0) if isinstance(rows, slice) else len(rows)
+            size = 8.0 * number * math.prod(map(np.size, rest)) * math.prod(data.shape[1 + len(rest) :])
+            if size > free_memory():
+                raise InputError(
+                    f"{self.path}: {name} of all samples takes {gigabytes(size)}, more than this machine has left; "
+                    "read parts of it from the file that `mpimbs.open_output` gives"
+                )
+            if len(data) < count:
+                raise InputError(f"{self.path}: its run began anew at an earlier time since; see it by `mpimbs.load`")
+            return np.asarray(data[(rows, *rest)], np.float64)
+
+    def partial(self) -> dict[str, Integers]:
+        """Which bodies [n] samples have quantities of, where these are not all."""
+        with self.open() as file:
+            return {name: bodies[:] for name, bodies in file.get(SAMPLED, {}).items()}
+
+    def system(self, place: str, copy: int) -> System:
+        """What moved; in a later segment as it held together then."""
+        with self.open() as file:
+            if "copies" in file:
+                models = file["copies/model"].asstr()
+                return system_from_text(models[copy % len(models)], self.path)
+            system = system_from_text(file["model"].attrs["toml"], self.path)
+            if not place:
+                return system
+            cut, loops = (file[f"{place}model/{name}"].asstr()[:] for name in ("cut", "loop"))
+        return connected(system, Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops))))

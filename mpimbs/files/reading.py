@@ -1,0 +1,102 @@
+"""Output files opened for reading, at any time: complete, being written, or left by a run that was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from pathlib import Path
+
+import h5py
+
+from mpimbs.base.arguments import as_path
+from mpimbs.base.disk import reason_of
+from mpimbs.base.errors import InputError
+from mpimbs.base.places import part_of
+from mpimbs.files.output_layout import ENSEMBLE_FORMAT, FORMAT
+
+_ATTEMPTS = 25  # at metadata whose checksum is wrong: HDF5 waits twice as long after each, 30 ms in all
+
+
+def newest(path: Path, run: str | None = None) -> Path:
+    """Where the samples of an output are: in the file, or in its unfinished part where that is the newer one.
+
+    Of a certain `run`, in the one that is of that run, if any is.
+    """
+    written = {}
+    for file in (part_of(path), path):
+        with contextlib.suppress(OSError):
+            written[file] = file.stat().st_mtime_ns
+            if run is not None:
+                with open_hdf5(file) as found:
+                    if found.attrs.get("run") == run:
+                        return file
+    return max(written, key=lambda file: written[file], default=path)
+
+
+def open_output(path: str | Path, run: str | None = None) -> h5py.File:
+    """Open an output file for reading: also while its run goes on, and after that was killed.
+
+    It has the samples of the last flush, about a second ago; open it again for later ones. The run is not disturbed.
+
+    Parameters
+    ----------
+    path : path
+        OUT.h5; where its unfinished part OUT.h5.part is newer, or there is no other, that is opened.
+    run : str, optional
+        Of which run it must be.
+
+    Raises
+    ------
+    InputError
+        It is of another run.
+    OSError
+        There is no such file, or it is no HDF5 file; what is damaged is found when it is read (KeyError, OSError).
+    """
+    file = open_hdf5(newest(as_path("the output", path), run))
+    if run is not None and file.attrs.get("run") != run:
+        file.close()
+        raise InputError(f"{path}: another run has been written there since; look at that by `mpimbs.load`")
+    return file
+
+
+def open_run(path: Path, run: str | None = None) -> h5py.File:
+    """Open the output of a run or an ensemble for reading, as `open_output`.
+
+    Raises
+    ------
+    InputError
+        There is none, or it is none, or another's.
+    """
+    place = newest(path, run)
+    try:
+        file = open_output(path, run)
+    except OSError as error:
+        gone = f"is no readable HDF5 file ({reason_of(error)})" if place.exists() else "there is no such file"
+        raise InputError(f"{place}: {gone}; give an output of mpimbs run") from None
+    if file.attrs.get("format") not in (FORMAT, ENSEMBLE_FORMAT) or "time" not in file:
+        file.close()
+        raise InputError(f"{place}: is no output file of mpimbs; give what `run` or `simulate` has written")
+    return file
+
+
+def open_hdf5(file: Path) -> h5py.File:
+    """Open an HDF5 file for reading, which may be written meanwhile.
+
+    Where it is damaged this raises an error, where h5py with `swmr=True` repeats its attempts for ever.
+    """
+    try:
+        return h5py.File(file, "r", libver="latest", locking=False)  # which finds at once that the file was cut off
+    except OSError as error:
+        if "already open for" not in str(error):
+            raise
+    return h5py.File(_opened_beside_a_writer(file))
+
+
+def _opened_beside_a_writer(file: Path) -> h5py.h5f.FileID:
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST)
+    access.set_file_locking(False, False)
+    library = ctypes.CDLL(h5py.h5p.__file__)  # h5py has no name for this function
+    library.H5Pset_metadata_read_attempts(ctypes.c_int64(access.id), ctypes.c_uint(_ATTEMPTS))
+    return h5py.h5f.open(os.fsencode(file), h5py.h5f.ACC_RDONLY | h5py.h5f.ACC_SWMR_READ, access)

@@ -1,0 +1,1 @@
+"""Systems that have a name: generators, mechanisms, figures."""

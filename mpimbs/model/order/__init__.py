@@ -1,0 +1,1 @@
+"""Orders of bodies: depth first, as listed, repeated."""

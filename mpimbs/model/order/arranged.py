@@ -1,0 +1,67 @@
+"""A system as solvers see it: its bodies renumbered, depth first with the heaviest child last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mpimbs.model.contents import Contents
+from mpimbs.model.force_functions import ForceFunctionT
+from mpimbs.model.order.order import Order
+from mpimbs.model.order.segments import Integers
+
+
+class Arranged(Contents):
+    """A system whose bodies are numbered by their places in its depth-first order.
+
+    What it is asked for, columns and all else, is as of a system to which the bodies were added in that order; only
+    `numbers_in_model` tells of another. Names are the model's. It is as the model was when it was made.
+
+    Parameters
+    ----------
+    system : Contents
+        The model.
+    order : Order
+        Its depth-first order.
+    """
+
+    def __init__(self, system: Contents, order: Order) -> None:
+        super().__init__(system.name, system.gravity)
+        self._system, self._order = system, order
+        bodies, rows = system.segments.rows(0, system.n_bodies)
+        self.segments.append_branches(tuple(bodies), rows[order.bodies], order.parents)
+        self.names, self.changes, self.apart = system.names, system.changes, system.apart
+        self.loops, self.loop_names = system.loops, system.loop_names
+        self.force_modules, self.before_forces = system.force_modules, system.before_forces
+        self.torques = {int(order.places[k]): torque for k, torque in system.torques.items()}
+        self.wrenches = {int(order.places[k]): own for k, own in system.wrenches.items()}
+        self.springs = system.springs
+        places = np.append(order.places, -1)  # of the world, -1, the last: -1 again
+        self.loop_bodies = [(first, second) for first, second in places[system.loop_ends].tolist()]
+        self.spring_bodies = [(first, second) for first, second in places[system.spring_ends].tolist()]
+        shifted = order.places[system.shifted]
+        by_place = np.argsort(shifted)
+        self.shifted, self.shifts = shifted[by_place], system.shifts[by_place]
+        self.joint_forces = [self._moved(force) for force in system.joint_forces]
+        self.body_forces = [self._moved(force) for force in system.body_forces]
+
+    def _moved(self, force: ForceFunctionT) -> ForceFunctionT:
+        """The same force function on the same bodies."""
+        if isinstance(force.bodies, range) and len(force.bodies) == self.n_bodies:
+            return force
+        return replace(force, bodies=np.sort(self._order.places[np.asarray(force.bodies, np.int64)]))
+
+    def name_of(self, k: int) -> str:
+        return self._system.name_of(int(self._order.bodies[k]))
+
+    def index_of(self, name: str) -> int:
+        return int(self._order.places[self._system.index_of(name)])
+
+    def numbers_in_model(self, bodies: Integers) -> Integers:
+        return self._order.bodies[bodies]
+
+
+def arranged(system: Contents, order: Order | None) -> Contents:
+    """Give a system as solvers number it: itself if it has that order, as every chain has, or none is given."""
+    return system if order is None or order.is_identity else Arranged(system, order)

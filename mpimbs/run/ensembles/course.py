@@ -1,0 +1,365 @@
+"""An ensemble from end to end: its copies are stepped, each rank's for themselves, and meet at the samples.
+
+They are stepped side by side in lanes where these carry them, else one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.base.errors import InterruptionError, SimulationError
+from mpimbs.dynamics.copies.members import Members
+from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
+from mpimbs.files.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
+from mpimbs.files.motion import Motion, MotionSegment
+from mpimbs.files.output import OutputError, OutputFile
+from mpimbs.files.output_layout import versions
+from mpimbs.files.sample_writer import SampleWriter
+from mpimbs.kernels.lanes import native_width
+from mpimbs.model import System
+from mpimbs.model.text.writing import holds_functions
+from mpimbs.parallel.agreement import first_on_node, together
+from mpimbs.partition.lanes import width_of
+from mpimbs.parts.kinematics import pose_numbers
+from mpimbs.run.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
+from mpimbs.run.ensembles.layout import lay_out_ensemble, units_of
+from mpimbs.run.ensembles.rounds import Rounds
+from mpimbs.run.ensembles.samples import EnsembleSamples
+from mpimbs.run.keeper import Keeper
+from mpimbs.run.progress import Progress
+from mpimbs.run.result import EnsembleResult, result_of
+from mpimbs.run.run_files import RunFiles
+from mpimbs.run.signals import CHECKPOINT, STOP, Signals
+from mpimbs.stepping.copies_stepper import CopiesStepper, EnsembleMemory
+from mpimbs.stepping.explicit_steps import compile_steps
+from mpimbs.stepping.schemes import scheme_of
+from mpimbs.stepping.settings import Checkpoints, SimulationSettings
+
+Floats = npt.NDArray[np.float64]
+UNDER_WAY = 8  # of a rank, beside the bits of `Keeper.asked`
+ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
+
+
+class _Sample(NamedTuple):
+    """What a checkpoint has of a sample.
+
+    Attributes
+    ----------
+    time : float
+        s.
+    totals : dict
+        What the ensemble had taken.
+    failed : dict of int to (float, str)
+    told, vectors
+        Of this rank's copies; see `EnsembleMemory`.
+    """
+
+    time: float
+    totals: dict[str, Any]
+    failed: dict[int, tuple[float, str]]
+    told: list[Any]
+    vectors: dict[str, Floats]
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return int(self.totals["steps"])
+
+
+class EnsembleRun:
+    """One ensemble, from its beginning or from a checkpoint; all ranks make it together and call.
+
+    Parameters
+    ----------
+    members : Members
+        All copies, checked.
+    settings : SimulationSettings
+        Checked.
+    comm : MPI.Comm
+    path : Path or None
+        Of the output.
+    checkpoints : Checkpoints or None
+    signals : Signals
+    kept : Kept, optional
+        Go on from this.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        settings: SimulationSettings,
+        comm: MPI.Comm,
+        path: Path | None,
+        checkpoints: Checkpoints | None,
+        signals: Signals,
+        kept: Kept | None = None,
+    ) -> None:
+        began = time.perf_counter()
+        self._members, self._settings, self._comm, self._kept = members, settings, comm, kept
+        self._times, self._selection = settings.sample_times(), settings.selection(members.systems[0])
+        self._first, self._last = (members.count * rank // comm.size for rank in (comm.rank, comm.rank + 1))
+        own = members.systems if len(members.systems) == 1 else members.systems[self._first : self._last]
+        self._copies = self._make(own)
+        self._rows = {name: self._selection.rows(name, own[0]) for name in self._selection.bodies}
+        self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
+        units, count = units_of(self._selection, own[0]), self._copies.count
+        self._count = 0 if kept is None else int(kept.header["count"])
+        self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
+        self._before: dict[str, Any] = {} if kept is None else kept.header["totals"]
+        with contextlib.ExitStack() as after_error:
+            after_error.callback(self._files.release)
+            self._store: EnsembleSamples | SampleWriter = self._files.open(
+                self._begin_file,
+                {name: count * unit for name, unit in units.items()},
+                [self._count],
+                units,
+                EnsembleSamples,
+            )
+            compiling = time.perf_counter()
+            first_on_node(comm, self._compile)
+            compiled = time.perf_counter()
+            after_error.pop_all()
+        self._stepper = self._begin()
+        self._keeper = Keeper(comm, self._files.checkpoints, self._files.place, signals, self._save, self._going_on)
+        now = time.perf_counter()
+        self._seconds = {"set-up": now - began - (compiled - compiling), "compile": compiled - compiling}
+        self._seconds |= dict.fromkeys(("integration", "waiting", "output"), 0.0)
+        self._rounds, self._due = Rounds(comm), 0
+        self._remembered = self._remember()
+
+    def _make(self, own: Sequence[System]) -> SideBySide | CopiesInTurn:
+        """Make what evaluates this rank's copies; all ranks call."""
+        systems, settings, count = self._members.systems, self._settings, self._last - self._first
+        if why_apart(systems) is None and scheme_of(settings.integrator).own:
+            return SideBySide(own, count, native_width() if settings.lanes is None else width_of(settings.lanes))
+        first_on_node(self._comm, lambda: CopiesInTurn(systems[:1], 1, settings).close())  # what they need is compiled
+        return together(self._comm, lambda: CopiesInTurn(own, count, settings))
+
+    def _compile(self) -> None:
+        self._copies.compile()
+        if scheme_of(self._settings.integrator).own:
+            compile_steps()
+
+    def _begin_file(self, path: Path) -> OutputFile:
+        told = self._settings.data() | {
+            "every": self._times.at(1),
+            "ranks": self._comm.size,
+            "lanes": self._copies.lanes,
+        }
+        members, selection = self._members, self._selection
+        return OutputFile(
+            path, lambda file: lay_out_ensemble(file, members, told, selection), force=self._settings.force
+        )
+
+    def _begin(self) -> CopiesStepper | TurnStepper:
+        """Make what steps this rank's copies: from their begin, or from the checkpoint."""
+        settings, copies = self._settings, self._copies
+        memory = None if self._kept is None else self._recall(self._kept)
+        state: Any = self._members.state
+        if state is not None:
+            state = tuple(part[self._first : self._last].copy() for part in state)
+        if isinstance(copies, CopiesInTurn):
+            return TurnStepper(copies, state, memory)
+        return CopiesStepper(copies, settings.integrator, settings.accuracy, state, memory)
+
+    def _recall(self, kept: Kept) -> EnsembleMemory:
+        """What a checkpoint has of this rank's copies; all ranks call."""
+        header, copies = kept.header, self._copies
+        sizes = {"q": copies.nq, "u": copies.nu, "step": 1, "failed": 1}
+        counts = {name: copies.count * sizes[name.partition("_")[0]] for name in header["parts"]}
+        vectors = {
+            name: values.reshape(copies.count, -1)
+            for name, values in read_vectors(kept.file, counts, self._comm).items()
+        }
+        self._failed = {int(k): (t, reason) for k, (t, reason) in header["failed"].items()}
+        told = header["told"]
+        if isinstance(copies, CopiesInTurn):
+            told = told[self._first : self._last]
+        return EnsembleMemory(header["time"], told, vectors, np.isfinite(vectors.pop("failed")[:, 0]))
+
+    def __call__(self, progress: bool) -> EnsembleResult:
+        """Simulate to the end. Raises what broke it: SimulationError, InterruptionError."""
+        stepper, comm = self._stepper, self._comm
+        try:
+            if self._kept is None:
+                self._record(0.0)
+            self._keeper.begin(self._remembered.steps)
+            with Progress(self._times.t_end, progress and comm.rank == 0, t_begin=stepper.time) as shown:
+                while self._count < self._times.count:
+                    self._advance(self._times.at(self._count), shown)
+                    self._record(self._times.at(self._count))
+                    if self._count < self._times.count:
+                        due, self._due = self._due, 0
+                        self._keeper.after_step(due, self._remembered.time, self._remembered.steps)
+            with self._timed("output"):
+                self._store.sync()
+        except SimulationError as stopped:
+            self._end(stopped)
+        return self._end()
+
+    def _advance(self, t: float, shown: Progress) -> None:
+        """Step this rank's copies to a time (s), until all ranks are there; what signals ask for is done meanwhile."""
+        there = False
+        while True:
+            with self._timed("waiting" if there else "integration"):
+                there = there or self._stepper.step_towards(t)
+                heard = self._rounds(self._keeper.asked() | (0 if there else UNDER_WAY), wait=there)
+            shown.show(self._stepper)
+            if heard is None:
+                continue
+            if asked := heard & (CHECKPOINT | STOP):
+                self._keeper.after_step(asked, self._remembered.time, self._remembered.steps)
+            self._due |= heard & ~(CHECKPOINT | STOP | UNDER_WAY)
+            if not heard & UNDER_WAY:
+                return
+
+    @contextlib.contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._seconds[phase] += time.perf_counter() - began
+
+    def _record(self, t: float) -> None:
+        """Take the sample of a time (s), which all copies have reached; all ranks call."""
+        stepper, copies = self._stepper, self._copies
+        with self._timed("waiting"):
+            self._note_failures()
+            agreed = np.array([self._store.due(), -stepper.step_size])
+            self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
+        with self._timed("output"):
+            q, u = stepper.state
+            own = {"q": q, "u": u, "energy": copies.energies(q, u)}
+            if "poses" in self._rows:
+                own["poses"] = np.array([pose_numbers(*copies.poses(k, q[k])) for k in range(copies.count)])
+            own = {name: self._chosen(name, values) for name, values in own.items() if name in {"energy", *self._rows}}
+            gone = [k - self._first for k, (when, _) in self._failed.items() if when < t]
+            mine = [k for k in gone if 0 <= k < copies.count]
+            for values in own.values():
+                values[mine] = np.nan
+            self._store.add(own, {"time": t, "step_size": -float(agreed[1])}, bool(agreed[0]))
+            self._count += 1
+            self._remembered = self._remember()
+
+    def _chosen(self, name: str, values: Floats) -> Floats:
+        """What samples keep of the copies' numbers [copies, ...]."""
+        rows = self._rows.get(name)
+        return values if rows is None else values[:, rows]
+
+    def _note_failures(self) -> None:
+        """Let all ranks know which copies have failed."""
+        new = {self._first + k: found for k, found in self._stepper.failed.items()}
+        new = {k: found for k, found in new.items() if k not in self._failed}
+        if self._comm.allreduce(bool(new), MPI.LOR):
+            for part in self._comm.allgather(new):
+                self._failed |= part
+
+    def _remember(self, saves: bool = False) -> _Sample:
+        """What a checkpoint has of the sample that was just taken, or of now where one is saved; all ranks call."""
+        stepper, count = self._stepper, self._copies.count
+        when = np.full(count, np.nan)
+        for k, (t, _) in self._failed.items():
+            if self._first <= k < self._last:
+                when[k - self._first] = t
+        told, vectors = stepper.memory() if saves or stepper.at_samples_alone else ([], {})
+        flat = {name: values.ravel() for name, values in vectors.items()} | {"failed": when}
+        return _Sample(stepper.time, self._totals(), dict(self._failed), told, flat)
+
+    def _save(self) -> str | None:
+        """Write a checkpoint, of the last sample where copies meet there alone; gives the reason why not.
+
+        All ranks call.
+        """
+        files = self._files
+        assert files.place is not None
+        self._store.sync()  # its samples come first
+        if not self._stepper.at_samples_alone:
+            self._note_failures()
+            self._remembered = self._remember(saves=True)
+        sample = self._remembered
+        told = self._comm.gather(sample.told) or []
+        header = self._unchanging | {"time": sample.time, "count": self._count, "totals": sample.totals}
+        header["told"] = [one for part in told for one in part]
+        header["failed"] = {str(k): found for k, found in sample.failed.items()}
+        return write_checkpoint(files.place, files.checkpoints.keep, header, sample.vectors, self._comm)
+
+    @cached_property
+    def _unchanging(self) -> dict[str, Any]:
+        """What all checkpoints of the ensemble say alike."""
+        files, members = self._files, self._members
+        assert files.place is not None and files.output is not None
+        system = members.systems[0]
+        return {
+            "kind": ENSEMBLE, "name": system.name, "run": files.run,
+            "has_functions": any(map(holds_functions, members.systems)), "forces": list(system.force_modules),
+            "settings": self._settings.data(), "versions": versions(), "place": files.place.name,
+            "output": os.path.relpath(files.output, files.place.parent),
+            "checkpoints": files.checkpoints.data() | {"path": None}, "restarts": self._restarts(),
+        }  # fmt: skip
+
+    def _going_on(self) -> str:
+        assert self._files.place is not None
+        return restart_call(self._files.place, self._unchanging)
+
+    def _restarts(self) -> list[dict[str, float]]:
+        if self._kept is None:
+            return []
+        header = self._kept.header
+        return [*header["restarts"], {"time": header["time"], "ranks": self._comm.size}]
+
+    def _totals(self) -> dict[str, Any]:
+        """What the whole ensemble has taken so far; all ranks call."""
+        stepper, before = self._stepper, self._before
+        own = np.array([stepper.steps, stepper.rejected, stepper.evaluations])
+        self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
+        found: dict[str, Any] = {
+            name: value + (before.get(name, 0) if stepper.at_samples_alone else 0)
+            for name, value in zip(COUNTS, own.tolist(), strict=True)
+        }
+        seconds = self._seconds | ({"checkpoints": self._keeper.seconds} if self._keeper.seconds else {})
+        spent = before.get("seconds", {})
+        found["seconds"] = {name: seconds.get(name, 0.0) + spent.get(name, 0.0) for name in {**seconds, **spent}}
+        return found
+
+    def _result(self, status: str) -> EnsembleResult:
+        members, stepper = self._members, self._stepper
+        failed = {members.names[k]: found for k, found in sorted(self._failed.items())}
+        result = EnsembleResult(
+            status, stepper.time, **self._totals(), copies=members.count, lanes=self._copies.lanes, failed=failed
+        )
+        result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
+        result.restarts = self._restarts()
+        if self._comm.rank == 0 and isinstance(self._store, EnsembleSamples):
+            systems, table = members.systems, members.table
+            parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
+            kept = MotionSegment(self._store.read, lambda k: systems[k % len(systems)], lambda: self._selection.partial)
+            result.motion = Motion("in memory", [kept], members.names, parameters)
+        return result
+
+    def _end(self, error: SimulationError | None = None) -> EnsembleResult:
+        """End, with what is written; all ranks call. Raises what broke it, or what breaks now."""
+        result = self._result("complete" if error is None else f"stopped: {error}")
+        self._stepper.close()
+        try:
+            if not isinstance(error, OutputError):  # which has ended it
+                self._store.close(result.status, result.statistics(), isinstance(error, InterruptionError))
+        except OutputError as broken:
+            error = error or broken
+        self._files.release()
+        if isinstance(error, OutputError):
+            error = OutputError(f"{error}{self._keeper.hint()}")
+        if error is not None:
+            raise error
+        if self._comm.rank == 0 and self._files.output is not None:
+            assert self._files.run is not None
+            result.motion = result_of(self._files.output.absolute(), self._files.run).motion
+        return result

@@ -1,0 +1,305 @@
+"""What a simulation or an ensemble gives back: the motion, and how it went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mpimbs.base.arguments import as_path
+from mpimbs.base.errors import InputError, warn_caller
+from mpimbs.base.places import part_of
+from mpimbs.base.sizes import VARIABLE
+from mpimbs.files.motion import BodyHistory, Floats, Motion, Sampled
+from mpimbs.files.output import read_statistics
+from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS
+from mpimbs.files.reading import newest, open_run
+from mpimbs.run.witness import witness_told
+from mpimbs.stepping.projection import loops_told
+from mpimbs.stepping.step_sizes import told
+
+if TYPE_CHECKING:
+    from mpimbs.files.samples import Sample
+
+_MOST_TOLD = 5  # failed copies in a summary
+
+
+@dataclass(repr=False)
+class Outcome(Sampled):
+    """What runs and ensembles have in common."""
+
+    _not_kept: ClassVar[tuple[str, ...]] = ("status", "motion")  # in the output file
+    status: str = "complete"
+    time: float = 0.0
+    steps: int = 0
+    rejected: int = 0
+    evaluations: int = 0
+    step_sizes: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    restarts: list[dict[str, float]] = field(default_factory=list)
+    motion: Motion | None = field(default=None, compare=False)
+
+    def array(self, name: str) -> Any:
+        """As of `Motion`; None where there is no motion."""
+        return None if self.motion is None else self.motion.array(name)
+
+    @property
+    def there(self) -> Motion:
+        """The motion; InputError on other ranks than 0."""
+        if self.motion is None:
+            raise InputError("the motion is on rank 0 only: look at it there")
+        return self.motion
+
+    def _begin_of_summary(self, copies: str = "") -> str:
+        phases = ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())
+        return (
+            f"{self.status}: t = {self.time:g} s, {copies}{self.steps} steps, {self.rejected} rejected, "
+            f"{self.evaluations} evaluations\n"
+            + (f"{told(self.step_sizes)}\n" if self.step_sizes else "")
+            + f"seconds: {phases}"
+        )
+
+    def statistics(self) -> dict[str, Any]:
+        """What the output file keeps of the run."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self._not_kept}
+
+
+@dataclass(repr=False)
+class Result(Outcome):
+    """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
+
+    The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
+    `energy`, `equation_residual`, `poses`, `loads`, `tension`, `loop_violation`, `loop_loads`, `body(name)`, the motion
+    of one body, and `rod(name)`, what a rod carries; None on other ranks. Where events change the structure, `q`, `u`
+    and what loops have are tuples of arrays, one for each structure; all else has one row for each sample throughout.
+
+    Attributes
+    ----------
+    status : str
+        "complete", or why the run stopped.
+    time : float
+        Simulated time reached (s).
+    steps, rejected, evaluations : int
+        Steps taken and rejected, evaluations of the state derivative.
+    step_sizes : dict
+        `fixed` (s); or of adaptive steps that no sample has shortened `smallest`, `largest`, `median` (s), and
+        `shortened`, how many were; `limited_by`: "accuracy", "stability" or "samples"; `share_of_stable`, the median
+        share of the largest stable step, where that was found; `rate` (1/s) and `body` of the fastest motion.
+    seconds : dict of str to float
+        Wall time of this rank by phase (s).
+    energy_error : float
+        Largest |E - E0 - W| of the samples (J), with the total energy E and the work W of dampers, joint torques,
+        wrenches and functions: what the integration does wrong.
+    energy_change : float
+        The same over the largest kinetic energy (or change of potential energy, or work, if that is more).
+    solutions : dict of str to float
+        Of the constraint loads, where the coupling iterates to find them: unknowns, solutions, total_iterations,
+        most_iterations, factorizations, and of the samples the largest_residual and largest_condition.
+    loops : dict
+        Where there are any: `projection` and `stabilisation` as they were; `moved`, what closing them at the begin has
+        changed most; `evaluations` to close them; `left` and `sampled`, the largest violations that steps have left,
+        before these were taken away, and those of the samples: of positions (m and rad together) and velocities, each
+        with the name of the loop.
+    witness : dict
+        How many samples were checked by the equations of motion (`checks`), and the largest of what accelerations left
+        of these (`motion`) and of the loops (`loops`): relative to their terms, on which body or loop, time (s). The
+        most constraints that were left out, for others make them (`dropped`), a loop of which one was, time (s). Empty
+        with `no_witness`.
+    peaks : str
+        With `extremes`, the largest magnitudes of all steps, and on which bodies.
+    extremes : dict of arrays [4, n]
+        On rank 0, where no output file was asked for, or as `load` gives them: by quantity (q, u, kinetic_energy, with
+        loads also tension and moment of every body) the smallest of each number over all steps, its time, the largest,
+        its time; where events change the structure, of the steps since the last one.
+    samples : list of Sample
+        On rank 0, where no output file was asked for: one after the other.
+    restarts : list of dict
+        Simulated time (s) and number of ranks of every restart from a checkpoint.
+    events : list of dict
+        Of each change of structure its `time` (s), what was `cut` and `connected`, the `energy_lost` (J), how far apart
+        (m and rad) loops were that were closed by moving bodies (`moved`), and all that in words (`told`).
+    sizes : str
+        The tuned sizes in use (`mpimbs.base.sizes`): "package", or a digest of others.
+    motion : Motion
+        On rank 0.
+    """
+
+    _not_kept: ClassVar[tuple[str, ...]] = (*Outcome._not_kept, "peaks", "extremes", "samples")
+    energy_error: float = 0.0
+    energy_change: float = 0.0
+    solutions: dict[str, float] = field(default_factory=dict)
+    loops: dict[str, Any] = field(default_factory=dict)
+    witness: dict[str, Any] = field(default_factory=dict)
+    peaks: str = ""
+    extremes: dict[str, Floats] = field(default_factory=dict, compare=False)
+    samples: list[Sample] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    sizes: str = "package"
+
+    def __getitem__(self, name: str) -> BodyHistory:
+        """The motion of the body of that name, as `body`."""
+        return self.body(name)
+
+    def __repr__(self) -> str:
+        kept = "" if self.motion is None else f", motion {self.motion.where}"
+        return f"Result({self.status}: t = {self.time:g} s, {self.steps} steps{kept})"
+
+    def to_xarray(self) -> Any:
+        """Give the samples as an `xarray.Dataset`, with names and units; on rank 0.
+
+        Dimensions: time, coordinate and speed (the body's name, numbered where its joint has several), and, where poses
+        or loads were kept, body. Where events change the structure, q and u are left out.
+
+        Raises
+        ------
+        InputError
+            xarray is not installed, or there is no motion here.
+        """
+        from mpimbs.files.labelled import dataset
+
+        return dataset(self.there, {"status": self.status, "steps": self.steps, "rejected": self.rejected})
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from html import escape
+
+        lines = self.summary().split("\n")
+        where = [] if self.motion is None else [f"{len(self.motion.t)} samples {self.motion.where}"]
+        return f"<b>{escape(self.motion.system.name if self.motion else 'Result')}</b><br>" + "<br>".join(
+            escape(line) for line in [*where, *lines]
+        )
+
+    def statistics(self) -> dict[str, Any]:
+        """What the output file keeps of the run."""
+        found = super().statistics()
+        return found if self.events else {name: value for name, value in found.items() if name != "events"}
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        relative = f", {self.energy_change:.2e} of the largest kinetic energy" if self.energy_change else ""
+        text = f"{self._begin_of_summary()}\nenergy: balance |E - E0 - W| up to {self.energy_error:.2e} J{relative}"
+        for event in self.events:
+            moved = f", ends moved together by {event['moved']:.3g} (m and rad)" if event["moved"] > 1e-9 else ""
+            text += f"\nevent: t = {event['time']:.6g} s, {event['told']}: {event['energy_lost']:.4g} J lost{moved}"
+        text += "".join(f"\n{line}" for line in loops_told(self.loops))
+        if self.witness:
+            text += f"\n{witness_told(self.witness)}"
+        if self.sizes != "package":
+            text += f"\nsizes: {self.sizes}, by {VARIABLE}"
+        if self.peaks:
+            text += f"\n{self.peaks}"
+        if self.solutions:
+            s = self.solutions
+            text += (
+                f"\nconstraint loads: {s['unknowns']} unknowns, {s['total_iterations'] / max(s['solutions'], 1):.2f} "
+                f"iterations per evaluation (at most {s['most_iterations']}), {s['factorizations']} factorizations"
+            )
+            if s.get("unfinished"):
+                text += f"; {s['unfinished']} of {s['solutions']} solutions ended short of the tolerance"
+            if "largest_residual" in s:
+                text += f"; residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
+        return text
+
+
+@dataclass(repr=False)
+class EnsembleResult(Outcome):
+    """Outcome of an ensemble: the same on every rank, but for the motion, which rank 0 has.
+
+    The motion is arrays with a dimension more than those of a run: `t` [samples], `q` [samples, copies, nq], `u`,
+    `energy` [samples, copies, 2], `poses` and so on; NaN of a copy behind the time at which it failed.
+    `result["name"]`, or `result[3]`, is the motion of a copy as `simulate` has it.
+
+    Attributes
+    ----------
+    status, time, seconds, restarts, motion
+        As of `Result`.
+    steps, rejected, evaluations : int
+        Of the rank that has taken the most: those of all of its copies at once, or of copies with steps of their own
+        the sum.
+    step_sizes : dict
+        Of rank 0; see `Result`.
+    copies : int
+    lanes : int
+        Copies side by side; 1: one after the other.
+    failed : dict of str to (float, str)
+        By name the copies that failed: at which time (s), and why.
+    """
+
+    copies: int = 0
+    lanes: int = 1
+    failed: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"EnsembleResult({self.status}: t = {self.time:g} s, {self.copies} copies{failed})"
+
+    def __getitem__(self, copy: int | str) -> Motion:
+        """The motion of a copy, by number or name."""
+        return self.there.copy(copy)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the copies are called."""
+        return self.there.names
+
+    @property
+    def parameters(self) -> dict[str, Floats]:
+        """By column of the table that has made the copies differ, what each had [copies]."""
+        return self.there.parameters
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        how = f"({self.lanes} side by side)" if self.lanes > 1 else "(one after the other)"
+        lines = [self._begin_of_summary(f"{self.copies} copies {how}, ")]
+        for name, (t, reason) in list(self.failed.items())[:_MOST_TOLD]:
+            lines.append(f"copy {name} failed at t = {t:.6g} s: {reason}")
+        if len(self.failed) > _MOST_TOLD:
+            lines.append(f"{len(self.failed) - _MOST_TOLD} more of {self.copies} copies failed")
+        return "\n".join(lines)
+
+
+def load(path: str | Path) -> Result | EnsembleResult:
+    """Give the result of a run that has written an output file; by one process.
+
+    Parameters
+    ----------
+    path : path
+        OUT.h5. Where OUT.h5.part, of a run that was killed or goes on, is newer, that is read up to its last complete
+        sample, and a warning says so.
+
+    Returns
+    -------
+    Result or EnsembleResult
+        As `simulate` or `Batch.simulate` gave it, or would give it, on rank 0; its status is "running" where the run
+        did not end.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or it is no output file.
+    """
+    place = as_path("the output", path).absolute()
+    if place.exists() and newest(place) != place:
+        warn_caller(f"{place}: is older than {part_of(place).name}, of a run that goes on or was killed: that is read")
+    return result_of(place)
+
+
+def result_of(place: Path, run: str | None = None) -> Result | EnsembleResult:
+    """Give the result in an output file, as `load`; that of a certain run."""
+    with open_run(place, run) as file:
+        ensemble = file.attrs["format"] == ENSEMBLE_FORMAT
+        found = read_statistics(file)
+        if not found and len(file["time"]):
+            found = {"time": float(file["time"][-1])} | ({"copies": len(file["copies/name"])} if ensemble else {})
+        names, parameters = file["copies/name"].asstr()[:].tolist() if ensemble else (), {}
+        if ensemble and (table := file.get("copies/parameters")) is not None:
+            parameters = {str(name): table[:, k] for k, name in enumerate(table.attrs["columns"])}
+        structures = 1 + len(file.get(SEGMENTS, ()))
+        last = file if structures == 1 else file[f"{SEGMENTS}/{structures - 1}"]
+        if file.attrs["status"] != "running":
+            found["extremes"] = {name: rows[:] for name, rows in last.get("extremes", {}).items()}
+        motion = Motion.in_file(place, str(file.attrs["run"]), structures, names, parameters)
+        kind: type[Result | EnsembleResult] = EnsembleResult if ensemble else Result
+        known = {each.name for each in fields(kind)}
+        told = {name: value for name, value in found.items() if name in known}
+        return kind(status=str(file.attrs["status"]), motion=motion, **told)

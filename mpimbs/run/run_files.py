@@ -1,0 +1,127 @@
+"""The files of a run: its output, begun or gone on with, and the place of its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from mpimbs.base.lock import Lock
+from mpimbs.base.places import check_new, check_writable
+from mpimbs.files.checkpoint import Kept
+from mpimbs.files.output import NOWHERE, PATIENCE, OutputFile
+from mpimbs.files.output_layout import PER_ITEM
+from mpimbs.files.sample_writer import SampleWriter
+from mpimbs.files.samples import Samples
+from mpimbs.parallel.agreement import on_root, together
+from mpimbs.run.keeper import check_free, clear, place_of
+from mpimbs.stepping.settings import Checkpoints
+
+
+class RunFiles:
+    """The files of a run; all ranks make it together and call.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+    output : Path or None
+    checkpoints : Checkpoints or None
+    signals : bool
+        Signals ask for checkpoints too.
+    kept : Kept or None
+        The run goes on from this.
+    force : bool
+        Files of an earlier run may be replaced.
+
+    Attributes
+    ----------
+    output : Path or None
+    checkpoints : Checkpoints
+    place : Path or None
+        Of the checkpoints, where there are any.
+    run : str or None
+        What tells the output from others.
+    kept : Kept or None
+
+    Raises
+    ------
+    InputError
+        On all ranks; see `place_of`.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        output: Path | None,
+        checkpoints: Checkpoints | None,
+        signals: bool,
+        kept: Kept | None,
+        force: bool,
+    ) -> None:
+        self._comm, self._force = comm, force
+        self.output, self.kept = output, kept
+        self.checkpoints = checkpoints or Checkpoints()
+        keeps = checkpoints is not None or (signals and output is not None)
+        self.place = together(comm, lambda: place_of(self.checkpoints, output)) if keeps else None
+        self.run: str | None = None
+        self._lock: Lock | None = None  # on rank 0, of the checkpoints
+
+    def open(
+        self,
+        begin: Callable[[Path], OutputFile],
+        widths: dict[str, int],
+        rows: list[int],
+        units: dict[str, int] = PER_ITEM,
+        keep: Callable[[MPI.Comm, dict[str, int]], Any] = Samples,
+    ) -> Any:
+        """Begin the output, or go on with it.
+
+        Parameters
+        ----------
+        begin : callable
+            Makes a new one, on rank 0.
+        widths : dict
+            How many numbers of a sample this rank has, by their names.
+        rows : list of int
+            How many samples each segment has, of an output to go on with.
+        units : dict
+            See `SampleWriter`.
+        keep : callable
+            Makes what keeps samples where there is no output.
+
+        Raises
+        ------
+        InputError
+            On all ranks: it can't be written, or gone on with.
+        """
+        comm, path, kept = self._comm, self.output, self.kept
+        if path is None:
+            return keep(comm, widths)
+        file = on_root(comm, lambda: self._begin(path, begin) if kept is None else self._go_on(path, kept, rows))
+        self.run = comm.bcast(None if file is None else file.run)
+        return SampleWriter(comm, file, path, widths, units)
+
+    def _begin(self, path: Path, begin: Callable[[Path], OutputFile]) -> OutputFile:
+        check_new(path, self._force, instead=NOWHERE)
+        if self.place is not None:
+            check_free(self.place, self.checkpoints.keep, self._force)
+            self._lock = Lock(self.place)
+        file = begin(path)
+        if self.place is not None:
+            clear(self.place)  # not before: they may be all that there is of an earlier run
+        return file
+
+    def _go_on(self, path: Path, kept: Kept, rows: list[int]) -> OutputFile:
+        if self.place is not None:
+            if self.place not in (kept.file, kept.place):
+                check_free(self.place, self.checkpoints.keep, self._force)
+            check_writable(self.place, "checkpoints.path")
+            self._lock = Lock(self.place, PATIENCE)
+        return OutputFile.continued(path, kept.header["run"], rows)
+
+    def release(self) -> None:
+        """Let other runs write checkpoints where this one did."""
+        if self._lock is not None:
+            self._lock.release()

@@ -1,0 +1,171 @@
+"""A state goes over a change of structure: joints that stay keep their coordinates, bodies that are cut keep their
+poses and twists, and loops that begin to hold make speeds jump."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.closure.geometry import LoopJoints, body_motions
+from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.motions_of_bodies import MotionsOfBodies
+from mpimbs.model import Event, System
+from mpimbs.model.columns import numbers_of
+from mpimbs.parallel.agreement import on_root
+from mpimbs.parts.kinematics import pose_numbers
+from mpimbs.run.run_segment import RunSegment
+from mpimbs.stepping.projection import closed
+from mpimbs.stepping.settings import POSITIONS
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+NEAR = 1e-6  # apart (m and rad, in a system of 1 m), so that ends of a loop count as together
+
+
+def go_over(
+    before: Dynamics, after: RunSegment, q: Floats, u: Floats, events: Sequence[Event]
+) -> tuple[Floats, Floats, float]:
+    """Give the state after events that make one structure of another; all ranks call.
+
+    Parameters
+    ----------
+    before, after : Dynamics, RunSegment
+        Of the system as it holds together before and after.
+    q, u : array [nq], [nu]
+        This rank's part of the state before.
+    events : sequence of Event
+        All that happen.
+
+    Returns
+    -------
+    (q [nq], u [nu], moved)
+        This rank's part of the state after, and how far apart (m and rad) the loops were that were closed by moving
+        bodies.
+
+    Raises
+    ------
+    SimulationError
+        On all ranks: what should be connected is too far apart.
+    """
+    names = {name for event in events for name in event.cut}
+    system, dynamics = before.system, after.dynamics
+    cut = np.array(sorted(system.index_of(name) for name in names - system.loop_names), np.int64)
+    q, u = carried_over(before, dynamics, q, u, cut)
+    begun = {name for event in events for name in event.connect} & {loop.name for loop in dynamics.system.loops}
+    close = {name for event in events if event.gap == "close" for name in event.connect} & begun
+    if not begun:
+        return q, u, 0.0
+    settle = after.projection is not None and after.projection.kind == POSITIONS
+    return joined(dynamics, q, u, begun, close, settle)
+
+
+def carried_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: Integers) -> tuple[Floats, Floats]:
+    """Give the state of a system in which the inboard joints of some bodies were cut; all ranks call.
+
+    Parameters
+    ----------
+    before, after : Dynamics
+        Of the same bodies.
+    q, u : array [nq], [nu]
+        This rank's part of the state before.
+    cut : array [n]
+        The bodies that are cut between them, ascending.
+
+    Returns
+    -------
+    (q [nq], u [nu])
+        This rank's part of the state after.
+    """
+    system = before.system
+    wholes = before.gather_q.everywhere(q), before.gather_u.everywhere(u)
+    stay = np.setdiff1d(np.arange(system.n_bodies), cut)
+    motion = MotionsOfBodies(before, cut)(q, u)
+    back = np.swapaxes(motion.rotation, 1, 2)
+    twists = (np.einsum("nij,nj->ni", back, part) for part in (motion.angular_velocity, motion.velocity))
+    poses = pose_numbers(motion.rotation, motion.position)
+    free = np.roll(poses, 4, axis=1), np.hstack([*twists])  # of a free joint the quaternion stands first
+    found = []
+    sides = zip(wholes, system.offsets(), after.system.offsets(), free, strict=True)
+    for values, old, new, of_free in sides:
+        whole = np.empty(new[-1])
+        whole[numbers_of(new, stay)[0]] = values[numbers_of(old, stay)[0]]
+        whole[numbers_of(new, cut)[0]] = of_free.ravel()
+        found.append(whole)
+    return found[0][after.gather_q.part].copy(), found[1][after.gather_u.part].copy()
+
+
+def held_over(before: System, after: System, held: Floats, events: Sequence[Event]) -> Floats:
+    """Give the forces [nu] that are held on joints after a change of structure: none on those that were cut."""
+    names = {name for event in events for name in event.cut} - before.loop_names
+    stay = np.setdiff1d(np.arange(before.n_bodies), [before.index_of(name) for name in names])
+    whole = np.zeros(after.nu)
+    whole[numbers_of(after.offsets()[1], stay)[0]] = held[numbers_of(before.offsets()[1], stay)[0]]
+    return whole
+
+
+def joined(
+    dynamics: Dynamics, q: Floats, u: Floats, begun: set[str], close: set[str], settle: bool
+) -> tuple[Floats, Floats, float]:
+    """Give the state in which loops that begin to hold do hold; all ranks call.
+
+    Speeds change with the least kinetic energy: by what an inelastic impact in the loops does.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        In which all loops hold that shall.
+    q, u : array [nq], [nu]
+        This rank's part of the state.
+    begun : set of str
+        The loops that begin.
+    close : set of str
+        Those of them for whose sake bodies may be moved.
+    settle : bool
+        Bodies are moved too by what is left to rounding, or to the moment that was found.
+
+    Returns
+    -------
+    (q, u, moved)
+        And how far apart (m and rad) the loops were that were closed by moving bodies.
+
+    Raises
+    ------
+    SimulationError
+        On all ranks: ends are apart that may not be moved together, or can't be.
+    """
+    loops = dynamics.loops
+    assert loops is not None
+    apart = loops.violations(q, u)[:, 0]
+    names = [loop.name for loop in dynamics.system.loops]
+    near = NEAR * loops.size()
+    far = [k for k, name in enumerate(names) if name in begun - close and not apart[k] <= near]
+    if far:
+        worst = max(far, key=lambda k: apart[k])
+        raise SimulationError(
+            f"connects loop {names[worst]!r}, whose ends are {_distance(dynamics, q, u, worst)} apart; let the event "
+            'come where they meet, or have them moved together with gap = "close"'
+        )
+    if settle or close:
+        try:
+            q = closed(dynamics, q, u)[0]
+        except InputError as error:
+            raise SimulationError(str(error)) from None
+    u = loops.close_speeds(q, loops.close_speeds(q, u))  # twice: once for what is left to rounding
+    return q, u, float(apart.max(initial=0.0, where=np.array([name in close for name in names])))
+
+
+def _distance(dynamics: Dynamics, q: Floats, u: Floats, loop: int) -> str:
+    """How far the ends of a loop are apart, in words; all ranks call."""
+    whole, speeds = dynamics.gather_q(q), dynamics.gather_u(u)
+
+    def measured() -> str | None:
+        if whole is None or speeds is None:
+            return None
+        joints = LoopJoints(dynamics.system)
+        rows = joints.held(body_motions(dynamics.system, whole, speeds)).violation
+        return joints.worst(np.where(joints.loop == loop, rows, 0.0))[1]
+
+    return str(dynamics.comm.bcast(on_root(dynamics.comm, measured)))

@@ -1,0 +1,323 @@
+"""Time integration of a distributed system: what all integrators have, whoever takes their steps.
+
+How quaternions stay unit without spoiling the order: the kinematics use q / |q|, and qdot = q (0, w) / 2 is linear in
+q, so the equations of motion do not change when a quaternion is scaled, and no more does a Runge-Kutta step, which
+commutes with a linear change of variables. Scaling every quaternion back to unit length after a step therefore takes
+away nothing but the error of its length. (A scheme whose first stage is the last one of the step before, as dopri5,
+uses that stage unscaled: a relative change by the error of the length, one order above the error of the step.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.base.errors import SimulationError
+from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.evaluation import NOTHING
+from mpimbs.stepping.crawling import STABLE, Crawl, hardly_changes, likely_cause, wrong_motion
+from mpimbs.stepping.event_watch import EventSearch
+from mpimbs.stepping.following import follow
+from mpimbs.stepping.projection import Projection
+from mpimbs.stepping.schemes import Accuracy
+from mpimbs.stepping.stability import StabilityProbe
+from mpimbs.stepping.step_failure import StepFailure
+from mpimbs.stepping.step_memory import RATES, StepMemory
+from mpimbs.stepping.step_sizes import StepSizes, first_step
+from mpimbs.stepping.work import Power
+from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.structure import TURN
+
+Floats = npt.NDArray[np.float64]
+ROUNDING_OF_TIMES = 1e-14  # of times
+QUIET = contextlib.nullcontext()
+
+
+class Moment(NamedTuple):
+    """A state at a time."""
+
+    q: Floats  # [nq]: this rank's
+    u: Floats  # [nu]
+    held: Floats | None  # [nu]: forces on joints, on top of the model's
+    work: float  # on all bodies so far (J), of all that is not weight, spring or inertia
+    norm_error: float  # see `Integrator`
+    step_size: float  # s, of the next step
+
+
+class Asked(NamedTuple):
+    """What an integrator is made for; see `integrators.make_integrator`."""
+
+    accuracy: Accuracy
+    asked: Callable[[], int]
+    probed: bool
+    projection: Projection | None
+    tension: str
+    held: Floats | None
+
+
+class Integrator(ABC):
+    """Steps a system through time; all ranks make it together and call its methods together.
+
+    Parameters
+    ----------
+    dynamics, q, u, time, memory
+        See `integrators.make_integrator`.
+    given : Asked
+
+    Attributes
+    ----------
+    between : bool
+        Whether states between the ends of a step are known, by `at`.
+    held : array [nu] or None
+    sizes : StepSizes
+        Of adaptive steps.
+    requests : int
+        What any rank has asked for in the last step; the same on all.
+    norm_error : float
+        Largest | |quaternion| - 1 | on this rank that a step left before it was made unit again.
+    """
+
+    between = False
+
+    def __init__(
+        self, dynamics: Dynamics, q: Floats, u: Floats, given: Asked, time: float, memory: StepMemory | None
+    ) -> None:
+        self._dynamics, self._projection, self.held = dynamics, given.projection, given.held
+        self._accuracy, self._fixed, self._asked = given.accuracy, given.accuracy.dt, given.asked
+        self._nq, self._end = len(q), len(q) + len(u)
+        self._power = Power(dynamics, given.held is not None)
+        # Work of the begin, and its rates in the vectors of `memory`.
+        self._work_kept = self._power.recalled([] if memory is None else memory.work)
+        self._begin_state = np.concatenate([q, u, self._work_kept[:1]])  # behind q and u the work done on the bodies
+        self._broke = StepFailure(dynamics)
+        # Of every evaluation, whose calls cost a small system as much as the sweep.
+        self._follows, self._has_power = dynamics.follows, self._power.any
+        self._only_held = self._has_power and not self._power.overflows
+        self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
+        self.norm_error = 0.0 if memory is None else memory.norm_error
+        self.requests = 0
+        self._acted = NOTHING
+        self._vectors = {} if memory is None else memory.vectors
+        self.sizes = StepSizes(None if memory is None else memory.sizes)
+        self._crawl = Crawl()
+        self._began_at = time if memory is None else memory.time
+        if wrong := wrong_motion(dynamics, self._began_at):
+            raise SimulationError(f"at t = {self._began_at:g} s {wrong}")
+        self._probe: StabilityProbe | None = None
+        if self._projection is not None and memory is not None and memory.projection:
+            self._projection.recall(memory.projection)
+
+    @property
+    def _known_rates(self) -> Floats | None:
+        """Rates where the first step begins, of those that were given."""
+        if RATES[0] not in self._vectors:
+            return None
+        return np.concatenate([*(self._vectors[name] for name in RATES), self._work_kept[1:]])
+
+    @property
+    @abstractmethod
+    def _state(self) -> Floats:
+        """This rank's numbers at the time reached: coordinates, speeds, work; may be written where `_settle` does."""
+
+    @property
+    @abstractmethod
+    def _before(self) -> tuple[float, Floats]:
+        """When the last step began (s), and the state there."""
+
+    @property
+    @abstractmethod
+    def time(self) -> float:
+        """Time reached (s)."""
+
+    @property
+    @abstractmethod
+    def step_size(self) -> float:
+        """Size of the next step (s), if the time towards which it goes does not shorten it."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """Steps taken."""
+
+    @property
+    @abstractmethod
+    def rejected(self) -> int:
+        """Steps rejected: by the error estimate, or because they left the range of numbers."""
+
+    def step_towards(self, target: float, pause: float = -np.inf, most: int = 1) -> bool:
+        """Take one step, not beyond a time, and say whether that time is reached.
+
+        The last steps before the time are shortened so that it is hit; afterwards the step goes on at its old size.
+
+        Parameters
+        ----------
+        target : float
+            Time (s).
+        pause : float
+            Of several steps no more after this time (s).
+        most : int
+            Take several where nothing has to be done between them, and this many at the most.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: the step size underflows, the state is no longer finite, or a function of the model failed.
+            The state of the last good step is kept.
+        """
+        return self._step(target, pause, most)
+
+    @abstractmethod
+    def _step(self, target: float, pause: float, most: int) -> bool:
+        """See `step_towards`."""
+
+    @abstractmethod
+    def go_back(self, search: EventSearch) -> list[int]:
+        """Go back in the last step to the moment that a search finds there, and say what passed zero; all ranks call.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: a function failed, or a state is not finite.
+        """
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Have the next step take nothing from the one before it: what acts has changed."""
+
+    @abstractmethod
+    def _kept(self) -> tuple[list[tuple[tuple[str, str], Floats]], dict[str, Any]]:
+        """What a memory has beyond what all have: states or rates, with the names of their parts; and fields."""
+
+    @abstractmethod
+    def _rates_at_hand(self) -> list[Floats]:
+        """Rates of the last attempt of a step."""
+
+    @property
+    def q(self) -> Floats:
+        """This rank's coordinates at the time reached [nq]."""
+        return self._state[: self._nq].copy()
+
+    @property
+    def u(self) -> Floats:
+        """This rank's generalized speeds at the time reached [nu]."""
+        return self._state[self._nq : self._end].copy()
+
+    @property
+    def parts(self) -> tuple[Floats, Floats]:
+        """Both."""
+        values = self._state[: self._end].copy()
+        return values[: self._nq], values[self._nq :]
+
+    def at(self, t: float) -> Moment:
+        """Give the state at a time (s), which is reached; or, where states `between` are known, in the last step."""
+        return Moment(*self.parts, self.held, self.total_work(), self.norm_error, self.step_size)
+
+    def total_work(self) -> float:
+        """Work so far on all bodies of all that is not weight, spring or inertia (J); all ranks call."""
+        return self._dynamics.comm.allreduce(float(self._state[self._end])) if self._has_power else 0.0
+
+    def _evaluate(self, t: float, q: Floats, u: Floats, out: Floats, rates: Floats, udot: Floats) -> None:
+        """Write rates of q, udot and power to `out`, and its parts. What breaks is kept for `_examine`: on it goes."""
+        broken, self._acted = False, NOTHING
+        try:
+            if self._follows:
+                q, u = self._dynamics.external.motions.follow(t, q, u)
+            self._acted = acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
+            if acted.failure is not None:
+                raise acted.failure
+        except SimulationError as error:
+            self._broke.take(error)
+            broken = True
+        if self._only_held:
+            out[self._end] = np.vdot(self._acted.forces, u)
+        elif self._has_power:  # on all ranks, whatever broke: there may be messages
+            out[self._end] = self._power(q, u, self._acted)
+        if broken:
+            out[:] = np.nan
+
+    def _first_size(self, rates: Floats) -> float:
+        """A first step (s) from the sizes of the state and its rates, which were evaluated."""
+        accuracy, own = self._accuracy, slice(self._end)
+        scale = accuracy.atol + accuracy.rtol * np.abs(self._state[own])
+        with np.errstate(over="ignore", invalid="ignore"):
+            sizes = np.array([np.max(np.abs(v[own] / scale), initial=0.0) for v in (self._state, rates)])
+        broken = bool(self._dynamics.comm.allreduce(not np.isfinite(sizes[1]), MPI.LOR))
+        self._examine(broken, self._began_at, np.inf)
+        self._dynamics.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
+        return float(first_step(*sizes))
+
+    def _end_crawl(self, size: float) -> None:
+        """Raise, on all ranks, why steps (s) are so small, if not for stability."""
+        told, now = self._crawl.told(self.time), self._state
+        stiff = self._probe is not None and self._probe.largest_step < STABLE * size
+        own = slice(self._end)
+        if not stiff and hardly_changes(self._dynamics.comm, self._accuracy, self._before[1][own], now[own]):
+            cause = likely_cause(self._dynamics, self.time, size, self.q, self.u, self.held)
+            raise SimulationError(f"{told}; {cause}")
+
+    def _settle(self, state: Floats) -> SimulationError | None:
+        """Make quaternions unit, follow given motions, close the loops; gives why it can't, the same on all ranks."""
+        if self._has_quaternions:
+            left_by_step = make_quaternions_unit(0.0, self._dynamics.subchain.structure, state[: self._nq])
+            self.norm_error = max(self.norm_error, left_by_step)
+        return self._constrain(state)
+
+    def _constrain(self, state: Floats) -> SimulationError | None:
+        """The same of motions and loops."""
+        if self._projection is None and not self._follows:
+            return None
+        q, u = state[: self._nq].copy(), state[self._nq : self._end].copy()
+        try:
+            closed = follow(self._dynamics, self._before[0], self.time, q, u) if self._follows else (q, u)
+            if self._projection is not None:
+                closed = self._projection(*closed)
+        except SimulationError as error:
+            return error
+        state[: self._nq], state[self._nq : self._end] = closed
+        return None
+
+    def step_statistics(self) -> dict[str, Any]:
+        """Sizes of the steps and what limits them; all ranks call. See `Result.step_sizes`."""
+        if self._fixed is not None:
+            return {"fixed": self._fixed}
+        found = self.sizes.statistics()
+        if self._probe is not None and self._probe.mode is not None:
+            found |= {"rate": self._probe.mode.rate, "body": self._probe.fastest_body()}
+        return found
+
+    def memory(self) -> StepMemory:
+        """What the next step takes from those before it; all ranks call."""
+        norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)
+        probe, vectors = ({}, {}) if self._probe is None else self._probe.memory()
+        begins, more = self._kept()
+        for (q_name, u_name), values in begins:
+            vectors |= {q_name: values[: self._nq], u_name: values[self._nq : self._end]}
+        work: list[list[float]] = []
+        if self._has_power:
+            numbers = [float(values[self._end]) for _, values in begins] or [0.0]
+            work = self._dynamics.comm.allgather([float(self._state[self._end]), *numbers])
+        taken = self.steps, self.rejected
+        loops = None if self._projection is None else self._projection.memory()
+        found = StepMemory(
+            self.time, self.step_size, *taken, norm_error, work, self.sizes.memory(), probe, vectors, loops
+        )
+        return found._replace(**more)
+
+    def _look_at_rates(self) -> None:
+        """Keep whether an evaluation was not finite, of those that are at hand."""
+        self._broke.not_finite |= not all(np.isfinite(rates).all() for rates in self._rates_at_hand())
+
+    def _examine(self, broken: bool, t: float, size: float) -> None:
+        """Raise the same error on all ranks if a step of some size (s) from some time (s) on broke."""
+        if broken or self._broke.anywhere():
+            self._look_at_rates()
+            raise self._broke.explain(t, size, self.q, self.u, self.held)
+
+    def close(self) -> None:  # noqa: B027  # of most there is nothing
+        """Free what it holds; all ranks call."""

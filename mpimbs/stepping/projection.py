@@ -1,0 +1,291 @@
+"""Keeps the loops of a running system closed: at its begin, and after every step.
+
+What a step leaves violates the loops by as much as its error; the changes of least kinetic energy that close them again
+[`mpimbs.dynamics.loops`] take no more away than that, so that schemes keep their order. (A scheme whose first stage is
+the last one of the step before, as dopri5, uses that stage as it was: a change by the error of a step, which counts
+times the step, one order above.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.loops import ROUNDING
+from mpimbs.parallel.agreement import on_root
+from mpimbs.parallel.largest import largest
+from mpimbs.stepping.settings import NONE, POSITIONS, VELOCITIES
+
+Floats = npt.NDArray[np.float64]
+KINDS = (POSITIONS, VELOCITIES)  # columns of violations
+# Over singular positions:
+FADING = 0.98  # of the usual step, from one to the next
+COLLAPSED = 0.1  # of the usual step: less is suspicious
+SINGULAR = 100.0  # how much more than usual violations are amplified
+LEFT = 1e-4  # of the speeds: should closing loops change more, it was no singular position, but a near one
+FORGOTTEN = 0.02  # of what was usual, at each step
+SMALLEST = np.finfo(float).tiny
+TOLERANCE = 1e-9  # of the positions to begin with, in a system of 1 m
+
+
+class Moved(NamedTuple):
+    """The number of a vector that a change has changed most: of what, of whose joint, by how much (rad, m; per s)."""
+
+    what: str
+    body: str
+    amount: float
+
+
+class Worst:
+    """The largest violation of any loop so far, in positions and in velocities.
+
+    Parameters
+    ----------
+    names : list of str
+        Of the loops.
+    found : dict, optional
+        By `KINDS` the largest violation (m and rad together; per s) and the name of the loop.
+    """
+
+    def __init__(self, names: list[str], found: dict[str, tuple[float, str]] | None = None) -> None:
+        self._names = names
+        self.found = dict.fromkeys(KINDS, (0.0, "")) if found is None else found
+
+    def take(self, violations: Floats) -> None:
+        """Take violations [loops, 2]."""
+        for kind, number, value in zip(KINDS, violations.argmax(axis=0), violations.max(axis=0), strict=True):
+            if value > self.found[kind][0]:
+                self.found[kind] = float(value), self._names[number]
+
+
+class Projection:
+    """Keeps loops closed; all ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        Of a system with loops.
+    kind : str
+        What is brought back after steps, one of `PROJECTIONS`: positions (and velocities), velocities, none.
+    stabilisation : float or None
+        Time constant (s) with which accelerations let violations decay.
+
+    Attributes
+    ----------
+    loops : ClosedLoops
+    moved : list of Moved
+        What the begin has changed by more than rounding.
+    left : Worst
+        Of what steps have left, before it was taken away; nothing where nothing is.
+    sampled : Worst
+        Of the samples.
+    seconds : dict of str to float
+        Wall time by phase of its evaluations, and that of all (s).
+    """
+
+    NOT_SINGULAR = (1.0, 0.0, 0.0)  # of `memory`, where nothing was seen yet
+
+    def __init__(self, dynamics: Dynamics, kind: str, stabilisation: float | None = None) -> None:
+        assert dynamics.loops is not None
+        self._dynamics, self.kind, self.loops = dynamics, kind, dynamics.loops
+        names = [loop.name for loop in dynamics.system.loops]
+        self.left, self.sampled = Worst(names), Worst(names)
+        self.moved: list[Moved] = []
+        self._amplified, self._changed, self._usual = 1.0, 0.0, 0.0
+        self._usual_step = 0.0
+        self.seconds: dict[str, float] = {}
+        self._rounding = ROUNDING  # not times the size: what is amplified near singular positions has to be seen
+        self._stabilisation = stabilisation
+        self.loops.stabilise(stabilisation or 0.0)
+
+    def begin(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give the state to begin with, closed.
+
+        Raises
+        ------
+        InputError
+            On all ranks: its loops can't be closed; or they are open, and nothing is to close them.
+        """
+        if self.kind == NONE:
+            self._check_closed(q, u)
+            return q, u
+        closed_q, closed_u = closed(self._dynamics, q, u)
+        self.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
+        return closed_q, closed_u
+
+    def _check_closed(self, q: Floats, u: Floats) -> None:
+        apart = self.loops.violations(q, u)[:, 0]
+        worst = int(np.argmax(apart))
+        if not apart[worst] <= TOLERANCE * self.loops.size():
+            raise InputError(
+                f"the ends of loop {self._dynamics.system.loops[worst].name!r} are {apart[worst]:.3g} apart (m and "
+                "rad) at the begin: close them with `mpimbs assemble`, or leave out `projection='none'`"
+            )
+
+    def __call__(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give the state after a step, closed as it is asked for.
+
+        Raises
+        ------
+        SimulationError
+            On all ranks: Newton's method does not converge.
+        """
+        if self.kind == NONE:
+            return q, u
+        with self._timed():
+            violations = self.loops.violations(q, u)
+            self.left.take(violations)
+            before, speeds = u, violations.max(axis=0)[1]
+            q, u = self._closed(q, u, violations)
+            if u is not before:
+                self._see_amplified(speeds, *largest(self._dynamics.comm, u, u - before))
+        return q, u
+
+    def closed(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give a state within a step closed as its end is; what steps leave is not counted by it. Raises as a call."""
+        if self.kind == NONE:
+            return q, u
+        with self._timed():
+            return self._closed(q, u, self.loops.violations(q, u))
+
+    def _closed(self, q: Floats, u: Floats, violations: Floats) -> tuple[Floats, Floats]:
+        places, speeds = violations.max(axis=0)
+        moves = self.kind == POSITIONS and places > self._rounding
+        if moves:
+            q = self.loops.close_places(q, violations[:, 0])
+        return q, self.loops.close_speeds(q, u) if moves or speeds > self._rounding else u
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count the wall time spent, and that of the phases of its evaluations."""
+        began, before = time.perf_counter(), self._dynamics.seconds()
+        yield
+        spent = {"projection": time.perf_counter() - began}
+        spent |= {name: value - before[name] for name, value in self._dynamics.seconds().items()}
+        self.seconds = {name: self.seconds.get(name, 0.0) + value for name, value in spent.items()}
+
+    def _see_amplified(self, violation: float, most: float, change: float) -> None:
+        """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
+        ratio = change / max(violation, self._rounding * most, SMALLEST)
+        self._amplified, self._changed = ratio / self._usual if self._usual else 1.0, change / max(most, SMALLEST)
+        self._usual = self._usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if self._usual else ratio
+
+    def took(self, step: float) -> None:
+        """A step of some size (s) was taken."""
+        self._usual_step = max(step, FADING * self._usual_step)
+
+    def step_over(self, step: float) -> float:
+        """Give the size of a step (s) over a singular position, if the next one should be; else 0.
+
+        Near it rounding, amplified, counts as error, the more the smaller the steps are; they would never pass it. What
+        a usual step leaves is open loops, which are closed behind the singular position.
+        """
+        singular = step < COLLAPSED * self._usual_step and self._amplified > SINGULAR
+        return self._usual_step if singular else 0.0
+
+    @property
+    def left_too_much(self) -> bool:
+        """Whether the last step has left more to change than one over a singular position does."""
+        return self._changed > LEFT
+
+    def stay_small(self, step: float) -> None:
+        """Let no step be taken over anything until they are much smaller than this one (s)."""
+        self._usual_step = step
+
+    def memory(self) -> dict[str, Any]:
+        """What there is to tell so far, for JSON; `recall` takes it again."""
+        return {
+            "evaluations": self.loops.evaluations, "moved": self.moved, "left": self.left.found,
+            "sampled": self.sampled.found, "singular": [self._amplified, self._usual, self._usual_step],
+        }  # fmt: skip
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        """Go on from what `memory` gave."""
+        self.loops.evaluations = memory["evaluations"]
+        self._amplified, self._usual, self._usual_step = memory["singular"]
+        self.moved = [Moved(*item) for item in memory["moved"]]
+        for worst in ("left", "sampled"):
+            getattr(self, worst).found |= {kind: tuple(found) for kind, found in memory[worst].items()}
+
+    def told(self) -> dict[str, Any]:
+        """What a result tells of the loops."""
+        told = {name: value for name, value in self.memory().items() if name != "singular"}
+        return {"projection": self.kind, "stabilisation": self._stabilisation, **told}
+
+
+def closed(dynamics: Dynamics, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+    """Give the state near one in which all loops are closed; all ranks call.
+
+    By Newton's method; where it does not converge, the start is too far for it, on one process by one that is damped.
+
+    Raises
+    ------
+    InputError
+        On all ranks: they can't be.
+    """
+    loops = dynamics.loops
+    assert loops is not None
+    try:
+        q = loops.close_places(q)
+    except SimulationError:
+        q = _closed_from_far(dynamics, q, u)
+    return q, loops.close_speeds(q, u)
+
+
+def _closed_from_far(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
+    from mpimbs.closure.assembly import assemble  # which solves with scipy: where it is needed
+
+    whole, speeds = dynamics.gather_q(q), dynamics.gather_u(u)
+
+    def close() -> Floats | None:
+        return None if whole is None or speeds is None else assemble(dynamics.system, whole, speeds).q
+
+    found: Floats = dynamics.comm.bcast(on_root(dynamics.comm, close))
+    return found[dynamics.gather_q.part].copy()
+
+
+def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> list[Moved]:
+    """What a change of this rank's coordinates and speeds [nq], [nu] changed most; of all ranks, which all call."""
+    subchain, found = dynamics.subchain, []
+    offsets = subchain.columns.q_offset, subchain.columns.u_offset
+    for what, old, new, offset in zip(("coordinate", "speed"), before, after, offsets, strict=True):
+        change = np.abs(new - old)
+        mine = (-1.0, "")
+        if len(change):
+            k = int(np.argmax(change))
+            mine = float(change[k]), subchain.name_of(np.searchsorted(offset, k, side="right") - 1)
+        amount, body = max(dynamics.comm.allgather(mine))
+        if amount > TOLERANCE * (1.0 if what == "coordinate" else max(1.0, largest(dynamics.comm, new)[0])):
+            found.append(Moved(what, body, amount))
+    return found
+
+
+def changes_told(changes: Sequence[Moved]) -> str:
+    """What closing the loops of a state has changed most, in words; empty for nothing."""
+    parts = (f"{what} of body '{body}' by {amount:.3g}" for what, body, amount in changes)
+    return f"loops: closed, which changed most the {' and the '.join(parts)}" if changes else ""
+
+
+def loops_told(loops: dict[str, Any]) -> Iterator[str]:
+    """What a result has of the loops, in lines: what moved at the begin, how far steps have opened them."""
+    if not loops:
+        return
+    if loops["moved"]:
+        yield changes_told(loops["moved"]) + " at the begin"
+    parts = []
+    for name, when in (("left", "after steps"), ("sampled", "in samples")):
+        worst = [f"{kind} {value:.1e} ('{loop}')" for kind, (value, loop) in loops[name].items() if loop]
+        if worst:
+            parts.append(f"{when} {', '.join(worst)}")
+    yield f"violations: {'; '.join(parts) or 'none'}"
+    asked = f"projection: {loops['projection']}"
+    if loops["stabilisation"] is not None:
+        asked += f"; stabilisation: {loops['stabilisation']:g} s"
+    yield f"{asked}; {loops['evaluations']} evaluations to close loops"

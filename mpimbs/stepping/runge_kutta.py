@@ -1,0 +1,281 @@
+"""Explicit Runge-Kutta steps of a distributed system: see `tableaux` for the schemes, `march` for what is computed.
+
+Samples never shorten steps: between the ends of a step the state is the scheme's own polynomial (`Tableau.dense`), of
+order 4 for dopri5, 7 for dop853, 3 for bs3 and rk4, quaternions made unit and loops closed there as where steps end.
+Where joints follow given motions steps do end at samples: nothing else would keep them from jumping over what is given.
+What acts outside compiled code is called stage by stage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.base.errors import SimulationError
+from mpimbs.dynamics import Dynamics
+from mpimbs.parallel.native import channel
+from mpimbs.stepping import march as m
+from mpimbs.stepping.event_watch import EventSearch
+from mpimbs.stepping.explicit_steps import ExplicitSteps, Parts
+from mpimbs.stepping.integrator import QUIET, ROUNDING_OF_TIMES, Asked, Integrator, Moment
+from mpimbs.stepping.stability import StabilityProbe
+from mpimbs.stepping.step_memory import RATES, StepMemory
+from mpimbs.sweep.structure import FIRST_Q, TURN
+
+Floats = npt.NDArray[np.float64]
+GENTLY = 0.5  # how much shorter a step becomes at the most in systems with loops
+BROKEN_FACTOR = 0.1  # the same where a trial step has left the range of numbers: a smaller one may not
+AT_ONCE = 2**17  # numbers of states in steps that are taken at once: what is asked meanwhile waits some milliseconds
+MOST = 16  # of them
+BITS = 3  # of what may be asked for
+TOGETHER = 1e-12  # of times: what is so near a step's end is there
+UNLIMITED = np.iinfo(np.int64).max
+
+
+class RungeKutta(Integrator):
+    """Takes the steps of an explicit scheme; see `Integrator`.
+
+    Parameters
+    ----------
+    name : str
+        A name in `tableaux.TABLEAUX`.
+    """
+
+    def __init__(
+        self,
+        dynamics: Dynamics,
+        q: Floats,
+        u: Floats,
+        name: str,
+        given: Asked,
+        time: float = 0.0,
+        memory: StepMemory | None = None,
+    ) -> None:
+        super().__init__(dynamics, q, u, given, time, memory)
+        steps = dynamics.subchain.structure.steps
+        power = self._power
+        compiled = dynamics.compiled if power.along_joints and not self._follows else None
+        own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
+        if compiled is not None:
+            own["evaluation"], own["rank"] = compiled
+        acting = {"held": self.held, "torque": power.torque, "damping": power.damping}
+        own |= {kind: forces for kind, forces in acting.items() if forces is not None}
+        nu = self._end - self._nq
+        self._own = ExplicitSteps(
+            name, given.accuracy, self._begin_state, self._nq, nu, steps[steps[:, TURN] == 4, FIRST_Q], **own
+        )
+        self.between = not self._follows  # given motions have no error that steps would follow
+        self._taken, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
+        self._completed = np.nan  # when the step ended whose rates behind those of its stages are there
+        several = dynamics.comm.allreduce(MOST if compiled is not None else 1, MPI.MIN)
+        most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
+        self._compiled, self._at_once = compiled is not None, int(np.clip(AT_ONCE // max(most, 1), 1, several))
+        self._own.begin(self._began_at)
+        self._own.numbers[m.NORM_ERROR] = self.norm_error
+        if given.projection is not None:
+            self._own.numbers[m.LEAST_FACTOR] = GENTLY
+        if memory is not None:
+            self._own.counts[m.AGAIN] = memory.again
+        if (known := self._known_rates) is not None:
+            self._own.know(known)
+        if self._fixed is not None:
+            self._own.step = self._fixed
+        elif memory is not None:
+            self._own.step = memory.step
+        else:
+            self._evaluate_at(self._began_at, self._own.state, 0)
+            self._own.step = self._first_size(self._own.rows[0][0])
+            self._own.know(self._own.rows[0][0])
+        if given.probed and self._fixed is None:
+            self._probe = StabilityProbe(dynamics, self._own.tableau.polynomial)
+            if memory is not None and memory.probe:
+                self._probe.recall(memory.probe, memory.vectors)
+        self._vectors = {}
+
+    @property
+    def _state(self) -> Floats:
+        return self._own.state[0]
+
+    @property
+    def _before(self) -> tuple[float, Floats]:
+        return self._own.began, self._own.other[0]
+
+    @property
+    def time(self) -> float:
+        """Time reached (s)."""
+        return self._own.time
+
+    @property
+    def step_size(self) -> float:
+        """Size of the next step (s), if the time towards which it goes does not shorten it."""
+        return self._own.step
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return self._taken
+
+    @property
+    def rejected(self) -> int:
+        """Steps rejected: by the error estimate, or because they left the range of numbers."""
+        return self._retried
+
+    def _step(self, target: float, pause: float, most: int) -> bool:
+        own, c, closing = self._own, self._own.counts, self._projection
+        began, step = own.time, own.step
+        if target - began <= ROUNDING_OF_TIMES * began:  # an event came so near
+            return self._arrive(target)
+        over = 0.0 if closing is None or self._fixed else closing.step_over(step)
+        if over:
+            own.step, c[m.REGARDLESS] = over, 1  # whatever error is estimated
+        self._broke.begin()
+        self._try(target, pause, most)
+        c[m.REGARDLESS] = 0
+        accepted, broken = int(c[m.ACCEPTED]), c[m.OUTCOME] == m.BROKEN
+        self._taken, self._retried = self._taken + accepted, self._retried + int(c[m.REJECTED])
+        stuck = self._constrain(self._state) if accepted else None
+        if over and closing is not None and (not accepted or stuck is not None or closing.left_too_much):
+            self._take_back(accepted)
+            closing.stay_small(step)
+            own.step = step
+            self._retried += 1
+            return False
+        if not accepted or stuck is not None:
+            self._take_back(accepted)
+            size = own.size
+            smaller = self._fixed is None and size > m.TINY * max(abs(began), 1e-3)
+            if (broken or stuck is not None) and smaller and not self._broke.anywhere():
+                own.step = BROKEN_FACTOR * size
+                self._retried += 1
+                return False
+            if stuck is not None:
+                raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
+            self._examine(True, began, size)
+        self.norm_error = float(own.numbers[m.NORM_ERROR])
+        if self._fixed is None:
+            self._note(target)
+        return own.time == target
+
+    def _take_back(self, accepted: int) -> None:
+        if accepted:
+            self._own.undo()
+            self._taken -= 1
+
+    def _note(self, target: float) -> None:
+        """Note the sizes of steps that were taken, negative of one that the time ahead has shortened."""
+        sizes, probe, closing = self._own.sizes, self._probe, self._projection
+        cut = sizes[-1] < 0.0
+        if closing is not None:
+            closing.took(abs(sizes[-1]))
+        if probe is None:
+            self.sizes.take(sizes)
+        else:
+            if len(sizes) > 1:  # which were taken before the probe looks
+                self.sizes.take(sizes[:-1], probe.largest_step)
+            if not cut and probe.due():
+                probe.look(self.time, self.q, self.u)
+            self.sizes.take(sizes[-1:], probe.largest_step)
+        if not self._own.counts[m.SMALL_STEPS]:
+            self._crawl.went_on()
+            return
+        left = target - self.time + sum(map(abs, sizes))
+        for size in map(abs, sizes):
+            if self._crawl.took(size, left):
+                self._end_crawl(size)
+            left -= size
+
+    def _try(self, target: float, pause: float, most: int) -> None:
+        """Try a step until it is taken or broke, or several; all ranks call."""
+        own, dynamics = self._own, self._dynamics
+        c, asked = own.counts, self._asked()
+        own.told[m.FACTS - BITS :] = [asked >> bit & 1 for bit in range(BITS)]
+        if self._compiled:
+            own.numbers[m.TARGET], own.numbers[m.PAUSE] = target, pause
+            c[m.MOST] = min(most, self._at_once)
+            c[m.ENOUGH] = UNLIMITED if self._probe is None else self._probe.evaluations_left
+            m.march(own.plan)
+            dynamics.evaluations += int(c[m.EVALUATED])
+        else:
+            with np.errstate(over="ignore", invalid="ignore") if self._power.overflows else QUIET:
+                rejected = self._by_stages(target)
+                while not c[m.ACCEPTED] and c[m.OUTCOME] == m.GOING_ON:
+                    rejected += self._by_stages(target)
+            c[m.REJECTED] = rejected
+        self.requests = sum(1 << bit for bit, heard in enumerate(own.heard[m.FACTS - BITS :].tolist()) if heard)
+
+    def _by_stages(self, target: float) -> int:
+        """Try a step, of which Python calls the stages; gives how many were rejected."""
+        own = self._own
+        own.attempt(target, self._evaluate_at)
+        own.told[1] = bool(self._broke.failure)
+        m.judge(own.plan)
+        self._dynamics.comm.Allreduce(own.told, own.heard, MPI.MAX)
+        m.conclude(own.plan)
+        return int(own.counts[m.REJECTED])
+
+    def _evaluate_at(self, t: float, state: Parts, row: int) -> None:
+        self._evaluate(t, state[1], state[2], *self._own.rows[row])
+
+    def _arrive(self, target: float) -> bool:
+        """Be at a time that is there but for rounding."""
+        self._own.numbers[m.REACHED] = target
+        self.requests = 0  # those of the step before were answered
+        stuck = self._constrain(self._state) if self._follows else None
+        if stuck is not None:
+            raise SimulationError(f"t = {target:g} s: {stuck}")
+        return True
+
+    def at(self, t: float) -> Moment:
+        """Give the state at a time (s) in the last step; all ranks call."""
+        now = self.time
+        near = m.SLACK * self._fixed if self._fixed else TOGETHER * abs(now)
+        if t >= now - near:
+            return super().at(t)
+        values, *parts = self._within(t)
+        q, u = (part.copy() for part in parts)
+        if self._projection is not None:
+            q, u = self._projection.closed(q, u)
+        work = self._dynamics.comm.allreduce(float(values[self._end])) if self._has_power else 0.0
+        return Moment(q, u, self.held, work, self.norm_error, self.step_size)
+
+    def _within(self, t: float) -> Parts:
+        """Numbers at a time (s) within the last step, which are used again."""
+        if not self._own.tableau.keeps_last and self._completed != self.time:
+            self._broke.begin()
+            self._own.complete(self._evaluate_at)
+            self._examine(False, self.time, self._own.size)
+            self._completed = self.time
+        return self._own.within(t)
+
+    def go_back(self, search: EventSearch) -> list[int]:
+        """See `Integrator.go_back`: the moment is that of the polynomial, the state that of a step to there."""
+        own, c = self._own, self._own.counts
+        began, end, step, asked = own.began, own.time, own.step, self.requests
+        moment = search(lambda t: self.parts if t >= end else self._within(t)[1:], began, end)
+        if moment < end:
+            own.undo()
+            own.step, c[m.REGARDLESS] = moment - began, 1
+            self._broke.begin()
+            self._try(moment, -np.inf, 1)
+            own.step, c[m.REGARDLESS] = step, 0
+            self.requests |= asked
+            self._examine(not c[m.ACCEPTED], began, moment - began)
+            stuck = self._constrain(self._state)
+            if stuck is not None:
+                raise SimulationError(f"t = {self.time:g} s: {stuck}")
+        return search.passed
+
+    def restart(self) -> None:
+        """Have the next step take nothing from the one before it: what acts has changed."""
+        self._own.forget()
+
+    def _kept(self) -> tuple[list[tuple[tuple[str, str], Floats]], dict[str, Any]]:
+        rates, more = self._own.known_rates, {"again": bool(self._own.counts[m.AGAIN])}
+        return [] if rates is None else [(RATES, rates)], more
+
+    def _rates_at_hand(self) -> list[Floats]:
+        """Rates of the last attempt of a step."""
+        return [out for out, *_ in self._own.rows]

@@ -1,0 +1,164 @@
+"""How near the steps are to the largest stable one, from the fastest motion that the equations have.
+
+The fastest motion is the eigenvector of the state derivative's Jacobian with the largest eigenvalue. Arnoldi's
+iteration finds it, by a few products now and then, each one evaluation at a state beside that of the step: this costs a
+hundredth of a run, goes on from where it was before, and changes nothing of the motion.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.base.errors import SimulationError
+from mpimbs.dynamics import Dynamics
+from mpimbs.parallel.largest import largest
+from mpimbs.stepping.schemes import stable_radius
+
+Floats = npt.NDArray[np.float64]
+FIRST = 250  # evaluations before the first products
+FEWEST, MOST = 5000, 20000  # from then on: as many as before, within these
+PRODUCTS = 5, 3  # at first, and from the vector of the time before
+ANGLE = 1e-7  # of the largest coordinate (rad, m) by which a state beside another differs
+SPEED = 1e-4  # of the largest speed, over the largest speed of the state and 1 rad/s
+
+
+class Mode(NamedTuple):
+    """An eigenvalue of the Jacobian."""
+
+    rate: float  # its magnitude (1/s)
+    direction: float  # its angle from the positive real axis (rad), 0 to pi
+
+
+class StabilityProbe:
+    """Compares steps with the largest stable one; all ranks make it together and call.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    polynomial : array
+        R(z) of the scheme, lowest coefficient first; see `Tableau.polynomial`.
+
+    Attributes
+    ----------
+    mode : Mode or None
+        The fastest motion, as last found.
+    largest_step : float
+        The largest stable step there (s).
+    """
+
+    def __init__(self, dynamics: Dynamics, polynomial: Floats) -> None:
+        self._dynamics = dynamics
+        self._polynomial = polynomial
+        self._nq, nu = dynamics.subchain.nq, dynamics.subchain.nu
+        self._vector = np.random.default_rng(dynamics.comm.rank).standard_normal(self._nq + nu)
+        self._due = FIRST
+        self.mode: Mode | None = None
+        self.largest_step = np.inf
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """What it has found so far, for JSON, and this rank's part of its vectors; `recall` takes it again."""
+        n = self._nq
+        found = {"due": self._due, "mode": self.mode, "largest_step": self.largest_step}
+        return found, {"q_mode": self._vector[:n], "u_mode": self._vector[n:]}
+
+    def recall(self, memory: dict[str, Any], vectors: dict[str, Floats]) -> None:
+        """Go on from what `memory` gave."""
+        self._due, self.largest_step = memory["due"], memory["largest_step"]
+        self.mode = None if memory["mode"] is None else Mode(*memory["mode"])
+        self._vector = np.concatenate([vectors["q_mode"], vectors["u_mode"]])
+
+    def due(self) -> bool:
+        """Whether there have been enough evaluations since the last products."""
+        return self._dynamics.evaluations >= self._due
+
+    @property
+    def evaluations_left(self) -> int:
+        """How many evaluations there are before it is due."""
+        return max(self._due - self._dynamics.evaluations, 1)
+
+    def look(self, t: float, q: Floats, u: Floats) -> None:
+        """Find the fastest motion and the largest stable step at a state; without success they stay as they are."""
+        with np.errstate(all="ignore"):
+            found = self._find(t, q, u)
+        self._due += int(np.clip(self._due, FEWEST, MOST))
+        if found is not None:
+            self.mode = found
+            self.largest_step = stable_radius(self._polynomial, found.direction) / found.rate
+
+    def fastest_body(self) -> str:
+        """Name of the body whose joint moves most in the fastest motion; all ranks call."""
+        subchain = self._dynamics.subchain
+        speeds = np.abs(self._vector[self._nq :])
+        mine = (-1.0, "")
+        if len(speeds):
+            k = int(np.searchsorted(subchain.columns.u_offset, np.argmax(speeds), side="right")) - 1
+            mine = (float(speeds.max()), subchain.name_of(k))
+        return max(self._dynamics.comm.allgather(mine))[1]
+
+    def _find(self, t: float, q: Floats, u: Floats) -> Mode | None:
+        """The largest eigenvalue that shows in products of the vector with the Jacobian, by Arnoldi's iteration.
+
+        Coordinates are scaled by the rate of the motion, so that they count as much as the speeds.
+        """
+        counted = self._dynamics.evaluations
+        self._state = t, q, u, self._derivative(t, q, u), largest(self._dynamics.comm, u)[0]
+        rate = self._rough_rate() if self.mode is None else self.mode.rate
+        count = PRODUCTS[self.mode is not None]
+        scale = np.repeat([rate, 1.0], [self._nq, len(u)])
+        basis = [scale * self._vector]
+        basis[0] /= np.sqrt(self._products(basis)[0])
+        h = np.zeros((count + 1, count))
+        for k in range(count):
+            new = scale * self._times_jacobian(basis[k] / scale)
+            *h[: k + 1, k], square = self._products([*basis, new])
+            rest = square - h[: k + 1, k] @ h[: k + 1, k]
+            if not rest > 1e-12 * square:  # nothing new; or NaN
+                break
+            h[k + 1, k] = np.sqrt(rest)
+            basis.append((new - h[: k + 1, k] @ np.array(basis)) / h[k + 1, k])
+        self._dynamics.evaluations = counted
+        if not np.isfinite(h).all():
+            return None
+        values, vectors = np.linalg.eig(h[: k + 1, : k + 1])
+        top = int(np.argmax(np.abs(values)))
+        if values[top] == 0.0:
+            return None
+        self._vector = np.real(vectors[:, top]) @ np.array(basis[: k + 1]) / scale
+        return Mode(float(abs(values[top])), float(abs(np.angle(values[top]))))
+
+    def _rough_rate(self) -> float:
+        """Rate of the fastest motion (1/s) from what two products make of random speeds; 1 if nothing."""
+        n, before = self._nq, self._times_jacobian(self._vector)
+        after = self._times_jacobian(self._times_jacobian(before))
+        self._vector = after
+        sizes = largest(self._dynamics.comm, before[n:], after[n:])
+        with np.errstate(all="ignore"):
+            rate = np.sqrt(sizes[1] / sizes[0])
+        return float(rate) if 0.0 < rate < np.inf else 1.0
+
+    def _times_jacobian(self, vector: Floats) -> Floats:
+        """The Jacobian times a vector, from the difference of two derivatives."""
+        t, q, u, here, state_speed = self._state
+        n = self._nq
+        angle, speed = largest(self._dynamics.comm, vector[:n], vector[n:])
+        scale = max(angle / ANGLE, speed / (SPEED * (1.0 + state_speed)))
+        beside = vector / scale
+        return (self._derivative(t, q + beside[:n], u + beside[n:]) - here) * scale
+
+    def _products(self, vectors: list[Floats]) -> Floats:
+        """Scalar products of vectors with the last one of them, over all ranks."""
+        found = np.array([v @ vectors[-1] for v in vectors])
+        self._dynamics.comm.Allreduce(MPI.IN_PLACE, found)
+        return found
+
+    def _derivative(self, t: float, q: Floats, u: Floats) -> Floats:
+        rates = np.empty(len(q) + len(u))
+        try:
+            self._dynamics.derivative(t, q, u, rates[len(q) :], rates[: len(q)])
+        except SimulationError:  # of this rank's functions; the steps tell of it, if it matters
+            rates[:] = np.nan
+        return rates

@@ -1,1 +1,0 @@
-"""Studies and predictions of speed, what they measure, and checks of models and couplings."""

@@ -1,0 +1,228 @@
+"""Traces of evaluations against the plans of a real run, and their time by hand."""
+
+import contextlib
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpi_helpers import parallel_assert
+from mpimbs.bench.predict import loggp
+from mpimbs.bench.predict.calibration import Calibration
+from mpimbs.bench.predict.cluster import Cluster, Link
+from mpimbs.bench.predict.interval_times import IntervalTimes
+from mpimbs.bench.predict.trace import BUSY, COMPUTE, RECEIVE, SEND, Occurrence, Sweeps, Trace, compute_seconds
+from mpimbs.bench.predict.traced_couplings import TRACED, write_traces
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
+from mpimbs.parallel.native import PROC_NULL
+from mpimbs.partition import schedule as step
+from mpimbs.partition.schedule import balanced
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.open_bodies import HEAD
+from mpimbs.sweep.structure import BOUNDARY, TURNING
+from mpimbs.values.value import Room
+
+US = 1e-6
+TURNS = HEAD + 2 + TURNING  # doubles of a turn in a scan over intervals of a chain
+
+
+class Known(Calibration):
+    """Made-up times: 20 ns a body, the tip's a tenth faster."""
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self._joins = {"dcae": 0.4 * US, "dca": 0.6 * US, "dca-terminal": 0.6 * US}
+
+    def sweeps(self, ranks: int, coupling: str) -> list[Sweeps]:
+        each = 20e-9 * np.diff(self.division(ranks, coupling).cuts) * np.where(np.arange(ranks) == ranks - 1, 0.9, 1.0)
+        return [Sweeps(0.4 * US, 0.1 * t, 0.7 * t, 0.1 * US, 0.2 * t) for t in each]
+
+    def of_tree(self, ranks: int, coupling: str = "dcae") -> IntervalTimes:
+        schedule = balanced([1] * ranks)
+        rooms = [Room(1, 1, 1, 0) if last < ranks else Room(1, 0, 0, 0) for _, last in schedule.spans]
+        doubles = [room.size() for room in rooms]
+        return IntervalTimes([], {}, schedule, [0.4 * US] * (ranks - 1), doubles, TURNS, 0, [{}] * ranks, False)
+
+
+def traces_of(coupling: str, ranks: int, bodies: int = 2048) -> list[Trace]:
+    return write_traces(Known(system_from(f"spatial_chain:{bodies}")), ranks, coupling)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 13, 33])
+@pytest.mark.parametrize("coupling", ["dcae", "dca", "assembly"])
+def test_every_send_has_its_receive(ranks: int, coupling: str) -> None:
+    """Messages of the same ranks and tag are one, and of the same size at both ends."""
+    traces = traces_of(coupling, ranks)
+    sent, received = (
+        Counter(
+            (t.rank, e.other, e.tag, e.amount) if kind == SEND else (e.other, t.rank, e.tag, e.amount)
+            for t in traces
+            for e in t.events
+            if e.kind == kind
+        )
+        for kind in (SEND, RECEIVE)
+    )
+    assert sent == received
+    assert len({message[:3] for message in sent}) == sum(sent.values()), "a tag is used twice between two ranks"
+    assert bool(sent) == (ranks > 1)
+
+
+def messages(trace: Trace, base: int, levels: int) -> list[tuple[int, int, float]]:
+    """Kind, rank and bytes of the messages of `levels` tags, in the order of the trace."""
+    return [(e.kind, e.other, e.amount) for e in trace.events if e.kind > BUSY and base <= e.tag < base + levels]
+
+
+def planned(butterfly: Butterfly) -> list[tuple[int, int, float]]:
+    """The same of a real plan."""
+    size, found = butterfly.mine.itemsize * butterfly.mine.shape[1], []
+    for row in butterfly.schedule.tolist():
+        found += [(SEND, int(row[k]), float(size)) for k in (TO, ALSO_TO) if row[k] != PROC_NULL]
+        found += [(RECEIVE, int(row[FROM]), float(size))] if row[FROM] != PROC_NULL else []
+    return found
+
+
+def in_bytes(coupling: Any) -> list[tuple[int, int, float]]:
+    """The same of an assembly."""
+    kinds = {step.SEND_VALUE: SEND, step.RECEIVE_VALUE: RECEIVE}
+    return [(kinds[kind], other, 8.0 * doubles) for kind, other, doubles in coupling.messages]
+
+
+@pytest.mark.parametrize("coupling", TRACED)
+def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
+    """Who sends how many bytes to whom in which order, against the plans of `Dynamics` on these ranks."""
+    trace = traces_of(coupling, comm.size, 64)[comm.rank]
+    levels = (comm.size - 1).bit_length()
+    with contextlib.closing(Dynamics(system_from("spatial_chain:64"), comm, coupling)) as dynamics:
+        scan = planned(dynamics._evaluation._turns._butterfly)
+        parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
+        joins = in_bytes(dynamics.coupling) if coupling == "assembly" else planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+        parallel_assert(messages(trace, levels, trace._tag) == joins, f"joins {trace.events}, planned {joins}", comm)
+        whole = sum(e.kind > BUSY for e in trace.events)
+        parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
+
+
+@pytest.mark.parametrize("spec", ["tree:6:2", "caterpillar:40", "random_tree:100"])
+def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
+    """Sizes follow from the bodies that are open; every join at its level."""
+    system = system_from(spec)
+    calibration = Calibration(system, 0.001)
+    trace = write_traces(calibration, comm.size)[comm.rank]
+    levels = (comm.size - 1).bit_length()
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        found, expected = messages(trace, 0, levels), planned(dynamics._evaluation._turns._butterfly)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        found, expected = messages(trace, levels, trace._tag), in_bytes(dynamics.coupling)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        joins = calibration.of_tree(comm.size).joins
+        parallel_assert(len(joins) == comm.size - 1 and all(join > 0.0 for join in joins), f"{joins}", comm)
+
+
+@pytest.mark.parametrize("spec", ["track:30", "four_bar:9", "boom:6", "four_bar_chain:8", "coupled_loops"])
+def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
+    """Values have room for what is open anywhere; motions of what bodies hang on and of far ends go before."""
+    system = system_from(spec)
+    calibration = Calibration(system, 0.001)
+    trace = write_traces(calibration, comm.size)[comm.rank]
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        evaluation, part = dynamics._evaluation, dynamics.subchains
+        assert isinstance(part, Intervals) and evaluation._far_ends is not None
+        others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._far_ends._others.items()}
+        doubles = evaluation._far_ends._exchange.to_others.size
+        parallel_assert(sum(others.values()) == 8.0 * doubles, f"{others}, {doubles} doubles", comm)
+        far = [(kind, rank, others[rank]) for kind in (SEND, RECEIVE) for rank in sorted(others)]
+        scans = [evaluation._turns] + [evaluation._motions] * (comm.size > 1 and part.hangs)
+        expected = [message for scan in scans for message in planned(scan._butterfly)]
+        expected += far + in_bytes(dynamics.coupling)
+        found = messages(trace, 0, trace._tag)
+        parallel_assert(found == expected, f"{found}, planned {expected}", comm)
+        joins = calibration.of_tree(comm.size).joins
+        parallel_assert(len(joins) < comm.size and all(join > 0.0 for join in joins), f"{joins}", comm)
+
+
+def test_no_messages_between_ranks_of_which_none_hangs_on_others(comm: MPI.Comm) -> None:
+    system = system_from("crowd:4")
+    trace = write_traces(Calibration(system, 0.001), comm.size)[comm.rank]
+    with contextlib.closing(Dynamics(system, comm)) as dynamics:
+        apart = dynamics.subchains.independent or comm.size == 1
+        found = messages(trace, 0, trace._tag)
+        parallel_assert(bool(found) != apart, f"{found}, independent: {apart}", comm)
+
+
+def test_the_order_of_an_evaluation() -> None:
+    """Motion, scan, inward, joins at every level, outward; with the times that were given."""
+    trace = traces_of("dcae", 2, 100)[0]
+    sweeps = Known(system_from("spatial_chain:100")).sweeps(2, "dcae")[0]
+    expected = [
+        (COMPUTE, sweeps.call + sweeps.motion), (SEND, 96), (COMPUTE, sweeps.inward), (COMPUTE, sweeps.coupling),
+        (SEND, 1152), (RECEIVE, 1152), (COMPUTE, 0.4 * US), (COMPUTE, sweeps.outward),
+    ]  # fmt: skip
+    assert [(e.kind, e.amount) for e in trace.events] == expected
+    assert compute_seconds(trace) == pytest.approx(sum(sweeps) + 0.4 * US)
+
+
+# --- the time of traces by hand --------------------------------------------------------------------------------------
+
+
+def two_nodes(ranks_per_node: int) -> Cluster:
+    between = Link(latency=10 * US, bandwidth=1e9, send_overhead=1 * US, receive_overhead=2 * US)
+    within = Link(latency=3 * US, bandwidth=1e10, send_overhead=0.5 * US, receive_overhead=0.25 * US)
+    return Cluster(name="two", ranks_per_node=ranks_per_node, core_speed=2.0, between_nodes=between, within_node=within)
+
+
+def trace_of(rank: int, size: int, *events: Occurrence) -> Trace:
+    trace = Trace(rank, size)
+    trace.events = list(events)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("sends_at", "waits_at", "ranks_per_node", "expected"),
+    [
+        (20.0, 0.0, 1, 10 + 1 + 10 + 4 + 2),  # computes at twice the speed; 4000 bytes at 1 GB/s
+        (20.0, 60.0, 1, 30 + 2),  # it is there already
+        (20.0, 0.0, 2, 10 + 0.5 + 3 + 0.4 + 0.25),
+    ],
+)
+def test_one_message_by_hand(sends_at: float, waits_at: float, ranks_per_node: int, expected: float) -> None:
+    traces = [
+        trace_of(0, 2, Occurrence(COMPUTE, sends_at * US), Occurrence(SEND, 4000, 1, 7)),
+        trace_of(1, 2, Occurrence(COMPUTE, waits_at * US), Occurrence(RECEIVE, 4000, 0, 7)),
+    ]
+    assert loggp.evaluate(traces, two_nodes(ranks_per_node)) == pytest.approx(expected * US)
+
+
+def test_a_shared_port_by_hand() -> None:
+    """The second message begins when half of the first has passed: then each has half of the port for 4 us."""
+    traces = [
+        trace_of(0, 4, Occurrence(SEND, 4000, 2)),
+        trace_of(1, 4, Occurrence(COMPUTE, 2 * 2 * US), Occurrence(SEND, 4000, 3)),
+        trace_of(2, 4, Occurrence(RECEIVE, 4000, 0)),
+        trace_of(3, 4, Occurrence(RECEIVE, 4000, 1)),
+    ]
+    one = 1 + 2 + 4 + 10 + 2
+    other = 1 + 2 + 4 + 2 + 10 + 2
+    cluster = two_nodes(2)
+    assert loggp.evaluate(traces, cluster) == pytest.approx(other * US)
+    traces[3].events, traces[1].events = [], [*traces[1].events, Occurrence(RECEIVE, 0, 3, 1)]
+    traces[3].events.append(Occurrence(SEND, 0, 1, 1))
+    traces[2].events.append(Occurrence(COMPUTE, 100 * US))
+    assert loggp.evaluate(traces, cluster) == pytest.approx((one + 50) * US)
+
+
+def test_overheads_of_messages_that_are_not_written_one_by_one() -> None:
+    trace = Trace(3, 64)
+    trace.gather_from_all(5)
+    assert [e.amount for e in trace.events if e.kind == BUSY] == [63 - 6]
+    assert [e.amount for e in trace.events if e.kind == SEND] == [40, 80, 160, 320, 640, 1280]
+    traces = [trace_of(rank, 3, *[Occurrence(BUSY, 10)] * (rank == 0)) for rank in range(3)]
+    assert loggp.evaluate(traces, two_nodes(1)) == pytest.approx(30 * US)
+    assert loggp.evaluate(traces, two_nodes(2)) == pytest.approx(5 * (3 + 0.75) * US)  # one of two is on the same node
+
+
+def test_a_message_that_nobody_sends() -> None:
+    with pytest.raises(ValueError, match="rank 0 waits for a message with tag 3 that rank 1 does not send"):
+        loggp.evaluate([trace_of(0, 2, Occurrence(RECEIVE, 8, 1, 3)), trace_of(1, 2)], two_nodes(1))

@@ -1,0 +1,363 @@
+"""Linearly implicit steps: their matrix against the dense oracle, their order where it is stiff, and what they bear."""
+
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import moving_state, parts
+from documents import PAGES, block
+from mpi_helpers import parallel_assert
+from mpimbs.base.errors import SimulationError
+from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.operators.tension import Tension, levers, tension_stiffness
+from mpimbs.model import Body, BodyMotion, Joint, System, system_from
+from mpimbs.run.run import simulate
+from oracles import dense
+from oracles.dense import Array
+from oracles.loops import closed, opened
+from oracles.random_systems import random_system
+from tolerances import assert_close
+
+H = 0.3  # s
+SPECS = ("mixed", "mixed tree", "rope:35", "free_chain:6", "figure", "crowd:2", "random_tree:40:3")
+
+
+def system_of(spec: str) -> System:
+    """A system, of all joint types if it is a mixed one, with springs and dampers."""
+    if spec.startswith("mixed"):
+        return random_system(4, 11, spec == "mixed", wrenches=True)[0]
+    return system_from(spec)
+
+
+def solved(comm: MPI.Comm, system: System, q: Array, r: Array, **settings: object) -> Array:
+    """x of (1 - h J) x = r by the ranks, in the model's order, on all of them."""
+    with closing(Dynamics(system, comm, **settings)) as dynamics:
+        mine_q, _ = parts(dynamics, q, np.zeros(system.nu))
+        own = np.concatenate(parts(dynamics, r[: system.nq], r[system.nq :]))
+        x = np.empty_like(own)
+        for step in (1.0, H):  # the second one is to leave nothing of the first
+            dynamics.implicit_matrix.at(mine_q, step)
+            dynamics.implicit_matrix.solve(own, x)
+        nq = dynamics.subchain.nq
+        found = dynamics.gather_q(x[:nq]), dynamics.gather_u(x[nq:])
+    return np.concatenate(comm.bcast(found))
+
+
+def as_it_turns(system: System, q: Array) -> Array:
+    """G [nq, nu], the rates of the coordinates by the speeds."""
+    return np.array([dense.coordinate_rates(system, q, unit) for unit in np.eye(system.nu)], float).T
+
+
+@pytest.mark.parametrize("coupling", ["dcae", "pcg", "dca"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_stages_are_solved(comm: MPI.Comm, spec: str, coupling: str) -> None:
+    """x_q = r_q + h G x_u and M x_u + h (D x_u + K G^+ x_q) = M r_u, by the dense oracle."""
+    system = system_of(spec)
+    if coupling == "dca" and not system.is_chain:
+        return
+    q, _, _ = moving_state(system, 2)
+    r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
+    x = solved(comm, system, q, r, coupling=coupling)
+    (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
+    turning, inertia, c = as_it_turns(system, q), dense.mass_matrix(system, q).astype(float), system.columns()
+    assert_close("coordinates", x_q, r_q + H * turning @ x_u, "dense", comm=comm)
+    along = np.linalg.lstsq(turning, x_q)[0]
+    forces = H * (c.damping * x_u + c.stiffness * along)
+    left = np.linalg.solve(inertia + np.diag(H * c.damping + H**2 * c.stiffness), inertia @ (x_u - r_u) + forces)
+    assert_close("speeds", x_u, x_u - left, "dense", comm=comm)
+
+
+def at_rest(body: Body) -> Body:
+    """A body on which nothing acts, of whose joint only rotors are left: those that an implicit step adds, too."""
+    joint = body.joint
+    rotors = np.array(joint.armature) + H * np.array(joint.damping) + H**2 * np.array(joint.stiffness)
+    none = (0.0,) * joint.kind.nu
+    still = joint.model_copy(update={"armature": tuple(rotors), "stiffness": none, "damping": none, "torque": none})
+    return body.model_copy(update={"joint": still, "wrench": ()})
+
+
+@pytest.mark.parametrize("spec", ["four_bar:12", "five_bar", "boom:2", "track:9"])
+def test_stages_are_solved_with_loops_closed(comm: MPI.Comm, spec: str) -> None:
+    """The heavier system's accelerations by the dense oracle, which go along with the loops."""
+    system = system_from(spec)
+    system.segments = system.segments.replaced(
+        lambda body: body.model_copy(
+            update={"joint": body.joint.model_copy(update={"stiffness": (2.0,) * body.joint.kind.nu})}
+        )
+    )
+    c = system.columns()
+    r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
+    x = solved(comm, system, c.q, r)
+    r_q, r_u = np.split(r, [system.nq])
+    heavier = system_from(spec)
+    heavier.segments, heavier.gravity = system.segments.replaced(at_rest), (0.0, 0.0, 0.0)
+    along = np.linalg.lstsq(as_it_turns(opened(system), c.q), r_q)[0]
+    tau = -H * ((c.damping + H * c.stiffness) * r_u + c.stiffness * along)
+    z = closed(heavier, c.q, np.zeros(system.nu), tau).udot.astype(float)
+    assert_close("speeds", x[system.nq :], r_u + z, "dense", comm=comm)
+
+
+@pytest.mark.parametrize("spec", ["chain:9", "rope:35", "random_tree:40:3"])
+def test_tension_is_a_stiffness_of_bodies(comm: MPI.Comm, spec: str) -> None:
+    """M + h D + h^2 (K + sum over bodies of W^T S W), W how they turn and S as loads say, by the dense oracle."""
+    system = system_from(spec)
+    q, _, _ = moving_state(system, 2)
+    source = np.random.default_rng(1)
+    loads, tau = source.standard_normal((system.n_bodies, 6)), source.standard_normal(system.nu)
+    c, upper = system.columns(), np.triu_indices(3)
+    inertia = dense.mass_matrix(system, q).astype(float) + np.diag(H * c.damping + H**2 * c.stiffness)
+    whole = np.zeros((system.n_bodies, 6))
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine, _ = parts(dynamics, q, np.zeros(system.nu))
+        matrix = dynamics.implicit_matrix_of_bodies
+        matrix.at(mine, H, Tension(dynamics.subchain).stiffness(loads[dynamics.bodies]))
+        z = np.empty(dynamics.subchain.nu)
+        matrix.heavier(tau[dynamics.gather_u.part], z)
+        found = comm.bcast(dynamics.gather_u(z))
+        whole[dynamics.bodies] = tension_stiffness(levers(dynamics.subchain), loads[dynamics.bodies, 3:])
+    comm.Allreduce(MPI.IN_PLACE, whole)
+    moved = [dense.Snapshot(system, q, unit).kinematics for unit in np.eye(system.nu)]
+    turned = np.array([np.einsum("nji,nj->ni", m.rotation, m.omega) for m in moved], float)
+    for k in range(system.n_bodies):
+        stiffness = np.zeros((3, 3))
+        stiffness[upper] = stiffness[upper[::-1]] = whole[k]
+        inertia += H**2 * turned[:, k] @ stiffness @ turned[:, k].T
+    assert_close("solution", found, np.linalg.solve(inertia, tau), "iterated", comm=comm)
+
+
+@pytest.mark.parametrize("spec", ["rope:35", "random_tree:40:3", "figure", "crowd:2"])
+def test_levers_are_those_of_one_rank(comm: MPI.Comm, spec: str) -> None:
+    """Of a body of whose children some are on other ranks, too."""
+    system = system_from(spec)
+    whole = np.empty((system.n_bodies, 3))
+    with closing(Dynamics(system, comm)) as dynamics, closing(Dynamics(system)) as alone:
+        whole[alone.bodies] = levers(alone.subchain)
+        assert_close("levers", levers(dynamics.subchain), whole[dynamics.bodies], "rounding", comm=comm)
+
+
+def test_parts_that_sweep_nothing(comm: MPI.Comm) -> None:
+    """A tree of which ranks have pieces of no bodies: as on one rank."""
+    system = system_from("caterpillar:100")
+    tau, found = np.random.default_rng(1).standard_normal(system.nu), []
+    for ranks in (comm, MPI.COMM_SELF):
+        with closing(Dynamics(system, ranks)) as dynamics:
+            matrix, mine = dynamics.implicit_matrix_of_bodies, dynamics.subchain
+            against_turns = np.diag((1.0, 1, 1, 0, 0, 0))[np.triu_indices(6)]
+            matrix.at(mine.q, H, np.tile(against_turns, (mine.n_bodies, 1)))
+            z = np.empty(mine.nu)
+            matrix.heavier(tau[dynamics.gather_u.part], z)
+            found.append(ranks.bcast(dynamics.gather_u(z)))
+    assert_close("solution", *found, "iterated", comm=comm)
+
+
+class Resisting:
+    """A body force that gives damping and stiffness, any of the bodies' own, in the world frame about a point."""
+
+    def __init__(self, n: int) -> None:
+        roots = np.random.default_rng(7).uniform(-1, 1, (2, n, 6, 6))
+        self.given = np.swapaxes(roots, 2, 3) @ roots
+        self.given[:, ::3] = 0.0
+
+    def __call__(self, t: float, motion: BodyMotion) -> tuple[object, ...]:
+        return 0.0, np.zeros_like(motion.velocity), *self.given[:, motion.body]
+
+
+@pytest.mark.parametrize("spec", ["mixed", "mixed tree", "rope:35", "random_tree:40:3"])
+def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
+    """As `test_stages_are_solved`, with damping and stiffness that a function gives, and added mass."""
+    system, point = system_of(spec), (0.1, -0.2, 0.3)
+    wet = tuple(map(tuple, np.diag((0.1, 0.2, 0.3, 1.0, 2.0, 3.0)).tolist()))
+    system.segments = system.segments.replaced(lambda body: body.model_copy(update={"added_mass": wet}))
+    act = Resisting(system.n_bodies)
+    system.add_body_force(None, act, point=point, vectorized=True)
+    q, u, _ = moving_state(system, 2)
+    r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine_q, mine_u = parts(dynamics, q, u)
+        own = np.concatenate(parts(dynamics, r[: system.nq], r[system.nq :]))
+        dynamics.accelerations(mine_q, mine_u)
+        damping, stiffness = dynamics.external.resistance()
+        x, nq = np.empty_like(own), dynamics.subchain.nq
+        for step in (1.0, H):
+            dynamics.implicit_matrix_of_bodies.at(mine_q, step, stiffness, damping)
+            dynamics.implicit_matrix_of_bodies.solve(own, x)
+        x = np.concatenate(comm.bcast((dynamics.gather_q(x[:nq]), dynamics.gather_u(x[nq:]))))
+    (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
+    c, moved = system.columns(), [dense.Snapshot(system, q, unit) for unit in np.eye(system.nu)]
+    damped, stiff = np.diag(c.damping), np.diag(c.stiffness)
+    for k in range(system.n_bodies):
+        twists = np.array([[*state.kinematics.omega[k], *state.point(k, point)[1]] for state in moved], float)
+        damped, stiff = (
+            total + twists @ own[k] @ twists.T for total, own in zip((damped, stiff), act.given, strict=True)
+        )
+    turning, inertia = as_it_turns(system, q), dense.mass_matrix(system, q).astype(float)
+    assert_close("coordinates", x_q, r_q + H * turning @ x_u, "dense", comm=comm)
+    along = np.linalg.lstsq(turning, r_q)[0]
+    left = inertia + H * damped + H**2 * stiff
+    right = inertia @ r_u - H * stiff @ along
+    assert_close("speeds", x_u, np.linalg.solve(left, right), "iterated", comm=comm)
+
+
+def test_drag_and_ground_take_long_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of the documentation, where explicit steps are limited to an eighth, and lands as those do."""
+    code = block(PAGES / "howto/fluids.md", "Stiff forces on bodies")
+    if comm.size > 1:
+        return  # as long steps as on one rank: `test_what_acts_on_bodies_is_solved_with`
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    landed, dragged = scope["landed"], scope["dragged"]
+    assert landed.steps < 80 and dragged.steps < 200
+    lying = np.tile([1.0, 0, 0, 0], 8)
+    assert_close("landed", np.append(landed.q[-1, :4], landed.q[-1, 7:]), lying, "statics")
+    weight = 9.81 / 1e7
+    assert_close("sunk in", landed.q[-1, 5], -weight, "settled", scale=1.0)
+    followed = simulate(scope["line"](), 2.0, every=2.0, rtol=1e-7, atol=1e-7)
+    assert followed.steps > 8 * dragged.steps
+    assert np.abs(dragged.q[-1] - followed.q[-1]).max() < 1e-4
+
+
+WRONG = {
+    "needs an array of shape": lambda n: np.zeros((n, 3, 3)),
+    "damping is not finite": lambda n: np.full((n, 6, 6), np.nan),
+    "damping is negative": lambda n: -np.eye(6),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_damping_that_is_none(message: str) -> None:
+    system = system_from("chain:3")
+    system.add_body_force(None, lambda t, motion: (0.0, 0.0, WRONG[message](3)), vectorized=True)
+    with pytest.raises(SimulationError, match=message), closing(Dynamics(system)) as dynamics:
+        dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
+
+
+@pytest.mark.parametrize("force", [1.0, -1.0])
+def test_a_pulled_bar_resists_turning(force: float) -> None:
+    """T l (1 - t t^T), of eigenvalues 0, T l, T l; a pushed one does not."""
+    lever = np.array([[1.0, 2.0, 2.0]])
+    stiffness = np.zeros((3, 3))
+    upper = np.triu_indices(3)
+    stiffness[upper] = stiffness[upper[::-1]] = tension_stiffness(lever, -force * 4.0 / 3.0 * lever)[0]
+    expected = [0.0, 12.0, 12.0] if force > 0 else [0.0, 0.0, 0.0]
+    assert_close("eigenvalues", np.linalg.eigvalsh(stiffness), expected, "rounding", scale=12.0)
+
+
+def rod(n: int, bending: float) -> System:
+    """A horizontal rod of 1 m and 50 g that is clamped at one end, of a bending stiffness (N m^2)."""
+    system, length = System("rod"), 1.0 / n
+    turn = 0.05 / n * length**2 / 12
+    for k in range(n):
+        joint = Joint(
+            type="revolute", axis=(0, 0, 1), position=(length if k else 0, 0, 0),
+            stiffness=bending / length * (1 if k else 2),
+        )  # fmt: skip
+        system.add(
+            name=f"link{k}", mass=0.05 / n, center_of_mass=(length / 2, 0, 0), inertia=(turn,) * 3 + (0,) * 3,
+            joint=joint,
+        )  # fmt: skip
+    return system
+
+
+def tip(q: Array) -> Array:
+    """Where the rod ends (m)."""
+    angles = np.cumsum(q)
+    return np.array([np.cos(angles).sum(), np.sin(angles).sum()]) / len(q)
+
+
+def test_steps_are_limited_by_accuracy_alone() -> None:
+    """A rod of steel wire's stiffness falls for 0.1 s: steps 700 times the longest stable explicit one follow it, to
+    what the rod, hardly bent, can do at all; and a softer one by its order."""
+    stiff = rod(16, 200.0)  # fastest motion 1.1e5 rad/s
+    result = simulate(stiff, 0.1, integrator="ra34pw2", dt=0.02)
+    bent = 0.05 * 9.81 / 8 / 200.0  # m, in equilibrium at last: w L^4 / (8 EI)
+    assert np.all(np.abs([tip(q)[1] for q in result.q]) < 2.1 * bent)
+    soft, end = rod(8, 0.2), 0.2
+    reference = tip(simulate(soft, end, every=end, rtol=1e-10, atol=1e-12).q[-1])
+    errors = [
+        np.linalg.norm(tip(simulate(soft, end, every=end, integrator="ra34pw2", dt=dt).q[-1]) - reference)
+        for dt in (0.01, 0.005)
+    ]
+    assert errors[1] < errors[0] / 3 and errors[1] < 1e-4
+
+
+@pytest.mark.parametrize("integrator", ["ra34pw2", "2m"])
+def test_a_taut_line_takes_long_steps(comm: MPI.Comm, integrator: str) -> None:
+    """A line without springs under 500 N, whose fastest motion of 5543 rad/s limits explicit steps to 0.5 ms."""
+    line, end = rod(16, 0.0), 0.1
+    line.add_wrench("link15", force=(500, 0, 0), point=(1 / 16, 0, 0), frame="world")
+    settings = {"every": end, "integrator": integrator, "comm": comm}
+    long = simulate(line, end, dt=5e-3, **settings)
+    with pytest.raises(SimulationError, match="no longer finite"):
+        simulate(line, end, dt=5e-3, tension="off", **settings)
+    counted = simulate(line, end, dt=5e-3, tension="on", **settings)
+    if comm.rank == 0:
+        assert_close("without being asked", long.q, counted.q, "ranks")
+        at_rest = 0.05 * 9.81 / 2 / 500.0  # m, how far it sags, and swings about
+        assert np.linalg.norm(tip(long.q[-1]) - (1.0, -at_rest)) < 1.1 * at_rest
+
+
+def test_ranks_take_the_same_steps(comm: MPI.Comm) -> None:
+    settings = {"every": 0.05, "integrator": "ra34pw2", "rtol": 1e-4, "atol": 1e-4}
+    for spec in ("rope:9", "random_tree:9:3", "four_bar:4"):
+        system = system_from(spec)
+        alone, together = simulate(system, 0.1, **settings), simulate(system, 0.1, comm, **settings)
+        if comm.rank == 0:
+            assert_close(spec, together.q, alone.q, "ranks")
+        parallel_assert(together.steps == alone.steps, f"{spec}: steps", comm)
+
+
+@pytest.mark.parametrize("integrator", ["bdf", "arkimex3"])
+def test_stages_by_newton(comm: MPI.Comm, integrator: str) -> None:
+    """Chains, trees and loops on any ranks; a stiff rod as ra34pw2 has it, whose matrix leaves out more."""
+    settings = {"every": 0.05, "integrator": integrator, "dt": 0.01}
+    for spec in ("rope:9", "random_tree:9:3", "four_bar:4"):
+        system = system_from(spec)
+        alone, together = simulate(system, 0.1, **settings), simulate(system, 0.1, comm, **settings)
+        if comm.rank == 0:
+            assert_close(spec, together.q, alone.q, "runs")
+    stiff, step = rod(16, 200.0), {"every": 0.1, "dt": 0.01}
+    found = simulate(stiff, 0.1, comm, integrator=integrator, **step)
+    if comm.rank == 0:
+        other = simulate(stiff, 0.1, integrator="ra34pw2", **step)
+        bent = 0.05 * 9.81 / 8 / 200.0  # m, by its weight
+        assert np.linalg.norm(tip(found.q[-1]) - tip(other.q[-1])) < 0.1 * bent
+
+
+def test_stages_that_newton_does_not_solve() -> None:
+    def jumping(t: float, q: Array, u: Array) -> Array:
+        return np.where(u > 0, -1e6, 1e6)
+
+    system = System("jumping")
+    system.add(name="wheel", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=Joint(type="revolute"))
+    system.add_joint_force("wheel", jumping)
+    with pytest.raises(
+        SimulationError, match=r"t = 0 s, step 0\.1 s: Newton's method does not converge; give a smaller"
+    ):
+        simulate(system, 1.0, integrator="bdf", dt=0.1)
+
+
+@pytest.mark.parametrize("looped", [False, True], ids=["chain", "loop"])
+def test_rotors_beside_stiff_springs(comm: MPI.Comm, looped: bool) -> None:
+    """A light body with a small rotor and a very stiff spring: the rotor counts to the last digit, from step 0 on."""
+    rotor, stiffness, inertia = 1.1e-6, 1e8, 1e-9
+    system = System(gravity=(0.0, 0.0, 0.0))
+    for k in range(4):
+        joint = Joint(type="revolute", axis=(0, 0, 1), armature=rotor, stiffness=stiffness, damping=1e3)
+        inertias = (inertia,) * 3 + (0.0,) * 3
+        system.add(name=f"b{k}", parent="world", mass=1e-9, inertia=inertias, joint=joint)
+    if looped:
+        free = Joint(type="free")
+        system.add(name="free", parent="world", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint=free)
+        system.add_loop(name="held", type="spherical", bodies=("world", "free"), positions=((0, 0, 0), (0, 0, 0)))
+    with closing(Dynamics(system, comm)) as dynamics:
+        matrix, tau = dynamics.implicit_matrix, np.zeros(system.nu)
+        tau[:4] = 1e-6
+        own, z = tau[dynamics.gather_u.part], np.empty(dynamics.subchain.nu)
+        for h in (0.0, 1e-3, 0.0):
+            matrix.at(dynamics.subchain.q, h)
+            matrix.heavier(own, z)
+            right = 1e-6 / (inertia + rotor + h * 1e3 + h**2 * stiffness) * (tau[dynamics.gather_u.part] > 0.0)
+            assert_close(f"z at {h}", z, right, "dense", scale=float(right.max(initial=1e-300)), comm=comm)

@@ -1,0 +1,367 @@
+"""What Python gives is the caller's own, and what it takes is checked or converted, before any rank waits."""
+
+import inspect
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpimbs
+from cases import moving_state, parts, random_tree
+from mpi_helpers import parallel_assert, plain_environment, starts_mpiexec
+from mpimbs.base.errors import InputError
+from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.loops import ClosedLoops
+from mpimbs.dynamics.statics.equilibrium import settle
+from mpimbs.dynamics.statics.modes import modes
+from mpimbs.model import Body, System, system_from
+from mpimbs.run.ensembles.batch import Batch
+from mpimbs.run.result import load
+from mpimbs.run.run import simulate
+from mpimbs.run.simulation import Simulation
+from oracles.dense import Array
+from oracles.random_loops import random_mechanism
+
+Call = Callable[[Any, Array, Array, Array], Any]
+BODY = "b3"
+
+OF_TREES: dict[str, Call] = {
+    "inverse_dynamics": lambda d, q, u, tau: d.inverse_dynamics(q, u, tau),
+    "inertia_matrix": lambda d, q, u, tau: (d.inertia_matrix(q), d.inertia_matrix(q, layout="csr").data),
+    "inverse_inertia_matrix": lambda d, q, u, tau: d.inverse_inertia_matrix(q),
+    "gather_rows": lambda d, q, u, tau: d.gather_rows(d.inertia_matrix(q)),
+    "multiply": lambda d, q, u, tau: d.multiply(q, tau),
+    "inertia_times": lambda d, q, u, tau: d.inertia_times(q, tau),
+    "solve": lambda d, q, u, tau: d.solve(q, tau),
+    "answer_at_rest": lambda d, q, u, tau: d.answer_at_rest(q, tau),
+    "factor": lambda d, q, u, tau: d.factor(q).solve(tau),
+    "inertia_operator": lambda d, q, u, tau: (d.inertia_operator(q) @ tau, d.inertia_operator(q, True) @ tau),
+    "jacobian": lambda d, q, u, tau: d.jacobian(q, BODY),
+    "jacobian_product": lambda d, q, u, tau: d.jacobian_product(q, u, BODY),
+    "jacobian_transpose": lambda d, q, u, tau: d.jacobian_transpose(q, np.ones(6), BODY),
+    "jacobian_bias": lambda d, q, u, tau: d.jacobian_bias(q, u, BODY),
+    "center_of_mass": lambda d, q, u, tau: d.center_of_mass(q),
+    "operational_inertia": lambda d, q, u, tau: d.operational_inertia(q, [BODY]),
+}
+OF_ALL: dict[str, Call] = {
+    "accelerations": lambda d, q, u, tau: d.accelerations(q, u, tau),
+    "joint_loads": lambda d, q, u, tau: d.joint_loads(q, u, tau),
+    "drive_forces": lambda d, q, u, tau: d.drive_forces(q, u),
+    "driving": lambda d, q, u, tau: d.driving(q, u, acted(d, q, u, tau)),
+    "carried": lambda d, q, u, tau: d.carried(q, u, acted(d, q, u, tau), tau),
+    "energy_and_momentum": lambda d, q, u, tau: d.energy_and_momentum(q, u),
+    "poses": lambda d, q, u, tau: d.poses(q, u),
+    "residual": lambda d, q, u, tau: d.residual(q, u, tau, tau).forces,
+    "boundary_motion": lambda d, q, u, tau: d.boundary_motion(q, u),
+    "step_motions": lambda d, q, u, tau: d.step_motions(q, u, acted(d, q, u, tau)),
+    "gather_bodies": lambda d, q, u, tau: d.gather_bodies(6)(d.joint_loads(q, u, tau)),
+    "gather_q": lambda d, q, u, tau: (d.gather_q(q), d.gather_q.everywhere(q)),
+    "gather_u": lambda d, q, u, tau: (d.gather_u(u), d.gather_u.everywhere(u)),
+    "bodies": lambda d, q, u, tau: d.bodies,
+    "the model's state": lambda d, q, u, tau: (d.subchain.q, d.subchain.u),
+}
+OF_LOOPS: dict[str, Call] = {
+    "loop_jacobian": lambda d, q, u, tau: d.loop_jacobian(q).data,
+    "loop_responses": lambda d, q, u, tau: d.loop_responses(q),
+    "violations": lambda d, q, u, tau: d.loops.violations(q, u),
+    "close_speeds": lambda d, q, u, tau: d.loops.close_speeds(q, u),
+    "close_places": lambda d, q, u, tau: d.loops.close_places(q),
+    "loads": lambda d, q, u, tau: (d.joint_loads(q, u, tau), d.loops.loads)[1],
+    "numbers": lambda d, q, u, tau: d.loops.numbers,
+}
+# What gives no arrays; what gives arrays that it was given, or writes into them; what is made once, for the package.
+NONE = {
+    *(
+        "alike",
+        "close",
+        "derivative",
+        "divide",
+        "dropped",
+        "evaluate",
+        "evaluate_unforced",
+        "in_phases",
+        "lanes",
+        "laps",
+        "measure",
+        "refine",
+    ),
+    *(
+        "seconds",
+        "strategy",
+        "timed",
+        "agreed",
+        "followed",
+        "composites",
+        "implicit_matrix",
+        "implicit_matrix_of_bodies",
+        "compiled",
+    ),
+    *("inverse_sweeps", "needed_at_once", "factors", "inertia_shell", "power", "size", "spring_energy", "stabilise"),
+}
+
+
+def acted(dynamics: Dynamics, q: Array, u: Array, tau: Array) -> Any:
+    return dynamics.evaluate(0.0, q, u, np.empty(dynamics.subchain.nu), np.empty(dynamics.subchain.nq), tau)
+
+
+def flat(given: Any) -> list[Array]:
+    return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,)) if one is not None]
+
+
+def public(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+
+
+def test_every_method_is_looked_at() -> None:
+    """What gives arrays is called below; what is new has to be put here."""
+    calls = set(OF_TREES) | set(OF_ALL) | set(OF_LOOPS) | NONE
+    assert public(Dynamics) | public(ClosedLoops) <= calls
+
+
+@pytest.mark.parametrize("looped", [False, True], ids=["tree", "loops"])
+def test_arrays_are_the_callers_own(looped: bool, comm: MPI.Comm) -> None:
+    """What a call gave stays as it was when the next one is made in another state; and can be written."""
+    if looped:
+        system, q, u, tau = random_mechanism(5, 30, 5)
+        others = q, 2.0 * u, -tau
+    else:
+        system, q, u, tau = random_tree("recursive", "scrambled")
+        others = moving_state(system, 3)
+    calls = OF_ALL | (OF_LOOPS if looped else OF_TREES)
+    wrong = []
+    with closing(Dynamics(system, comm)) as dynamics:
+        first, second = (parts(dynamics, *state) for state in ((q, u, tau), others))
+        for name, call in calls.items():
+            given = [array.copy() for array in first]
+            found = flat(call(dynamics, *given))
+            kept = [array.copy() for array in found]
+            call(dynamics, *second)
+            if not all(np.array_equal(*pair) for pair in zip(found, kept, strict=True)):
+                wrong.append(f"{name} changed with the next call")
+            for array in found:
+                if array.flags.writeable:
+                    array[...] = 0
+            if not all(np.array_equal(*pair) for pair in zip(given, first, strict=True)):
+                wrong.append(f"{name} gave back what it was given")
+            again = flat(call(dynamics, *first))
+            if not all(np.array_equal(*pair) for pair in zip(again, kept, strict=True)):
+                wrong.append(f"{name} changed with what it gave")
+    parallel_assert(not wrong, "; ".join(wrong), comm)
+
+
+def test_gathered_vectors_differ(comm: MPI.Comm) -> None:
+    """Two vectors gathered one after the other stay two; lists and integers are taken as the numbers that they are."""
+    system = system_from("chain:8")
+    with closing(Dynamics(system, comm)) as dynamics:
+        part = dynamics.gather_u.part
+        x, y = np.arange(8.0), -np.arange(8.0)
+        a, b = dynamics.gather_u(x[part]), dynamics.gather_u(y[part])
+        of_list = dynamics.gather_u(x[part].astype(int).tolist())
+        of_halves = dynamics.gather_u.everywhere(np.repeat(x, 2)[::2][part])
+        with pytest.raises(InputError, match="what is gathered must be an array of shape"):
+            dynamics.gather_u(x[part][comm.rank == comm.size - 1 :])
+        with pytest.raises(InputError, match="what is gathered must be"):
+            dynamics.gather_bodies(6)(["a"] * len(dynamics.bodies))
+    if comm.rank == 0:
+        assert a is not None and b is not None and of_list is not None
+        assert np.array_equal(a, x) and np.array_equal(b, y) and np.array_equal(of_list, x)
+    assert np.array_equal(of_halves, x)
+
+
+@pytest.mark.parametrize("spec", ["rope:8", "four_bar_chain:6"])
+def test_what_a_run_gives_stays_and_may_be_written_into(spec: str, comm: MPI.Comm) -> None:
+    calls: dict[str, Callable[[Simulation], Array]] = {
+        "q": lambda run: run.state.q,
+        "u": lambda run: run.state.u,
+        "torque": lambda run: run.torque,
+        "poses": lambda run: run.poses(),
+        "loads": lambda run: run.loads(),
+    }
+    wrong = []
+    with closing(Simulation(spec, comm, every=0.01)) as run:
+        run.advance(0.02)
+        first = {name: call(run) for name, call in calls.items()}
+        kept = {name: array.copy() for name, array in first.items()}
+        run.set_torque(np.full(run.system.nu, 0.3))
+        run.advance(0.04)
+        for name, call in calls.items():
+            now = call(run)
+            right = now.copy()
+            now[...] = 7.0
+            wrong += [f"{name} stood still"] * np.array_equal(right, kept[name])
+            wrong += [f"{name} changed with the next step"] * (not np.array_equal(first[name], kept[name]))
+            wrong += [f"writing into {name} changed the run"] * (not np.array_equal(call(run), right))
+    parallel_assert(not wrong, "; ".join(wrong), comm)
+
+
+def test_a_result_is_not_changed_by_whoever_reads_it(tmp_path: Path) -> None:
+    """Poses and histories are made of the arrays that were read; nobody writes into them, from memory or a file."""
+    path = tmp_path / "motion.h5"
+    results = {
+        "in memory": simulate("rope:4", 0.02, every=0.01),
+        "in a file": simulate("rope:4", 0.02, every=0.01, output=path),
+        "read": load(path),
+        "ensemble": Batch([system_from("rope:4")] * 2).simulate(0.02, every=0.01)[1],
+    }
+    for where, result in results.items():
+        body = result.body("link1")
+        for name, array in {"t": result.t, "q": result.q, "u": result.u, "energy": result.energy, "poses": result.poses,
+                            "q of link1": body.q, "position of link1": body.position}.items():  # fmt: skip
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0.0
+            array.copy()[...] = 0.0
+            assert len(array) == 3, (where, name)
+
+
+WRONG = {"nan": np.nan, "infinite": np.inf}
+
+
+@pytest.mark.parametrize("value", WRONG.values(), ids=WRONG)
+def test_what_is_not_finite_is_refused(value: float, comm: MPI.Comm) -> None:
+    """A state of one rank that is not finite is refused on all, as the command line does, by each method."""
+    for looped in (False, True):
+        system, *state = random_mechanism(5, 30, 5) if looped else random_tree("recursive")
+        calls = OF_ALL | (OF_LOOPS if looped else OF_TREES)
+        taken = (NONE | {"gather_q", "gather_u", "gather_bodies", "bodies", "the model's state", "numbers"}) | {
+            *("driving", "carried", "boundary_motion", "step_motions", "inertia_times", "answer_at_rest")  # by address
+        }
+        with closing(Dynamics(system, comm)) as dynamics:
+            q, u, tau = (array.copy() for array in parts(dynamics, *state))
+            if comm.rank == comm.size - 1:
+                q[-1] = value
+            for name in sorted(calls.keys() - taken):  # in the same order on all ranks
+                with pytest.raises(InputError, match=r"q(:| is not finite at index \d+)"):
+                    calls[name](dynamics, q, u, tau)
+
+
+def test_states_are_checked_or_converted(comm: MPI.Comm) -> None:
+    """Integers, lists and strided arrays are the numbers that they are; times are checked; nothing waits."""
+    system = system_from("chain:8")
+    with closing(Dynamics(system, comm)) as dynamics:
+        q, u = parts(dynamics, np.arange(8.0), np.ones(8))
+        right = dynamics.accelerations(q, u)
+        for given in (q.astype(int), q.tolist(), np.repeat(q, 2)[::2], q.astype(np.float32)):
+            parallel_assert(np.array_equal(dynamics.accelerations(given, u), right), f"{type(given)}", comm)
+        for t in (np.nan, "now", None):
+            for call in (dynamics.accelerations, dynamics.joint_loads, dynamics.drive_forces):
+                with pytest.raises(InputError, match="t must be a time"):
+                    call(q, u, t=t)
+            with pytest.raises(InputError, match="t must be a time"):
+                dynamics.inverse_dynamics(q, u, u, t=t)
+        for bad in ([[0.0], [1.0, 2.0]], ["a"] * len(q), q + 1j, np.append(q, 0.0), q.reshape(-1, 1), None):
+            given = bad if comm.rank == 0 else q
+            with pytest.raises(InputError, match=r"^q must be"):
+                dynamics.accelerations(given, u)
+
+
+def test_batches_take_what_numpy_makes_arrays_of() -> None:
+    """Copies in lists and integers are evaluated as the numbers that they are; others are refused."""
+    batch = Batch("chain:3", 4)
+    q, u = np.arange(12.0).reshape(4, 3), np.ones((4, 3))
+    right = batch.accelerations(q, u)
+    assert np.array_equal(batch.accelerations(q.astype(int), u.tolist()), right)
+    assert np.array_equal(batch.accelerations(np.asfortranarray(q), u), right)
+    for bad in (q[0], q[:, :2], np.where(q == 5.0, np.nan, q), "q"):
+        with pytest.raises(InputError, match=r"^q "):
+            batch.accelerations(bad, u)
+    with pytest.raises(InputError, match="t must be a time"):
+        batch.accelerations(q, u, t=np.nan)
+    for state in ((q[:2], u), (q, u, q), q[0, 0], ([[0.0], [0.0, 1.0]], u), None):
+        if state is not None:
+            with pytest.raises(InputError, match=r"^state"):
+                batch.simulate(0.01, state=state)
+
+
+def pendulum() -> System:
+    return system_from("chain:2")
+
+
+TABLES = ("rod", "loop", "gear", "event", "spring")
+MISTAKES: dict[str, tuple[Callable[[Dynamics, Path], Any], str]] = {
+    **{
+        f"add_{name}": (
+            lambda d, p, name=name: getattr(pendulum(), f"add_{name}")({"name": "a"}),
+            f"^{name}: must be a",
+        )
+        for name in TABLES
+    },
+    "add_wrench": (lambda d, p: pendulum().add_wrench("link1", {"force": (1, 0, 0)}), "^wrench: must be a Wrench"),
+    "add": (lambda d, p: pendulum().add({"name": "a"}), "^body: must be a Body"),
+    "repeat": (lambda d, p: pendulum().repeat(2, {"name": "a"}), "^body: must be a Body"),
+    "branch": (lambda d, p: pendulum().branch([3], [0], [-1]), "^body: must be a Body"),
+    "read_robot of a number": (lambda d, p: mpimbs.read_robot(3), "the robot's file must be a path, got 3"),
+    "read_robot of None": (lambda d, p: mpimbs.read_robot(None), "the robot's file must be a path, got None"),
+    "read_system": (lambda d, p: mpimbs.read_system(None), "the model's file must be a path, got None"),
+    "write_system": (lambda d, p: mpimbs.write_system(pendulum(), None), "the file must be a path, got None"),
+    "load": (lambda d, p: mpimbs.load(None), "the output must be a path, got None"),
+    "open_output": (lambda d, p: mpimbs.open_output(3), "the output must be a path, got 3"),
+    "restart": (lambda d, p: mpimbs.restart(None), "the checkpoint must be a path, got None"),
+    "system_from": (lambda d, p: mpimbs.system_from(None), "named by a text or a path, .*got None"),
+    "simulate": (lambda d, p: mpimbs.simulate(3, 1.0), "system must be a System .*got 3"),
+    "a state that is none": (lambda d, p: mpimbs.simulate("chain:2", 1.0, state=3.0), "^state: a pair is needed"),
+    "a state of lists": (lambda d, p: mpimbs.simulate("chain:2", 1.0, state=([[0], [0, 1]], [0, 0])), "^state: 'q'"),
+    **{
+        f"{count} modes": (lambda d, p, count=count: modes(d, d.subchain.q, count), r"count`? must be a")
+        for count in (0, -1, 2.5)
+    },
+    "modes of nan": (lambda d, p: modes(d, d.subchain.q * np.nan), "^q is not finite"),
+    "modes of a System": (lambda d, p: modes(pendulum(), [0.0, 0.0]), "`dynamics` must be a Dynamics"),
+    "settle of a System": (lambda d, p: settle(pendulum(), [0.0, 0.0]), "`dynamics` must be a Dynamics"),
+    "settle of nan": (lambda d, p: settle(d, d.subchain.q * np.nan), "^q is not finite"),
+    "jacobian": (lambda d, p: d.jacobian(d.subchain.q, 1), "a body is named by a text, got 1"),
+    "jacobian of a point": (lambda d, p: d.jacobian(d.subchain.q, "link1", "x"), "^point must be 3 numbers"),
+    "no points": (lambda d, p: d.operational_inertia(d.subchain.q, []), "^points must be names of bodies"),
+    "points that are none": (lambda d, p: d.operational_inertia(d.subchain.q, [3]), "^points must be names of bodies"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_get_one_clear_error(mistake: str, tmp_path: Path) -> None:
+    """What a function can't take is one line that says so."""
+    call, message = MISTAKES[mistake]
+    with closing(Dynamics(pendulum(), MPI.COMM_SELF)) as dynamics, pytest.raises(InputError) as told:
+        call(dynamics, tmp_path)
+    assert re.search(message, str(told.value)), told.value
+    assert "\n" not in str(told.value)
+
+
+def test_a_body_may_still_be_changed_as_it_is_added() -> None:
+    """A `Body` with some fields replaced."""
+    system = System("two")
+    body = Body(name="a", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=mpimbs.Joint(type="revolute"))
+    system.add(body)
+    assert system.add(body, name="b").name == "b" and system.n_bodies == 2
+
+
+class TestApart:
+    """Ranks that were given no communicator."""
+
+    pytestmark = starts_mpiexec
+
+    def test_ranks_without_a_communicator_are_told(self, tmp_path: Path) -> None:
+        """Once, on one rank, at the line of the user's; not where one is given."""
+        script = tmp_path / "script.py"
+        script.write_text(
+            textwrap.dedent("""
+            from mpi4py import MPI
+            import mpimbs
+            mpimbs.Dynamics("chain:4", comm=MPI.COMM_SELF).close()
+            mpimbs.Dynamics("chain:4", comm=MPI.COMM_WORLD).close()
+            mpimbs.Dynamics("chain:4").close()
+            mpimbs.Dynamics("chain:4").close()
+            """),
+            encoding="utf-8",
+        )
+        command = ["mpiexec", "-n", "2", "--oversubscribe", sys.executable, "-m", "mpi4py", str(script)]
+        done = subprocess.run(command, env=plain_environment(), capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("2 ranks and no `comm`: each of them works on the whole system by itself") == 1
+        assert f"{script}:6" in done.stderr

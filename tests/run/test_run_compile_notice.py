@@ -1,0 +1,87 @@
+"""What is said when kernels are compiled: once, on rank 0, and nothing when they come from the cache."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+
+import mpimbs.kernels.compiler
+from mpimbs.cli import commands
+from mpimbs.dynamics.compiling import compile_evaluations
+from mpimbs.model import system_from
+from mpimbs.run import run_segment
+from mpimbs.run.compile_notice import LISTENER, compilation_told
+from mpimbs.run.run import simulate
+
+WORDS = "compiling the kernels for this processor"
+
+
+def _twice(x: Any) -> Any:
+    return x + x
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Makes and calls a kernel of a module; the cache is empty at first, and nothing was said yet."""
+    monkeypatch.setattr(mpimbs.kernels.machine_code, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(LISTENER, "said", False)
+
+    def call(module: str, number: Any = 1.5) -> Any:
+        monkeypatch.setattr(_twice, "__module__", module)
+        return mpimbs.kernels.compiler.kernel(_twice)(number)
+
+    return call
+
+
+def test_compiling_is_told_once(compiled: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    with compilation_told(True):
+        assert compiled("water") == 3.0
+        assert capsys.readouterr().err == "", "a function of the user's"
+    for number, wanted, said in ((1, False, ""), (True, True, WORDS), (1j, True, "")):
+        with compilation_told(wanted):
+            compiled("mpimbs.one", number)
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == bool(said) and "".join(lines).startswith(said), f"{number}: {lines}"
+
+
+def test_what_the_cache_holds_is_not_told(compiled: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    compiled("mpimbs.kept")
+    with compilation_told(True):
+        compiled("mpimbs.kept")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_simulation_tells(
+    comm: MPI.Comm,
+    compiled: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    progress: bool,
+) -> None:
+    """With progress only, and on rank 0 only."""
+    monkeypatch.setattr(
+        run_segment,
+        "compile_evaluations",
+        lambda *what, **kinds: (compile_evaluations(*what, **kinds), compiled("mpimbs.run")),
+    )
+    capsys.readouterr()
+    simulate(system_from("chain:4"), 1e-3, comm, progress=progress)
+    assert (WORDS in capsys.readouterr().err) == (progress and comm.rank == 0)
+
+
+def test_every_command_tells(
+    comm: MPI.Comm,
+    compiled: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = commands.read
+    monkeypatch.setattr(commands, "read", lambda *given, **need: (compiled("mpimbs.read"), read(*given, **need))[1])
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        commands.main(["check", "chain:4"], comm)
+    found = capsys.readouterr()
+    assert (WORDS in found.err) == (comm.rank == 0) and WORDS not in found.out

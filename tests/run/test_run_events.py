@@ -1,0 +1,289 @@
+"""Events: structures that vary during a run, momentum and energy across them, when they are found, what is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpi_helpers import parallel_assert
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import BodyMotion, Event, Joint, System
+from mpimbs.model.connections import Connections, connected
+from mpimbs.run.run import simulate
+from mpimbs.run.run_segment import RunSegment
+from mpimbs.run.structure_change import go_over
+from mpimbs.stepping.settings import SimulationSettings
+from oracles.dense import Array, dense_accelerations, energy, kinematics
+from oracles.loops import allowed_speeds, closed, opened
+from oracles.mechanisms import four_bar
+from oracles.random_loops import random_mechanism
+from oracles.random_systems import Seeded, coordinates
+from run.event_systems import at_a_third, flat, floating, gap, halting, steep, sticking
+from tolerances import assert_close
+
+TIGHT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
+COUPLINGS: list[dict[str, Any]] = [{"coupling": "dcae"}, {"coupling": "pcg", "cuts": 3}, {"coupling": "dca"}]
+
+
+def random_state(system: System) -> tuple[Array, Array]:
+    """Coordinates and speeds, the same everywhere."""
+    source = Seeded(5)
+    q = [v for body in system.bodies() for v in coordinates(source, body.joint.type, 1.0)]
+    return np.array(q, float), np.array([source.uniform(-1, 1) for _ in range(system.nu)])
+
+
+def totals(system: System, q: Array, u: Array, bodies: range) -> Array:
+    """Mass center [3], linear momentum [3], angular momentum about it [3] of some bodies, by the dense oracle."""
+    moving, columns = kinematics(opened(system), q, u), system.columns()
+    mass = columns.mass[list(bodies)]
+    center = mass @ moving.com[list(bodies)] / mass.sum()
+    linear = mass @ moving.com_velocity[list(bodies)]
+    spin = np.zeros(3)
+    for k, m in zip(bodies, mass, strict=True):
+        xx, yy, zz, xy, xz, yz = columns.inertia[k]
+        turn = moving.rotation[k]
+        own = turn @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ turn.T @ moving.omega[k]
+        spin = spin + own + m * np.cross(moving.com[k] - center, moving.com_velocity[k])
+    return np.concatenate([center, linear, spin]).astype(float)
+
+
+@pytest.mark.parametrize("settings", COUPLINGS, ids=str)
+def test_a_chain_that_is_cut_in_flight(comm: MPI.Comm, settings: dict[str, Any]) -> None:
+    system = floating(8)
+    system.add_event(time=0.25, cut=["b3"])
+    result = simulate(system, 0.5, comm, every=0.05, integrator="dop853", dt=0.01, **settings)
+    if comm.rank > 0:
+        return
+    whole = connected(system, Connections((3,), ()))
+    assert [len(q) for q in result.q] == [6, 5] and result.q[1].shape[1] == whole.nq
+    assert len(result.t) == 11 and result.poses.shape == (11, 8, 7)
+    assert abs(result.events[0]["energy_lost"]) < 1e-12
+    gravity = np.array(system.gravity)
+    for bodies in (range(3), range(3, 8)):
+        mass = system.columns().mass[list(bodies)].sum()
+        begin = None
+        for t, q, u in zip(result.t[6:], result.q[1], result.u[1], strict=True):
+            found = totals(whole, q, u, bodies)
+            begin = found if begin is None else begin
+            dt = t - result.t[6]
+            center = begin[:3] + begin[3:6] / mass * dt + gravity * dt**2 / 2
+            assert_close("mass center", found[:3], center, "cut")
+            assert_close("momentum", found[3:6], begin[3:6] + mass * gravity * dt, "cut")
+            assert_close("angular momentum", found[6:], begin[6:], "cut", scale=10.0)
+
+
+def test_poses_and_twists_go_over(comm: MPI.Comm) -> None:
+    system = floating(8)
+    after = connected(system, Connections((3, 5), ()))
+    before, then = Dynamics(system, comm), RunSegment(after, comm, SimulationSettings(t_end=1.0), None)
+    q, u = random_state(system)
+    given = q[before.gather_q.part].copy(), u[before.gather_u.part].copy()
+    found = go_over(before, then, *given, [Event(time=1, cut=["b3", "b5"])])
+    whole = then.dynamics.gather_q(found[0]), then.dynamics.gather_u(found[1])
+    if whole[0] is not None:
+        ours, theirs = kinematics(after, *whole), kinematics(system, q, u)
+        for name in ("rotation", "origin", "omega", "com_velocity"):
+            assert_close(name, getattr(ours, name), getattr(theirs, name), "carried over")
+    before.close()
+    then.dynamics.close()
+
+
+def test_a_swinging_chain_is_cut_and_caught_again(comm: MPI.Comm) -> None:
+    system = System("rope", gravity=(0, -9.81, 0))
+    for k in range(6):
+        joint = Joint(type="revolute", position=(0, -0.2 if k else 0, 0), q=1.0 if k == 0 else 0.0)
+        system.add(name=f"l{k}", mass=1, center_of_mass=(0, -0.1, 0), inertia=(0.01, 0.01, 0.01, 0, 0, 0), joint=joint)
+    system.add_loop(
+        name="again", type="revolute", bodies=("l2", "l3"), positions=((0, -0.2, 0), (0, 0, 0)), active=False
+    )
+    system.add_event(time=0.2, cut="l3")
+    system.add_event(time=0.21, connect="again", gap="close")
+    system.add_event(time=0.4, cut="again")
+    result = simulate(system, 0.6, comm, every=0.01, **TIGHT)
+    parallel_assert([event["time"] for event in result.events] == pytest.approx([0.2, 0.21, 0.4]))
+    lost = [event["energy_lost"] for event in result.events]
+    parallel_assert(abs(lost[0]) < 1e-9 and abs(lost[2]) < 1e-9 and abs(lost[1]) > 1e-9, str(lost))
+    parallel_assert(result.energy_error < 1e-7, str(result.energy_error))
+    parallel_assert(result.loops["sampled"]["positions"][0] < 1e-12, str(result.loops))
+    if comm.rank == 0:
+        held = (result.t > 0.215) & (result.t < 0.395)
+        end = result.body("l2")
+        w, z = end.quaternion[:, 0], end.quaternion[:, 3]
+        ends = end.position + np.stack([0.4 * w * z, -0.2 + 0.4 * z**2, 0 * z], axis=1)
+        apart = np.linalg.norm(result.body("l3").position - ends, axis=1)
+        assert apart[held].max() < 1e-12 and apart[-1] > 1e-3
+
+
+def test_a_four_bar_whose_coupler_is_cut(comm: MPI.Comm) -> None:
+    """The loop of the linkage is let go: cranks and coupler swing as the tree that they are."""
+    system = four_bar(2, 1.0, -1.0)
+    system.add_event(time=0.3, cut=[loop.name for loop in system.loops])
+    result = simulate(system, 0.6, comm, every=0.1, **TIGHT)
+    whole = (comm.bcast(result.q), comm.bcast(result.u))
+    free = opened(system)
+    free.events = []
+    after = simulate(free, 0.3, comm, every=0.1, state=(whole[0][0][-1], whole[1][0][-1]), **TIGHT)
+    if comm.rank == 0:
+        assert_close("as a tree", whole[0][1], after.q[1:], "run")
+        assert result.events[0]["energy_lost"] == pytest.approx(0.0, abs=1e-12)
+        assert [len(v) if v is not None else 0 for v in result.loop_violation] == [4, 0]
+
+
+@pytest.mark.parametrize("settings", [*COUPLINGS[:1], {"coupling": "pcg"}], ids=str)
+@pytest.mark.parametrize("when", [gap, "simulation.event_systems:gap"], ids=str)
+def test_two_bodies_meet_and_stick(comm: MPI.Comm, settings: dict[str, Any], when: Any) -> None:
+    system = sticking()
+    system.add_event(when=when, bodies=("a", "b"), connect="stick")
+    result = simulate(system, 1.0, comm, every=0.125, **settings)
+    (event,) = result.events
+    parallel_assert(abs(event["time"] - 0.3) < 1e-10, str(event))
+    parallel_assert(abs(event["energy_lost"] - 0.5 * 0.75 * 3.0**2) < 1e-12, str(event))
+    if comm.rank == 0:
+        for name in ("a", "b"):
+            assert_close("speed", result.body(name).u[1][:, 3], np.full(6, -0.25), "rounding")
+
+
+def found_late(when: Callable[[float, BodyMotion], float], comm: MPI.Comm, steps: dict[str, Any]) -> float:
+    """How much later than at a third of a second an event was found (s)."""
+    system = floating(4)
+    system.add_event(when=when, cut="b2")
+    result = simulate(system, 0.5, comm, every=0.25, **steps)
+    return float(result.events[0]["time"] - 1.0 / 3.0)
+
+
+@pytest.mark.parametrize("when", [at_a_third, steep, flat, halting])
+def test_moments_are_found(comm: MPI.Comm, when: Callable[[float, BodyMotion], float]) -> None:
+    late = found_late(when, comm, {"rtol": 1e-6, "atol": 1e-6})
+    parallel_assert(abs(late) <= 1e-10, str(late))
+
+
+@pytest.mark.parametrize("name", ["dopri5", "petsc:rks3", "petsc:glee-35", "petsc:euler", "ra34pw2", "bdf"])
+def test_moments_are_found_with_fixed_steps(name: str) -> None:
+    """Also where PETSc can't take steps back."""
+    for when in (at_a_third, steep, flat, halting):
+        assert abs(found_late(when, MPI.COMM_SELF, {"dt": 0.05, "integrator": name})) <= 1e-10
+
+
+def test_events_go_to_and_fro(comm: MPI.Comm) -> None:
+    """A hand that holds a swinging body while its angle is positive; twice there and back."""
+    system = System("pendulum", gravity=(0, 0, 0))
+    fields: dict[str, Any] = {"mass": 1, "center_of_mass": (1, 0, 0), "inertia": (1, 1, 1, 0, 0, 0)}
+    system.add(name="arm", joint=Joint(type="revolute", stiffness=2 * np.pi**2 * 4, q=0.5), **fields)
+    load = {"mass": 1.0, "inertia": (1, 1, 1, 0, 0, 0)}
+    for k in range(2):
+        system.add(name=f"far{k}", parent="world", joint=Joint(type="free"), **fields)
+    system.add(name="load", parent="world", joint=Joint(type="free", q=(1, 0, 0, 0, 0, 0, 0)), **load)
+    system.add_loop(
+        name="hold", type="spherical", bodies=("arm", "load"), positions=((0, 0, 0), (0, 0, 0)), active=False
+    )
+
+    def angle(t: float, motion: BodyMotion) -> float:
+        return float(motion.rotation[0, 1, 0])
+
+    system.add_event(when=angle, bodies="arm", connect="hold")
+    system.add_event(when=lambda t, motion: angle(t, motion) + 0.1, bodies="arm", cut="hold")
+    result = simulate(system, 2.0, comm, every=0.5, **TIGHT)
+    done = [("connect" if event["connected"] else "cut") for event in result.events]
+    parallel_assert(done[:4] == ["connect", "cut", "connect", "cut"], str(done))
+
+
+# --- against the dense oracle ----------------------------------------------------------------------------------------
+
+
+def random_event(seed: int) -> tuple[System, Connections, Connections, Event, Array, Array]:
+    """A random system as it holds together before and after a random event, and a state with its loops closed."""
+    source = Seeded(seed)
+    system, q, u, _ = random_mechanism(seed, 3 + source.index(6), 1 + source.index(3), wrenches=False)
+    loops = [loop.name for loop in system.loops]
+    held = Connections((), tuple(name for name in loops if source.index(2)))
+    cut = [system.name_of(k) for k in range(system.n_bodies) if source.index(4) == 0]
+    free = [
+        k for k in map(system.index_of, cut) if system.body(k).joint.type == "free" and system.body(k).parent == "world"
+    ]
+    cut = [name for name in cut if system.index_of(name) not in free]
+    cut += [name for name in held.loops if source.index(3) == 0]
+    connect = [name for name in loops if name not in held.loops and source.index(3)]
+    if not cut and not connect:
+        cut = [name for name in map(system.name_of, range(system.n_bodies)) if system.index_of(name) not in free][:1]
+    event = Event(time=1.0, cut=cut, connect=connect)
+    speeds = u + 0.1 * np.array([source.uniform(-1, 1) for _ in range(len(u))])
+    before = connected(system, held)
+    speeds = allowed_speeds(before, q, speeds) if before.loops else speeds
+    return system, held, held.after(system, event), event, q, np.asarray(speeds, float)
+
+
+def check_random_event(comm: MPI.Comm, seed: int) -> None:
+    """Poses, twists, speeds, energies, momenta and accelerations before and after one."""
+    system, held, then, event, q, u = random_event(seed)
+    settings = SimulationSettings(t_end=1.0, projection="velocities")
+    now = connected(system, held)
+    before = RunSegment(now, comm, settings, None) if now.n_bodies >= comm.size else None
+    if before is None:
+        return
+    after = RunSegment(connected(system, then), comm, settings, None)
+    ours = before.dynamics
+    part = q[ours.gather_q.part].copy(), u[ours.gather_u.part].copy()
+    then_state = go_over(ours, after, *part, [event])
+    results = []
+    for dynamics, state in ((ours, part), (after.dynamics, then_state[:2])):
+        udot = dynamics.gather_u(dynamics.accelerations(*state))
+        udot = None if udot is None else udot.copy()
+        told = dynamics.energy_and_momentum(*state)
+        whole = [None if v is None else v.copy() for v in (dynamics.gather_q(state[0]), dynamics.gather_u(state[1]))]
+        results.append((dynamics.system, *whole, udot, told))
+    if comm.rank == 0:
+        where = f"seed {seed}"
+        (one, q1, u1, *_), (two, q2, u2, *_) = results
+        for shape, (structure, q0, u0, udot, told) in enumerate(results):
+            free, found = dense_accelerations(opened(structure), q0, u0), closed(structure, q0, u0)
+            holds = np.abs(found.jacobian).max(initial=0.0) > 1e-9  # else only bodies that can't move apart
+            size = np.abs(free).max()  # loops may hold all
+            wanted = found.udot if holds else free
+            assert_close(f"{where}: accelerations {shape}", udot, wanted, "random events", scale=size)
+            assert_close(f"{where}: energy {shape}", told[:2], energy(opened(structure), q0, u0), "random events")
+        there, here = kinematics(opened(one), q1, u1), kinematics(opened(two), q2, u2)
+        for name in ("rotation", "origin"):
+            assert_close(f"{where}: {name}", getattr(here, name), getattr(there, name), "carried over", scale=1.0)
+        # the speeds that the bodies had, in the coordinates that there are now
+        carried = RunSegment(connected(system, Connections(then.cut, ())), MPI.COMM_SELF, settings, None)
+        alone = Dynamics(now, MPI.COMM_SELF)
+        loose = go_over(alone, carried, q1, u1, [Event(time=1.0, cut=event.cut, connect=event.connect)])
+        holds = event.connect and np.abs(closed(two, q2, u2).jacobian).max() > 1e-9
+        wanted = allowed_speeds(two, q2, loose[1]) if holds else loose[1]
+        assert_close(f"{where}: speeds", u2, wanted, "random events", scale=1.0)
+        alone.close()
+        carried.dynamics.close()
+    before.dynamics.close()
+    after.dynamics.close()
+
+
+def test_random_events(comm: MPI.Comm) -> None:
+    for seed in range(24 if comm.size == 1 else 8):
+        check_random_event(comm, seed)
+
+
+def test_sticking_keeps_momentum(comm: MPI.Comm) -> None:
+    """Random free trees that are joined by loops, anywhere: nothing external acts."""
+    for seed in range(4):
+        system, q, u, _ = random_mechanism(seed, 6, 6, wrenches=False, to_world=0.0)
+        kinds = {k for k in range(6) if system.segments.parent(k) < 0}
+        roots = [k for k in sorted(kinds) if system.body(k).joint.type != "free"]
+        inner = [loop.name for loop in system.loops if "world" not in loop.bodies]
+        cut = Connections(tuple(roots), ())
+        alone, settings = Dynamics(connected(system, Connections((), ())), comm), SimulationSettings(t_end=1.0)
+        middle, after = (RunSegment(connected(system, c), comm, settings, None) for c in (
+            cut, Connections(cut.cut, tuple(inner))
+        ))  # fmt: skip
+        speeds = u + 0.3
+        part = q[alone.gather_q.part].copy(), speeds[alone.gather_u.part].copy()
+        q1, u1, _ = go_over(alone, middle, *part, [Event(time=1, cut=[system.name_of(k) for k in roots])])
+        event = Event(time=1, connect=inner)
+        q2, u2, _ = go_over(middle.dynamics, after, q1, u1, [event])
+        before = middle.dynamics.energy_and_momentum(q1, u1)
+        then = after.dynamics.energy_and_momentum(q2, u2)
+        assert_close("momentum", then[2:], before[2:], "random events", comm=comm)
+        parallel_assert(then[0] <= before[0] * (1 + 1e-12), "an impact gives no energy")
+        for dynamics in (alone, middle.dynamics, after.dynamics):
+            dynamics.close()

@@ -1,0 +1,254 @@
+"""A simulation that is advanced, looked at and driven from outside, against one that runs by itself."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpimbs
+from documents import PAGES, blocks
+from mpi_helpers import parallel_assert
+from mpimbs import Checkpoints, InputError, Simulation, SimulationError, System, load, restart, simulate, system_from
+from mpimbs.dynamics import Dynamics
+from run.event_systems import floating
+from run.motions import tumbler
+from tolerances import assert_close
+
+
+@pytest.fixture
+def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
+    """A folder that all ranks know."""
+    return comm.bcast(tmp_path)
+
+
+@pytest.mark.parametrize("model", ["tree:3:2", "tumbler"])
+def test_a_run_in_pieces_is_the_run(comm: MPI.Comm, model: str) -> None:
+    """With a fixed step, stopped between samples and at them: the same bits."""
+    system = tumbler() if model == "tumbler" else system_from(model)
+    whole = simulate(system, 0.02, comm, dt=1e-3, every=0.004)
+    with Simulation(system, comm, t_end=0.02, dt=1e-3, every=0.004) as simulation:
+        assert simulation.time == 0.0 and simulation.step() == 1e-3
+        for t in (0.003, 0.004, 0.011):
+            simulation.advance(t)
+            assert simulation.time == pytest.approx(t, abs=1e-12)
+        q, u, *_ = simulation.state
+        result = simulation.finish()
+    assert (result.steps, result.status, simulation.result) == (whole.steps, "complete", result)
+    parallel_assert(len(q) == system.nq and len(u) == system.nu, "the whole state", comm)
+    if comm.rank == 0:
+        assert np.array_equal(result.t, whole.t)
+        assert_close("motion", result.q, whole.q, "runs on ranks")
+
+
+def test_what_it_gives_is_that_of_the_model(comm: MPI.Comm) -> None:
+    system = tumbler(driven=False)
+    alone = Dynamics(system)
+    with Simulation(system, comm) as simulation:
+        simulation.advance(0.05)
+        q, u, *_ = simulation.state
+        torque = np.arange(1.0, 1.0 + system.nu)
+        simulation.set_torque(torque)
+        _, positions = alone.poses(q, u)
+        poses, loads = simulation.poses(), simulation.loads("part2", "part0")
+        assert_close("positions", poses[:, :3], positions, "runs on ranks")
+        expected = alone.joint_loads(q, u, torque)[[2, 0]]
+        assert_close("loads", loads, expected, "runs on ranks")
+        assert np.array_equal(simulation.poses("part3"), poses[3:4])
+        assert len(simulation.result.t if comm.rank == 0 else [0.0]) == 1, "no samples without `every`"
+
+
+@pytest.mark.parametrize("integrator", ["dopri5", "rk4"])
+def test_a_held_torque_is_one_of_the_model(comm: MPI.Comm, integrator: str) -> None:
+    """From any moment on, its work counted; the stage that a step takes from the last one is not taken over."""
+    names, system, driven = ("link1", "link4"), system_from("chain:5"), system_from("chain:5")
+    settings: dict[str, Any] = {"dt": 1e-3, "integrator": integrator, "every": 0.01}
+    for name, torque in zip(names, (3.0, -1.0), strict=True):
+        driven.set_torque(name, torque)
+    with Simulation(system, comm, **settings) as simulation:
+        simulation.advance(0.02)
+        begin = simulation.state
+        for name, torque in zip(names, (3.0, -1.0), strict=True):
+            simulation.set_torque(name, torque)
+        assert simulation.torque.tolist() == [3.0, 0.0, 0.0, -1.0, 0.0]
+        simulation.advance(0.05)
+        found = simulation.state
+        result = simulation.result
+    expected = Simulation(driven, comm, state=begin, **settings)
+    expected.advance(0.03)
+    assert_close("state", np.hstack(found[:2]), np.hstack(expected.state[:2]), "runs on ranks")
+    expected.close()
+    assert result.energy_change < 1e-6, "the work of what is held is counted"
+
+
+def test_a_controller_holds_a_pendulum_up(comm: MPI.Comm) -> None:
+    """At 1 kHz; what is held goes over a checkpoint."""
+    system = system_from("chain:1")
+    with Simulation(system, comm if comm.size == 1 else None, dt=1e-3) as simulation:
+        for k in range(1, 1501):
+            q, u, *_ = simulation.state
+            simulation.set_torque("link1", -60.0 * (q[0] - 0.5) - 12.0 * u[0] + 9.81 * np.sin(0.5))
+            simulation.advance(k * 1e-3)
+        assert abs(simulation.state.q[0] - 0.5) < 0.1
+
+
+def test_a_restart_goes_on_with_what_is_held(comm: MPI.Comm, folder: Path) -> None:
+    settings: dict[str, Any] = {"t_end": 0.1, "every": 0.02}
+    torque = np.array([2.0, 0.0, -1.0, 0.5, 0.0])
+    results = []
+    for name, stop in (("whole.h5", False), ("parts.h5", True)):
+        path = folder / name
+        simulation = Simulation("chain:5", comm, output=path, checkpoints=Checkpoints(), **settings)
+        simulation.advance(0.03)
+        simulation.set_torque(torque)
+        simulation.advance(0.05)
+        place = simulation.save()
+        if stop:
+            simulation.close()
+            with pytest.raises(InputError, match=r"t = 0.2 s can't be reached|is closed"):
+                simulation.advance(0.2)
+            if comm.rank == 0:
+                assert load(path).status.startswith("stopped: closed at t = 0.05 s of t_end = 0.1 s")
+            comm.Barrier()
+            results.append(restart(place, comm))
+        else:
+            results.append(simulation.finish())
+    if comm.rank == 0:
+        assert np.array_equal(results[0].q, load(folder / "parts.h5").q), "bit by bit"
+
+
+def test_events_change_what_moves_and_what_is_held(comm: MPI.Comm) -> None:
+    system = floating(6)
+    system.add_event(time=0.02, cut="b3")
+    before, held = system.offsets()[1], np.arange(1.0, 1.0 + system.nu)
+    with Simulation(system, comm) as simulation:
+        simulation.set_torque(held)
+        simulation.advance(0.05)
+        assert simulation.result.events and simulation.system.nu > system.nu
+        names = [system.name_of(k) for k in range(system.n_bodies)]
+        after, torque = simulation.system.offsets()[1], simulation.torque
+        cut = set(simulation.result.events[0]["cut"])
+        for k, name in enumerate(names):
+            expected = np.zeros(6) if name in cut else held[before[k] : before[k + 1]]
+            assert np.array_equal(torque[after[k] : after[k + 1]], expected), name
+
+
+def test_the_state_is_saved_for_another_run(comm: MPI.Comm, folder: Path) -> None:
+    with Simulation("chain:4", comm) as simulation:
+        simulation.advance(0.1)
+        q, u, *_ = simulation.state
+        path = simulation.save(folder / "state.npz")
+        comm.Barrier()
+        with np.load(path) as file:
+            assert np.array_equal(file["q"], q) and np.array_equal(file["u"], u)
+        with pytest.raises(InputError, match="exists"):
+            simulation.save(path)
+
+
+def test_an_error_closes_it(comm: MPI.Comm) -> None:
+    system = system_from("chain:4")
+
+    def late(t: float) -> float:
+        if t > 0.05:
+            raise KeyError("no more")
+        return 0.0
+
+    system.set_torque("link2", late)
+    simulation = Simulation(system, comm, t_end=1.0, every=0.01)
+    with pytest.raises(SimulationError, match="no more"):
+        simulation.advance(0.5)
+    assert simulation.result.status.startswith("stopped: ") and simulation.time == pytest.approx(0.05, abs=0.02)
+    with pytest.raises(InputError, match="the simulation is closed"):
+        simulation.step()
+    assert "stopped" in repr(simulation)
+
+
+def test_an_error_of_the_caller_leaves_the_samples(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), Simulation("chain:3", output=tmp_path / "o.h5", every=0.01) as simulation:
+        simulation.advance(0.05)
+        1 / 0  # noqa: B018
+    found = load(tmp_path / "o.h5")
+    assert found.status == "stopped: ZeroDivisionError division by zero" and len(found.t) == 6
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda s: s.advance(0.05), r"t = 0.05 s can't be reached from t = 0.1 s of t_end = 1 s"),
+        (lambda s: s.advance(1.5), r"t = 1.5 s can't be reached"),
+        (lambda s: s.advance(float("nan")), r"t = nan s can't be reached"),
+        (lambda s: s.set_torque("lnk2", 1.0), "unknown body 'lnk2'; did you mean 'link2'"),
+        (lambda s: s.set_torque("link2", [1.0, 2.0]), r"the torque of joint 'link2' must be an array of shape \(1,\)"),
+        (lambda s: s.set_torque([1.0, 2.0]), "the torque must be"),
+        (lambda s: s.set_torque("link2", np.inf), "the torque of joint 'link2' is not finite at index 0"),
+        (lambda s: s.poses("tip"), "unknown body 'tip'"),
+        (lambda s: s.save(), "a checkpoint continues an output"),
+        (lambda s: s.save("state.h5"), "a state is an .npz file"),
+    ],
+    ids=range(10),
+)
+def test_what_makes_no_sense_is_refused(comm: MPI.Comm, wrong: Any, words: str) -> None:
+    """And it goes on."""
+    with Simulation("chain:4", comm, t_end=1.0) as simulation:
+        simulation.advance(0.1)
+        with pytest.raises(InputError, match=words):
+            wrong(simulation)
+        simulation.step()
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size == 1, reason="one rank agrees with itself")
+def test_ranks_that_would_wait_for_each_other(comm: MPI.Comm) -> None:
+    with Simulation("chain:8", comm, t_end=1.0) as simulation:
+        with pytest.raises(InputError, match=r"the ranks disagree on t: 0\.1 on rank"):
+            simulation.advance(0.1 + 0.1 * (comm.rank == 1))
+        simulation.advance(0.1)
+
+
+def test_requests_are_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the next step is none, as an event or an advance came so near."""
+    with Simulation("chain:3") as simulation:
+        simulation.advance(0.1)
+        stepper = simulation._run.stepper
+        stepper.requests = 1
+        assert stepper.step_towards(stepper.time * (1 + 1e-15)) and stepper.requests == 0
+
+
+def test_an_open_end(comm: MPI.Comm, folder: Path) -> None:
+    with pytest.raises(InputError, match="give the time between them with `every`"):
+        Simulation("chain:4", comm, output=folder / "x.h5")
+    with Simulation("chain:4", comm, output=folder / "x.h5", every=0.01) as simulation:
+        with pytest.raises(InputError, match="there is no end to simulate to"):
+            simulation.finish()
+        simulation.advance(0.035)
+    comm.Barrier()
+    assert simulation.result.status == "complete" and mpimbs.Simulation is Simulation
+    if comm.rank == 0:
+        assert_close("times", load(folder / "x.h5").t, np.array([0.0, 0.01, 0.02, 0.03]), "dense")
+
+
+def nothing_moves() -> System:
+    system = System("post")
+    system.add(name="post", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint={"type": "fixed"})
+    system.add(name="arm", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint={"type": "revolute", "axis": (0, 0, 1)})
+    return system
+
+
+def test_a_fixed_joint_is_not_driven() -> None:
+    with (
+        Simulation(nothing_moves()) as simulation,
+        pytest.raises(InputError, match="the joint of body 'post' is fixed"),
+    ):
+        simulation.set_torque("post", 1.0)
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The controller and the environment, which stands for its five seconds."""
+    monkeypatch.chdir(tmp_path)
+    controller, environment = blocks((PAGES / "howto/simulation-object.md").read_text(encoding="utf-8"))
+    scope: dict[str, Any] = {}
+    exec(controller, scope)
+    assert abs(scope["result"]["link1"].q).shape == (51, 1) and scope["result"].energy_change < 1e-6
+    exec(environment, scope)
+    assert scope["late"] and not scope["fallen"]
+    capsys.readouterr()

@@ -1,0 +1,201 @@
+"""Simulations of systems with closed loops: exact motions, through singular positions, and loops that stay closed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.cli import main
+from mpimbs.model import System, system_from
+from mpimbs.run.restart import restart
+from mpimbs.run.result import load
+from mpimbs.run.run import simulate
+from mpimbs.stepping.integrator import Integrator
+from mpimbs.stepping.projection import Projection
+from mpimbs.stepping.settings import Checkpoints
+from oracles.mechanisms import four_bar, four_bar_motion
+from tolerances import TOLERANCE, assert_close
+
+TIGHT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
+
+
+@pytest.mark.parametrize("model", ["four_bar:1", "four_bar_chain:1", "four_bar_chain:10", "four_bar:40"])
+def test_linkages_pass_through_flat_positions(model: str) -> None:
+    result = simulate(system_from(model), 20.0, **TIGHT)
+    n = int(model.split(":")[1])
+    assert_close("angles", result.q[:, 0], four_bar_motion(n, result.t)[:, 0], "passed", scale=1.0)
+    assert result.energy_change < 1e-7 and result.steps < 2000
+    assert_close("violations", result.loop_violation, 0 * result.loop_violation, "closed", scale=1.0)
+
+
+@pytest.mark.parametrize(("integrator", "order", "steps"), [("dopri5", 5, (0.02, 0.01)), ("rk4", 4, (0.02, 0.01))])
+@pytest.mark.parametrize("kind", ["positions", "velocities"])
+def test_schemes_keep_their_order(integrator: str, order: int, steps: tuple[float, float], kind: str) -> None:
+    """On a four-bar whose loop steps leave open: of two cranks of unlike lengths."""
+    system = four_bar(1, np.pi / 2, -1.0)
+    system.loops[0] = system.loops[0].model_copy(update={"positions": ((1.3, 0.4, 0), (0.8, 0, 0))})
+    runs = [
+        simulate(system, 0.8, integrator=integrator, dt=dt, every=0.8, projection=kind)
+        for dt in (*steps, steps[1] / 16)
+    ]
+    errors = [np.abs(run.q[-1] - runs[-1].q[-1]).max() for run in runs[:2]]
+    assert errors[0] / errors[1] > 0.7 * 2**order
+    assert runs[0].loops["left"]["positions"][0] > 1e-9
+
+
+# Of the Test Set for IVP Solvers, at 0.03 s.
+ANDREWS = {
+    "OF": 0.1581077119629904e2, "FE": -0.1575637105984298e2, "BDE": 0.4082224013073101e-1, "GE": -0.5347301163226948,
+    "AG": 0.5244099658805304, "HE": 0.5347301163226948, "AH": 0.1048080741042263e1,
+}  # fmt: skip
+MULTIPLIERS = 0.1991753333731910e3, -0.2975531228015052e2, 0.2306654119098399e2, 0.3145271365475927e2
+
+
+def test_andrews_squeezing_mechanism() -> None:
+    result = simulate("andrews", 0.03, loads=True, **TIGHT)
+    found = {name: result.body(name).q[-1, 0] for name in ANDREWS}
+    assert_close("angles", list(found.values()), list(ANDREWS.values()), "run", scale=10.0)
+    beta = result.body("OF").q[:, 0]
+    assert np.abs(result.energy.sum(axis=1) - result.energy[0].sum() - 0.033 * (beta - beta[0])).max() < 5e-9
+    assert_close("violations", result.loop_violation, 0 * result.loop_violation, "closed", scale=1.0)
+    for loop, body in enumerate(("BDE", "GE")):
+        angle = sum(found[name] for name in {"BDE": ("BDE",), "GE": ("AG", "GE")}[body])
+        x, y = result.loop_loads[-1, loop, 3:5]
+        force = np.cos(angle) * x - np.sin(angle) * y, np.sin(angle) * x + np.cos(angle) * y
+        assert_close(f"force on {body}", force, MULTIPLIERS[2 * loop : 2 * loop + 2], "force at the end")
+
+
+@pytest.mark.parametrize("model", ["five_bar", "coupled_loops", "ring:8", "boom:2", "track:9"])
+def test_loops_stay_closed(model: str) -> None:
+    t_end = 2.0 if model[-2] == ":" else 10.0
+    result = simulate(model, t_end)
+    assert_close("violations", result.loop_violation, 0 * result.loop_violation, "closed", scale=1.0)
+    assert result.energy_change < 1e-5
+    assert "projection: positions" in result.summary() and "violations: after steps" in result.summary()
+
+
+def test_drift_without_projection_and_with_stabilisation() -> None:
+    system = four_bar(1, 1.3, -0.2)
+    system.loops[0] = system.loops[0].model_copy(update={"positions": ((1, 0, 0), (0.9, 0, 0))})
+    closed = simulate(system, 2.0, integrator="rk4", dt=0.01)
+    runs = {}
+    for kind in ("none", "velocities"):
+        system_closed = closed.q[0], closed.u[0]
+        runs[kind] = simulate(system, 2.0, integrator="rk4", dt=0.01, projection=kind, state=system_closed)
+    stabilised = simulate(
+        system, 2.0, integrator="rk4", dt=0.01, projection="none", stabilisation=0.05, state=(closed.q[0], closed.u[0])
+    )
+    drift = {name: run.loop_violation[:, 0, 0].max() for name, run in runs.items()}
+    assert drift["none"] > 3 * drift["velocities"] > 1e-10
+    assert stabilised.loop_violation[:, 0, 0].max() < 0.5 * drift["none"]
+    assert closed.loop_violation.max() < TOLERANCE["closed"][0]
+    assert runs["none"].loops["evaluations"] == 0 and not runs["none"].loops["left"]["positions"][1]
+
+
+def test_the_command_line_and_the_files_have_the_settings_of_loops(comm: MPI.Comm, tmp_path: Path) -> None:
+    output = comm.bcast(tmp_path) / "out.h5"
+    words = ["run", "four_bar:3", "--t-end", "0.02", "--projection", "velocities", "--stabilisation", "0.5", "-o"]
+    with pytest.raises(SystemExit) as stop:
+        main([*words, str(output)], comm)
+    parallel_assert(stop.value.code == 0, f"code {stop.value.code}", comm)
+    if comm.rank == 0:
+        with h5py.File(output) as file:
+            settings = json.loads(file.attrs["settings"])
+        assert (settings["projection"], settings["stabilisation"]) == ("velocities", 0.5)
+
+
+def opened() -> System:
+    system = system_from("four_bar:2")
+    system.loops[1] = system.loops[1].model_copy(update={"positions": ((1.05, 0, 0), (1, 0, 0))})
+    return system
+
+
+def test_a_run_closes_loops_at_its_begin() -> None:
+    result = simulate(opened(), 0.1)
+    assert result.loops["moved"][0].what == "coordinate" and result.loops["moved"][0].amount > 1e-3
+    assert "closed, which changed most the coordinate of body" in result.summary()
+    assert_close("violations", result.loop_violation, 0 * result.loop_violation, "closed", scale=1.0)
+    assert not simulate("four_bar:2", 0.1).loops["moved"]
+
+
+def test_loops_that_are_open_or_can_not_close(tmp_path: Path) -> None:
+    output = tmp_path / "out.h5"
+    with pytest.raises(InputError, match=r"'pin_1' are 0.05 apart.*mpimbs assemble.*`projection='none'`"):
+        simulate(opened(), 0.1, projection="none", output=output)
+    system = opened()
+    system.loops[1] = system.loops[1].model_copy(update={"positions": ((5, 0, 0), (1, 0, 0))})
+    with pytest.raises(InputError, match=r"loop 'pin_1' can't be closed: it stays open by "):
+        simulate(system, 0.1, output=output)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("setting", [{"projection": "none"}, {"stabilisation": 0.1}])
+def test_settings_of_loops_need_loops(setting: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"`{next(iter(setting))}` is for closed loops, and 'chain.*' has none"):
+        simulate("chain:4", 0.1, **setting)
+
+
+def test_output_has_violations_and_loads(tmp_path: Path) -> None:
+    place = tmp_path / "out.h5"
+    kept = simulate("four_bar:3", 0.1, loads=True, poses=True)
+    simulate("four_bar:3", 0.1, loads=True, poses=True, output=place)
+    found = load(place)
+    for name in ("loop_violation", "loop_loads", "loads", "q"):
+        assert_close(name, getattr(found, name), getattr(kept, name), "exact")
+    assert found.loop_loads.shape == (201, 3, 6) and found.loop_violation.shape == (201, 3, 2)
+    assert json.loads(json.dumps(kept.loops)) == found.loops
+    with h5py.File(place) as file:
+        assert [name.decode() for name in file["model/loop"]] == ["pin_0", "pin_1", "pin_2"]
+    assert simulate("chain:4", 0.1).loop_violation is None
+
+
+@pytest.mark.parametrize("model", ["four_bar:5", "four_bar_chain:5", "ring:8"])
+def test_ranks_find_the_same_motion(comm: MPI.Comm, model: str) -> None:
+    settings: dict[str, Any] = {"dt": 0.01, "every": 0.1, "loads": True}
+    alone = simulate(model, 0.5, **settings)
+    ours = simulate(model, 0.5, comm, **settings)
+    if comm.rank > 0:
+        ours = alone
+    for name in ("q", "u", "loads", "loop_loads"):
+        assert_close(name, getattr(ours, name), getattr(alone, name), "runs on ranks", comm=comm)
+    assert_close("violations", ours.loop_violation, 0 * alone.loop_violation, "closed", scale=1.0, comm=comm)
+
+
+def test_restart_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through singular positions too."""
+    whole, part = tmp_path / "whole.h5", tmp_path / "part.h5"
+    settings: dict[str, Any] = {"every": 0.25, "loads": True, **TIGHT}
+    simulate("four_bar:5", 6.0, output=whole, **settings)
+    step, left = Integrator.step_towards, [150]
+
+    def dies(self: Integrator, target: float, *_: float) -> bool:
+        left[0] -= 1
+        if not left[0]:
+            raise SimulationError("died")
+        return step(self, target)
+
+    monkeypatch.setattr(Integrator, "step_towards", dies)
+    with pytest.raises(SimulationError, match="died"):
+        simulate("four_bar:5", 6.0, output=part, checkpoints=Checkpoints(steps=40), **settings)
+    monkeypatch.undo()
+    restart(tmp_path / "part.checkpoint.h5")
+    one, other = load(whole), load(part)
+    for name in ("t", "q", "u", "loop_violation", "loop_loads"):
+        assert_close(name, getattr(other, name), getattr(one, name), "exact")
+    assert (other.steps, other.rejected, other.loops) == (one.steps, one.rejected, one.loops)
+
+
+def test_a_step_whose_loops_do_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(self: Projection, q: Any, u: Any) -> Any:
+        raise SimulationError("the ends of loop 'pin_0' stay 1 apart")
+
+    monkeypatch.setattr(Projection, "__call__", refuses)
+    for settings in ({"dt": 0.05}, {}):
+        with pytest.raises(SimulationError, match=r"t = 0 s, step .*: the ends of loop 'pin_0' stay 1 apart"):
+            simulate("four_bar:1", 0.1, **settings)

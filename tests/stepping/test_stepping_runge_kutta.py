@@ -1,0 +1,198 @@
+"""The package's own explicit steps: tableaux, states between the ends of steps, names, restarts."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from scipy.integrate import solve_ivp
+from scipy.integrate._ivp import dop853_coefficients
+from scipy.integrate._ivp.rk import RK23, RK45
+
+from mpimbs.base.errors import InputError
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.run.restart import restart
+from mpimbs.run.run import simulate
+from mpimbs.run.simulation import Simulation
+from mpimbs.stepping.explicit_steps import ExplicitSteps, Parts
+from mpimbs.stepping.integrator import Integrator
+from mpimbs.stepping.integrators import make_integrator
+from mpimbs.stepping.schemes import Accuracy
+from mpimbs.stepping.settings import Checkpoints
+from mpimbs.stepping.tableaux import TABLEAUX
+from oracles.mechanisms import four_bar
+from run.motions import tumbler
+
+TIGHT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
+
+
+@pytest.mark.ranks(1)
+def test_tableaux_are_those_of_scipy() -> None:
+    for name, theirs in (("bs3", RK23), ("dopri5", RK45)):
+        ours, s = TABLEAUX[name], TABLEAUX[name].stages
+        for found, wanted in (
+            (ours.a[:s, : theirs.A.shape[1]], theirs.A), (ours.a[s, :s], theirs.B), (ours.c[:s], theirs.C),
+            (np.abs(ours.errors[0]), np.abs(theirs.E)), (ours.dense[:, : theirs.P.shape[1]], theirs.P),
+        ):  # fmt: skip
+            np.testing.assert_allclose(found, np.asarray(wanted)[: len(found)], atol=1e-15)
+    ours = TABLEAUX["dop853"]
+    for found, wanted in (
+        (ours.a, dop853_coefficients.A), (ours.c, dop853_coefficients.C),
+        (ours.errors, [dop853_coefficients.E5, dop853_coefficients.E3]),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found, wanted, atol=2e-15)
+
+
+def exponential(name: str, size: float) -> ExplicitSteps:
+    """One step of y' = -y and of u' = cos t, from 1 and 0, with the rates between its ends."""
+    steps = ExplicitSteps(name, Accuracy(dt=size), np.array([1.0, 0.0]), 1, 1, np.zeros(0, np.int64))
+
+    def evaluate(t: float, state: Parts, row: int) -> None:
+        steps.rows[row][0][:] = -state[0][0], np.cos(t)
+
+    steps.step = size
+    steps.attempt(size, evaluate)
+    assert steps.conclude(0.0)[1]
+    if not steps.tableau.keeps_last:
+        steps.complete(evaluate)
+    return steps
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize(("name", "order"), [("rk4", 3), ("bs3", 3), ("dopri5", 4), ("dop853", 7)])
+def test_states_between_the_ends_of_a_step(name: str, order: int) -> None:
+    """Halving a step divides their error by 2^(order + 1); at both ends they are those of the steps."""
+    errors = []
+    for size in (0.8, 0.4):
+        steps, worst = exponential(name, size), 0.0
+        for x in np.linspace(0.05, 0.95, 19):
+            state = steps.within(x * size)[0]
+            worst = max(worst, float(np.abs(state - (np.exp(-x * size), np.sin(x * size))).max()))
+        errors.append(worst)
+        assert np.allclose(steps.within(size)[0], steps.state[0], rtol=0.0, atol=1e-13)
+        assert np.allclose(steps.within(0.0)[0], (1.0, 0.0), rtol=0.0, atol=1e-13)
+    assert order + 0.6 < np.log2(errors[0] / errors[1]) < order + 2.2, errors
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize(("name", "method"), [("dopri5", "RK45"), ("dop853", "DOP853")])
+def test_samples_against_scipy(name: str, method: str) -> None:
+    """Between the ends of steps too, at a tolerance at which scipy's own are far nearer."""
+    system = tumbler(driven=False)
+    found = simulate(system, 0.5, integrator=name, every=0.5 / 57, **TIGHT)
+    dynamics = Dynamics(system)
+    n, udot, rates = system.nq, np.empty(system.nu), np.empty(system.nq)
+
+    def rate(t: float, state: np.ndarray) -> np.ndarray:
+        dynamics.derivative(t, state[:n].copy(), state[n:].copy(), udot, rates)
+        return np.concatenate([rates, udot])
+
+    begin = np.concatenate([dynamics.subchain.q, dynamics.subchain.u])
+    exact = solve_ivp(rate, (0.0, 0.5), begin, "DOP853", found.t, rtol=3e-14, atol=1e-14).y.T
+    theirs = solve_ivp(rate, (0.0, 0.5), begin, method, rtol=1e-9, atol=1e-9)
+    ours = np.hstack([found.q, found.u])
+    assert np.abs(ours - exact).max() < 3e-8
+    assert found.steps < 1.5 * len(theirs.t)
+    dynamics.close()
+
+
+SYSTEMS: dict[str, Any] = {
+    "hinges": lambda: system_from("spatial_chain:9"),
+    "quaternions and functions": tumbler,
+    "loops": lambda: four_bar(3, 1.0, -1.0),
+    "damped": lambda: system_from("rope:9"),
+}
+
+
+@pytest.mark.parametrize("name", ["bs3", "dopri5", "dop853"])
+@pytest.mark.parametrize("kind", SYSTEMS)
+def test_samples_change_no_step(comm: MPI.Comm, kind: str, name: str) -> None:
+    if kind == "loops" and comm.size > 1 and name != "dopri5":
+        return
+    end = 0.02 if kind == "damped" else 0.2
+    few, many = (
+        simulate(SYSTEMS[kind](), end, comm, integrator=name, rtol=1e-7, atol=1e-7, every=end / n) for n in (1, 97)
+    )
+    assert (few.steps, few.rejected) == (many.steps, many.rejected) and many.steps < 400
+    if comm.rank == 0:
+        assert np.array_equal(few.q[-1], many.q[-1]) and np.array_equal(few.u[-1], many.u[-1])
+        assert len(many.t) == 98
+        if kind == "loops":
+            assert many.loop_violation.max() < 1e-12
+
+
+def test_as_many_steps_as_the_tolerance_needs(comm: MPI.Comm) -> None:
+    result = simulate("chain:3", 0.5, comm)
+    assert result.steps < 40 and result.step_sizes["shortened"] <= 2
+    if comm.rank == 0:
+        assert len(result.t) == 201
+
+
+def test_many_steps_at_once_are_those_one_by_one(comm: MPI.Comm) -> None:
+    steppers: list[Integrator] = []
+    for several in (1, 16):
+        dynamics = Dynamics(system_from("spatial_chain:8"), comm)
+        held = 0.1 * np.ones(dynamics.subchain.nu)
+        state = dynamics.subchain.q, dynamics.subchain.u
+        steppers.append(make_integrator(dynamics, *state, "dopri5", Accuracy(1e-7, 1e-7), held=held, probed=True))
+        calls = 0
+        while not steppers[-1].step_towards(1.0, np.inf, several):
+            calls += 1
+    one, many = steppers
+    assert calls < one.steps / 4 and (one.steps, one.rejected) == (many.steps, many.rejected)
+    assert np.array_equal(np.concatenate(one.parts), np.concatenate(many.parts))
+    assert one.total_work() == many.total_work() != 0.0
+    assert one.step_statistics() == many.step_statistics()
+
+
+def test_fixed_steps_and_samples_between_them(comm: MPI.Comm) -> None:
+    """Samples on steps are the steps' states; others have the error of a cubic."""
+    on, between = (simulate("chain:4", 0.3, comm, integrator="rk4", dt=0.01, every=every) for every in (0.01, 0.003))
+    assert on.steps == between.steps == 30
+    if comm.rank == 0:
+        assert np.array_equal(on.q[::3], between.q[::10]) and np.array_equal(on.t[::3], between.t[::10])
+        exact = simulate("chain:4", 0.3, every=0.003, rtol=1e-11, atol=1e-11)
+        assert np.abs(between.q - exact.q).max() < 1e-5
+
+
+@pytest.mark.parametrize("name", ["rk4", "bs3", "dopri5", "dop853"])
+@pytest.mark.parametrize("kind", ["hinges", "quaternions and functions", "damped"])
+def test_restarts_have_the_same_bits_wherever_checkpoints_fall(
+    comm: MPI.Comm, tmp_path: Path, name: str, kind: str
+) -> None:
+    folder = comm.bcast(tmp_path)
+    end = 0.01 if kind == "damped" else 0.2
+    settings: dict[str, Any] = {"dt": end / 40} if name == "rk4" else {"rtol": 1e-6, "atol": 1e-6}
+    settings |= {"integrator": name, "every": end / 9}
+    whole = simulate(SYSTEMS[kind](), end, comm, output=folder / "whole.h5", **settings)
+    system: System = SYSTEMS[kind]()
+    for steps in (1, 3):
+        given = {"checkpoints": Checkpoints(steps=1, keep=1), "output": folder / f"cut{steps}.h5"}
+        with Simulation(system, comm, t_end=end, **given, **settings) as cut:
+            for _ in range(steps):
+                cut.step()
+            cut.save()
+            cut._end("stopped: for a test")  # as a run that was killed leaves it
+        again = restart(folder / f"cut{steps}.checkpoint.h5", comm, system=system if kind.startswith("quat") else None)
+        assert (again.steps, again.rejected) == (whole.steps, whole.rejected)
+        if comm.rank == 0:
+            assert np.array_equal(again.q, whole.q) and np.array_equal(again.u, whole.u)
+            assert np.array_equal(again.energy, whole.energy)
+        comm.Barrier()
+
+
+def test_old_names_are_told_the_new_ones(comm: MPI.Comm, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [simulate("chain:4", 0.1, comm, integrator=name) for name in ("dopri5", "5dp")]
+    assert runs[0].steps == runs[1].steps
+    told = capsys.readouterr().err
+    assert told == ("mpimbs: note: the integrator 5dp is called dopri5 now\n" if comm.rank == 0 else "")
+    for name, said in (("rks3", "petsc:rks3"), ("4", "rk4")):
+        simulate("chain:4", 0.1, comm, integrator=name, dt=0.01)
+        told = capsys.readouterr().err
+        assert told == (f"mpimbs: note: the integrator {name} is called {said} now\n" if comm.rank == 0 else "")
+    assert simulate("chain:4", 0.1, comm, integrator="petsc:5dp").steps > 150  # which hits its samples
+    for name in ("petsc:", "petsc:dopri5", "dopri"):
+        with pytest.raises(InputError, match=r"choose one of: rk4, bs3, dopri5, dop853, .*petsc:NAME"):
+            simulate("chain:4", 0.1, comm, integrator=name)

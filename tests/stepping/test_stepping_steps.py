@@ -1,0 +1,241 @@
+"""What is told of the steps: their sizes, and whether accuracy, stability or the samples limit them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, system_from
+from mpimbs.run.run import simulate
+from mpimbs.stepping import stability
+from mpimbs.stepping.integrator import Integrator
+from mpimbs.stepping.integrators import make_integrator
+from mpimbs.stepping.schemes import Accuracy, stable_radius
+from mpimbs.stepping.stability import StabilityProbe
+from mpimbs.stepping.step_sizes import StepSizes, told
+from mpimbs.stepping.tableaux import TABLEAUX
+from oracles.dense import coordinate_rates, dense_accelerations
+
+
+def stiff(stiffness: float, damping: float) -> System:
+    """A pendulum of 1 m, with four small bodies on hard joints at its end."""
+    system = System("stiff", gravity=(0, -9.81, 0))
+    joint: dict[str, Any] = {"type": "revolute", "axis": (0, 0, 1)}
+    system.add(
+        name="rod", mass=1, center_of_mass=(0, -1, 0), inertia=(0.1, 0.1, 0.1, 0, 0, 0), joint=joint | {"q": 1.0}
+    )
+    joint |= {"stiffness": stiffness, "damping": damping}
+    for k in range(4):
+        system.add(
+            name=f"tip{k}", mass=0.1, center_of_mass=(0, -0.3, 0), inertia=(0.01, 0.01, 0.01, 0, 0, 0),
+            joint=joint | {"position": (0, -0.5 if k else -1, 0)},
+        )  # fmt: skip
+    return system
+
+
+@pytest.mark.parametrize("name", TABLEAUX)
+def test_the_polynomial_of_a_scheme_is_the_exponential_up_to_its_order(name: str) -> None:
+    found, order = np.append(TABLEAUX[name].polynomial, 0.0), TABLEAUX[name].order
+    exact = 1.0 / np.cumprod([1.0, *range(1, order + 1)])
+    assert np.allclose(found[: order + 1], exact, rtol=1e-12) and not np.isclose(
+        found[order + 1], exact[-1] / (order + 1)
+    )
+
+
+def test_stable_radii_of_the_literature() -> None:
+    """Hairer, Norsett, Wanner; Hairer, Wanner: the classical scheme, and that of Dormand and Prince."""
+    classical, dormand = TABLEAUX["rk4"].polynomial, TABLEAUX["dopri5"].polynomial
+    assert dormand[6] == pytest.approx(1 / 600)
+    for polynomial, direction, radius in (
+        (classical, np.pi, 2.785),
+        (classical, np.pi / 2, 2.83),
+        (dormand, np.pi, 3.307),
+    ):
+        assert stable_radius(polynomial, direction) == pytest.approx(radius, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("spec", "damping"), [("stiff", 0.0), ("stiff", 5.0), ("rope:8", 0.0), ("spatial_chain:8", 0.0)]
+)
+def test_the_fastest_motion(comm: MPI.Comm, spec: str, damping: float) -> None:
+    """Against eigenvalues of the Jacobian by differences of the dense oracle."""
+    system = stiff(1e5, damping) if spec == "stiff" else system_from(spec)
+    if system.n_bodies < comm.size:
+        return
+    dynamics = Dynamics(system, comm)
+    probe = StabilityProbe(dynamics, TABLEAUX["dopri5"].polynomial)
+    for _ in range(6):
+        probe.look(0.0, dynamics.subchain.q, dynamics.subchain.u)
+    assert dynamics.evaluations == 0 and probe.mode is not None
+    c = system.columns()
+    state, n = np.concatenate([c.q, c.u]), system.nq
+
+    def rate(x: np.ndarray) -> np.ndarray:
+        q, u = x[:n], x[n:]
+        for start in (o for o, kind in zip(c.q_offset, c.joint_type, strict=False) if kind == 6):
+            q = q.copy()
+            q[start : start + 4] /= np.linalg.norm(q[start : start + 4])
+        return np.concatenate([coordinate_rates(system, q, u), dense_accelerations(system, q, u, None, 0.0)])
+
+    jacobian = [(rate(state + 1e-6 * e) - rate(state - 1e-6 * e)) / 2e-6 for e in np.eye(len(state))]
+    largest = max(np.linalg.eigvals(np.array(jacobian).T), key=abs)
+    # A rope has several as fast, 689 and 651 /s: which of them is found depends on the ranks' random start.
+    assert 0.9 * abs(largest) < probe.mode.rate < 1.05 * abs(largest)
+    assert probe.mode.direction == pytest.approx(abs(np.angle(largest)), abs=0.1)  # of ropes others are near
+    if spec == "stiff":
+        assert probe.fastest_body().startswith("tip")
+    dynamics.close()
+
+
+STIFF, SMOOTH = "stability", "accuracy"
+CASES = [
+    ("damped", "dopri5", STIFF), ("damped", "bs3", STIFF), ("damped", "dop853", STIFF), ("overdamped", "dopri5", STIFF),
+    ("overdamped", "bs3", STIFF), ("chain16", "dopri5", SMOOTH), ("chain16", "dop853", SMOOTH),
+    ("chain16", "bs3", SMOOTH),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "scheme", "limit"), CASES)
+def test_what_limits_the_steps(comm: MPI.Comm, case: str, scheme: str, limit: str) -> None:
+    """The proof of either: how many steps a tolerance ten times as large saves."""
+    system, end = {
+        "damped": (stiff(1e5, 5.0), 0.3), "overdamped": (stiff(0.0, 50.0), 0.05), 
+        "chain16": (system_from("chain16"), 3.0),
+    }[case]  # fmt: skip
+    runs = [simulate(system, end, comm, integrator=scheme, rtol=rtol, atol=rtol, every=end) for rtol in (1e-5, 1e-4)]
+    for run in runs:
+        assert run.step_sizes["limited_by"] == limit, run.summary()
+        assert (run.step_sizes["share_of_stable"] > 0.85) == (limit == STIFF), run.summary()
+    saved = runs[0].steps / runs[1].steps
+    assert saved < 1.1 if limit == STIFF else saved > 1.2
+    if limit == STIFF:
+        assert "tolerance takes no fewer" in runs[0].summary() and "'tip" in runs[0].summary()
+
+
+def test_the_sizes_of_the_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+    original = Integrator.step_towards
+
+    def step_towards(self: Integrator, target: float, *_: float) -> bool:
+        times.append(self.time)
+        return original(self, target)  # one step
+
+    monkeypatch.setattr(Integrator, "step_towards", step_towards)
+    result = simulate(system_from("chain:6"), 3.0, comm, every=3.0)
+    found = result.step_sizes
+    assert found["shortened"] in (1, 2)  # the last ones
+    sizes = np.diff([*times, 3.0])[: -found["shortened"]]
+    assert (found["smallest"], found["largest"]) == pytest.approx((sizes.min(), sizes.max()), rel=1e-12)
+    assert found["median"] == pytest.approx(np.median(sizes), rel=0.02)
+    line = next(line for line in result.summary().splitlines() if line.startswith("steps: "))
+    assert f"{sizes.min():.2e} to {sizes.max():.2e} s" in line
+
+
+def test_samples_limit_the_steps(comm: MPI.Comm, tmp_path: Path) -> None:
+    path = comm.bcast(tmp_path) / "out.h5"
+    result = simulate(system_from("chain:6"), 1.0, comm, output=path, integrator="petsc:5dp")
+    assert result.step_sizes["limited_by"] == "samples" and result.step_sizes["largest"] == pytest.approx(5e-3)
+    assert "limited by the times of the samples" in result.summary()
+    comm.Barrier()
+    with h5py.File(path) as file:
+        assert json.loads(file.attrs["statistics"])["step_sizes"] == result.step_sizes
+        steps = file["step_size"][:]
+    assert steps.shape == (201,) and np.all(steps > 0.0) and steps[-1] > 5e-3
+
+
+def test_a_fixed_step_has_no_limit(comm: MPI.Comm) -> None:
+    result = simulate(system_from("chain:6"), 0.1, comm, dt=0.01)
+    assert result.step_sizes == {"fixed": 0.01} and "steps: 0.01 s, fixed\n" in result.summary()
+
+
+def test_what_is_seen_of_stability_changes_nothing(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the motion nor the count of evaluations; nor do functions that fail beside the states of the steps."""
+    system = stiff(1e3, 1.0)
+    system.add_joint_force("rod", lambda t, q, u: -0.1 * u if t < 0.05 else np.full(1, np.nan) if asked else -0.1 * u)
+    asked: list[int] = []
+    look = StabilityProbe.look
+
+    def looked(self: StabilityProbe, *state: Any) -> None:
+        asked.append(1)
+        look(self, *state)
+        asked.clear()
+        looks.append(self.mode)
+
+    looks: list[Any] = []
+    monkeypatch.setattr(StabilityProbe, "look", looked)
+    runs = []
+    for first in (10**9, 20):
+        monkeypatch.setattr(stability, "FIRST", first)
+        monkeypatch.setattr(stability, "FEWEST", 20)
+        looks.clear()
+        runs.append(simulate(system, 0.1, comm, every=0.02))
+    assert len(looks) > 2 and looks[-1] is not None
+    assert runs[0].evaluations == runs[1].evaluations
+    for a, b in zip(runs[0].samples, runs[1].samples, strict=True):
+        assert np.array_equal(a.q, b.q) and np.array_equal(a.u, b.u)
+
+
+def test_spreads_go_on_from_json() -> None:
+    sizes = StepSizes()
+    rng = np.random.default_rng(1)
+    for k, size in enumerate(10.0 ** rng.uniform(-6, -2, 400)):
+        if k == 200:
+            sizes = StepSizes(json.loads(json.dumps(sizes.memory())))
+        sizes.take([-size if k % 3 == 0 else size], 1e-2)
+    whole = StepSizes()
+    for k, size in enumerate(10.0 ** np.random.default_rng(1).uniform(-6, -2, 400)):
+        whole.take([-size if k % 3 == 0 else size], 1e-2)
+    assert sizes.statistics() == whole.statistics()
+    assert told(StepSizes().statistics() or {"fixed": 1.0}) == "steps: 1 s, fixed"
+
+
+def test_steps_of_an_integrator_alone_are_counted() -> None:
+    """Without a look at stability, as for constraint loads, whose solutions begin with those of the steps before."""
+    result = simulate(system_from("chain:8"), 1.0, every=1.0, coupling="pcg", cuts=3)
+    assert result.steps > 50 and "limited_by" not in result.step_sizes and result.step_sizes["median"] > 0.0
+    dynamics = Dynamics(system_from("chain:4"))
+    stepper = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", Accuracy())
+    while not stepper.step_towards(0.5):
+        pass
+    assert set(stepper.step_statistics()) == {"smallest", "largest", "median", "shortened"}
+    stepper.close()
+    dynamics.close()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "rtol", "every"),
+    [
+        ("bs3", 1e-11, 0.01),
+        ("dopri5", 1e-11, 0.01),
+        ("dop853", 1e-11, 0.1),
+        ("petsc:5dp", 1e-11, 0.01),
+        ("bdf", 1e-3, 0.1),
+        ("arkimex3", 1e-4, 0.1),
+    ],
+)
+def test_any_step_goes_on_from_the_memory_of_the_one_before_with_the_same_bits(
+    scheme: str, rtol: float, every: float
+) -> None:
+    """Also one that is tried again at once: its first stage is still the last one of the step before."""
+    dynamics, accuracy = Dynamics(system_from("chain:8")), Accuracy(rtol=rtol, atol=rtol)
+    stepper = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, scheme, accuracy)
+    rejected = 0
+    for t in np.arange(every, 0.8, every):
+        reached = False
+        while not reached:
+            other = make_integrator(dynamics, *stepper.parts, scheme, accuracy, memory=stepper.memory())
+            before = stepper.rejected
+            reached = stepper.step_towards(t)
+            assert other.step_towards(t) == reached
+            assert other.time == stepper.time and other.step_size == stepper.step_size
+            assert np.array_equal(np.concatenate(other.parts), np.concatenate(stepper.parts)), f"t = {stepper.time} s"
+            rejected += stepper.rejected - before
+            other.close()
+    assert rejected, "no step was tried again: nothing is shown"
+    stepper.close()
+    dynamics.close()

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,3 +148,19 @@ def test_a_reach_into_another_module_is_found(tmp_path: Path, use: str) -> None:
     (package / "a.py").write_text("class A:\n    def __init__(self):\n        self._b = 1\n")
     (package / "c.py").write_text(use)
     assert len(reaching(package)) == 1
+
+
+@pytest.mark.parametrize("page", ["where", "design", "contributing"])
+def test_files_that_pages_name_are_there(page: str) -> None:
+    text = (ROOT / "docs/pages" / f"{page}.md").read_text(encoding="utf-8")
+    rooms = "|".join(sorted(path.parent.name for path in (ROOT / "mpimbs").glob("*/__init__.py")))
+    named = set(re.findall(rf"`(?:mpimbs/)?((?:{rooms})/[\w/]*(?:\.py)?)`", text))
+    assert named or page == "contributing"
+    assert not [name for name in sorted(named) if not (ROOT / "mpimbs" / name).exists()]
+
+
+def test_a_room_says_what_lives_there_and_where_to_begin() -> None:
+    for path in (ROOT / "mpimbs").glob("*/__init__.py"):
+        told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        begin = re.findall(r"`([\w/]+\.py)`", told.partition("Begin with ")[2])
+        assert begin and all((path.parent / name).is_file() for name in begin), path

@@ -148,6 +148,7 @@ def _imported(source: bytes) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@functools.cache
 def stamp(function: Callable[..., Any]) -> str:
     """Hash over all that the compiled code of a function is made of.
 
@@ -156,7 +157,10 @@ def stamp(function: Callable[..., Any]) -> str:
     RuntimeError
         Of the package, neither at the top of a module nor made around what is: its changes would be missed.
     """
+    return stamp_of(Path(function.__code__.co_filename)) if outside(function) else stamps().of(function)
+
+
+def outside(function: Callable[..., Any]) -> bool:
+    """Whether a function is none of the package, nor of a text that it has made (`widths`)."""
     file = Path(function.__code__.co_filename)
-    # Of a text (`widths`) there is no file: it is the package's.
-    outside = file.is_absolute() and not file.resolve().is_relative_to(SOURCES)
-    return stamp_of(file) if outside else stamps().of(function)
+    return file.is_absolute() and not file.resolve().is_relative_to(SOURCES)

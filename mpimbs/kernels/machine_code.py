@@ -24,7 +24,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python
 from numba.core.types.containers import BaseTuple
 
-from mpimbs.kernels.kernel_cache import cache_folder, remove_unused_files, stamp
+from mpimbs.kernels.kernel_cache import cache_folder, outside, remove_unused_files, stamp
 from mpimbs.kernels.reach import digest
 
 
@@ -148,6 +148,8 @@ class KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = repr(function)
         self._py_func = function
+        if outside(function):
+            stamp(function)  # of what its file is now
         self.enable()
 
     @functools.cached_property

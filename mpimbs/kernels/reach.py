@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 from numba.core.dispatcher import Dispatcher
 
 SOURCES = Path(__file__).resolve().parents[1]
+BEGAN = time.time()  # when this process read its sources, about
 _NOT_FOLLOWED = {
     "mpimbs.kernels.kernel_cache",
     "mpimbs.kernels.machine_code",
@@ -141,6 +143,7 @@ class _Sources:
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}  # hashes by module
+        self.changed = False  # some are no longer those that this process runs
         self._modules: dict[str, _Module | None] = {}
 
     def module(self, name: str) -> _Module | None:
@@ -150,6 +153,7 @@ class _Sources:
             self._modules[name] = None
             if file is not None:
                 source = file.read_bytes()
+                self.changed |= file.stat().st_mtime > BEGAN
                 self.files[name] = digest(source)
                 self._modules[name] = self._parsed(source)
         return self._modules[name]
@@ -231,7 +235,10 @@ class Stamps:
         with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
             kept = json.loads(file.read_text(encoding="ascii")) if file else {"files": {}, "stamps": {}}
             places = {name: _file_of(name) for name in kept["files"]}
-            if all(p is not None and digest(p.read_bytes()) == kept["files"][name] for name, p in places.items()):
+            if all(
+                p is not None and p.stat().st_mtime <= BEGAN and digest(p.read_bytes()) == kept["files"][name]
+                for name, p in places.items()
+            ):
                 self._known, self._sources.files = dict(kept["stamps"]), dict(kept["files"])
 
     def of(self, function: Callable[..., Any]) -> str:
@@ -253,12 +260,15 @@ class Stamps:
         roots = [*_ALWAYS, *names]
         key = " ".join(":".join(root) for root in roots)
         if key not in self._known:
-            self._known[key] = digest(*self._sources.reached(roots))
+            found = digest(*self._sources.reached(roots))
+            if self._sources.changed:  # what is compiled here is nobody else's
+                found = digest(found, str(os.getpid()), str(BEGAN))
+            self._known[key] = found
             self._keep()
         return self._known[key]
 
     def _keep(self) -> None:
-        if self._file is not None:
+        if self._file is not None and not self._sources.changed:
             with contextlib.suppress(OSError):
                 unfinished = self._file.with_name(f"{self._file.name}.{os.getpid()}")
                 text = json.dumps({"files": self._sources.files, "stamps": self._known})

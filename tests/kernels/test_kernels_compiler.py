@@ -165,6 +165,8 @@ def test_an_entry_is_compiled_anew_where_what_it_reaches_has_changed(
     for module, text in PACKAGE.items():
         (folder / f"{module}.py").write_text(text, encoding="utf-8")
 
+    monkeypatch.setattr(reach, "BEGAN", time.time() + 60.0)  # as if each were a process of its own
+
     def stamps() -> dict[str, str]:
         kept = reach.Stamps(tmp_path / "stamps.json")
         return {entry: kept.of_names([("mpimbs.entries", entry)]) for entry in ("one", "two")}
@@ -178,6 +180,19 @@ def test_an_entry_is_compiled_anew_where_what_it_reaches_has_changed(
     assert {entry for entry in before if after[entry] != before[entry]} == anew
     (folder / f"{module}.py").write_text(PACKAGE[module], encoding="utf-8")
     assert stamps() == before
+
+
+def test_what_changes_under_a_running_process_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs what it has read: code that it compiles later is not taken for that of the new text."""
+    folder, kept = tmp_path / "mpimbs", tmp_path / "stamps.json"
+    folder.mkdir()
+    monkeypatch.setattr(reach, "SOURCES", folder)
+    for module, text in PACKAGE.items():
+        (folder / f"{module}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(reach, "BEGAN", time.time() + 60.0)
+    right = reach.Stamps().of_names([("mpimbs.entries", "one")])
+    monkeypatch.setattr(reach, "BEGAN", time.time() - 60.0)
+    assert reach.Stamps(kept).of_names([("mpimbs.entries", "one")]) != right and not kept.exists()
 
 
 # Entries of the package, and changes of its sources: which of the entries each reaches.
@@ -222,6 +237,7 @@ def changed(file: Path, old: str, new: str) -> Iterator[None]:
 def test_a_coupling_costs_others_nothing(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change in one coupling's kernels, or in plain Python, leaves the compiled code of other entries valid."""
     monkeypatch.setattr(reach, "SOURCES", copied)
+    monkeypatch.setattr(reach, "BEGAN", time.time() + 60.0)
 
     def stamps() -> dict[str, str]:
         kept = reach.Stamps()

@@ -62,6 +62,6 @@ def varied() -> System:
     where = {"positions": ((0.2, 0, 0), (0, 0, 0)), "active": False}
     system.add_loop(name="again", type="spherical", bodies=("b2", "b3"), **where)
     system.add_event(time=0.1, cut="b3")
-    system.add_event(when="simulation.event_systems:at_a_third", bodies=("b0", "b3"), connect="again", gap="close")
+    system.add_event(when="run.event_systems:at_a_third", bodies=("b0", "b3"), connect="again", gap="close")
     system.add_event(time=0.45, cut="again")
     return system

@@ -132,7 +132,7 @@ def test_a_four_bar_whose_coupler_is_cut(comm: MPI.Comm) -> None:
 
 
 @pytest.mark.parametrize("settings", [*COUPLINGS[:1], {"coupling": "pcg"}], ids=str)
-@pytest.mark.parametrize("when", [gap, "simulation.event_systems:gap"], ids=str)
+@pytest.mark.parametrize("when", [gap, "run.event_systems:gap"], ids=str)
 def test_two_bodies_meet_and_stick(comm: MPI.Comm, settings: dict[str, Any], when: Any) -> None:
     system = sticking()
     system.add_event(when=when, bodies=("a", "b"), connect="stick")

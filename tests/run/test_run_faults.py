@@ -161,13 +161,13 @@ def handles(process: int, number: signal.Signals) -> bool:
 
 OWN_DISK = ["unshare", "--map-root-user", "--mount"]
 FULL = {  # how the script is started, what it does before the job, what the run says
-    True: (OWN_DISK, "mount -t tmpfs -o size=4m tmpfs disk", "No space left on device"),
-    False: ([], "ulimit -f 4096", "File too large"),  # blocks of 1024 bytes
+    True: (OWN_DISK, "mount -t tmpfs -o size=10m tmpfs disk", "No space left on device"),
+    False: ([], "ulimit -f 10240", "File too large"),  # blocks of 1024 bytes
 }
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """A disk of 4 MB in a name space of its own, or a limit of file sizes where that is not allowed: the run says so
+    """A disk of 10 MB in a name space of its own, or a limit of file sizes where that is not allowed: the run says so
     and ends; what it wrote before is good."""
     mounts = subprocess.run([*OWN_DISK, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode == 0
     alone, narrow, reason = FULL[mounts]

@@ -149,7 +149,7 @@ def failing(t: float, motion: BodyMotion) -> float:
     raise ValueError("no such thing")
 
 
-MODULE = "simulation.event_systems"
+MODULE = "run.event_systems"
 BAD: list[tuple[list[dict[str, Any]], str]] = [
     ([{"time": 0.2, "cut": "stick"}], r"event \(cut 'stick' at t = 0.2 s\): cuts loop 'stick', which does not hold"),
     ([{"time": 0.2, "connect": "stick"}, {"time": 0.3, "connect": "stick"}], "'stick', which holds already after"),

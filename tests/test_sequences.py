@@ -2,15 +2,18 @@
 wrong once."""
 
 import tomllib
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 
 from courses import course_of
 from mpi_helpers import parallel_assert
+from mpimbs.dynamics import Dynamics
 from mpimbs.run.run_memory import Floats, RunMemory
 from sequences import check_sequence
 
@@ -25,6 +28,21 @@ def test_what_was_wrong_is_right(comm: MPI.Comm, given: dict[str, Any]) -> None:
     """The courses are other ones on other numbers of ranks."""
     verdict, _ = check_sequence(course_of(given["seed"], comm.size, given["plain"]), comm)
     parallel_assert(not verdict.wrong + verdict.told, "\n".join(verdict.wrong + verdict.told), comm)
+
+
+@pytest.mark.ranks(2, 3)
+def test_motions_that_acted_outlive_a_refinement(comm: MPI.Comm) -> None:
+    """The first evaluation refines what the loops leave, by motions of other speeds: work was off by a first stage."""
+    case = course_of(956580760, 4, True).case
+    case.system.events.clear()
+    with closing(Dynamics(case.system, comm)) as dynamics:
+        q, u = case.q[dynamics.gather_q.part].copy(), case.u[dynamics.gather_u.part].copy()
+        udot, rates, found = np.empty(len(u)), np.empty(len(q)), []
+        for _ in range(2):
+            acted = dynamics.evaluate(0.0, q, u, udot, rates, None)
+            assert acted.motions is not None
+            found.append(acted.motions.copy())
+        parallel_assert(np.array_equal(*found), f"{found}", comm)
 
 
 def test_courses_are_functions_of_their_seeds() -> None:

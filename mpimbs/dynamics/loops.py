@@ -146,10 +146,10 @@ class ClosedLoops:
         if not self._refines:
             return
         dynamics, part, subchain = self._dynamics, self._part, self._dynamics.subchain
-        comm, boundary = dynamics.comm, dynamics.boundary_motion(q, u)
         linear = [part.loads, *(loops.joints.loads for loops in self._parts)]
-        others = [part.blocks, *(loops.joints.closures for loops in self._parts)]
+        others = [part.blocks, subchain.last_motions, *(loops.joints.closures for loops in self._parts)]
         kept = [array.copy() for array in others]
+        comm, boundary = dynamics.comm, dynamics.boundary_motion(q, u)
         for _ in range(REFINEMENTS):
             steps, _ = prescribed(comm, subchain, q, u, udot, boundary, dynamics.root)
             bodies = subchain.of_bodies(steps)

@@ -49,7 +49,14 @@ SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
 
 
 def work(
-    first: int, systems: int, seconds: float, log: Path, most: int, plain: bool, sequences: bool, save: Path | None
+    first: int,
+    systems: int,
+    seconds: float,
+    log: Path,
+    most: int,
+    plain: bool,
+    sequences: bool | None,
+    save: Path | None,
 ) -> None:
     """Try systems one after the other, on all ranks of the job; rank 0 writes a line before and after each."""
     sys.path.insert(0, str(TESTS))
@@ -72,7 +79,7 @@ def work(
             break
         write(begin=seed, bodies=0)
         try:
-            course = None if seed % EVERY else course_of(seed, comm.size, plain)
+            course = None if seed % EVERY or sequences is False else course_of(seed, comm.size, plain)
             case = case_of(seed, most=most) if course is None else course.case
             write(begin=seed, bodies=case.system.n_bodies)
             lived = None
@@ -122,14 +129,26 @@ def job(
     log: Path,
     most: int,
     plain: bool,
-    sequences: bool,
+    sequences: bool | None,
     save: Path | None,
 ) -> dict[str, Any] | None:
     """Run one job to its end, or end it; gives what happened at which seed if it failed."""
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
     had = len(log.read_text().splitlines())
-    arguments = [str(value) for value in (first, systems, seconds, log, most, int(plain), int(sequences), save or "")]
+    arguments = [
+        str(value)
+        for value in (
+            first,
+            systems,
+            seconds,
+            log,
+            most,
+            int(plain),
+            "" if sequences is None else int(sequences),
+            save or "",
+        )
+    ]
     environment = os.environ | {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
     text = log.with_suffix(".txt")
     with text.open("w") as output:
@@ -179,7 +198,7 @@ def main(
     most: int = 3000,
     only: int | None = None,
     plain: bool = False,
-    sequences: bool = False,
+    sequences: bool | None = None,
 ) -> dict[str, Any]:
     """Try systems for some time, by turns on each number of ranks.
 
@@ -200,8 +219,8 @@ def main(
         Try this seed alone.
     plain : bool
         By the default coupling with its own choice of lanes alone, for which less is compiled.
-    sequences : bool
-        The seeds of sequences alone.
+    sequences : bool, optional
+        The seeds of sequences alone, or none; by default every tenth is of one.
 
     Returns
     -------
@@ -299,7 +318,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
 @click.option("--most", default=3000)
 @click.option("--only", type=int)
 @click.option("--plain", is_flag=True)
-@click.option("--sequences", is_flag=True)
+@click.option("--sequences/--states", default=None)
 def command(**given: Any) -> None:
     given["ranks"] = [int(number) for number in given["ranks"].split(",")]
     found = main(**given)
@@ -312,7 +331,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
         first, systems, seconds, log, most, plain, sequences, save = sys.argv[2:]
         kept = Path(save) if save else None
-        flags = bool(int(plain)), bool(int(sequences))
+        flags = bool(int(plain)), bool(int(sequences)) if sequences else None
         work(int(first), int(systems), float(seconds), Path(log), int(most), *flags, kept)
     else:
         command()

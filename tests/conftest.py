@@ -23,7 +23,20 @@ RANKS |= dict.fromkeys(("parallel", "test_fuzz_corpus"), (2, 3, 4))
 # What shows other programs, pictures of a paper or speeds: `make long` runs it, and `make nightly`.
 LONG = ("drivers", "local_slurm_test")
 # At one rank, to have two halves that take equally long, those with bounds of fewer tests.
-OTHERS = ("run", "stepping", "files", "bench", "plots", "forces", "view", "export", "coupling")
+OTHERS = (
+    "run",
+    "stepping",
+    "files",
+    "bench",
+    "plots",
+    "forces",
+    "view",
+    "export",
+    "coupling",
+    "model",
+    "oracles",
+    "partition",
+)
 _CHECKED = bool(os.environ.get("MPIMBS_CHECKED"))
 ASIDE = ("sweep", "closure", "coupling") if _CHECKED else OTHERS
 

@@ -122,6 +122,11 @@ def _file_of(module: str) -> Path | None:
     return found if found.is_file() else None
 
 
+def _written_since(file: Path) -> bool:
+    """Whether a source was written after this process began; a time that is still to come is another clock's."""
+    return BEGAN < file.stat().st_mtime <= time.time()
+
+
 def imports_of(tree: ast.AST) -> dict[str, Name]:
     """What a source imports of the package, at its top or within, by the names that it gives it."""
     found: dict[str, Name] = {}
@@ -153,7 +158,7 @@ class _Sources:
             self._modules[name] = None
             if file is not None:
                 source = file.read_bytes()
-                self.changed |= file.stat().st_mtime > BEGAN
+                self.changed |= _written_since(file)
                 self.files[name] = digest(source)
                 self._modules[name] = self._parsed(source)
         return self._modules[name]
@@ -236,7 +241,7 @@ class Stamps:
             kept = json.loads(file.read_text(encoding="ascii")) if file else {"files": {}, "stamps": {}}
             places = {name: _file_of(name) for name in kept["files"]}
             if all(
-                p is not None and p.stat().st_mtime <= BEGAN and digest(p.read_bytes()) == kept["files"][name]
+                p is not None and not _written_since(p) and digest(p.read_bytes()) == kept["files"][name]
                 for name, p in places.items()
             ):
                 self._known, self._sources.files = dict(kept["stamps"]), dict(kept["files"])

@@ -22,7 +22,7 @@ RANKS = dict.fromkeys((*_THREE, "test_dynamics", "test_overlap", "test_trees"), 
 RANKS |= dict.fromkeys(("parallel", "test_fuzz_corpus"), (2, 3, 4))
 # What shows other programs, pictures of a paper or speeds: `make long` runs it, and `make nightly`.
 LONG = ("drivers", "local_slurm_test")
-# At one rank, to have two halves that take equally long, those with bounds of fewer tests.
+# At one rank, to have groups that take equally long side by side, those with bounds of fewer tests.
 OTHERS = (
     "run",
     "stepping",

@@ -30,7 +30,7 @@ from mpimbs.kernels.checked import CHECKED
 from mpimbs.kernels.reach import SOURCES, Stamps, code_of, digest, imports_of
 
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-UNUSED_DAYS = 30  # after which a folder is removed
+UNUSED_DAYS = 30  # after which a folder, or a file in one, is removed
 _FOLDER = re.compile(r"[0-9a-f]{16}")
 
 

@@ -180,7 +180,7 @@ class KernelCache(FunctionCache):
                 index.unlink(missing_ok=True)
                 return None
             if found is not None:
-                with contextlib.suppress(OSError):  # it is in use: `remove_unused`
+                with contextlib.suppress(OSError):  # it is in use: `remove_unused_files`
                     os.utime(self._cache_file._index_path)
             return found
 

@@ -23,6 +23,10 @@ export OMPI_MCA_rmaps_base_oversubscribe = 1
 export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 
+# Python's own compiled files are kept, out of the way: some 300 processes of the tests read them.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/python
+
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
 # Tests of what kernels compute: with bounds they take several times as long, and others have nothing to find there.

@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+import random
 import sys
 import time
 from collections.abc import Generator, Iterator
@@ -44,6 +45,7 @@ ASIDE = ("sweep", "closure", "coupling") if _CHECKED else OTHERS
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "time_limit(seconds): ends the job if the test takes longer")
     config.addinivalue_line("markers", "ranks(*numbers): of several ranks it runs on these alone")
+    config.addinivalue_line("markers", "cases(n): so many of its cases run where all tests do, the others are long")
     # The true stderr: while a test runs, pytest has another file in its place.
     config.stash[STDERR] = os.dup(2)
     gc.set_threshold(100_000, 50, 50)  # compiling makes millions of objects that live on: 10 % less time
@@ -67,14 +69,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.parent.name in LONG:
             item.add_marker("long")
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    all_of_them = config.args_source is not pytest.Config.ArgsSource.ARGS
+    if all_of_them:
+        _leave_cases_to_long(items)
     if WORLD.size > 1:
-        all_of_them = config.args_source is not pytest.Config.ArgsSource.ARGS
         elsewhere = {item for item in items if WORLD.size not in _numbers_of_ranks(item, all_of_them)}
         config.hook.pytest_deselected(items=list(elsewhere))
         items[:] = [item for item in items if item not in elsewhere]
     for item in items:
         if item.path.parent.name in ASIDE:
             item.add_marker("aside")
+
+
+def _leave_cases_to_long(items: list[pytest.Item]) -> None:
+    """Of tests with many cases some are drawn, others on each number of ranks; `make long` runs the rest."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("cases"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, group in cases.items():
+        marker = group[0].get_closest_marker("cases")
+        assert marker is not None
+        drawn = random.Random(f"{name} {WORLD.size}").sample(range(len(group)), min(marker.args[0], len(group)))
+        for k in set(range(len(group))).difference(drawn):
+            group[k].add_marker("long")
 
 
 def _numbers_of_ranks(item: pytest.Item, all_of_them: bool) -> tuple[int, ...]:

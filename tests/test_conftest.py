@@ -29,6 +29,7 @@ SERIAL = HEAD + "def test_serial():\n    assert comm.size == 1\n"
 PASSING = SERIAL + "def test(comm):\n    parallel_assert(True, 'never shown')\n"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("source", "texts"),
     [

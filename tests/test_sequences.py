@@ -22,6 +22,7 @@ WRONG_ONCE = tomllib.loads(CORPUS.read_text())["sequence"]
 SEED = 24  # of a course with functions of time and state, by 5dp with adaptive steps
 
 
+@pytest.mark.cases(2)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("given", WRONG_ONCE, ids=lambda given: f"seed{given['seed']}")
 def test_what_was_wrong_is_right(comm: MPI.Comm, given: dict[str, Any]) -> None:
@@ -60,6 +61,7 @@ def test_courses_are_functions_of_their_seeds() -> None:
     assert len(kinds) == 7 and len(acts) == 6 and len(events) == 2
 
 
+@pytest.mark.cases(2)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("lost", [None, "state", "step", "stage"])
 def test_what_a_checkpoint_loses_is_seen(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, lost: str | None) -> None:

@@ -18,6 +18,7 @@ COMMANDS = cli.list_commands(click.Context(cli))
 ENDED = "import mpimbs.cli\ntry:\n    mpimbs.cli.main({})\nexcept SystemExit as end:\n    assert not end.code\n"
 
 
+@pytest.mark.cases(11)
 @pytest.mark.parametrize(
     "script",
     ["import mpimbs\ndir(mpimbs)\n", *(ENDED.format([*words, "--help"]) for words in ([], *([c] for c in COMMANDS)))],

@@ -61,6 +61,7 @@ JOBS = {  # ranks, command, exit code, what it says once
 FAST = ("run", "idle ranks", "bad model", "dashes", "stop")
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", [pytest.param(n, marks=[] if n in FAST else pytest.mark.long) for n in JOBS])
 def test_exit_codes(tmp_path: Path, case: str) -> None:
     ranks, arguments, code, message = JOBS[case]
@@ -94,6 +95,7 @@ STREAMS = {  # what the shell does, exit code, what is said
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", STREAMS)
 def test_streams_and_folders_that_are_gone(tmp_path: Path, case: str) -> None:
     script, code, message = STREAMS[case]

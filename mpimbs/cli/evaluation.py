@@ -268,7 +268,7 @@ def settle(
 @click.command(cls=Command, name="modes")
 @click.argument("model")
 @click.option("--state", type=Path, help=".npz file with q, an equilibrium.  [default: the model's initial state]")
-@output_option(ARRAYS, ".npz file to write: frequencies (Hz), squares (1/s^2), shapes, q.")
+@output_option(ARRAYS, ".npz file to write: frequencies (Hz), squares (1/s^2), shapes, residuals, q.")
 @click.option("-k", "--count", type=click.IntRange(min=1), default=10, help="How many of the lowest modes.")
 @click.option("--picture", type=Path, help="PNG file to draw the shapes in.")
 @click.option("--force", is_flag=True, help="Replace existing files.")
@@ -303,16 +303,22 @@ def modes_command(
             check_new(picture, force)
 
     on_root(comm, check)
-    compile_evaluations(dynamics)
+    compile_evaluations(dynamics, loads=bool(system.loops))
     first_on_node(comm, compile_joint_space)
     q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
     found = modes(dynamics, q, count)
     gathered = dynamics.gather_q(dynamics.followed(0.0, q, np.zeros(dynamics.subchain.nu))[0])
     if comm.rank == 0:
-        for number, (frequency, square) in enumerate(zip(found.frequencies, found.squares, strict=True), 1):
+        numbers = zip(found.frequencies, found.squares, found.residuals, strict=True)
+        for number, (frequency, square, residual) in enumerate(numbers, 1):
             told = f"{frequency:.9g} Hz" if square >= 0 else f"grows, rate {(-square) ** 0.5:.6g} 1/s"
+            told += f", residual {residual:.1e}" if residual < 1.0 else ": zero, to rounding; nothing holds it"
             click.echo(f"mode {number}: {told}")
+        click.echo("residual: |K x - w^2 M x| of w^2, which bounds by how much the square w^2 is wrong")
+        for line in found.told:
+            click.echo(f"note: {line}")
     arrays = {"frequencies": found.frequencies, "squares": found.squares, "shapes": found.shapes, "q": gathered}
+    arrays["residuals"] = found.residuals
     write_arrays(comm, output, arrays, {"shapes": (system.nu,)})
 
     def draw() -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import offsets
 from mpimbs.model.gear import Constraint, Gear
-from mpimbs.model.joints import joint_index
+from mpimbs.model.joints import JointStep, joint_index
 from mpimbs.parts.kinematics import kinematics
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.build import matrices_of, turned_to
@@ -33,10 +33,17 @@ _DEPTH = max(map(len, _TURNS))
 _TURN = np.array([turns + (-1,) * (_DEPTH + 1 - len(turns)) for turns in _TURNS])  # [type, turn]: -1 none
 _BALL = np.array([kind.quaternion for kind in JOINT_TYPES])
 _HELD = np.ones((len(JOINT_TYPES), 6), bool)  # [type, unit axis]: three moments, three forces
+
+
+def _free_axis(step: JointStep, axis: int) -> int:
+    """About or along the step's z; or of a step whose frame is the joint's."""
+    return axis if step.align == "z" else axis - 2 + _ALONG[step.align]
+
+
 for _row, _kind in enumerate(JOINT_TYPES):
     for _step in _kind.steps:
-        for _axis in _step.axes:  # about or along its z; or of a step whose frame is the joint's
-            _HELD[_row, _axis if _step.align == "z" else _axis - 2 + _ALONG[_step.align]] = False
+        for _axis in _step.axes:
+            _HELD[_row, _free_axis(_step, _axis)] = False
 FORCE = 3  # the unit axes from here on are translations, their constraints forces
 
 
@@ -47,6 +54,15 @@ class Held(NamedTuple):
     moment: Floats  # [rows, 3]: unit moment about it ...
     force: Floats  # [rows, 3]: ... and force that a constraint takes; one is zero but of a helical joint
     violation: Floats  # [rows]: rad or m, of the motion in that direction that would close the loop, reversed
+
+
+class LoopFrames(NamedTuple):
+    """The frames in which the loads of loop joints stand still; world components."""
+
+    origin: Floats  # [loops, 3]: of F_b, m
+    first: Floats  # [loops, 3, 3]: F_a
+    frame: Floats  # [loops, 3, 3]: before the joint's last turn; of a ball F_b
+    turning: Floats  # [loops, 3, 3]: takes how F_b turns beside F_a to how this frame does
 
 
 class GearJoints(NamedTuple):
@@ -151,6 +167,22 @@ class LoopJoints:
         violation = moved[self.loop, self.axis] / length[:, 0]
         violation[self.gears.row] = self.gears.place(bodies.q)
         return Held(place_b, moment, force, violation)
+
+    def frames(self, bodies: BodyMotions) -> LoopFrames:
+        """The frames in which the loads of the joints stand still, given where the bodies are."""
+        (frame, place), (frame_b, place_b) = (self._placed(bodies, end) for end in (0, 1))
+        turned = np.swapaxes(frame, 1, 2)
+        before, _, _ = self._nearest(turned @ frame_b, np.einsum("nij,nj->ni", turned, place_b - place))
+        ball, twice = _BALL[self.kind], _TURN[self.kind, 1] >= 0
+        first = np.take_along_axis(frame, np.maximum(_TURN[self.kind, 0], 0)[:, None, None], axis=2)[:, :, 0]
+        turning = np.where(twice[:, None, None], first[:, :, None] * first[:, None], 0.0)
+        turning[ball] = np.eye(3)
+        return LoopFrames(place_b, frame, np.where(ball[:, None, None], frame_b, frame @ before), turning)
+
+    def freedoms(self, loop: int) -> list[int]:
+        """The unit axes of such a frame that a loop's joint frees, in the order of its stiffness."""
+        steps = JOINT_TYPES[self.kind[loop]].steps
+        return [_free_axis(step, axis) for step in steps for axis in step.axes]
 
     def position_violation(self, bodies: BodyMotions) -> Floats:
         """How far each loop is from closed [loops]: norm over its constraints, m and rad together."""

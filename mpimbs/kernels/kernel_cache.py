@@ -129,18 +129,25 @@ def stamp_of(file: Path) -> str:
             continue
         if path != file and any(path.is_relative_to(folder) for folder in _INSTALLED):
             continue
-        source = path.read_bytes()
-        found[str(path)] = code_of(source)
-        of_package += imports_of(ast.parse(source)).values()
-        for name in _imported(source):
+        found[str(path)], within, outside_it = _read(path, path.stat().st_mtime_ns)
+        of_package += within
+        for name in outside_it:
             place = getattr(sys.modules.get(name), "__file__", None)
             waiting += [Path(place)] if place and place.endswith(".py") else []
     return digest(*(item for pair in sorted(found.items()) for item in pair), stamps().of_names(of_package))
 
 
-def _imported(source: bytes) -> Iterator[str]:
+@functools.cache
+def _read(path: Path, _: int) -> tuple[str, list[tuple[str, str]], list[str]]:
+    """The code of a file as it was written at some time, and what it imports of the package, and beside it."""
+    tree = ast.parse(path.read_bytes())
+    imported = list(imports_of(tree).values()), list(_imported(tree))
+    return code_of(tree), *imported
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
     """Names of modules that a source imports, and of what may be modules."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

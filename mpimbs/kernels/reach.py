@@ -63,19 +63,15 @@ def digest(*parts: str | bytes) -> str:
     return found.hexdigest()[:16]
 
 
-def code_of(source: bytes) -> str:
-    """Give what of a source is compiled: neither comments, layout, nor docstrings."""
-    return _code(ast.parse(source))
-
-
-def _code(tree: ast.AST) -> str:
+def code_of(tree: ast.AST) -> str:
+    """Give a hash of what of a source is compiled, whose docstrings are cut out here; comments and layout are none."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             first = body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 body[:1] = [ast.Pass()]
-    return ast.dump(tree)
+    return digest(ast.dump(tree))
 
 
 def _used(tree: ast.AST) -> Iterator[str]:
@@ -175,7 +171,7 @@ class _Sources:
                 continue
             names = frozenset(_used(statement))
             place = len(found.statements)
-            found.statements.append(_Statement(digest(_code(ast.Module([statement], []))), names))
+            found.statements.append(_Statement(code_of(ast.Module([statement], [])), names))
             targets = _targets(statement)
             if targets is None:
                 found.always.append(place)

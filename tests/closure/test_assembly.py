@@ -14,6 +14,7 @@ from oracles.random_loops import LOOP_TYPES, planar_mechanism, random_mechanism
 from tolerances import assert_close
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_mechanisms(seed: int) -> None:
     """Redundant ones, too: from up to some centimetres and degrees away."""

@@ -151,6 +151,7 @@ def test_rotation_vectors(angle: float) -> None:
         assert_close("half", half, 1.0 if angle == 0.0 else angle / 2 / np.tan(angle / 2), "rounding", scale=1.0)
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("kind", LOOP_TYPES)
 def test_both_measures_of_violation_are_one(kind: str) -> None:
     """What sweeps and what closing find of a loop whose frames are turned by any angle, half a turn among them."""

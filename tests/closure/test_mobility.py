@@ -23,6 +23,7 @@ def state_of(system: System, q: Array) -> Snapshot:
     return Snapshot(opened(system), q, np.zeros(system.nu))
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("loops", [2, 8, 25])
 def test_random_mechanisms(seed: int, loops: int) -> None:

@@ -74,6 +74,7 @@ def check(
         assert_close(f"joint loads, {given}", found, loads[bodies], kind, scale=largest, comm=comm)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("name", ["chain", *TREES])

@@ -52,6 +52,7 @@ def test_iterates_are_those_with_euler_parameters(comm: MPI.Comm, spec: str, pen
     assert_close("norms", norms, np.zeros_like(norms), "dense", scale=float(np.abs(expected).max()))
 
 
+@pytest.mark.cases(4)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_trees(comm: MPI.Comm, shape: str) -> None:

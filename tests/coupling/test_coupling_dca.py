@@ -79,6 +79,7 @@ def udot_of(system: System, comm: MPI.Comm, coupling: str, q: Array, u: Array, t
         return dynamics.accelerations(q[dynamics.gather_q.part], u[mine], tau[mine]), mine
 
 
+@pytest.mark.cases(3)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("n", [4, 9, 30])
 @pytest.mark.parametrize("coupling", COUPLINGS)

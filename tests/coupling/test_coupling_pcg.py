@@ -26,6 +26,7 @@ from tolerances import assert_close
 EVERY_TYPE = tuple(kind.name for kind in JOINT_TYPES)
 
 
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
 @pytest.mark.parametrize("kind", ["spatial_chain:40", "rope:40", "free_chain:30", "mixed"])
 def test_every_preconditioner(comm: MPI.Comm, kind: str, preconditioner: str) -> None:
@@ -82,6 +83,7 @@ def test_constraint_subspace(name: str) -> None:
         assert len(work) == system.nu and np.all(work > 0.5), f"some motion is free of work: {work}"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("preconditioner", ["lagged", "jacobi"])
 @pytest.mark.parametrize("n", [16, 1024])
@@ -169,6 +171,7 @@ def test_cuts_of_other_couplings(comm: MPI.Comm, cuts: int) -> None:
     assert_close("accelerations", got, ours, "ranks", scale=np.abs(reference).max(), comm=comm)
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(("model", "cuts"), [("spatial_chain:32", 15), ("tree:5:2", 9)])
 @pytest.mark.parametrize("estimate", ESTIMATES)
 def test_estimates_save_iterations(comm: MPI.Comm, estimate: str, model: str, cuts: int) -> None:

@@ -45,6 +45,7 @@ def check(system: System, state: tuple[Array, Array, Array], comm: MPI.Comm, cut
             assert_close(f"{k}", got, reference[dynamics.gather_u.part], "iterated", scale=scale, comm=comm)
 
 
+@pytest.mark.cases(3)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize(
     ("name", "preconditioner"), [*itertools.product(MECHANISMS, ["lagged"]), *itertools.product(["boom:3"], SOLVERS)]
@@ -62,6 +63,7 @@ def test_estimates(comm: MPI.Comm, preconditioner: str, estimate: str) -> None:
     check(system, (state[0], state[1], state[2]), comm, 4, LoadSolver(preconditioner, estimate))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_mechanisms(comm: MPI.Comm, seed: int) -> None:
     """Of any joints, loops to the world among them; some of which do the same as others."""

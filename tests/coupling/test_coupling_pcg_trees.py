@@ -27,6 +27,7 @@ from tolerances import assert_close
 TIME = 0.7
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
 @pytest.mark.parametrize("shape", ["brush", "recursive forest"])
 def test_every_preconditioner(comm: MPI.Comm, shape: str, preconditioner: str) -> None:
@@ -41,6 +42,7 @@ def test_every_preconditioner(comm: MPI.Comm, shape: str, preconditioner: str) -
             assert_close(f"accelerations {k}", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 def test_every_joint_cut(comm: MPI.Comm, shape: str) -> None:

@@ -53,6 +53,7 @@ def other_numbers(seed: int, n: int, springs: bool) -> System:
     return system
 
 
+@pytest.mark.cases(14)
 @pytest.mark.parametrize("copies", [1, 2, 7, 8, 9, 16, 19])
 @pytest.mark.parametrize("spec", [*SPECS, "random tree"])
 def test_copies_are_as_if_alone(spec: str, copies: int) -> None:

@@ -94,6 +94,7 @@ def _of_coordinates(system: System) -> Array:
     return found
 
 
+@pytest.mark.cases(2)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("coupling", sorted(COUPLINGS))
 @pytest.mark.parametrize("every", [1, 3])
@@ -107,6 +108,7 @@ def test_every_joint_cut(comm: MPI.Comm, every: int) -> None:
     check(comm, 4, True, every, coupling="pcg", cuts=15)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("coupling", ["dcae", "pcg", "assembly", "augmented"])
 def test_trees(comm: MPI.Comm, coupling: str) -> None:
     for seed in range(2):

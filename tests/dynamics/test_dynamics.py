@@ -45,6 +45,7 @@ def distributed(system: System, comm: MPI.Comm, **options: float | None) -> Iter
         yield dynamics, dynamics.gather_q.part, dynamics.gather_u.part
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("kind", [*GENERATORS, "mixed"])
 def test_ranks_agree_with_one(comm: MPI.Comm, kind: str, n: int) -> None:
@@ -451,7 +452,7 @@ def test_more_ranks_than_bodies(comm: MPI.Comm) -> None:
 
 MANY = """
 import sys
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "tests/dynamics"]
 from contextlib import closing
 import numpy as np
 from mpi4py import MPI

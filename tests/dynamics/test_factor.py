@@ -58,6 +58,7 @@ def check(dynamics: Dynamics, seed: int = 1) -> None:
     assert_close("kept", kept.solve(own), parts(dynamics, q, reference)[1], "dense", np.abs(reference).max(), comm)
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("kind", ["chain:9", "spatial_chain:70", "free_chain:6", "rope:40"])
 @pytest.mark.parametrize("coupling", ["dcae", "dca"])
 def test_chains(comm: MPI.Comm, kind: str, coupling: str) -> None:

@@ -51,6 +51,7 @@ def as_it_turns(system: System, q: Array) -> Array:
     return np.array([dense.coordinate_rates(system, q, unit) for unit in np.eye(system.nu)], float).T
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("coupling", ["dcae", "pcg", "dca"])
 @pytest.mark.parametrize("spec", SPECS)
 def test_stages_are_solved(comm: MPI.Comm, spec: str, coupling: str) -> None:
@@ -165,6 +166,7 @@ class Resisting:
         return 0.0, np.zeros_like(motion.velocity), *self.given[:, motion.body]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("spec", ["mixed", "mixed tree", "rope:35", "random_tree:40:3"])
 def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
     """As `test_stages_are_solved`, with damping and stiffness that a function gives, and added mass."""

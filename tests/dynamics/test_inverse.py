@@ -92,6 +92,7 @@ def test_a_function_that_fails(comm: MPI.Comm) -> None:
             dynamics.inverse_dynamics(dynamics.subchain.q, u, u)
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     ("shape", "n", "kind"),
     [

@@ -95,6 +95,7 @@ def test_one_type(comm: MPI.Comm, name: str) -> None:
         assert_as_dense(comm, system, q, u, tau)
 
 
+@pytest.mark.cases(7)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("n", [4, 12, 30])
 def test_mixed_types(comm: MPI.Comm, n: int, seed: int) -> None:
@@ -142,6 +143,7 @@ def test_long_chains_do_not_lose_digits(comm: MPI.Comm, kind: str) -> None:
     assert_loads(system, joint_loads(system, comm, q, u, tau, lanes=NATIVE), alone, "loads", comm)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("wrenches", [False, True], ids=["one call", "phases"])
 @pytest.mark.parametrize("period", [("revolute",), ("spherical", "universal", "helical")], ids=["hinges", "mixed"])
 def test_balance_of_every_body(comm: MPI.Comm, period: tuple[str, ...], wrenches: bool) -> None:

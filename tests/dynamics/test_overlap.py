@@ -41,6 +41,7 @@ def of_another_state_first(dynamics: Dynamics, q: Array, u: Array, tau: Array, t
     return dynamics.accelerations(q[mine], u[ours], tau[ours], t)
 
 
+@pytest.mark.cases(7)
 @pytest.mark.parametrize("cut", ["one tile", "several"])
 @pytest.mark.parametrize("joint", [name for name in ALL if name != "fixed"])
 def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch: pytest.MonkeyPatch) -> None:

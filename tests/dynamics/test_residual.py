@@ -36,6 +36,7 @@ def state_of(name: str, comm: MPI.Comm) -> list[Array]:
         return [dynamics.gather_q.everywhere(q), dynamics.gather_u.everywhere(u), whole[2]]
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("name", SYSTEMS + LOOPED)
 def test_nothing_is_left(comm: MPI.Comm, name: str) -> None:
     """By every coupling that takes it; of accelerations of which one is wrong by a thousandth, far more."""

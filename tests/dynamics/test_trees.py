@@ -61,6 +61,7 @@ def unit_quaternions(system: System, q: Array) -> Array:
     return found
 
 
+@pytest.mark.cases(6)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize(("shape", "joined", "listing"), SOME)
 def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, joined: str, listing: str) -> None:
@@ -127,6 +128,7 @@ def test_drawn_trees(comm: MPI.Comm, parents: Integers, listing: str, seed: int,
         assert_close("accelerations", found, expected[own], "dense", scale=size, comm=comm)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize(
     ("shape", "joined"),

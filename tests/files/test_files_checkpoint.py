@@ -146,6 +146,7 @@ def interrupt(
     return output.with_name(f"{output.stem}.checkpoint.h5")
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", CASES | FORGETFUL)
 def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
     comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
@@ -168,6 +169,7 @@ def test_a_restart_gives_the_bits_of_a_run_that_was_not_stopped(
     assert result.restarts[0]["ranks"] == comm.size and 0 < result.restarts[0]["time"] < T_END
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", ["earlier states", "stages by Newton, fixed", "implicit, adaptive", "glee"])
 def test_a_run_is_the_same_whenever_checkpoints_are_written(comm: MPI.Comm, folder: Path, case: str) -> None:
     spec, settings = (CASES | {"glee": GLEE})[case]
@@ -205,6 +207,7 @@ def test_an_integrator_that_begins_anew_says_so(
         assert_close("q", result.q, whole.q, "begun anew")
 
 
+@pytest.mark.cases(2)
 @pytest.mark.ranks(3, 4)
 @pytest.mark.parametrize(
     "coupling", ["dcae", "pcg", "dcae of a tree", "dcae of a scrambled tree", "pcg of a scrambled tree", "dcae by bdf"]

@@ -59,6 +59,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("case", "when", "by"),
     [

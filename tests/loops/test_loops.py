@@ -75,6 +75,7 @@ def solution(name: str) -> Closed:
     return closed(*state(name))
 
 
+@pytest.mark.cases(6)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("cuts", [None, 7], ids=str)
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -109,6 +110,7 @@ def test_in_absolute_coordinates(comm: MPI.Comm, name: str) -> None:
     parallel_assert(most <= 10, f"{most} iterations", comm)
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
     """Speeds that loops allow by the dense oracle; places where they are closed; violations, the same on all ranks."""
@@ -140,6 +142,7 @@ def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
     assert_close("places", position_violation(system, placed), nothing, "closed loops", scale=1.0, comm=comm)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("tree", ["four_bar", "four_bar_chain"])
 @pytest.mark.parametrize("settings", [{}, {"cuts": 7}], ids=str)
 def test_a_thousand_linkages(comm: MPI.Comm, tree: str, settings: dict[str, Any]) -> None:
@@ -206,6 +209,7 @@ def test_functions_act_on_mechanisms(comm: MPI.Comm, name: str) -> None:
             assert_close(what, found, reference[here], "loops", scale=float(np.abs(reference).max()), comm=comm)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["four_bar_chain:9", "ring:12", "boom:4", "geared chain:8"])
 def test_restart_on_other_ranks(comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """From all ranks to the first one, and from that to all."""

@@ -35,6 +35,7 @@ def agree(comm: MPI.Comm, coupling: str, state: tuple[System, Array, Array, Arra
     assert_close("accelerations", found, expected[mine], "loops", scale=scale, comm=comm)
 
 
+@pytest.mark.cases(8)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("coupling", ["dcae", "pcg"])
 @pytest.mark.parametrize("kind", [*MOVING, "all"])
@@ -46,6 +47,7 @@ def test_joints_that_are_doubled(comm: MPI.Comm, kind: str, coupling: str) -> No
             agree(comm, coupling, state, dense_accelerations(opened(state[0]), *state[1:]))
 
 
+@pytest.mark.cases(6)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("coupling", ["dcae", "assembly"])
 @pytest.mark.parametrize("name", GROUNDED)

@@ -74,6 +74,7 @@ def test_a_chain_takes_no_arrays() -> None:
     assert coordinates_at(system, order, 7, 10**9) == (slice(7, 10**9), slice(7, 10**9))
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_million_bodies_are_ordered_in_a_second(shape: str) -> None:
     parent = SHAPES[shape](10**6)

@@ -48,6 +48,7 @@ def test_one_type(name: str, n: int) -> None:
     assert_agree(*random_system(n, n, True, [name], wrenches=True))
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("chain", [True, False])
 @pytest.mark.parametrize("seed", range(8))
 def test_mixed(seed: int, chain: bool) -> None:

@@ -170,6 +170,7 @@ def test_every_rank_owns_a_body(size: int) -> None:
     assert len(cuts) == size + 1 and np.all(np.diff(cuts) >= 1) and cuts[0] == 0 and cuts[-1] == 15
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_million_bodies_are_cut_in_seconds(shape: str) -> None:
     order, costs = ordered(SHAPES[shape](10**6)), np.ones(10**6)

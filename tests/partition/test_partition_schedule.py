@@ -42,6 +42,7 @@ def test_handles_of_all_groups(data: st.DataObject, parent: Integers) -> None:
         assert handles.grounded[i, j] == np.count_nonzero(found.hung_on < 0)
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("single", [False, True], ids=["sweeps", "bodies"])
 @pytest.mark.parametrize("spec", ["rope:32", "figure48", "random_tree:60", "four_bar_chain:12", "coupled_loops"])
 def test_never_slower_than_others(spec: str, single: bool) -> None:

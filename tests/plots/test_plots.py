@@ -32,6 +32,7 @@ def ink(path: Path) -> float:
     return float(np.mean(np.any(picture[..., :3] < 0.99, axis=2)))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("spec", "kept"), [("spatial_chain:100", "poses loads"), ("chain:4", ""), ("rope:5", "poses"), ("figure", "loads")]
 )

@@ -71,6 +71,7 @@ def to_samples(system: System, t_end: float, settings: dict[str, Any]) -> Result
     return simulation.result
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "bdf" else n for n in CASES])
 def test_copies_are_as_alone(comm: MPI.Comm, name: str) -> None:
     systems, settings = case_of(name)

@@ -25,6 +25,7 @@ from tolerances import TOLERANCE, assert_close
 TIGHT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("model", ["four_bar:1", "four_bar_chain:1", "four_bar_chain:10", "four_bar:40"])
 def test_linkages_pass_through_flat_positions(model: str) -> None:
     result = simulate(system_from(model), 20.0, **TIGHT)

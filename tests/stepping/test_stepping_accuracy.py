@@ -44,6 +44,7 @@ def test_every_scheme_has_an_order_here() -> None:
     assert {name for name in ORDERS if not name.startswith("petsc:")} == set(INTEGRATORS)
 
 
+@pytest.mark.cases(10)
 @pytest.mark.ranks(1)  # what a scheme does is no matter of ranks
 @pytest.mark.parametrize("scheme", ORDERS)
 def test_order_of_convergence_with_quaternions(comm: MPI.Comm, exact: np.ndarray, scheme: str) -> None:
@@ -84,6 +85,7 @@ def test_steps_commute_with_a_scaling_of_the_quaternions(comm: MPI.Comm, scheme:
     assert_close("state after steps from scaled quaternions", states[1], states[0], "unit", comm=comm)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("spec", [*SPECS, "driven"])
 def test_adaptive_steps_follow_the_tolerance(comm: MPI.Comm, spec: str) -> None:
     system = tumbler() if spec == "driven" else system_from(spec)
@@ -133,6 +135,7 @@ def test_accuracy_does_not_depend_on_what_else_there_is(comm: MPI.Comm, integrat
         assert_close("the one that swings, in an ensemble", ensemble.q[:, 0, 0], beside.q[:, 0], "runs on ranks")
 
 
+@pytest.mark.cases(3)
 @pytest.mark.ranks(1)  # what a scheme does is no matter of ranks
 @pytest.mark.parametrize("adaptive", [name for name, scheme in INTEGRATORS.items() if scheme.adaptive])
 def test_every_adaptive_scheme(comm: MPI.Comm, exact: np.ndarray, adaptive: str) -> None:

@@ -157,6 +157,7 @@ def test_fixed_steps_and_samples_between_them(comm: MPI.Comm) -> None:
         assert np.abs(between.q - exact.q).max() < 1e-5
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["rk4", "bs3", "dopri5", "dop853"])
 @pytest.mark.parametrize("kind", ["hinges", "quaternions and functions", "damped"])
 def test_restarts_have_the_same_bits_wherever_checkpoints_fall(

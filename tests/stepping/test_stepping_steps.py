@@ -59,6 +59,7 @@ def test_stable_radii_of_the_literature() -> None:
         assert stable_radius(polynomial, direction) == pytest.approx(radius, abs=0.03)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("spec", "damping"), [("stiff", 0.0), ("stiff", 5.0), ("rope:8", 0.0), ("spatial_chain:8", 0.0)]
 )
@@ -207,6 +208,7 @@ def test_steps_of_an_integrator_alone_are_counted() -> None:
     dynamics.close()
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("scheme", "rtol", "every"),
     [

@@ -125,6 +125,7 @@ def test_cases(cut: Cut) -> None:
         assert dynamics.lanes == NATIVE and dynamics.subchain.tiles.kept == cut.kept
 
 
+@pytest.mark.cases(16)
 @pytest.mark.parametrize("period", PERIODS)
 def test_lanes_are_one_piece(period: str, cut: Cut) -> None:
     """Chains of every length up to a few bodies a lane, with springs, dampers and rest positions."""
@@ -133,6 +134,7 @@ def test_lanes_are_one_piece(period: str, cut: Cut) -> None:
         assert_as_one_piece(f"{period}:{n}", *chain_of(period, n, n))
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("period", ["mixed", "balls and hinges"])
 def test_springs_here_and_there(period: str, cut: Cut) -> None:
     """Springs in some lanes and tiles, dampers and torques in others."""
@@ -174,6 +176,7 @@ def test_generated_chains(kind: str, n: int, cut: Cut) -> None:
     assert_as_one_piece(f"{kind}:{n} not driven", system, q, u, None)
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("period", ["revolute", "balls and hinges", "mixed"])
 def test_loads_from_outside(period: str, cut: Cut) -> None:
     """Wrenches in body and world frame and torques that are functions of time, on bodies of every lane."""

@@ -24,7 +24,7 @@ from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
 from mpimbs.dynamics.operators.tension import Tension
-from mpimbs.dynamics.statics.modes import modes, units_of
+from mpimbs.dynamics.statics.modes import FlutterError, modes, units_of
 from mpimbs.parallel.largest import largest
 from mpimbs.parallel.petsc import PREFIX, PETSc
 
@@ -35,7 +35,7 @@ BEGIN = 0.1  # s^2: the first step
 GROWTH = 4.0  # of steps, times what the forces along them have fallen by
 SHRINK = 0.2  # of a step that has led too far
 LONGEST = 1e10  # s^2: beyond, the step is Newton's but for what fades with the next
-NOTHING = 1e-13  # of 1 m/s^2 or gravity, and so many rad/s^2: accelerations that are rounding
+NOTHING = 2e-14  # rad, and of the size of the system: what coordinates are off by, at the most, for they are rounded
 SETTLED = 1e-12  # rad, and of the size of the system: smaller changes are rounding, or soon will be
 NEAR = 1e-7  # a change after which the next ones are no smaller is of rounding
 DIFFERENCE = 1e-6  # rad, and of the size of the system: of the largest change, for the product with the Jacobian
@@ -136,13 +136,12 @@ class Equilibrium:
         dynamics = self._dynamics
         at = self._place(q if dynamics.loops is None else dynamics.loops.close_places(q))
         farthest, self._units = FARTHEST, units_of(dynamics, at.q)
-        nothing = NOTHING * max(1.0, float(np.linalg.norm(dynamics.system.gravity)))
         left = self._largest(at.r)
         if not np.isfinite(left):
             raise self._refusal(at.r, "the accelerations at the begin are not finite")
+        nothing = self._nothing(at)
         if left <= nothing:
             return Settled(at.q, 0, 0, left, 0.0)
-        nothing = max(nothing, NOTHING * left)
         step, last, straight, begins, unresisted = BEGIN, np.inf, False, STRAIGHT * farthest, 0
         for number in range(1, STEPS + 1):
             z = self._newton(at, step) if straight else self._downhill(at, step)
@@ -184,6 +183,21 @@ class Equilibrium:
             return loops.close_places(moved)
         except SimulationError:
             return None
+
+    def _nothing(self, at: _Place) -> float:
+        """The largest acceleration that rounded coordinates may leave here (rad/s^2, m/s^2).
+
+        That by which the loads that balance change, if each is off by so much of 1 rad or of the size of the system.
+        """
+        signs = np.random.default_rng(self._dynamics.comm.rank).choice((-1.0, 1.0), len(at.r))
+        return NOTHING * self._largest(self._change(at.q, signs * self._units, DIFFERENCE))
+
+    def _change(self, q: Floats, z: Floats, h: float) -> Floats:
+        """Derivative of the accelerations along a displacement, by a difference over h of it, on what loops allow."""
+        displaced, loops = self._dynamics.subchain.displaced, self._dynamics.loops
+        ahead, behind = self._accelerations(displaced(q, h * z)), self._accelerations(displaced(q, -h * z))
+        found = (ahead - behind) / (2.0 * h)
+        return found if loops is None else loops.close_speeds(q, found)
 
     def _place(self, q: Floats) -> _Place:
         r = self._accelerations(q)
@@ -238,10 +252,8 @@ class Equilibrium:
         if not 0.0 < size < np.inf:
             y.set(0.0 if size == 0.0 else np.nan)
             return
-        h = DIFFERENCE / size
-        ahead = self._accelerations(self._dynamics.subchain.displaced(self._at.q, h * z))
-        behind = self._accelerations(self._dynamics.subchain.displaced(self._at.q, -h * z))
-        product, loops = z / self._length - (ahead - behind) / (2.0 * h), self._dynamics.loops
+        product = z / self._length - self._change(self._at.q, z, DIFFERENCE / size)
+        loops = self._dynamics.loops
         y.array[:] = product if loops is None else loops.close_speeds(self._at.q, product)
 
     def apply(self, preconditioner: object, x: PETSc.Vec, y: PETSc.Vec) -> None:
@@ -276,4 +288,8 @@ def settle(dynamics: Dynamics, q: npt.ArrayLike, **given: Any) -> Settled:
 
 def growth(dynamics: Dynamics, q: Floats) -> float:
     """Rate (1/s) at which the system departs from an equilibrium q [nq]; zero if that is stable. All ranks call."""
-    return max(0.0, -2.0 * np.pi * float(modes(dynamics, q, 1).frequencies[0]))
+    try:
+        found = modes(dynamics, q, 1)
+        return 0.0 if found.residuals[0] >= 1.0 else max(0.0, -2.0 * np.pi * float(found.frequencies[0]))
+    except FlutterError as flutter:
+        return flutter.rate

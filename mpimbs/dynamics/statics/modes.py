@@ -1,8 +1,7 @@
 """Modes: the lowest natural frequencies of a system about an equilibrium, and their shapes.
 
-With M the inertia matrix and K the stiffness, the derivative of the forces that hold the system still by displacements
-along its speeds, K x = w^2 M x. Dampers are left out. K is never asked of anybody: it is found by differences of order
-eight of inverse dynamics (of trees) or of accelerations (where loops are closed, on displacements that they allow).
+With M the inertia matrix and K the stiffness, K x = w^2 M x on the displacements x that loops allow. Dampers are left
+out. K is exact (`stiffness`); only functions of the user are differentiated by differences.
 
 Where K is positive definite the largest 1 / w^2 of M x = (1 / w^2) K x are found: of rods and chains M is far worse
 conditioned than K. By dense matrices; of large trees by Lanczos, with K^-1 by conjugate gradients. Near to K is what
@@ -23,8 +22,10 @@ from scipy.sparse.linalg import LinearOperator, cg, eigsh
 from mpimbs.base.arguments import check_kinds
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.geometry import FORCE
+from mpimbs.closure.jacobian import LoopJacobian
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.dynamics.statics.stiffness import Stiffness
 from mpimbs.parallel.agreement import on_root
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.largest import greatest
@@ -33,8 +34,10 @@ Floats = npt.NDArray[np.float64]
 
 DENSE = 1000  # speeds, beyond which K and M are not formed where Lanczos will do
 MOST = 4000  # speeds, beyond which they never are
-REACH = 0.05  # rad and m, of the differences, summed over the joints
-WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of differences over 1, 2, 3, 4 steps to either side
+INDEPENDENT = 1e-10  # of the largest, singular values of constraints that hold something
+SYMMETRIC = 1e-9  # of the largest entry of K, what differs by rounding from that across the diagonal
+ROUNDED = 1.5e-14  # of the largest number of K, times their number, that sums of rounded terms may leave
+DOUBTFUL = 1e-6  # of a function's largest derivative, an error that is told
 STILL = 1e-6  # rad, and of the size of the system, to the equilibrium
 LONG = 1e3  # s, of a step whose matrix is nearly that of the stiffness
 SOLVED = 1e-13  # of K x = b, relative
@@ -46,6 +49,8 @@ class Modes(NamedTuple):
 
     squares: Floats  # [modes]: 1/s^2, of angular frequencies; negative where the equilibrium is not stable
     shapes: Floats  # [modes, nu]: speeds of each, of kinetic energy 1/2 J
+    residuals: Floats  # [modes]: of K x - w^2 M x, of the square: what that may be off by; 1 or more: it may be zero
+    told: tuple[str, ...] = ()  # what the numbers leave out, in words
 
     @property
     def frequencies(self) -> Floats:
@@ -103,13 +108,27 @@ def units_of(dynamics: Dynamics, q: Floats) -> Floats:
     That is the longest edge of a box around the origins and centres of mass of all bodies in a state; 1 m of a point.
     All ranks call.
     """
+    return _units(dynamics, size_of(dynamics, q))
+
+
+def _units(dynamics: Dynamics, size: float) -> Floats:
+    return np.where(dynamics.subchain.structure.axes >= FORCE, size or 1.0, 1.0)
+
+
+def size_of(dynamics: Dynamics, q: Floats) -> float:
+    """Give the longest edge (m) of a box around the origins and centres of mass of all bodies in a state; all call."""
     subchain = dynamics.subchain
     rotations, origins = dynamics.poses(q, np.zeros(subchain.nu))
     centers = origins + np.einsum("nij,nj->ni", rotations, subchain.columns.center_of_mass)
     points = np.concatenate((origins, centers))
     ends = greatest(dynamics.comm, np.stack((points.max(axis=0), -points.min(axis=0))))
-    size = float(ends.sum(axis=0).max())
-    return np.where(subchain.structure.axes >= FORCE, size or 1.0, 1.0)
+    return float(ends.sum(axis=0).max())
+
+
+class FlutterError(InputError):
+    """An equilibrium from which a system departs swinging, at a `rate` (1/s), so that it has no real frequencies."""
+
+    rate = 0.0
 
 
 class _Displacements:
@@ -118,8 +137,18 @@ class _Displacements:
     def __init__(self, dynamics: Dynamics, q: Floats) -> None:
         self.dynamics, self._q = dynamics, q
         self._part = dynamics.gather_u.part
-        self.nu = dynamics.system.nu
-        self._units = self.whole(units_of(dynamics, q))
+        self.nu, system = dynamics.system.nu, dynamics.system
+        size = size_of(dynamics, q)
+        self._units = self.whole(_units(dynamics, size))
+        loads = None
+        if dynamics.loops is not None:
+            dynamics.joint_loads(q, np.zeros(dynamics.subchain.nu))
+            loads = dynamics.loops.loads
+        whole = dynamics.gather_q(q)
+        self.whole_q = whole  # on rank 0
+        self._stiffness = on_root(
+            dynamics.comm, lambda: None if whole is None else Stiffness(system, whole, loads, size)
+        )
         self.moving = np.flatnonzero(self.whole(np.where(dynamics.subchain.columns.prescribed, 0.0, 1.0)))
         if not len(self.moving):
             raise InputError(f"system '{dynamics.system.name}' has no modes: nothing can move")
@@ -145,18 +174,34 @@ class _Displacements:
         """Accelerations from rest, reversed; this rank's."""
         return -self.dynamics.accelerations(q, np.zeros(self.dynamics.subchain.nu))
 
-    def change(self, of: Callable[[Floats], Floats], along: Floats) -> Floats:
-        """Derivative of something [nu] of this rank along a whole displacement."""
-        size = float(np.abs(along).sum())
-        if size == 0.0:
-            return np.zeros(self.dynamics.subchain.nu)
-        step, part = REACH / 4 / size, along[self._part]
-        displaced = self.dynamics.subchain.displaced
-        sides = (
-            weight * (of(displaced(self._q, k * step * part)) - of(displaced(self._q, -k * step * part)))
-            for k, weight in enumerate(WEIGHTS, 1)
-        )
-        return sum(sides, np.zeros(len(part))) / step
+    def stretched(self, vector: Floats) -> Floats:
+        """K times a whole vector."""
+        found = on_root(self.dynamics.comm, lambda: self._stiffness @ vector if self._stiffness else None)
+        found = np.empty(self.nu) if found is None else found
+        self.dynamics.comm.Bcast(found)
+        return found
+
+    def stiffness_of(self, basis: Floats) -> Floats | None:
+        """K on displacements in a basis [any, any], on rank 0."""
+        return None if self._stiffness is None else basis.T @ (self._stiffness @ basis)
+
+    def told(self) -> tuple[str, ...]:
+        """What differs by side, or is doubtful."""
+        found = []
+        if self._stiffness is not None:
+            slack, doubt = self._stiffness.slack, self._stiffness.doubt
+            if slack:
+                ropes = f"{len(slack)} ropes are" if len(slack) > 1 else "1 rope is"
+                found.append(
+                    f"{ropes} at rest length ({slack[0]!r}): frequencies differ by side, these are of slack ones"
+                )
+            if doubt.error > DOUBTFUL:
+                found.append(
+                    f"the stiffness of {doubt.function} was found by differences, which differ by {doubt.error:.1e} "
+                    "of its largest: it may have a corner here"
+                )
+        told: tuple[str, ...] = self.dynamics.comm.bcast(tuple(found))
+        return told
 
     def here(self, of: Callable[[Floats], Floats]) -> Floats:
         """Something [nu] of this rank in the state itself."""
@@ -183,20 +228,24 @@ class _Displacements:
         """M of the spanning tree, on rank 0."""
         return self.dynamics.gather_rows(self.dynamics.inertia_matrix(self._q))
 
-    def allowed(self) -> Floats:
-        """A basis of the displacements that joints and loops allow [nu, any]."""
-        free = np.eye(self.nu)[:, self.moving]
-        if self.dynamics.loops is None:
-            return free
-        rows = self.gathered(self.dynamics.loop_jacobian(self._q).toarray().T)
-        basis = on_root(
-            self.dynamics.comm,
-            lambda: None if rows is None else free @ scipy.linalg.null_space(rows[self.moving].T, rcond=1e-10),
-        )
-        found: Floats = self.dynamics.comm.bcast(basis)
-        if not found.shape[1]:
-            raise InputError(f"system '{self.dynamics.system.name}' has no modes: its loops leave nothing to move")
-        return found
+    def allowed(self) -> Floats | None:
+        """A basis of the displacements that joints and loops allow [nu, any], in units of the system; on rank 0."""
+        system, whole = self.dynamics.system, self.whole_q
+
+        def basis() -> Floats | None:
+            if whole is None:
+                return None
+            if not system.loops:
+                return np.diag(self._units)[:, self.moving]
+            here = LoopJacobian(system).at(whole)
+            free = scipy.linalg.null_space(here.matrix.toarray()[:, self.moving], rcond=INDEPENDENT)
+            if not free.shape[1]:
+                raise InputError(f"system '{system.name}' has no modes: its loops leave nothing to move")
+            found = np.zeros((self.nu, free.shape[1]))
+            found[self.moving] = here.columns[self.moving, None] * free
+            return found
+
+        return on_root(self.dynamics.comm, basis)
 
     def refuse(self, away: Floats) -> None:
         """Refuse a state that is so far [nu] from an equilibrium."""
@@ -212,39 +261,85 @@ class _Displacements:
 
 def _dense(space: _Displacements, count: int) -> Modes:
     basis, looped = space.allowed(), space.dynamics.loops is not None
-    of = space.accelerated if looped else space.holding
     # Of loops M times the accelerations, along what they allow.
-    changes = space.gathered(np.array([space.change(of, along) for along in basis.T]).T)
-    force = space.gathered(space.here(of)[:, None])
+    force = space.gathered(space.here(space.accelerated if looped else space.holding)[:, None])
     inertia = space.inertia_matrix()
+    told = space.told()
 
-    def solve() -> Modes | None:
-        if inertia is None or changes is None or force is None:
+    def solve() -> Modes | FlutterError | None:
+        if basis is None or inertia is None or force is None:
             return None
-        stiffness, rest = (basis.T @ (inertia @ x if looped else x) for x in (changes, force[:, 0]))
-        return _lowest(space, basis, 0.5 * (stiffness + stiffness.T), basis.T @ inertia @ basis, rest, count)
+        rest, stiffness = (inertia @ force if looped else force)[:, 0], space.stiffness_of(basis)
+        assert stiffness is not None
+        try:
+            return _lowest(space, basis, stiffness, basis.T @ inertia @ basis, basis.T @ rest, count, told)
+        except FlutterError as flutter:  # with its rate, for all ranks
+            return flutter
 
-    found: Modes = space.dynamics.comm.bcast(on_root(space.dynamics.comm, solve))
+    found: Modes | FlutterError = space.dynamics.comm.bcast(on_root(space.dynamics.comm, solve))
+    if isinstance(found, FlutterError):
+        raise found
     return found
 
 
 def _lowest(
-    space: _Displacements, basis: Floats, stiffness: Floats, inertia: Floats, rest: Floats, count: int
+    space: _Displacements,
+    basis: Floats,
+    stiffness: Floats,
+    inertia: Floats,
+    rest: Floats,
+    count: int,
+    told: tuple[str, ...],
 ) -> Modes:
     """The lowest modes of dense matrices, on displacements in a basis; `rest` are the forces that hold the state."""
-    n = len(stiffness)
-    count = min(count, n)
+    n, most = len(stiffness), np.abs(stiffness).max(initial=1e-300)
+    count, apart = min(count, n), np.abs(stiffness - stiffness.T).max(initial=0.0) / most
+    symmetric = 0.5 * (stiffness + stiffness.T)
     try:
-        stable = scipy.linalg.cho_factor(stiffness)
+        stable = scipy.linalg.cho_factor(symmetric)
     except scipy.linalg.LinAlgError:
-        space.refuse(basis @ (rest / np.abs(stiffness).max(initial=1e-300)))
-        squares, vectors = scipy.linalg.eigh(stiffness, inertia, subset_by_index=(0, count - 1))
+        stable = None
+    space.refuse(basis @ (rest / most if stable is None else scipy.linalg.cho_solve(stable, rest)))
+    if apart > SYMMETRIC:  # forces that follow what they act on have no energy
+        squares, vectors = _of_forces_that_follow(space, stiffness, inertia, apart)
+        squares, vectors = squares[:count], vectors[:, :count]
+        told = (*told, f"forces that follow bodies make the stiffness unsymmetric, by {apart:.1e} of its largest entry")
+    elif stable is None:
+        squares, vectors = scipy.linalg.eigh(symmetric, inertia, subset_by_index=(0, count - 1))
     else:
-        space.refuse(basis @ scipy.linalg.cho_solve(stable, rest))
-        inverses, vectors = scipy.linalg.eigh(inertia, stiffness, subset_by_index=(n - count, n - 1))
+        inverses, vectors = scipy.linalg.eigh(inertia, symmetric, subset_by_index=(n - count, n - 1))
         squares, vectors = 1.0 / inverses[::-1], vectors[:, ::-1]
     energies = np.einsum("ik,ij,jk->k", vectors, inertia, vectors, optimize=True)
-    return Modes(squares, (basis @ (vectors / np.sqrt(energies))).T)
+    vectors = vectors / np.sqrt(energies)
+    left = stiffness @ vectors - inertia @ vectors * squares
+    if apart <= SYMMETRIC and stable is not None:
+        residuals = np.sqrt(np.einsum("ik,ik->k", left, scipy.linalg.cho_solve(stable, left)) / squares)
+    else:
+        off = np.sqrt(np.einsum("ik,ik->k", left, scipy.linalg.solve(inertia, left, assume_a="pos")))
+        off += ROUNDED * n * most * np.einsum("ik,ik->k", vectors, vectors)  # where nothing holds, K is rounding
+        residuals = off / np.maximum(np.abs(squares), 1e-300)
+    return Modes(squares, (basis @ vectors).T, residuals, told)
+
+
+def _of_forces_that_follow(
+    space: _Displacements, stiffness: Floats, inertia: Floats, apart: float
+) -> tuple[Floats, Floats]:
+    """All modes of a stiffness that is not symmetric, the lowest first."""
+    found, vectors = scipy.linalg.eig(stiffness, inertia)
+    order = np.argsort(found.real)
+    found, vectors = found[order], vectors[:, order]
+    if np.abs(found.imag).max() > SYMMETRIC * np.abs(found).max():
+        rates = np.abs(np.sqrt(-found.astype(complex)).real)
+        worst = int(np.argmax(np.where(found.imag != 0.0, rates, 0.0)))
+        error = FlutterError(
+            f"the equilibrium is not stable: forces that follow bodies, by which the stiffness is not symmetric "
+            f"({apart:.1e} of its largest entry), make '{space.dynamics.system.name}' flutter at "
+            f"{abs(np.sqrt(-found[worst]).imag) / (2 * np.pi):.4g} Hz, growing at {rates[worst]:.4g} 1/s; it has no "
+            "real frequencies"
+        )
+        error.rate = float(rates[worst])
+        raise error
+    return found.real, vectors.real
 
 
 def _by_lanczos(space: _Displacements, count: int) -> Modes:
@@ -258,7 +353,7 @@ def _by_lanczos(space: _Displacements, count: int) -> Modes:
     def operator(product: Callable[[Floats], Floats]) -> LinearOperator:
         return LinearOperator((n, n), matvec=product, dtype=np.float64)
 
-    stiffness = operator(lambda x: space.whole(space.change(space.holding, embedded(x)))[moving])
+    stiffness = operator(lambda x: space.stretched(embedded(x))[moving])
     inertia = operator(lambda x: space.multiplied(embedded(x))[moving])
     softened = space.softened()
     near = operator(lambda x: softened(embedded(x))[moving])
@@ -277,6 +372,11 @@ def _by_lanczos(space: _Displacements, count: int) -> Modes:
     given: dict[str, Any] = {"M": stiffness, "Minv": operator(solution), "which": "LA", "v0": start}
     inverses, vectors = eigsh(inertia, min(count, n - 1), **given)
     order = np.argsort(inverses)[::-1]
-    vectors = np.array([embedded(vector) for vector in vectors[:, order].T])
+    squares, vectors = 1.0 / inverses[order], np.array([embedded(vector) for vector in vectors[:, order].T])
     energies = np.array([vector @ space.multiplied(vector) for vector in vectors])
-    return Modes(1.0 / inverses[order], vectors / np.sqrt(energies)[:, None])
+    vectors /= np.sqrt(energies)[:, None]
+    residuals = []
+    for square, vector in zip(squares, vectors, strict=True):
+        left = (space.stretched(vector) - square * space.multiplied(vector))[moving]
+        residuals.append(np.sqrt(max(0.0, left @ solution(left)) / square) if left.any() else 0.0)
+    return Modes(squares, vectors, np.array(residuals), space.told())

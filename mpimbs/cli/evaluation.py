@@ -41,6 +41,7 @@ EXAMINED_LOOPED = 1000  # the same, with loops
 @output_option(ARRAYS, ".npz file to write: udot, in the model's joint order.")
 @time_option
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too, and those of loops.")
+@click.option("--close", is_flag=True, help="Close loops first, positions and speeds, as `assemble` does.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @forces_option
 @click.pass_obj
@@ -53,6 +54,7 @@ def acceleration(
     output: Path,
     time: float,
     loads: bool,
+    close: bool,
     force: bool,
     settings: dict[str, Any],
 ) -> None:
@@ -75,6 +77,8 @@ def acceleration(
     if whole is not None:
         ours = dynamics.gather_u.part
         mine = whole.q[dynamics.gather_q.part], whole.u[ours], None if whole.tau is None else whole.tau[ours], time
+    if dynamics.loops is not None:
+        mine = (*_fitting(dynamics, *dynamics.followed(time, *mine[:2]), close), *mine[2:])
     parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
     if loads:
         parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
@@ -92,24 +96,49 @@ def acceleration(
     dynamics.close()
 
 
+def _fitting(dynamics: Any, q: Any, u: Any, close: bool) -> tuple[Any, Any]:
+    """Give the state, closed if that is asked for; refuse one that leaves loops open."""
+    from mpimbs.stepping.projection import changes_told, closed, moved
+
+    if close:
+        found = closed(dynamics, q, u)
+        if (told := changes_told(moved(dynamics, (q, u), found))) and dynamics.comm.rank == 0:
+            click.echo(told)
+        return found
+    if wrong := dynamics.loops.opened(q, u):
+        raise InputError(wrong)
+    return q, u
+
+
 @click.command(cls=Command)
 @click.argument("model")
 @click.option("--state", type=Path, required=True, help=".npz file with q, u and udot, in the model's joint order.")
-@output_option(ARRAYS, ".npz file to write: tau, in the model's joint order.")
+@output_option(ARRAYS, ".npz file to write: tau, in the model's joint order; with loops their loads, loop_loads, too.")
 @time_option
+@click.option(
+    "--actuated", help="Bodies whose inboard joints have actuators, by commas: with loops, no others give any force."
+)
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @forces_option
 @click.pass_obj
 def inverse(
-    comm: MPI.Comm, model: str, state: Path, output: Path, time: float, force: bool, forces: tuple[str, ...]
+    comm: MPI.Comm,
+    model: str,
+    state: Path,
+    output: Path,
+    time: float,
+    actuated: str | None,
+    force: bool,
+    forces: tuple[str, ...],
 ) -> None:
     """Evaluate inverse dynamics of MODEL once: the forces tau, on top of the model's, that accelerations need."""
     import numpy as np
     from mpi4py import MPI
 
     from mpimbs.dynamics import Dynamics
-    from mpimbs.dynamics.compiling import compile_inverse
+    from mpimbs.dynamics.compiling import compile_evaluations, compile_inverse
     from mpimbs.parallel.agreement import first_on_node
+    from mpimbs.parallel.largest import greatest
     from mpimbs.run.state import PRESCRIBED, read_state
 
     system = read(comm, model, forces)
@@ -117,12 +146,28 @@ def inverse(
     dynamics = Dynamics(system, comm)
     on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inverse_dynamics")))
     first_on_node(comm, functools.partial(compile_inverse, dynamics.lanes))
+    if system.loops:
+        compile_evaluations(dynamics, loads=True, checked=True)
     mine = dynamics.gather_u.part
     assert whole.udot is not None  # PRESCRIBED has it
-    part = dynamics.inverse_dynamics(whole.q[dynamics.gather_q.part], whole.u[mine], whole.udot[mine], time)
+    given = whole.q[dynamics.gather_q.part], whole.u[mine]
+    named = None if actuated is None else [name.strip() for name in actuated.split(",")]
+    part = dynamics.inverse_dynamics(*given, whole.udot[mine], time, named)
     if not comm.allreduce(bool(np.isfinite(part).all()), MPI.LAND):
         raise SimulationError("the forces are not finite: the state is beyond the range of numbers")
-    write_arrays(comm, output, {"tau": dynamics.gather_u(part)}, {})
+    results: dict[str, Any] = {"tau": dynamics.gather_u(part)}
+    shapes: dict[str, tuple[int, ...]] = {}
+    if dynamics.loops is not None:
+        results["loop_loads"], shapes["loop_loads"] = dynamics.loops.loads, (6,)
+        again = dynamics.accelerations(*given, part, time) - whole.udot[mine]
+        left = greatest(comm, np.array([np.abs(x).max(initial=0.0) for x in (again, whole.udot[mine])]))
+        if comm.rank == 0:
+            of = "all joints" if named is None else "the actuated joints"
+            click.echo(
+                f"forces: of {of}, {'no others do' if dynamics.loops.unique else 'of least norm of those that do'}"
+            )
+            click.echo(f"put back, they accelerate as asked for to {left[0] / (left[1] or 1.0):.1e} of the largest")
+    write_arrays(comm, output, results, shapes)
     dynamics.close()
 
 

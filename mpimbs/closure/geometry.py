@@ -44,6 +44,7 @@ for _row, _kind in enumerate(JOINT_TYPES):
     for _step in _kind.steps:
         for _axis in _step.axes:
             _HELD[_row, _free_axis(_step, _axis)] = False
+SLOWEST = 1e-20  # rad/s: what moves no faster stands still
 FORCE = 3  # the unit axes from here on are translations, their constraints forces
 
 
@@ -190,6 +191,10 @@ class LoopJoints:
 
     def velocity_violation(self, bodies: BodyMotions) -> Floats:
         """How fast each loop opens [loops]: norm over its constraints, m/s and rad/s together."""
+        return self.norms(self.rates(bodies))
+
+    def rates(self, bodies: BodyMotions) -> Floats:
+        """How fast each constraint opens [rows], rad/s or m/s."""
         held = self.held(bodies)
         a, b = self.bodies.T
         turning = bodies.omega[b] - bodies.omega[a]
@@ -197,7 +202,26 @@ class LoopJoints:
         rates = np.einsum("ni,ni->n", held.moment, turning[self.loop])
         rates += np.einsum("ni,ni->n", held.force, (second - first)[self.loop])
         rates[self.gears.row] = self.gears.rate(bodies.u)
-        return self.norms(rates)
+        return rates
+
+    def opened(self, bodies: BodyMotions, least: float) -> str:
+        """Say which loop is open, by how much, or opens how fast; "" where none is by more than a `least` part.
+
+        Of 1 rad and of the largest distance between bodies; speeds, of the largest of a body: rad/s, and that distance
+        times it in m/s.
+        """
+        size = float(np.ptp(bodies.origin, axis=0).max()) or 1.0
+        fastest = max(np.abs(bodies.omega).max(), np.abs(bodies.velocity).max() / size, SLOWEST)
+        units = np.where(self.axis < FORCE, 1.0, size)
+        apart, rates = self.held(bodies).violation, self.rates(bodies)
+        if np.abs(apart / units).max(initial=0.0) > least:
+            loop, told = self.worst(np.where(np.abs(apart / units) > least, apart, 0.0))
+            return f"loop {loop!r} is open by {told}"
+        if np.abs(rates / units).max(initial=0.0) > least * fastest:
+            k = self.loop[int(np.argmax(np.abs(rates / units)))]
+            loop, told = self.worst(np.where(self.loop == k, rates, 0.0))
+            return f"the ends of loop {loop!r} part at {told} per second"
+        return ""
 
     def norms(self, rows: Floats) -> Floats:
         """The norm over each loop's rows [loops]."""
@@ -209,7 +233,8 @@ class LoopJoints:
         own = slice(self.first[k], self.first[k + 1])
         forces = self.axis[own] >= FORCE
         sizes = {"m": np.linalg.norm(rows[own][forces]), "rad": np.linalg.norm(rows[own][~forces])}
-        return self.names[k], " and ".join(f"{size:.3g} {unit}" for unit, size in sizes.items() if size > 1e-9)
+        most = max(sizes.values())
+        return self.names[k], " and ".join(f"{size:.3g} {unit}" for unit, size in sizes.items() if size > 1e-3 * most)
 
     def _placed(self, bodies: BodyMotions, end: int) -> tuple[Floats, Floats]:
         """Joint frames [loops, 3, 3] and their origins [loops, 3] on the first or second bodies."""

@@ -292,8 +292,13 @@ class Dynamics(JointSpace, JointLoads):
         """
         self._evaluation.measure(q, u)
 
-    def accelerations(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
+    def accelerations(
+        self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0, warn: bool = True
+    ) -> Floats:
         """Give the generalized accelerations [nu]; arguments as in `derivative`, or what numpy makes arrays of.
+
+        A state that leaves loops open, in positions or speeds, is evaluated as it stands: all ends of loops accelerate
+        alike, wherever they are. A warning says so once, unless `warn` is False.
 
         Raises
         ------
@@ -303,7 +308,15 @@ class Dynamics(JointSpace, JointLoads):
         SimulationError
             On all ranks: a user function failed.
         """
-        return self._accelerations(*self.agreed(q, u, tau, t=t), t)[0]
+        q, u, tau = self.agreed(q, u, tau, t=t)
+        if warn:
+            self.warn_of_open(q, u, t)
+        return self._accelerations(q, u, tau, t)[0]
+
+    def warn_of_open(self, q: Floats, u: Floats, t: float = 0.0) -> None:
+        """Warn once of a state, of arrays that were checked, that leaves loops open; all ranks call."""
+        if self.loops is not None:
+            self.loops.warn_of_open(*self.followed(t, q, u))
 
     def _accelerations(self, q: Floats, u: Floats, tau: Floats | None, t: float) -> tuple[Floats, Acted]:
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)

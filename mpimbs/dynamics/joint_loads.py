@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.arguments import check_time
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics.evaluation import Acted
 from mpimbs.dynamics.operators.inverse import loads_received, required_forces, wrenched_by_loops
 from mpimbs.dynamics.residual import Residual, residual_of
-from mpimbs.model.summary import refuse_loops
-from mpimbs.parallel.agreement import together
+from mpimbs.model import System
+from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
 from mpimbs.parts.intervals import Intervals
 
 Floats = npt.NDArray[np.float64]
+
+
+OPENING = 1e-6  # of what keeps a loop closed: accelerations that open it by more are none that it allows
+
+
+def _speeds_of(system: System, bodies: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which speeds are those of the inboard joints of some bodies [nu]."""
+    found, offset = np.zeros(system.nu, bool), system.offsets()[1]
+    if isinstance(bodies, str):
+        raise InputError(f"actuated must be a list of names of bodies, got {bodies!r}")
+    for name in bodies:
+        k = system.index_of(name)
+        found[offset[k] : offset[k + 1]] = True
+    return found
 
 
 class JointLoads:
@@ -53,6 +69,7 @@ class JointLoads:
             As `accelerations`.
         """
         q, u, tau = self.agreed(q, u, tau, t=t)
+        self.warn_of_open(q, u, t)
         _, acted = self._accelerations(q, u, tau, t)
         return self.carried(*self.followed(t, q, u), acted, tau)
 
@@ -90,6 +107,7 @@ class JointLoads:
         Arguments and errors as of `accelerations`.
         """
         q, u, _ = self.agreed(q, u, t=t)
+        self.warn_of_open(q, u, t)
         _, acted = self._accelerations(q, u, None, t)
         return self.driving(*self.followed(t, q, u), acted)
 
@@ -139,7 +157,9 @@ class JointLoads:
         q, u = self.followed(t, q, u)
         return residual_of(self, self.root, q, u, found if given is None else given, forces)
 
-    def inverse_dynamics(self: Any, q: Floats, u: Floats, udot: Floats, t: float = 0.0) -> Floats:
+    def inverse_dynamics(
+        self: Any, q: Floats, u: Floats, udot: Floats, t: float = 0.0, actuated: Sequence[str] | None = None
+    ) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the
         accelerations `udot` [nu]: `accelerations` in reverse.
 
@@ -147,19 +167,29 @@ class JointLoads:
         lose digits: rounding of one joint's acceleration moves all bodies beyond (1e-9 at 512 bodies). Of joints that
         follow given motions these are the forces of `drive_forces`, which make the joints move by this `udot`.
 
+        Through loops and gears many forces, with as many loads of these, do the same. Those of least norm are given, in
+        N m and, of slides, N times the system's size; or the forces of joints that have actuators. The loads that loops
+        then carry are `loops.loads`. State and `udot` have to be such as the loops allow.
+
         Parameters
         ----------
         q, u, t
             As in `accelerations`.
         udot : array [nu]
             Generalized accelerations (rad/s^2, m/s^2), this rank's part.
+        actuated : sequence of str, optional
+            Of a system with loops, the bodies whose inboard joints have actuators; all by default.
 
         Raises
         ------
         InputError, SimulationError
-            As `accelerations`; the system closes loops.
+            As `accelerations`; with loops, on all ranks: a state that leaves them open, or accelerations that open
+            them; joints that can't make the motion; given motions beside loops.
         """
-        refuse_loops(self.system, "many forces, with as many loads of loops, give the same accelerations")
+        if self.loops is not None:
+            return self._through_loops(q, u, udot, t, actuated)
+        if actuated is not None:
+            raise InputError("actuated: the system has no loops, so every joint needs the force that it needs")
         if self.comm.size == 1:
             check_time(t)
         if not self._may_fail and (found := self.needed_at_once(q, u, udot, True)) is not None:
@@ -172,3 +202,30 @@ class JointLoads:
         if self.inverse_sweeps:
             return self.inverse_sweeps(q, u, udot, forces)
         return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self.root)
+
+    def _through_loops(
+        self: Any, q: Floats, u: Floats, udot: Floats, t: float, actuated: Sequence[str] | None
+    ) -> Floats:
+        """Inverse dynamics of a system with loops: what the sweeps leave to the loops' loads and the forces."""
+        loops, system = self.loops, self.system
+        q, u, udot = self.agreed(q, u, udot, "udot", t)
+        if self.follows:
+            raise InputError("inverse dynamics through loops is for joints that follow no motion: see `drive_forces`")
+        acting = None if actuated is None else together(self.comm, lambda: _speeds_of(system, actuated))
+        if wrong := loops.opened(q, u):
+            raise InputError(wrong)
+        self.joint_loads(q, u, t=t)
+        needed = self.residual(q, u, udot, t=t)
+        if needed.loops > OPENING:
+            raise InputError(
+                f"these accelerations open loop {needed.loop!r}, by {needed.loops:.1e} of what keeps it closed: give "
+                "such as the loops allow, as those of `accelerations` are"
+            )
+        whole, force = self.gather_q(q), self.gather_u(needed.forces)
+        found = on_root(
+            self.comm,
+            lambda: None if whole is None or force is None else loops.actuated(whole, force, loops.loads, acting),
+        )
+        tau, loops.loads, loops.unique = self.comm.bcast(found)
+        part: Floats = tau[self.gather_u.part].copy()
+        return part

@@ -10,13 +10,14 @@ nothing beside it, it gives the change alone.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.errors import InputError, SimulationError, warn_caller
+from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.coupling.intervals import ScheduledAssembly
 from mpimbs.dynamics.operators.inverse import prescribed
@@ -27,6 +28,7 @@ from mpimbs.parts.intervals import Intervals
 from mpimbs.spatial.rows import ROW
 
 if TYPE_CHECKING:
+    from mpimbs.closure.actuation import Actuation
     from mpimbs.dynamics import Dynamics
 
 Floats = npt.NDArray[np.float64]
@@ -37,6 +39,8 @@ ROUNDING = 1e-15  # of positions in a system of 1 m: closer loops don't close
 CLOSED = 1e-12  # closed enough, in a system of 1 m
 ROUNDS = 60  # of Newton's method at the most
 SMALLEST_SHARE = 2.0**-10  # of its step
+OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
+NEARLY = 1e-12  # rad and m, and of the speeds: closed, whatever the size is
 DOUBTFUL = 1e-11  # of the largest acceleration: by how much refinement may change accelerations that were right
 REFINEMENTS = 4  # at the most, of one evaluation
 
@@ -57,12 +61,17 @@ class ClosedLoops:
         Whether springs, dampers or torques act along the joints of any loops.
     evaluations : int
         Of the sweeps, to close loops.
+    warned : bool
+        Whether evaluations of open states are no longer told; may be set.
     refining : bool
         Whether evaluations are refined (`refine`), for that has changed some; may be set.
     loads : array [loops, 6]
         What the loops of the system carry, as `Dynamics.joint_loads` found it last; the same on all ranks. Moment (N m)
         about and force (N) at the joint frame's origin on the second body, on that body and in its frame; the first
-        receives the opposite. Of least norm, where constraints are redundant and other loads would do the same.
+        receives the opposite. Of least norm, where constraints are redundant and other loads would do the same. After
+        `Dynamics.inverse_dynamics` what they carry then.
+    unique : bool
+        Whether no other forces of the joints that were named do what those of `Dynamics.inverse_dynamics` do.
     """
 
     def __init__(self, dynamics: Dynamics) -> None:
@@ -72,6 +81,7 @@ class ClosedLoops:
         self._names = [loop.name for loop in dynamics.system.loops]
         self.driven = any(loop.acts for _, loop in dynamics.system.loop_joints)
         self.evaluations, self.refining = 0, False
+        self.warned, self.unique = False, True
         # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.
         direct, shared = isinstance(dynamics.coupling, ScheduledAssembly), len(dynamics.cuts) == dynamics.comm.size + 1
         self._refines = direct and shared
@@ -89,6 +99,40 @@ class ClosedLoops:
         measured. The same on all ranks.
         """
         return self._measured(*self._state(q, u))
+
+    def opened(self, q: Floats, u: Floats) -> str:
+        """Say how far a state leaves loops open, and what to do, if more than numbers of six digits do; else "".
+
+        Positions and speeds, of the size of the system and its fastest body. The same on all ranks.
+        """
+        dynamics = self._dynamics
+        whole, speeds = dynamics.gather_q(q), dynamics.gather_u(u)
+
+        def looked() -> str:
+            if whole is None or speeds is None:
+                return ""
+            bodies = body_motions(dynamics.system, whole, speeds)
+            return LoopJoints(dynamics.system).opened(bodies, OPEN)
+
+        told = str(dynamics.comm.bcast(on_root(dynamics.comm, looked)))
+        remedy = (
+            "; close it first: mpimbs assemble, or --close, or from Python `dynamics.loops.close_places(q)` and "
+            "`dynamics.loops.close_speeds(q, u)`"
+        )
+        return told and f"the state does not fit together: {told}{remedy}"
+
+    def warn_of_open(self, q: Floats, u: Floats) -> None:
+        """Warn of a state that leaves loops open, on rank 0, once."""
+        if self.warned:
+            return
+        places, speeds = self._measured(q, u).max(axis=0, initial=0.0)
+        fastest = greatest(self._dynamics.comm, np.array([np.abs(u).max(initial=0.0)]))[0]
+        if places <= NEARLY and speeds <= NEARLY * fastest:  # nobody needs to look closer
+            return
+        if told := self.opened(q, u):
+            self.warned = True
+            if self._dynamics.comm.rank == 0:
+                warn_caller(told)
 
     def _state(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         return self._dynamics.agreed(q, u)[:2]
@@ -261,6 +305,17 @@ class ClosedLoops:
         dynamics.comm.Bcast(moved)
         self.loads = found
         return joints + moved[dynamics.bodies]
+
+    def actuated(self, q: Floats, needed: Floats, carried: Floats, acting: Any = None) -> Actuation:
+        """Give the forces that a motion needs beside what loops carry, and what they carry then; on rank 0.
+
+        See `closure.actuation`.
+        """
+        from mpimbs.closure.actuation import actuation  # which solves with scipy
+        from mpimbs.closure.redundant_loads import redistributed
+
+        found = actuation(self._constraints, q, needed, acting)
+        return found._replace(loads=redistributed(self._constraints, q, carried + found.loads).loads)
 
     @functools.cached_property
     def _constraints(self) -> LoopJacobian:

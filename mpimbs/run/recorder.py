@@ -223,7 +223,7 @@ class Recorder:
             own["loop_violation"] = self._of_rank_0(violations)
         if self._constraints is not None:
             if not self._loads:  # which evaluate the sample themselves
-                together(dynamics.comm, lambda: dynamics.accelerations(q, u, moment.held, t))
+                together(dynamics.comm, lambda: dynamics.accelerations(q, u, moment.held, t, warn=False))
             common |= self._constraints.take()._asdict()
             own["constraint_loads"] = common.pop("constraint_loads")
         self.store.add(own, common, bool(agreed[1]))

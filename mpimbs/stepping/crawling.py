@@ -85,13 +85,13 @@ def wrong_motion(dynamics: Dynamics, t: float) -> str:
 
 def _jump(dynamics: Dynamics, t: float, size: float, q: Floats, u: Floats, held: Floats | None) -> tuple[float, str]:
     """How much accelerations change within a step forth and back, if not much less than in far longer ones; of whom."""
-    udot = dynamics.accelerations(q, u, held, t).copy()
+    udot = dynamics.accelerations(q, u, held, t, warn=False).copy()
     changes = []
     for step in (size, _APART * size):
         ends = []
         for h in (-step, step):
             place, speed = dynamics.followed(t + h, dynamics.subchain.displaced(q, h * u), u + h * udot)
-            ends.append(dynamics.accelerations(place, speed, held, t + h).copy())
+            ends.append(dynamics.accelerations(place, speed, held, t + h, warn=False).copy())
         changes.append(np.abs(ends[1] - ends[0]))
     most = [float(np.max(values, initial=0.0)) for values in (*changes, np.abs(udot))]
     k = int(np.argmax(changes[0])) if len(u) else 0

@@ -104,6 +104,7 @@ class Projection:
         self._rounding = ROUNDING  # not times the size: what is amplified near singular positions has to be seen
         self._stabilisation = stabilisation
         self.loops.stabilise(stabilisation or 0.0)
+        self.loops.warned = True  # a run tells by itself how far it opens them
 
     def begin(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give the state to begin with, closed.

@@ -75,7 +75,7 @@ class StepFailure:
                 f"the accelerations are no longer finite {where}; body '{body}' moves fastest "
                 f"({speed:.3g} rad/s or m/s); {cause}"
             )
-        rate, body = self._largest(self._dynamics.accelerations(q, u, held, t))
+        rate, body = self._largest(self._dynamics.accelerations(q, u, held, t, warn=False))
         return SimulationError(
             f"the step size underflows {where}; body '{body}' is accelerated most "
             f"({rate:.3g} rad/s^2 or m/s^2); {cause}"

@@ -616,14 +616,22 @@ def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
         assert call(f"run @/model.toml --t-end 0.01 -o @/{coupling}.h5 --coupling {coupling}").code == 0
     found = call("bench @/model.toml --json --seconds 0.01")
     assert comm.rank > 0 or json.loads(found.out)["loops"] == 1
-    assert call("acceleration @/model.toml -o @/out.npz --loads").code == 0
+    refuses(comm, call, folder, "acceleration @/model.toml -o @/out.npz", "loop 'closure' is open by 3.1 m", "--close")
+    assert call("acceleration @/model.toml -o @/out.npz --loads --close").code == 0
     assert call("assemble @/model.toml -o @/closed.npz").code == 0
     if comm.rank == 0:
         with np.load(folder / "closed.npz") as state:
-            np.savez(folder / "accelerated.npz", **state, udot=np.zeros(NU))
+            np.savez(folder / "at_rest.npz", q=state["q"], u=np.zeros(NU), udot=np.zeros(NU))
+            np.savez(folder / "open.npz", q=state["q"], u=np.ones(NU))
     comm.Barrier()
-    command = "inverse @/model.toml --state @/accelerated.npz -o @/forces.npz"
-    refuses(comm, call, folder, command, "system 'four' closes a loop ('closure')", "many forces")
+    found = call("inverse @/model.toml --state @/at_rest.npz -o @/forces.npz")
+    assert found.code == 0 and (comm.rank > 0 or "forces: of all joints, of least norm" in found.out), found
+    if comm.rank == 0:
+        with np.load(folder / "forces.npz") as file:
+            assert file["loop_loads"].shape == (1, 6) and file["tau"].shape == (NU,)
+    refuses(comm, call, folder, "acceleration @/model.toml --state @/open.npz -o @/x.npz", "the ends of loop 'closure'")
+    found = call("acceleration @/model.toml --state @/open.npz -o @/x.npz --close")
+    assert found.code == 0 and (comm.rank > 0 or "loops: closed, which changed most" in found.out), found
 
 
 def test_a_tree_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:

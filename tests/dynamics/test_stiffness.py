@@ -83,6 +83,7 @@ def compare(system: System, q: Array) -> None:
     assert_close("forces in balance", basis.T @ stiffness.forces, np.zeros(basis.shape[1]), "loops", scale=most)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_trees(seed: int) -> None:
     """Joints of all types with springs, weight, wrenches that turn and that don't, springs between bodies."""
@@ -91,6 +92,7 @@ def test_trees(seed: int) -> None:
     compare(system, q)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("driven", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_loops(seed: int, driven: bool) -> None:

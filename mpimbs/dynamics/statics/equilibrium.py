@@ -218,7 +218,7 @@ class Equilibrium:
         )
 
     def _accelerations(self, q: Floats) -> Floats:
-        return self._dynamics.accelerations(q, self._still, t=self._time)
+        return self._dynamics.accelerations(q, self._still, t=self._time, warn=False)
 
     def _take(self, at: _Place, step: float, most: bool) -> None:
         """Make the matrix of a step from a place: by the loads of bodies that are held there."""

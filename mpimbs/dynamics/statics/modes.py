@@ -86,6 +86,8 @@ def modes(dynamics: Dynamics, q: npt.ArrayLike, count: int = 10) -> Modes:
         raise InputError(f"count must be a number of modes from 1 on, got {count}")
     q, still, _ = dynamics.agreed(q, np.zeros(dynamics.subchain.nu))
     q, _ = dynamics.followed(0.0, q.copy(), still)
+    if dynamics.loops is not None and (wrong := dynamics.loops.opened(q, still)):
+        raise InputError(wrong)
     space = _Displacements(dynamics, q)
     n, looped = dynamics.system.nu, dynamics.loops is not None
     if looped and n > MOST:
@@ -172,7 +174,7 @@ class _Displacements:
 
     def accelerated(self, q: Floats) -> Floats:
         """Accelerations from rest, reversed; this rank's."""
-        return -self.dynamics.accelerations(q, np.zeros(self.dynamics.subchain.nu))
+        return -self.dynamics.accelerations(q, np.zeros(self.dynamics.subchain.nu), warn=False)
 
     def stretched(self, vector: Floats) -> Floats:
         """K times a whole vector."""

@@ -282,7 +282,8 @@ def check(
         for line in (*_description(system, comm.size, here), *(owned or ())):
             click.echo(line)
         for row in measured or ():
-            verdict = "" if row.fit else "  UNFIT: choose --coupling dcae"
+            better = "--coupling dcae" if row.coupling != "dcae" else "--lanes 1, which is the serial sweep"
+            verdict = "" if row.fit else f"  UNFIT: choose {better}"
             click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
         for name in () if measured is None else COUPLINGS:
             if reason := unavailable(name):

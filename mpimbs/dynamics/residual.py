@@ -24,6 +24,7 @@ from mpimbs.dynamics.operators.inverse import (
     prescribed,
     wrenched_by_loops,
 )
+from mpimbs.parallel.largest import greatest
 from mpimbs.parts.intervals import Intervals
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.structure import BOUNDARY, HELD, PLACE
@@ -53,6 +54,9 @@ class Bounds(NamedTuple):
 
 
 EXACT, ITERATED = Bounds(1e-8, 1e-5), Bounds(1e-3, 1e-3)
+EPSILON = float(np.finfo(float).eps)
+ALLOWED = 1e-4  # what masses that differ much may leave at the most
+LOST = Bounds(1e-11, 1e-9)  # more is not the rounding of masses that are alike
 
 
 class Residual(NamedTuple):
@@ -77,6 +81,8 @@ class Residual(NamedTuple):
         Constraints that the evaluation left out, for others make what they ask already.
     without : str
         A loop or gear of which one is; "" where combinations of several are.
+    masses : float
+        How often the lightest body's mass goes into the heaviest's: loops between them lose digits with it.
     forces : array [nu]
         What is left on this rank's joints (N m, N).
     """
@@ -89,11 +95,14 @@ class Residual(NamedTuple):
     loaded: str
     dropped: int
     without: str
+    masses: float
     forces: Floats
 
     def judged(self, coupling: Coupling) -> str:
         """Say what is wrong and what to do, if it is more than rounding or what a coupling may leave; else nothing."""
         bounds = ITERATED if iterates(coupling) else EXACT
+        lost = min(ALLOWED, EPSILON * self.masses)
+        bounds = Bounds(max(bounds.motion, lost), max(bounds.loops, lost))
         if not np.isfinite(self.motion):
             return (
                 f"forces or accelerations at body '{self.body}' are too large to compute with, their squares overflow: "
@@ -116,7 +125,8 @@ class Residual(NamedTuple):
 
     def told(self) -> str:
         """What holds to how much, in words."""
-        return holds_told(self.motion, self.body, self.loops, self.loop) + dropped_told(self.dropped, self.without)
+        text = holds_told(self.motion, self.body, self.loops, self.loop) + dropped_told(self.dropped, self.without)
+        return text + lost_told(self.motion, self.loops, self.masses)
 
 
 def iterates(coupling: Coupling) -> bool:
@@ -136,6 +146,14 @@ def dropped_told(dropped: int, without: str) -> str:
         return ""
     constraints, of = f"{dropped} constraint{'s' if dropped > 1 else ''}", f" ('{without}')" if without else ""
     return f", {constraints} left to others that make what they ask{of}"
+
+
+def lost_told(motion: float, loops: float, masses: float) -> str:
+    """What masses that differ much have cost, in words that are put behind others; "" where nothing."""
+    if motion <= LOST.motion and loops <= LOST.loops:
+        return ""
+    off = EPSILON * masses
+    return f"; masses differ by {masses:.0e}: accelerations may be off by {off:.0e}" if off > EXACT.motion else ""
 
 
 def residual_of(dynamics: Dynamics, root: Floats, q: Floats, u: Floats, udot: Floats, forces: Floats) -> Residual:
@@ -210,7 +228,10 @@ def residual_of(dynamics: Dynamics, root: Floats, q: Floats, u: Floats, udot: Fl
         loops = _largest(MPI.COMM_SELF, shares, names.__getitem__)
         loads = _largest(MPI.COMM_SELF, largest / max(acts[0], SMALLEST), names.__getitem__)
     dropped = (0, "") if dynamics.loops is None else dynamics.loops.dropped()
-    return Residual(*motion, *loops, *loads, *dropped, left)
+    mass = subchain.columns.mass[subchain.columns.mass > 0.0]
+    ends = greatest(comm, np.array([mass.max(initial=0.0), -mass.min(initial=np.inf)]))
+    masses = float(ends[0] / -ends[1]) if ends[0] > 0.0 else 1.0
+    return Residual(*motion, *loops, *loads, *dropped, masses, left)
 
 
 def _least(dynamics: Dynamics, driving: Floats, squares: Floats) -> tuple[float, float]:

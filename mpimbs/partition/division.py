@@ -14,7 +14,7 @@ from mpimbs.model.order.order import Order
 from mpimbs.partition.balance import balance
 from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.intervals import cut_tree
-from mpimbs.partition.lanes import chosen_width, cut_tiles, width_of
+from mpimbs.partition.lanes import chosen_width, cut_chain, width_of
 from mpimbs.partition.schedule import Schedule
 
 Integers = npt.NDArray[np.int64]
@@ -166,7 +166,7 @@ def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
 def _width(system: System, share: int, lanes: int | None) -> int:
     """Number of lanes for a share of bodies: 1 where joints differ too much from body to body."""
     width = chosen_width(share, lanes) if system.is_chain else 1
-    if width > 1 and not any(tile.width > 1 for tile in cut_tiles(system.joint_patterns(0, share), width)):
+    if width > 1 and not any(tile.width > 1 for tile in cut_chain(system.joint_patterns(0, share), width)):
         return 1
     return width
 

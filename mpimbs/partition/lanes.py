@@ -8,10 +8,14 @@ import numpy.typing as npt
 from mpimbs.base.errors import InputError
 from mpimbs.base.sizes import tuned
 from mpimbs.kernels.lanes import WIDTHS, native_width
+from mpimbs.model.joints import joint_index
 from mpimbs.parts.tiles import Tile
 
 Integers = npt.NDArray[np.int64]
 Patterns = npt.NDArray[np.integer]
+
+FIXED = 2 * joint_index("fixed")  # the pattern of a body that is fixed to the one before
+MOST_PATTERNS = 256  # of bodies
 
 
 def chosen_width(bodies: int, wanted: int | None) -> int:
@@ -55,7 +59,7 @@ def cut_tiles(
     ----------
     patterns : array [n]
         A number for each link: equal where the sweeps take the same steps. Links are what lanes are made of: the
-        bodies of a chain, or those of a path with all that hangs beside.
+        bodies of a chain, as `Contents.joint_patterns` numbers them, or those of a path with all that hangs beside.
     width : int
         Number of lanes; 1 for none.
     least, most : int, optional
@@ -89,6 +93,26 @@ def cut_tiles(
     if n > alone:
         tiles.append(Tile(int(at[alone]), int(at[n] - at[alone]), 1))
     return tiles
+
+
+def cut_chain(patterns: Patterns, width: int, least: int | None = None, most: int | None = None) -> list[Tile]:
+    """Cut a piece of a chain into tiles as `cut_tiles` does; bodies that are fixed to the one before stay with it.
+
+    The load between a light body that moves and a heavy one that is fixed to it is a small difference of large numbers:
+    4e-8 of an acceleration was lost where a thousand bodies hang on one hinge.
+
+    Parameters
+    ----------
+    patterns : array [n]
+        Of the bodies, as `Contents.joint_patterns` numbers them.
+    width, least, most
+        As of `cut_tiles`.
+    """
+    begins = np.flatnonzero(np.append(True, patterns[1:] != FIXED))
+    if len(begins) == len(patterns):
+        return cut_tiles(patterns, width, least, most)
+    places = np.append(begins, len(patterns))
+    return cut_tiles(patterns[begins] + MOST_PATTERNS * np.diff(places), width, least, most, places)
 
 
 def longest_lanes(

@@ -57,11 +57,11 @@ class _Tree:
         self.closed = closed_subtrees(made, open_bodies if looped is None else np.concatenate((open_bodies, looped)))
         place = np.append(places_of(made), -1)
         self.parent = place[np.maximum(made.parent[made.order], -1)]
-        self._links = Links(self._words, self.sizes)
         self._made: dict[tuple[int, int], Stretch | None] = {}  # by first body and width
         self._relative: dict[tuple[int, int], float] = {}  # time over that in doubles, by shape and width
         self._lanes: dict[int, Integers] = {}  # by width
         self._patterns = patterns[made.order].astype(np.int64)
+        self._links = Links(self._words, self.sizes, self._patterns)
         self.costs = costs_of(self._patterns)
         self._open = place[open_bodies] if looped is None else NO_BODIES
         self.strips = list(strips)
@@ -100,7 +100,7 @@ class _Tree:
         """Where stretches may begin: large subtrees on the world, outside, or beside others that count."""
         inner = self.parent >= 0
         begins = ~inner | (self.sizes < WITHOUT_SIDES * self.sizes[self.parent])
-        begins &= self.sizes >= width * tuned().least_lane
+        begins &= (self.sizes >= width * tuned().least_lane) & self._links.begun
         begins &= (self.closed & self._has_lanes(width)) | (~inner & ~self.closed & (len(self._open) == 1))
         places = np.flatnonzero(begins)
         return places[np.argsort(-self.sizes[places], kind="stable")]
@@ -109,8 +109,8 @@ class _Tree:
         """Whether a tile in lanes begins on the heaviest path from each place outward [n]."""
         found = np.zeros(self.n, bool)
         links = self._links
-        begins = np.flatnonzero(self._longest_lanes(width))
-        found[links.first] = np.append(begins, self.n)[np.searchsorted(begins, np.arange(self.n))] < links.behind
+        begins, count = np.flatnonzero(self._longest_lanes(width)), len(links.first)
+        found[links.first] = np.append(begins, count)[np.searchsorted(begins, np.arange(count))] < links.behind
         return found
 
     def _longest_lanes(self, width: int) -> Integers:

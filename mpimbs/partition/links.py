@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.sizes import tuned
-from mpimbs.partition.lanes import longest_lanes
+from mpimbs.partition.lanes import FIXED, longest_lanes
 from mpimbs.partition.shapes import Words, mixed
 
 Integers = npt.NDArray[np.int64]
@@ -21,6 +21,9 @@ class Links:
     sizes : array [n]
         Bodies of the subtree at each place, of which the heaviest child comes last: so a path has all places whose
         subtrees end together.
+    patterns : array [n]
+        Of the joint at each place, as `Contents.joint_patterns` numbers them: bodies that are fixed to the one before
+        on their path are of its link, see `lanes.cut_chain`.
 
     Attributes
     ----------
@@ -32,9 +35,12 @@ class Links:
         A number for each: the same where they are alike.
     """
 
-    def __init__(self, words: Words, sizes: Integers) -> None:
+    def __init__(self, words: Words, sizes: Integers, patterns: Integers) -> None:
         ends = np.arange(len(sizes)) + sizes
-        self.first = np.argsort(ends, kind="stable")
+        places = np.argsort(ends, kind="stable")
+        begins = np.append(True, ends[places][1:] != ends[places][:-1])[: len(places)]  # a path
+        begins |= patterns[places] != FIXED
+        self.first = places[begins]
         ends = ends[self.first]
         self.behind = np.searchsorted(ends, ends, "right")
         following = np.append(self.first[1:], 0)
@@ -42,8 +48,13 @@ class Links:
         self.letters = words.between(self.first, last)
         self._counts = last - self.first  # bodies of each
         self._together = self.behind - np.searchsorted(ends, ends)  # links of its path
-        self._number = np.empty_like(self.first)
-        self._number[self.first] = np.arange(len(sizes))
+        self._number = np.full(len(sizes), -1)
+        self._number[self.first] = np.arange(len(self.first))
+
+    @property
+    def begun(self) -> npt.NDArray[np.bool_]:
+        """At which places a link begins [n]."""
+        return self._number >= 0
 
     def from_place(self, first: int) -> slice:
         """The links of the path from a place outward."""

@@ -10,7 +10,7 @@ from mpimbs.loops.loop_table import loops_of
 from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of
-from mpimbs.partition.lanes import cut_tiles
+from mpimbs.partition.lanes import cut_chain
 from mpimbs.partition.limbs import choose_limbs
 from mpimbs.partition.strips import choose_strips
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
@@ -121,5 +121,5 @@ def own_bodies_and_terminal(system: Contents, division: Division, rank: int) -> 
 
 
 def _subchain(system: Contents, first: int, last: int, width: int) -> Subchain:
-    tiles = cut_tiles(system.joint_patterns(first, last), width) if system.is_chain else None
+    tiles = cut_chain(system.joint_patterns(first, last), width) if system.is_chain else None
     return Subchain(system, first, last, tiles)

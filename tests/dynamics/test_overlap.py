@@ -15,7 +15,7 @@ from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, system_from
-from mpimbs.partition.lanes import cut_tiles
+from mpimbs.partition.lanes import cut_chain
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL
@@ -47,7 +47,7 @@ def of_another_state_first(dynamics: Dynamics, q: Array, u: Array, tau: Array, t
 def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tile that goes ahead is alone, or has others before and beyond it."""
     if cut == "several":
-        monkeypatch.setattr(mpimbs.partition.ownership, "cut_tiles", lambda patterns, w: cut_tiles(patterns, w, 1, 2))
+        monkeypatch.setattr(mpimbs.partition.ownership, "cut_chain", lambda patterns, w: cut_chain(patterns, w, 1, 2))
     system = chain_of((joint,), comm.size * NATIVE * PACKAGE.least_lane + 3)
     q, u, tau = moving_state(system)
     reference = dense.dense_accelerations(system, q, u, tau)

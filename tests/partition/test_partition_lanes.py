@@ -1,5 +1,6 @@
 """Tiles: they cover the bodies in order, their lanes agree in the joints, and little is left to sweep as one piece."""
 
+from contextlib import closing
 from itertools import pairwise
 
 import numpy as np
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 from cases import typed_chain
 from mpimbs.base.errors import InputError
 from mpimbs.base.sizes import PACKAGE
+from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import WIDTHS, native_width
-from mpimbs.model import System, system_from
-from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.model import Joint, System, system_from
+from mpimbs.partition.lanes import chosen_width, cut_chain, cut_tiles
 from mpimbs.parts.tiles import Tile
 from oracles.random_systems import ALL, SETTINGS
+from tolerances import assert_close
 
 Integers = np.ndarray
 
@@ -197,3 +200,35 @@ def test_chosen_width() -> None:
 def test_lanes_that_do_not_exist(wanted: int) -> None:
     with pytest.raises(InputError, match=f"^{wanted} lanes: give one of 1, 2, 4, 8"):
         chosen_width(1000, wanted)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+@pytest.mark.parametrize("coupling", ["dcae", "assembly"])
+@pytest.mark.parametrize("tree", [False, True])
+def test_a_beam_of_fixed_pieces(coupling: str, lanes: int, tree: bool) -> None:
+    """A thousand pieces fixed to one another on a hinge fall as one: n m g L / 2 over the moment about the hinge."""
+    n, mass, moment, length = 1000, 0.2, 1.4166666666666667e-4, 0.05
+    system = System("beam", gravity=(0, 0, -9.81))
+    fields = {"mass": mass, "center_of_mass": (length / 2, 0, 0), "inertia": (1e-4, moment, moment, 0, 0, 0)}
+    for k in range(n):
+        kind = {"type": "fixed", "position": (length, 0, 0)} if k else {"type": "revolute", "axis": (0, 1, 0)}
+        parent = ("world" if k == 0 else f"b{k - 1}") if tree else None
+        system.add(name=f"b{k}", parent=parent, joint=Joint(**kind), **fields)
+        if tree and k % 100 == 50:
+            joint = Joint(type="revolute", axis=(0, 1, 0), position=(length / 2, 0, 0))
+            light = {"mass": 1e-9, "center_of_mass": (0, 0, 0), "inertia": (1e-12,) * 3 + (0, 0, 0)}
+            system.add(name=f"t{k}", parent=f"b{k}", joint=joint, **light)
+    about = sum(moment + mass * (length * (k + 0.5)) ** 2 for k in range(n))
+    with closing(Dynamics(system, coupling=coupling, lanes=lanes)) as dynamics:
+        found = dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
+    falls = n * mass * 9.81 * n * length / 2 / about
+    assert_close("falls", found[0], falls, "statics" if tree else "dense")  # twigs weigh 2e-10 of it
+
+
+def test_bodies_that_are_fixed_stay_with_what_carries_them() -> None:
+    """Tiles begin at bodies that move."""
+    patterns = np.array(([2] + [0] * 3) * 64 + [0] * 500, np.int8)
+    tiles = cut_chain(patterns, 4, 8, 64)
+    assert sum(tile.length * tile.width for tile in tiles) == len(patterns)
+    begins = [tile.first + k * tile.length for tile in tiles for k in range(tile.width)]
+    assert any(tile.width > 1 for tile in tiles) and patterns[begins].all()

@@ -67,7 +67,7 @@ def force(monkeypatch: pytest.MonkeyPatch, cut: Cut, period: str) -> Cut:
     def cut_so(patterns: np.ndarray, width: int) -> list[Tile]:
         return cut_tiles(patterns, width, cut.least, cut.most)
 
-    monkeypatch.setattr(mpimbs.partition.ownership, "cut_tiles", cut_so)
+    monkeypatch.setattr(mpimbs.partition.ownership, "cut_chain", cut_so)
     sizes = replace(PACKAGE, all_bytes=1 << 30 if cut.kept == KEEP_ALL else 1, pivot_bytes=1 << 30)
     if cut.kept == KEEP_NOTHING:  # less than a file may say: fixed joints have no pivots
         object.__setattr__(sizes, "pivot_bytes", -1)
@@ -118,7 +118,7 @@ def assert_as_one_piece(
 def test_cases(cut: Cut) -> None:
     """The cuts are what the other tests take them for: lanes and remainders, in one tile or several, kept or not."""
     system = chain_of("revolute", 71)[0]
-    tiles = mpimbs.partition.ownership.cut_tiles(system.joint_patterns(0, 71), NATIVE)
+    tiles = mpimbs.partition.ownership.cut_chain(system.joint_patterns(0, 71), NATIVE)
     assert tiles[0].width == NATIVE and tiles[-1].width == 1
     assert (len(tiles) > 2) == (cut.most == 3)
     with closing(Dynamics(system, lanes=NATIVE)) as dynamics:

@@ -23,7 +23,7 @@ from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros
 from mpimbs.model.resting import numbered
 from mpimbs.parallel.butterfly import Butterfly, levels_of
 from mpimbs.parallel.native import free_tags, own_tags
-from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.partition.lanes import chosen_width, cut_chain
 from mpimbs.parts.factored import FactoredTiles
 from mpimbs.parts.tiles import Tile, subchain_tiles
 from mpimbs.sweep.structure import HELD
@@ -157,7 +157,7 @@ class LoadSweeps:
         cut = [Tile(0, last - first, 1)]
         if system.is_chain:
             width = dynamics.division.width or chosen_width(last - first, None)
-            cut = cut_tiles(system.joint_patterns(first, last), width)
+            cut = cut_chain(system.joint_patterns(first, last), width)
         cut = [tile._replace(first=first + tile.first) for tile in cut]
         tiles = subchain_tiles(system, cut, subchain.tip, False, factored=True)
         self._tiles, self.joints = FactoredTiles(tiles, subchain.nq, self._nu), tiles.kinds.joints

@@ -18,7 +18,7 @@ from mpi4py import MPI
 from mpimbs.coupling.inverse import NEEDED_BY_CHAIN, NEEDED_BY_TREE, InversePlan
 from mpimbs.kernels.memory import Table
 from mpimbs.parallel.scan import Scan
-from mpimbs.partition.lanes import chosen_width, cut_tiles
+from mpimbs.partition.lanes import chosen_width, cut_chain
 from mpimbs.partition.limbs import choose_limbs
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.inverse_passes import TreePlan
@@ -221,7 +221,7 @@ class InverseSweeps:
         if subchain.system.is_chain:
             self._scans = [Scan(comm, HELD_AT_REST), Scan(comm, HELD_AT_REST[:PASSED].copy(), backward=True)]
             width = dynamics.division.width or chosen_width(last - first, None)
-            cut = [tile._replace(first=first + tile.first) for tile in cut_tiles(patterns, width)]
+            cut = [tile._replace(first=first + tile.first) for tile in cut_chain(patterns, width)]
             system = copy.copy(subchain.system)
             system.apart = apart
             self._tiles = subchain_tiles(system, cut, subchain.tip, wrenches)

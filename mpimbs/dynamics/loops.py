@@ -10,6 +10,7 @@ nothing beside it, it gives the change alone.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,6 +151,38 @@ class ClosedLoops:
             return 0.0
         self._dynamics.measure(*self._state(q, u))
         return sum(part.energy_and_power()[0] for part in self._parts)
+
+    @functools.cached_property
+    def winds(self) -> bool:
+        """Whether springs act along angles of loops' joints, on any rank."""
+        return bool(self._dynamics.comm.allreduce(any(part.winds for part in self._parts), MPI.LOR))
+
+    def count_turns(self, q: Floats, u: Floats) -> None:
+        """Take angles along loops' joints from here on nearest to those in a state: so turns are counted.
+
+        Of arrays that were checked; all ranks call. From rest at first, by half a turn to either side.
+        """
+        if self.winds:
+            self._dynamics.measure(q, u)
+            for part in self._parts:
+                part.count_turns()
+
+    @property
+    def wound(self) -> dict[str, list[float]]:
+        """Angles from rest (rad), turns counted, of loops with springs along these, by name; all ranks ask together."""
+        if not self.winds:
+            return {}
+        found: dict[int, list[float]] = {}
+        for angles in self._dynamics.comm.allgather([part.wound for part in self._parts]):
+            for part in angles:
+                found |= part
+        return {self._names[k]: found[k] for k in sorted(found)}
+
+    def wind(self, angles: Mapping[str, Sequence[float]]) -> None:
+        """Take angles nearest to those that `wound` gave."""
+        given = {k: angles[name] for k, name in enumerate(self._names) if name in angles}
+        for part in self._parts:
+            part.wind(given)
 
     def power(self) -> float:
         """Power (W) of the dampers and torques of those that this rank counts, in the last evaluation."""

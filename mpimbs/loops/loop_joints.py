@@ -53,14 +53,15 @@ END_SIZE = 12
 # Where in the motion of an end of a gear, which is an item of its own, the coordinate and the speed of the joint are.
 GEAR_Q, GEAR_U = 9, 12
 # What is written of a joint: E of a and of b, [6, 8]; -s, violations of position and velocity; what drives it on a and
-# on b; the energy of its springs (J), and the power of what else drives it (W).
+# on b; the energy of its springs (J), the power of what else drives it (W), and angles from rest, turns counted.
 CLOSURE = 2 * SIX + 6 * ROW
 MINUS_S, POSITION, VELOCITY, DRIVE_A, DRIVE_B, ENERGY = (2 * SIX + k * ROW for k in range(6))
 ROOM_OF_A_LANE = 2 * END_SIZE + SIX + 2 * BOUNDARY + CLOSURE
 # Numbers of a freedom that is driven: its axis in T, stiffness, damping, torque, rest 1 or 4, which angle; of the three
-# of a ball xy, xz, yz of the stiffness.
+# of a ball xy, xz, yz of the stiffness. Behind the rest of an angle how far it was from that, turns counted, when last
+# looked at (rad): it is taken nearest to it.
 DRIVE = 10
-AXIS, SPRING, DAMPING, TORQUE, REST, ANGLE, CROSS_SPRING = 0, 1, 2, 3, 4, 8, 9
+AXIS, SPRING, DAMPING, TORQUE, REST, NEAR, ANGLE, CROSS_SPRING = 0, 1, 2, 3, 4, 5, 8, 9
 _TWO_PI = 2.0 * np.pi
 _TINY = 1e-300  # beside which zero alone counts
 _SMALL = 1e-5  # square of a sine whose sixth power is beyond rounding
@@ -193,7 +194,9 @@ def _driven(count, drives, pitched, relative, angles, slid, speed, out):
             angle = angles[0] if drives[at + ANGLE] == 0.0 else angles[1]
             away = angle - drives[at + REST]
             if not pitched:  # whose displacement tells how often it has turned
-                away = _within_half_a_turn(away)
+                near = drives[at + NEAR]
+                away = near + _within_half_a_turn(away - near)
+            out[ENERGY + 2 + number] = away
         given = drives[at + TORQUE] - drives[at + DAMPING] * rate
         spring = drives[at + SPRING] * away
         load = given if axis < 3 and drives[at + ANGLE] >= 2.0 else given - spring

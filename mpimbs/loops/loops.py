@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from mpimbs.loops.closing import LoopsPlan
 from mpimbs.loops.event_tables import EventTables
 from mpimbs.loops.loop_events import Closings, groups_of
 from mpimbs.loops.loop_joints import (
+    ANGLE,
+    AXIS,
     CLOSURE,
     DRIVE,
     DRIVE_A,
@@ -20,8 +23,10 @@ from mpimbs.loops.loop_joints import (
     GEARED,
     GEOMETRY,
     MINUS_S,
+    NEAR,
     POSITION,
     ROOM_OF_A_LANE,
+    SPRING,
     TORQUE,
     VELOCITY,
     WORLD_IS_A,
@@ -441,6 +446,39 @@ class Loops:
         """Set the torques on a loop's freedoms."""
         rows = self._drives.reshape(-1, 6, DRIVE)[loop]
         rows[: len(torque), TORQUE] = torque
+
+    @functools.cached_property
+    def _winding(self) -> tuple[Integers, Integers]:
+        """The loops and freedoms that turn about an axis against a spring, and the numbers of these."""
+        rows = self._drives.reshape(-1, 6, DRIVE)[: len(self._loop_table)]
+        turns = (rows[:, :, SPRING] != 0.0) & (rows[:, :, AXIS] < 3) & (rows[:, :, ANGLE] < 2)
+        loop, freedom = np.nonzero(turns & (self._loop_table.turns != GEARED)[:, None])
+        return loop, freedom
+
+    @property
+    def winds(self) -> bool:
+        """Whether springs act along any angles."""
+        return len(self._winding[0]) > 0
+
+    def count_turns(self) -> None:
+        """Take angles from here on nearest to those just measured."""
+        loop, freedom = self._winding
+        self._drives.reshape(-1, 6, DRIVE)[loop, freedom, NEAR] = self._measured[loop, ENERGY + 2 + freedom]
+
+    @property
+    def wound(self) -> dict[int, list[float]]:
+        """Angles from rest (rad), turns counted, of the freedoms of loops that this interval tells, by number."""
+        loop, freedom = self._winding
+        values = self._drives.reshape(-1, 6, DRIVE)[:, :, NEAR]
+        mine = np.unique(loop[self.owned[loop]]).tolist()
+        return {int(self.numbers[k]): values[k, freedom[loop == k]].tolist() for k in mine}
+
+    def wind(self, angles: Mapping[int, Sequence[float]]) -> None:
+        """Take angles nearest to given ones, of loops by number."""
+        loop, freedom = self._winding
+        for k in np.unique(loop).tolist():
+            if (given := angles.get(int(self.numbers[k]))) is not None:
+                self._drives.reshape(-1, 6, DRIVE)[k, freedom[loop == k], NEAR] = given
 
     def farthest(self) -> float:
         """How far a step that carries an end is from the world's origin (m), as last measured."""

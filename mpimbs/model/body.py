@@ -183,8 +183,8 @@ class Loop(Jointed):
     """A joint that closes a loop between two bodies that are already in the system.
 
     It leads from the first body to the second, as a `Joint` does from the parent to the body, and its coordinates are
-    those of a joint of its type. They are no part of the state: the poses of the two bodies give them, angles within pi
-    of `rest`, that of a helical joint by its displacement.
+    those of a joint of its type. The poses of the two bodies give them: angles within pi of `rest` at first, from there
+    on runs count turns; that of a helical joint by its displacement.
 
     Attributes
     ----------

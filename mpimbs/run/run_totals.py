@@ -6,7 +6,7 @@ from typing import Any
 
 from mpimbs.run.recorder import Recorder
 from mpimbs.run.run_segment import RunSegment
-from mpimbs.stepping.projection import KINDS, Projection
+from mpimbs.stepping.projection import KINDS, UNTOLD, Projection
 
 
 class RunTotals:
@@ -71,7 +71,7 @@ class RunTotals:
             return segment.projection.told()
         if not self.loops:
             return {}
-        named = {name: value for name, value in self.loops.items() if name != "singular"}
+        named = {name: value for name, value in self.loops.items() if name not in UNTOLD}
         settings = segment.settings
         return {"projection": settings.projection or KINDS[0], "stabilisation": settings.stabilisation, **named}
 

@@ -32,6 +32,7 @@ SINGULAR = 100.0  # how much more than usual violations are amplified
 LEFT = 1e-4  # of the speeds: should closing loops change more, it was no singular position, but a near one
 FORGOTTEN = 0.02  # of what was usual, at each step
 SMALLEST = np.finfo(float).tiny
+UNTOLD = ("singular", "wound")  # of `memory`, what a result does not tell
 TOLERANCE = 1e-9  # of the positions to begin with, in a system of 1 m
 
 
@@ -116,9 +117,11 @@ class Projection:
         """
         if self.kind == NONE:
             self._check_closed(q, u)
+            self.loops.count_turns(q, u)
             return q, u
         closed_q, closed_u = closed(self._dynamics, q, u)
         self.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
+        self.loops.count_turns(closed_q, closed_u)
         return closed_q, closed_u
 
     def _check_closed(self, q: Floats, u: Floats) -> None:
@@ -138,6 +141,7 @@ class Projection:
         SimulationError
             On all ranks: Newton's method does not converge.
         """
+        self.loops.count_turns(q, u)
         if self.kind == NONE:
             return q, u
         with self._timed():
@@ -205,11 +209,13 @@ class Projection:
         return {
             "evaluations": self.loops.evaluations, "moved": self.moved, "left": self.left.found,
             "sampled": self.sampled.found, "singular": [self._amplified, self._usual, self._usual_step],
+            "wound": self.loops.wound,
         }  # fmt: skip
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
         self.loops.evaluations = memory["evaluations"]
+        self.loops.wind(memory.get("wound", {}))
         self._amplified, self._usual, self._usual_step = memory["singular"]
         self.moved = [Moved(*item) for item in memory["moved"]]
         for worst in ("left", "sampled"):
@@ -217,7 +223,7 @@ class Projection:
 
     def told(self) -> dict[str, Any]:
         """What a result tells of the loops."""
-        told = {name: value for name, value in self.memory().items() if name != "singular"}
+        told = {name: value for name, value in self.memory().items() if name not in UNTOLD}
         return {"projection": self.kind, "stabilisation": self._stabilisation, **told}
 
 

@@ -12,7 +12,8 @@ from mpi4py import MPI
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.cli import main
-from mpimbs.model import System, system_from
+from mpimbs.model import Joint, System, system_from
+from mpimbs.parallel.first_ranks import first_ranks
 from mpimbs.run.restart import restart
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate
@@ -200,3 +201,60 @@ def test_a_step_whose_loops_do_not_close(monkeypatch: pytest.MonkeyPatch) -> Non
     for settings in ({"dt": 0.05}, {}):
         with pytest.raises(SimulationError, match=r"t = 0 s, step .*: the ends of loop 'pin_0' stay 1 apart"):
             simulate("four_bar:1", 0.1, **settings)
+
+
+def wheel(more: bool = False) -> System:
+    """A balance wheel in the plane, its spring along the joint of a loop, let go at 10 rad/s: it swings by 10 rad."""
+    system = System("wheel", gravity=(0, 0, 0))
+    inertia = (1, 1, 1, 0, 0, 0)
+    system.add(name="wheel", mass=1, inertia=inertia, joint=Joint(type="planar", u=(0, 0, 10)))
+    for k in range(4):  # for ranks
+        joint = Joint(type="revolute", axis=(0, 0, 1), u=(1.0,))
+        system.add(name=f"other{k}", parent="world", mass=1, inertia=inertia, joint=joint)
+    ends = {"bodies": ("world", "wheel"), "positions": ((0, 0, 0),) * 2}
+    system.add_loop(name="spring", type="revolute", axis=(0, 0, 1), stiffness=(1.0,), **ends)
+    if more:
+        system.add_event(time=0.5, cut=["other0"])
+        system.add_event(time=1.75, cut=["other2"])
+    return system
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("integrator", ["dopri5", "petsc:5dp", "ra34pw2"])
+@pytest.mark.parametrize("projection", ["positions", "none"])
+def test_springs_along_loops_are_wound(comm: MPI.Comm, integrator: str, projection: str) -> None:
+    """As a spring along a joint of the tree: the angle is 10 sin t, and the energy stays."""
+    result = simulate(wheel(), 4.0, comm, integrator=integrator, projection=projection, every=0.25, **TIGHT)
+    if comm.rank == 0:
+        assert_close("angles", result.q[:, 2], 10.0 * np.sin(result.t), "runs")
+        assert_close("energy", result.energy.sum(axis=1), np.full(len(result.t), 52.0), "runs")
+
+
+def test_turns_outlive_events_and_restarts(comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From all ranks to the first one, and from that to all, wound by more than a turn, through two events."""
+    folder, step, steps = comm.bcast(tmp_path), Integrator.step_towards, []
+
+    def dies(self: Integrator, target: float, *_: float) -> bool:
+        steps.append(target)
+        if target > 2.25:
+            raise SimulationError("died")
+        return step(self, target)
+
+    for before, after in ((comm.size, 1), (1, comm.size))[: comm.size]:
+        output = folder / f"{before}.h5"
+        with first_ranks(comm, before) as ranks:
+            if ranks is not None:
+                with monkeypatch.context() as patch, pytest.raises(SimulationError, match="died"):
+                    patch.setattr(Integrator, "step_towards", dies)
+                    kept = Checkpoints(steps=10)
+                    simulate(wheel(True), 3.0, ranks, every=0.25, dt=0.01, output=output, checkpoints=kept)
+        with first_ranks(comm, after) as ranks:
+            if ranks is not None:
+                restart(folder / f"{before}.checkpoint.h5", ranks)
+        if comm.rank == 0:
+            found = load(output)
+            turned = 2.0 * np.arctan2(found.poses[:, 0, 6], found.poses[:, 0, 3])
+            off = np.remainder(turned - 10.0 * np.sin(found.t) + np.pi, 2 * np.pi) - np.pi
+            assert found.t[-1] == 3.0 and len(steps) > 0
+            assert_close("angles", off, np.zeros(len(off)), "runs", scale=10.0)
+        comm.Barrier()

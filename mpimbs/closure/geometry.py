@@ -132,7 +132,8 @@ class LoopJoints:
         self._positions = np.array([joint.positions for joint in joints], np.float64).reshape(-1, 2, 3)
         turned = matrices_of(np.array([joint.rotations for joint in joints], np.float64).reshape(-1, 4))
         axis = turned_to(np.array([joint.axis for joint in joints], np.float64).reshape(-1, 3))
-        self._frames = turned.reshape(-1, 2, 3, 3) @ axis[:, None]
+        self._turned = turned.reshape(-1, 2, 3, 3)
+        self._frames = self._turned @ axis[:, None]
         self._pitch = np.array([joint.pitch for joint in joints], np.float64)
         held = np.where(geared[:, None], ~_HELD[self.kind], _HELD[self.kind])
         self.first = offsets(held.sum(axis=1))
@@ -179,6 +180,18 @@ class LoopJoints:
         turning = np.where(twice[:, None, None], first[:, :, None] * first[:, None], 0.0)
         turning[ball] = np.eye(3)
         return LoopFrames(place_b, frame, np.where(ball[:, None, None], frame_b, frame @ before), turning)
+
+    def on_second(self, bodies: BodyMotions) -> Floats:
+        """Where the joint frames on the first bodies lie in the second: position (m), quaternion w x y z [loops, 7]."""
+        from scipy.spatial.transform import Rotation
+
+        second = self.bodies[:, 1]
+        rotation = bodies.rotation[self.bodies[:, 0]]
+        place = bodies.origin[self.bodies[:, 0]] + np.einsum("nij,nj->ni", rotation, self._positions[:, 0])
+        back = np.swapaxes(bodies.rotation[second], 1, 2)
+        turned = Rotation.from_matrix(back @ rotation @ self._turned[:, 0])
+        shift = np.einsum("nij,nj->ni", back, place - bodies.origin[second])
+        return np.hstack((shift, turned.as_quat(scalar_first=True)))
 
     def freedoms(self, loop: int) -> list[int]:
         """The unit axes of such a frame that a loop's joint frees, in the order of its stiffness."""

@@ -475,5 +475,12 @@ class RunFile:
             system = system_from_text(file["model"].attrs["toml"], self.path)
             if not place:
                 return system
-            cut, loops = (file[f"{place}model/{name}"].asstr()[:] for name in ("cut", "loop"))
-        return connected(system, Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops))))
+            model = file[f"{place}model"]
+            cut, loops = (model[name].asstr()[:] for name in ("cut", "loop"))
+            kept = (
+                zip(map(str, model["kept"].asstr()[:]), map(tuple, model["kept_frame"][:].tolist()), strict=True)
+                if "kept" in model
+                else ()
+            )
+            now = Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops)), tuple(kept))
+        return connected(system, now)

@@ -119,6 +119,13 @@ def lay_out_segment(
     cut = [system.name_of(k) for k in now.cut]
     for name, held in (("cut", cut), ("loop", list(now.loops))):
         model.create_dataset(name, data=held, shape=(len(held),), dtype=h5py.string_dtype())
+    kept = [frame for _, frame in now.kept]
+    model.create_dataset("kept", data=[name for name, _ in now.kept], shape=(len(kept),), dtype=h5py.string_dtype())
+    frames = model.create_dataset("kept_frame", data=np.array(kept, float).reshape(-1, 7))
+    frames.attrs["units"] = "m, 1"
+    frames.attrs["description"] = (
+        "joint frame on the second body of loops held as they lay: position, quaternion w x y z"
+    )
     _write_joints(model, system)
     _lay_out_samples(group, system, selection, extremes, separated, witness, int(max(1, min(samples, ROWS))))
 

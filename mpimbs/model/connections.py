@@ -14,7 +14,7 @@ from mpimbs.model.body import Body
 from mpimbs.model.contents import Contents
 from mpimbs.model.event import Event
 from mpimbs.model.force_functions import ForceFunction
-from mpimbs.model.gear import Gear
+from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
 from mpimbs.model.order.segments import Branches, Copies, Integers, Segment, Segments
@@ -34,10 +34,13 @@ class Connections(NamedTuple):
         Bodies whose inboard joints are cut, ascending.
     loops : tuple of str
         The loops that hold, in the model's order: those that hold from the begin on, then those that don't.
+    kept : tuple of (str, tuple of 7 floats)
+        Of those the ones that hold as their ends lay: position (m), quaternion of the joint frame on the second body.
     """
 
     cut: tuple[int, ...]
     loops: tuple[str, ...]
+    kept: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     @classmethod
     def of(cls, system: Contents) -> Connections:
@@ -68,7 +71,14 @@ class Connections(NamedTuple):
         loops = (*system.loops, *system.idle_loops)
         held -= {loop.name for loop in loops if isinstance(loop, Gear) and not set(event.cut).isdisjoint(loop.bodies)}
         names = tuple(loop.name for loop in loops if loop.name in held)
-        return Connections(tuple(sorted({*self.cut, *bodies})), names)
+        kept = tuple(item for item in self.kept if item[0] in held and item[0] not in event.connect)
+        return Connections(tuple(sorted({*self.cut, *bodies})), names, kept)
+
+    def keeping(self, frames: Iterable[tuple[str, tuple[float, ...]]]) -> Connections:
+        """The same with joint frames on the second bodies of some loops."""
+        new = dict(frames)
+        kept = {name: frame for name, frame in self.kept if name not in new} | new
+        return self._replace(kept=tuple((name, kept[name]) for name in self.loops if name in kept))
 
 
 def check_event(system: Contents, event: Event) -> None:
@@ -87,8 +97,16 @@ def check_event(system: Contents, event: Event) -> None:
             what = "is a body, and loops are" if system.names.find(name) is not None else "is no loop, and they are"
             hint = suggest(name, sorted(system.loop_names)) or "; declare a [[loop]] with active = false"
             raise InputError(f"event: connects {name!r}, which {what} what is connected{hint}")
+        if event.gap == "keep" and any(isinstance(g, Gear) and g.name == name for g in _all_loops(system)):
+            raise InputError(
+                f'event: connects gear {name!r} with gap = "keep", and gears have no pose; give it an event of its own'
+            )
     for name in event.cut:
         _check_cut(system, name)
+
+
+def _all_loops(system: Contents) -> list[Constraint]:
+    return [*system.loops, *system.idle_loops]
 
 
 def _check_cut(system: Contents, name: str) -> None:
@@ -137,7 +155,12 @@ def connected(system: ContentsT, now: Connections) -> ContentsT:
         made.shifted, made.shifts = system.shifted[kept], system.shifts[kept]
         made.joint_forces = list(_without(system.joint_forces, cut))
     loops = {loop.name: loop for loop in (*system.loops, *system.idle_loops)}
-    held = [loops[name] for name in now.loops]
+    frames = {name: {"positions": frame[:3], "rotations": frame[3:]} for name, frame in now.kept}
+    held = []
+    for name in now.loops:
+        loop = loops[name]
+        change = {key: (getattr(loop, key)[0], value) for key, value in frames.get(name, {}).items()}
+        held.append(loop.model_copy(update=change) if change else loop)
     made.hold(held, [_ends(system, loop.bodies) for loop in held])
     made.idle_loops, made.events = [], []
     return made

@@ -65,8 +65,9 @@ class Event(CheckedTable):
         Names of bodies, whose inboard joints are cut, or of loops.
     connect : tuple of str
         Names of loops.
-    gap : {"refuse", "close"}
-        What is done where ends of loops to connect are apart: an error; or bodies are moved until they close.
+    gap : {"refuse", "close", "keep"}
+        What is done where ends of loops to connect are apart: an error; bodies are moved until they close; or they are
+        held as they lie: from here on the joint's zero position is how its ends are at the moment.
 
     Raises
     ------
@@ -81,14 +82,15 @@ class Event(CheckedTable):
     bodies: NameList = ()
     cut: NameList = ()
     connect: NameList = ()
-    gap: Literal["refuse", "close"] = "refuse"
+    gap: Literal["refuse", "close", "keep"] = "refuse"
 
     @property
     def told(self) -> str:
         """What it does and when, in words."""
         parts = (f"{verb} {', '.join(map(repr, names))}" for verb, names in self._changes() if names)
+        lie = " as they lie" if self.gap == "keep" else ""
         moment = f"when {self.named().when} passes zero" if self.time is None else f"at t = {self.time:g} s"
-        return f"{' and '.join(parts)} {moment}"
+        return f"{' and '.join(parts)}{lie} {moment}"
 
     def named(self) -> Event:
         """The same with its function, if it has one, as the text module:name."""
@@ -109,5 +111,5 @@ class Event(CheckedTable):
         both = next((name for name in self.cut if name in self.connect), None)
         if both is not None:
             raise InputError(f"event: cuts and connects {both!r}; do one of the two")
-        if self.gap == "close" and not self.connect:
-            raise InputError('event: has gap = "close", and connects nothing; leave it out')
+        if self.gap != "refuse" and not self.connect:
+            raise InputError(f'event: has gap = "{self.gap}", and connects nothing; leave it out')

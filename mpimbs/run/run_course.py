@@ -358,6 +358,7 @@ class Run:
         energy = before.dynamics.energy_and_momentum(stepper.q, stepper.u)[:2].sum()
         after = None
         try:
+            events.keep(before.dynamics, stepper.q, stepper.u, happening)
             after = events.segment(self._comm, self._asked, self._solver)
             q, u, moved = go_over(before.dynamics, after, stepper.q, stepper.u, happening)
         except (InputError, SimulationError) as error:  # an InputError: what holds now can't be, as a whole

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import SimulationError
@@ -18,10 +19,12 @@ from mpimbs.forces.modules import function_of
 from mpimbs.model import Event, System
 from mpimbs.model.connections import Connections, check_events, connected
 from mpimbs.run.run_segment import RunSegment
+from mpimbs.run.structure_change import as_they_lie
 from mpimbs.stepping.event_watch import EventSearch, EventWatch
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.settings import SimulationSettings
 
+Floats = npt.NDArray[np.float64]
 TOGETHER = 1e-12  # of times: events and samples that are so near come together
 MOST = 100  # events by functions ...
 SHARE = 1e-2  # ... in this share of the simulated time: more of them chatter
@@ -173,6 +176,12 @@ class RunEvents:
                 raise SimulationError(f"event ({event.told}): {reason}; leave it out, or let it come later")
         return happen
 
+    def keep(self, dynamics: Dynamics, q: Floats, u: Floats, events: Sequence[Event]) -> None:
+        """Have loops that events connect as they lie hold so, given the state and the system before; all ranks call."""
+        names = {name for event in events if event.gap == "keep" for name in event.connect}
+        if names:
+            self.now = self.now.keeping(as_they_lie(dynamics, connected(self.system, self.now), names, q, u))
+
     def note(self, time: float, events: list[Event], lost: float, moved: float) -> None:
         """Note what has happened at a time (s), the energy that it took (J), and how far bodies were moved for it."""
         self._structures.append(self.now)
@@ -196,7 +205,10 @@ class RunEvents:
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
-        self._structures = [Connections(tuple(cut), tuple(loops)) for cut, loops in memory["structures"]]
+        self._structures = [
+            Connections(tuple(cut), tuple(loops), tuple((name, tuple(frame)) for name, frame in sum(kept, [])))
+            for cut, loops, *kept in memory["structures"]
+        ]
         self.now = self._structures[-1]
         self._done, self._moments, self.happened = memory["done"], memory["moments"], memory["happened"]
 

@@ -97,6 +97,41 @@ def carried_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: I
     return found[0][after.gather_q.part].copy(), found[1][after.gather_u.part].copy()
 
 
+def as_they_lie(
+    before: Dynamics, after: System, names: set[str], q: Floats, u: Floats
+) -> list[tuple[str, tuple[float, ...]]]:
+    """Give the joint frames on the second bodies of some loops that close them as their ends are; all ranks call.
+
+    Parameters
+    ----------
+    before : Dynamics
+        Whose state q [nq], u [nu] is; this rank's parts.
+    after : System
+        Of the same bodies, with these loops.
+    names : set of str
+
+    Returns
+    -------
+    list of (str, tuple of 7 floats)
+        Position (m) and quaternion w x y z, in the order of the loops.
+    """
+    whole, speeds = before.gather_q(q), before.gather_u(u)
+
+    def found() -> list[tuple[str, tuple[float, ...]]] | None:
+        if whole is None or speeds is None:
+            return None
+        bodies = body_motions(before.system, whole, speeds)
+        poses = LoopJoints(after).on_second(bodies)
+        return [
+            (loop.name, tuple(pose.tolist()))
+            for loop, pose in zip(after.loops, poses, strict=True)
+            if loop.name in names
+        ]
+
+    frames: list[tuple[str, tuple[float, ...]]] = before.comm.bcast(on_root(before.comm, found))
+    return frames
+
+
 def held_over(before: System, after: System, held: Floats, events: Sequence[Event]) -> Floats:
     """Give the forces [nu] that are held on joints after a change of structure: none on those that were cut."""
     names = {name for event in events for name in event.cut} - before.loop_names

@@ -36,7 +36,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"time": 1, "cut": 3}, "cut must be a list of names, got 3"),
     ({"time": 1, "cut": "tie", "connect": "tie"}, "cuts and connects 'tie'"),
     ({"time": 1, "cut": "link2", "gap": "close"}, "has gap = .close., and connects nothing"),
-    ({"time": 1, "connect": "grip", "gap": "jump"}, "gap should be 'refuse' or 'close', got 'jump'"),
+    ({"time": 1, "connect": "grip", "gap": "jump"}, "gap should be 'refuse', 'close' or 'keep', got 'jump'"),
     ({"time": 1, "cut": "link2", "bodies": "link3"}, "has bodies, whose motions only `when` is told"),
     ({"when": "a:b", "cut": "link2", "bodies": "lynk3"}, "unknown body 'lynk3'; did you mean 'link3'"),
     ({"time": 1, "cuts": "link2"}, "unknown key 'cuts'; did you mean 'cut'"),

@@ -1,20 +1,26 @@
 """Events: structures that vary during a run, momentum and energy across them, when they are found, what is refused."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import BodyMotion, Event, Joint, System
 from mpimbs.model.connections import Connections, connected
+from mpimbs.run.restart import restart
+from mpimbs.run.result import load
 from mpimbs.run.run import simulate
 from mpimbs.run.run_segment import RunSegment
 from mpimbs.run.structure_change import go_over
-from mpimbs.stepping.settings import SimulationSettings
+from mpimbs.stepping.integrator import Integrator
+from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 from oracles.dense import Array, dense_accelerations, energy, kinematics
 from oracles.loops import allowed_speeds, closed, opened
 from oracles.mechanisms import four_bar
@@ -287,3 +293,76 @@ def test_sticking_keeps_momentum(comm: MPI.Comm) -> None:
         parallel_assert(then[0] <= before[0] * (1 + 1e-12), "an impact gives no energy")
         for dynamics in (alone, middle.dynamics, after.dynamics):
             dynamics.close()
+
+
+def hand(gap: str = "keep", joint: str = "fixed") -> System:
+    """A hand of 2 kg on a rail takes a part of 1 kg that lies beside it, askew."""
+    system = System("hand", gravity=(0, 0, 0))
+    inertia = (0.02,) * 3 + (0, 0, 0)
+    system.add(name="hand", mass=2, inertia=inertia, joint=Joint(type="prismatic", axis=(1, 0, 0), u=(0.5,)))
+    at = (0.9689124217106447, 0, 0, 0.24740395925452294, 0.7, 0.1, 0.02)
+    inertia = (0.004, 0.005, 0.006, 0, 0, 0)
+    system.add(name="part", parent="world", mass=1, inertia=inertia, joint=Joint(type="free", q=at))
+    for k in range(2):  # for ranks
+        system.add(name=f"other{k}", parent="world", mass=1, inertia=inertia, joint=Joint(type="revolute", u=(1.0,)))
+    frames = ((1, 0, 0, 0), (np.sqrt(0.5), 0, np.sqrt(0.5), 0))
+    ends = {"bodies": ("hand", "part"), "positions": ((0.3, 0, 0), (0, 0.05, 0)), "rotations": frames}
+    system.add_loop(name="grip", type=joint, active=False, **ends)
+    system.add_event(time=0.5, connect=["grip"], gap=gap)
+    system.add_event(time=1.25, cut=["grip"])
+    system.add_event(time=1.5, connect=["grip"], gap=gap)
+    return system
+
+
+@pytest.mark.parametrize("joint", ["fixed", "revolute"])
+def test_a_part_is_held_as_it_lies(comm: MPI.Comm, joint: str) -> None:
+    """It stays where it is in the hand, both go on with the momentum of the hand; taken again, too."""
+    result = simulate(hand(joint=joint), 2.0, comm, every=0.25, **TIGHT)
+    if comm.rank > 0:
+        return
+    places, turns = result.poses[:, :2, :3], result.poses[:, 1, 3:]
+    after = result.t >= 0.5
+    expected = np.where(after, 0.25 + (result.t - 0.5) / 3.0, 0.5 * result.t)
+    if joint == "fixed":
+        assert_close("hand", places[:, 0, 0], expected, "runs")
+        beside = places[:, 1] - places[:, 0]
+        assert_close("beside", beside[after], np.tile((0.45, 0.1, 0.02), (after.sum(), 1)), "runs")
+        assert_close("turn", turns, np.tile(turns[0], (len(turns), 1)), "runs")
+    assert [event["moved"] for event in result.events] == [0.0] * 3
+    assert "connect 'grip' as they lie at t = 0.5 s" in result.events[0]["told"]
+
+
+def test_what_lies_is_kept_by_checkpoints(comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that died behind the event goes on with the same, on one rank; its file gives the joint of that moment."""
+    folder, step = comm.bcast(tmp_path), Integrator.step_towards
+    reference = simulate(hand(joint="spherical"), 2.0, comm, every=0.25, dt=0.01)
+
+    def dies(self: Integrator, target: float, *_: float) -> bool:
+        if target > 1.0:
+            raise SimulationError("died")
+        return step(self, target)
+
+    with monkeypatch.context() as patch, pytest.raises(SimulationError, match="died"):
+        patch.setattr(Integrator, "step_towards", dies)
+        kept, output = Checkpoints(steps=10), folder / "run.h5"
+        simulate(hand(joint="spherical"), 2.0, comm, every=0.25, dt=0.01, output=output, checkpoints=kept)
+    if comm.rank == 0:
+        restart(folder / "run.checkpoint.h5")
+        found = load(folder / "run.h5")
+        assert_close("poses", found.poses, reference.poses, "runs on ranks")
+        with h5py.File(folder / "run.h5") as file:
+            assert file["segments/1/model/kept"].asstr()[:].tolist() == ["grip"]
+            frame = file["segments/1/model/kept_frame"][0]
+        turn = 2 * np.arctan2(0.24740395925452294, 0.9689124217106447)
+        c, s = np.cos(turn), np.sin(turn)
+        x, y, z = 0.25 + 0.3 - 0.7, -0.1, -0.02  # the hand's joint frame in the part's, which is turned about z
+        assert_close("frame", frame[:3], (c * x + s * y, -s * x + c * y, z), "runs")
+    comm.Barrier()
+
+
+def test_gears_are_not_kept() -> None:
+    system = hand()
+    system.add_gear(name="gear", joint="other1", of="other0", ratio=2.0, active=False)
+    with pytest.raises(InputError, match="connects gear 'gear' with gap = \"keep\""):
+        system.add_event(time=1.0, connect=["gear"], gap="keep")
+        simulate(system, 2.0)

@@ -61,7 +61,7 @@ ROOM_OF_A_LANE = 2 * END_SIZE + SIX + 2 * BOUNDARY + CLOSURE
 # of a ball xy, xz, yz of the stiffness. Behind the rest of an angle how far it was from that, turns counted, when last
 # looked at (rad): it is taken nearest to it.
 DRIVE = 10
-AXIS, SPRING, DAMPING, TORQUE, REST, NEAR, ANGLE, CROSS_SPRING = 0, 1, 2, 3, 4, 5, 8, 9
+AXIS, SPRING, DAMPING, TORQUE, REST, WOUND, ANGLE, CROSS_SPRING = 0, 1, 2, 3, 4, 5, 8, 9
 _TWO_PI = 2.0 * np.pi
 _TINY = 1e-300  # beside which zero alone counts
 _SMALL = 1e-5  # square of a sine whose sixth power is beyond rounding
@@ -194,7 +194,7 @@ def _driven(count, drives, pitched, relative, angles, slid, speed, out):
             angle = angles[0] if drives[at + ANGLE] == 0.0 else angles[1]
             away = angle - drives[at + REST]
             if not pitched:  # whose displacement tells how often it has turned
-                near = drives[at + NEAR]
+                near = drives[at + WOUND]
                 away = near + _within_half_a_turn(away - near)
             out[ENERGY + 2 + number] = away
         given = drives[at + TORQUE] - drives[at + DAMPING] * rate

@@ -23,7 +23,7 @@ from mpimbs.loops.loop_joints import (
     GEARED,
     GEOMETRY,
     MINUS_S,
-    NEAR,
+    WOUND,
     POSITION,
     ROOM_OF_A_LANE,
     SPRING,
@@ -463,13 +463,13 @@ class Loops:
     def count_turns(self) -> None:
         """Take angles from here on nearest to those just measured."""
         loop, freedom = self._winding
-        self._drives.reshape(-1, 6, DRIVE)[loop, freedom, NEAR] = self._measured[loop, ENERGY + 2 + freedom]
+        self._drives.reshape(-1, 6, DRIVE)[loop, freedom, WOUND] = self._measured[loop, ENERGY + 2 + freedom]
 
     @property
     def wound(self) -> dict[int, list[float]]:
         """Angles from rest (rad), turns counted, of the freedoms of loops that this interval tells, by number."""
         loop, freedom = self._winding
-        values = self._drives.reshape(-1, 6, DRIVE)[:, :, NEAR]
+        values = self._drives.reshape(-1, 6, DRIVE)[:, :, WOUND]
         mine = np.unique(loop[self.owned[loop]]).tolist()
         return {int(self.numbers[k]): values[k, freedom[loop == k]].tolist() for k in mine}
 
@@ -478,7 +478,7 @@ class Loops:
         loop, freedom = self._winding
         for k in np.unique(loop).tolist():
             if (given := angles.get(int(self.numbers[k]))) is not None:
-                self._drives.reshape(-1, 6, DRIVE)[k, freedom[loop == k], NEAR] = given
+                self._drives.reshape(-1, 6, DRIVE)[k, freedom[loop == k], WOUND] = given
 
     def farthest(self) -> float:
         """How far a step that carries an end is from the world's origin (m), as last measured."""

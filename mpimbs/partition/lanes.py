@@ -14,7 +14,7 @@ from mpimbs.parts.tiles import Tile
 Integers = npt.NDArray[np.int64]
 Patterns = npt.NDArray[np.integer]
 
-FIXED = 2 * joint_index("fixed")  # the pattern of a body that is fixed to the one before
+FIXED_PATTERN = 2 * joint_index("fixed")  # the pattern of a body that is fixed to the one before
 MOST_PATTERNS = 256  # of bodies
 
 
@@ -108,7 +108,7 @@ def cut_chain(patterns: Patterns, width: int, least: int | None = None, most: in
     width, least, most
         As of `cut_tiles`.
     """
-    begins = np.flatnonzero(np.append(True, patterns[1:] != FIXED))
+    begins = np.flatnonzero(np.append(True, patterns[1:] != FIXED_PATTERN))
     if len(begins) == len(patterns):
         return cut_tiles(patterns, width, least, most)
     places = np.append(begins, len(patterns))

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.sizes import tuned
-from mpimbs.partition.lanes import FIXED, longest_lanes
+from mpimbs.partition.lanes import FIXED_PATTERN, longest_lanes
 from mpimbs.partition.shapes import Words, mixed
 
 Integers = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class Links:
         ends = np.arange(len(sizes)) + sizes
         places = np.argsort(ends, kind="stable")
         begins = np.append(True, ends[places][1:] != ends[places][:-1])[: len(places)]  # a path
-        begins |= patterns[places] != FIXED
+        begins |= patterns[places] != FIXED_PATTERN
         self.first = places[begins]
         ends = ends[self.first]
         self.behind = np.searchsorted(ends, ends, "right")

@@ -23,7 +23,6 @@ from mpimbs.loops.loop_joints import (
     GEARED,
     GEOMETRY,
     MINUS_S,
-    WOUND,
     POSITION,
     ROOM_OF_A_LANE,
     SPRING,
@@ -31,6 +30,7 @@ from mpimbs.loops.loop_joints import (
     VELOCITY,
     WORLD_IS_A,
     WORLD_IS_B,
+    WOUND,
     ClosingJoints,
 )
 from mpimbs.loops.loop_table import AT_WORLD, ELSEWHERE, LoopTable

@@ -206,8 +206,8 @@ class RunEvents:
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
         self._structures = [
-            Connections(tuple(cut), tuple(loops), tuple((name, tuple(frame)) for name, frame in kept))
-            for cut, loops, kept in memory["structures"]
+            Connections(tuple(cut), tuple(loops), tuple((name, tuple(frame)) for name, frame in next(iter(kept), [])))
+            for cut, loops, *kept in memory["structures"]  # of earlier versions without
         ]
         self.now = self._structures[-1]
         self._done, self._moments, self.happened = memory["done"], memory["moments"], memory["happened"]

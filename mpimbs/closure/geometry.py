@@ -45,6 +45,7 @@ for _row, _kind in enumerate(JOINT_TYPES):
         for _axis in _step.axes:
             _HELD[_row, _free_axis(_step, _axis)] = False
 SLOWEST = 1e-20  # rad/s: what moves no faster stands still
+RESTING = 1e-6  # nor what moves no faster than this part of a fall by its size
 FORCE = 3  # the unit axes from here on are translations, their constraints forces
 
 
@@ -217,14 +218,15 @@ class LoopJoints:
         rates[self.gears.row] = self.gears.rate(bodies.u)
         return rates
 
-    def opened(self, bodies: BodyMotions, least: float) -> str:
+    def opened(self, bodies: BodyMotions, least: float, gravity: float = 0.0) -> str:
         """Say which loop is open, by how much, or opens how fast; "" where none is by more than a `least` part.
 
         Of 1 rad and of the largest distance between bodies; speeds, of the largest of a body: rad/s, and that distance
-        times it in m/s.
+        times it in m/s. What is slow beside a fall (m/s^2) counts as at rest.
         """
         size = float(np.ptp(bodies.origin, axis=0).max()) or 1.0
-        fastest = max(np.abs(bodies.omega).max(), np.abs(bodies.velocity).max() / size, SLOWEST)
+        slowest = max(SLOWEST, RESTING * np.sqrt(gravity / size))
+        fastest = max(np.abs(bodies.omega).max(), np.abs(bodies.velocity).max() / size, slowest)
         units = np.where(self.axis < FORCE, 1.0, size)
         apart, rates = self.held(bodies).violation, self.rates(bodies)
         if np.abs(apart / units).max(initial=0.0) > least:

@@ -113,7 +113,8 @@ class ClosedLoops:
             if whole is None or speeds is None:
                 return ""
             bodies = body_motions(dynamics.system, whole, speeds)
-            return LoopJoints(dynamics.system).opened(bodies, OPEN)
+            gravity = float(np.linalg.norm(dynamics.system.gravity))
+            return LoopJoints(dynamics.system).opened(bodies, OPEN, gravity)
 
         told = str(dynamics.comm.bcast(on_root(dynamics.comm, looked)))
         remedy = (

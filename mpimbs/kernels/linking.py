@@ -99,6 +99,10 @@ class Whole(_Kernels):
     def _optimize_final_module(self) -> None:
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
+        # What was not inlined has names that are unique in one process; kept code of another's would be taken for it.
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == binding.Linkage.linkonce_odr:
+                function.linkage = "internal"
 
 
 class Apart(KernelPart):

@@ -13,8 +13,10 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
+from llvmlite import binding
 from numba.core import errors
 
 import mpimbs
@@ -23,7 +25,7 @@ from mpimbs.coupling.augmented import augmented_equations
 from mpimbs.coupling.pcg import constraint_equations
 from mpimbs.dynamics import pipeline
 from mpimbs.kernels import kernel_cache, machine_code, reach
-from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.compiler import kernel, kernel_overload
 from mpimbs.kernels.kernel_cache import cache_folder, remove_unused, stamp_of
 from mpimbs.kernels.reach import code_of
 from mpimbs.stepping import march
@@ -56,6 +58,41 @@ def test_only_what_python_calls_is_compiled() -> None:
         _twice(alone)
     np.testing.assert_array_equal(within, [0.0, 4.0, 8.0])
     np.testing.assert_array_equal(alone, within)
+
+
+def _large(x: float) -> float:
+    raise NotImplementedError
+
+
+@kernel_overload(_large)
+def _large_compiled(x):
+    """What is too large for LLVM to inline it at two places."""
+
+    def compiled(x):
+        for k in range(7):
+            x = np.sin(x) * np.cos(x + k) + np.tan(x) - np.exp(-x) + np.log(x * x + 1.0) + np.arctan(x)
+            x = np.sinh(x) / (np.cosh(x) + k) - np.hypot(x, k) + np.cbrt(x) + np.log1p(x * x) - np.expm1(-x * x)
+        return x
+
+    return compiled
+
+
+@kernel
+def _calls_large(values):
+    for k in range(values.size):
+        values[k] = _large(values[k]) + _large(2.0 * values[k]) * _large(-values[k])
+
+
+def test_code_has_no_names_for_what_it_keeps_to_itself() -> None:
+    """numba's names are unique in one process; kept code of another process had them, and was taken for one's own."""
+    arguments = (numba.float64[::1],)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_calls_large._cache, "load_overload", lambda *_: None)
+        _calls_large.compile(arguments)
+    functions = list(_calls_large.overloads[arguments].library._final_module.functions)
+    inside = [f.name for f in functions if not f.is_declaration and "compiled" in f.name]
+    shared = [f.name for f in functions if f.linkage == binding.Linkage.linkonce_odr and not f.is_declaration]
+    assert inside and not shared
 
 
 def test_arrays_are_not_returned() -> None:

@@ -135,6 +135,9 @@ def state_given(state: Any) -> tuple[Any, Any]:
     """
     if not isinstance(state, tuple | list) or len(state) < 2 or any(other is not None for other in state[2:]):
         raise InputError("state: a pair is needed, (q, u); forces are those of the system")
+    for name, part in zip(("q", "u"), state, strict=False):
+        if part is None:
+            raise InputError(f"state: {name} is missing; give both, the model's own are in its bodies' joints")
     return state[0], state[1]
 
 

@@ -307,6 +307,7 @@ MISTAKES: dict[str, tuple[Callable[[Dynamics, Path], Any], str]] = {
     "system_from": (lambda d, p: mpimbs.system_from(None), "named by a text or a path, .*got None"),
     "simulate": (lambda d, p: mpimbs.simulate(3, 1.0), "system must be a System .*got 3"),
     "a state that is none": (lambda d, p: mpimbs.simulate("chain:2", 1.0, state=3.0), "^state: a pair is needed"),
+    "a state without q": (lambda d, p: mpimbs.simulate("chain:2", 1.0, state=(None, [0, 0])), "^state: q is missing"),
     "a state of lists": (lambda d, p: mpimbs.simulate("chain:2", 1.0, state=([[0], [0, 1]], [0, 0])), "^state: 'q'"),
     **{
         f"{count} modes": (lambda d, p, count=count: modes(d, d.subchain.q, count), r"count`? must be a")

@@ -166,6 +166,7 @@ FULL = {  # how the script is started, what it does before the job, what the run
 }
 
 
+@pytest.mark.long
 def test_a_full_disk(tmp_path: Path) -> None:
     """A disk of 10 MB in a name space of its own, or a limit of file sizes where that is not allowed: the run says so
     and ends; what it wrote before is good."""

@@ -79,8 +79,10 @@ class Stiffness:
         self._system, self._q, self._size = system, q, size
         self._part = part = Subchain(system)
         bodies = body_motions(part, q, np.zeros(system.nu))
-        self._rotation, self._origin, self._bodies = bodies.rotation, bodies.origin - bodies.origin.mean(axis=0), bodies
-        self._origin[-1] = -bodies.origin.mean(axis=0)
+        self._about = bodies.origin.mean(
+            axis=0
+        )  # the point of twists and moments: among the bodies, wherever these are
+        self._rotation, self._origin, self._bodies = bodies.rotation, bodies.origin - self._about, bodies
         columns, n = part.columns, part.n_bodies
         self._parent = columns.parent
         self._body = np.repeat(np.arange(n), np.diff(columns.u_offset))
@@ -160,7 +162,6 @@ class Stiffness:
         structure, nu = self._part.structure, self._system.nu
         counts = structure.steps[:, LAST_U] - structure.steps[:, FIRST_U]
         step = np.empty(nu, np.int64)
-        speeds = numbers_of(np.append(structure.steps[:, FIRST_U], 0), np.arange(0))[0]
         speeds = np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         step[speeds] = np.repeat(np.arange(len(counts)), counts)
         rows = self._part.last_motions.reshape(-1, BOUNDARY)[step]
@@ -168,7 +169,7 @@ class Stiffness:
         turns = structure.axes < FORCE
         w = unit * turns[:, None]
         v = unit * np.where(turns, structure.pitch, 1.0)[:, None]
-        at = rows[:, 9:PLACE] - self._bodies.origin.mean(axis=0)
+        at = rows[:, 9:PLACE] - self._about
         twists = np.hstack((w, v + np.cross(at, w)))
         pairs: list[tuple[int, int, float]] = []
         offset = self._part.columns.u_offset
@@ -331,7 +332,7 @@ class Stiffness:
             return
         steps = part.made.body_step
         motion = part.last_motions.reshape(-1, BOUNDARY).copy()
-        place = motion[steps, 9:PLACE] - self._bodies.origin.mean(axis=0)
+        place = motion[steps, 9:PLACE] - self._about
         for body_force in self._system.body_forces:
             acting = ActingBodyForce(body_force, part)
             if not acting:
@@ -376,7 +377,7 @@ class Stiffness:
         for k, (first, second) in enumerate(self._system.loop_ends.tolist()):
             if k in joints.gears.loop:  # along joints alone, and constant
                 continue
-            at = here.origin[k] - self._bodies.origin.mean(axis=0)
+            at = here.origin[k] - self._about
             moment, force = (
                 self._rotation[second] @ loads[k].reshape(2, 3).T[:, 0],
                 self._rotation[second] @ loads[k, 3:],

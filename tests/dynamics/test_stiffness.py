@@ -8,7 +8,8 @@ import pytest
 import scipy.linalg
 from mpi4py import MPI
 
-from mpimbs.base.errors import InputError
+import mpimbs.dynamics.statics.modes
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.statics.equilibrium import growth
 from mpimbs.dynamics.statics.modes import Modes, modes
@@ -232,6 +233,22 @@ def test_zieglers_column(comm: MPI.Comm, push: float) -> None:
         at_origin(system, comm)
     with closing(Dynamics(system, comm)) as dynamics:
         assert_close("rate", growth(dynamics, dynamics.subchain.q), rate, "statics")
+
+
+def test_large_systems_with_forces_that_follow(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iterations that take K for symmetric are not used, nor believed: dense matrices are, while they may be formed."""
+    system = System("column", gravity=(0, 0, 0))
+    for k in range(6):
+        joint = Joint(type="revolute", position=(0, 1 if k else 0, 0), stiffness=(1.0,))
+        wrench = ({"force": (0, -0.01, 0), "point": (0, 1, 0)},) if k == 5 else ()
+        given = {"mass": 1.0, "center_of_mass": (0, 1, 0), "inertia": (0.1,) * 3 + (0,) * 3, "wrench": wrench}
+        system.add(Body(name=f"b{k}", joint=joint, **given))
+    reference = at_origin(system, comm)
+    monkeypatch.setattr(mpimbs.dynamics.statics.modes, "DENSE", 1)
+    assert_close("squares", at_origin(system, comm).squares, reference.squares, "exact")
+    monkeypatch.setattr(mpimbs.dynamics.statics.modes, "MOST", 1)
+    with pytest.raises(SimulationError, match="forces that follow bodies make the stiffness unsymmetric"):
+        at_origin(system, comm)
 
 
 @pytest.mark.parametrize("length", [1e-5, 1.0, 1e5])

@@ -36,6 +36,7 @@ DENSE = 1000  # speeds, beyond which K and M are not formed where Lanczos will d
 MOST = 4000  # speeds, beyond which they never are
 INDEPENDENT = 1e-10  # of the largest, singular values of constraints that hold something
 SYMMETRIC = 1e-9  # of the largest entry of K, what differs by rounding from that across the diagonal
+PAIRED = 1e-6  # of the largest square, what rounding makes complex of two that are equal
 ROUNDED = 1.5e-14  # of the largest number of K, times their number, that sums of rounded terms may leave
 DOUBTFUL = 1e-6  # of a function's largest derivative, an error that is told
 STILL = 1e-6  # rad, and of the size of the system, to the equilibrium
@@ -330,7 +331,7 @@ def _of_forces_that_follow(
     found, vectors = scipy.linalg.eig(stiffness, inertia)
     order = np.argsort(found.real)
     found, vectors = found[order], vectors[:, order]
-    if np.abs(found.imag).max() > SYMMETRIC * np.abs(found).max():
+    if np.abs(found.imag).max() > PAIRED * np.abs(found).max():
         rates = np.abs(np.sqrt(-found.astype(complex)).real)
         worst = int(np.argmax(np.where(found.imag != 0.0, rates, 0.0)))
         error = FlutterError(
@@ -357,6 +358,13 @@ def _by_lanczos(space: _Displacements, count: int) -> Modes:
 
     stiffness = operator(lambda x: space.stretched(embedded(x))[moving])
     inertia = operator(lambda x: space.multiplied(embedded(x))[moving])
+    x, y = np.random.default_rng(1).uniform(-1.0, 1.0, (2, n))
+    there, back = float(x @ stiffness.matvec(y)), float(y @ stiffness.matvec(x))
+    if abs(there - back) > SYMMETRIC * max(abs(there), abs(back)):
+        raise SimulationError(
+            "forces that follow bodies make the stiffness unsymmetric; modes of such systems are found with up to "
+            f"{MOST} speeds"
+        )
     softened = space.softened()
     near = operator(lambda x: softened(embedded(x))[moving])
 

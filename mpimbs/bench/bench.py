@@ -147,7 +147,7 @@ def _evaluation(dynamics: Dynamics) -> _Timed:
     udot, rates = np.empty(len(u)), np.empty(len(q))
     dynamics.timed = False
     if system.has_loads_of_time():
-        dynamics.accelerations(q, u)  # a function that fails does so on all ranks here
+        dynamics.accelerations(q, u, warn=False)  # a function that fails does so on all ranks here
     if dynamics.coupling.statistics():  # what a solution takes depends on those before
         return _Timed(dynamics, *player(dynamics, q, u, udot), udot)
     return _Timed(dynamics, lambda: dynamics.evaluate(0.0, q, u, udot, rates), lambda: None, udot)

@@ -104,6 +104,15 @@ NONE = {
         "implicit_matrix_of_bodies",
         "compiled",
     ),
+    *(
+        "actuated",
+        "count_turns",
+        "opened",
+        "warn_of_open",
+        "wind",
+        "winds",
+        "wound",
+    ),  # lists, words, one array made anew
     *("inverse_sweeps", "needed_at_once", "factors", "inertia_shell", "power", "size", "spring_energy", "stabilise"),
 }
 

@@ -138,7 +138,7 @@ class Calibration:
                 times = np.empty(400)
                 for k in range(len(times)):
                     before = Sweeps(0.0, *dynamics.laps).coupling
-                    dynamics.accelerations(share.q, share.u)
+                    dynamics.accelerations(share.q, share.u, warn=False)
                     times[k] = Sweeps(0.0, *dynamics.laps).coupling - before
                 laps.append(float(times.min()))
                 dynamics.close()

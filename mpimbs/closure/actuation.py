@@ -16,6 +16,7 @@ import scipy.linalg
 from mpimbs.base.errors import InputError
 from mpimbs.closure.geometry import FORCE
 from mpimbs.closure.jacobian import LoopJacobian
+from mpimbs.closure.redundant_loads import of_constraints
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,7 +82,10 @@ def actuation(
         multipliers = multipliers + free @ _least(given, (force - rows.T @ multipliers)[~idle], least)
     tau = (force - rows.T @ multipliers) / units
     tau[idle] = 0.0
-    return Actuation(tau, _loads(constraints, q, here.rows * multipliers), not shared)
+    joints = constraints.joints
+    world = of_constraints(joints.loop, here.held, here.rows * multipliers).reshape(-1, 2, 3)
+    loads = np.einsum("nji,npj->npi", bodies.rotation[joints.bodies[:, 1]], world).reshape(-1, 6)
+    return Actuation(tau, loads, not shared)
 
 
 def _least(matrix: Floats, right: Floats, least: float) -> Floats:
@@ -91,13 +95,3 @@ def _least(matrix: Floats, right: Floats, least: float) -> Floats:
         return np.zeros(matrix.shape[1])
     found: Floats = scipy.linalg.lstsq(matrix, right, cond=least / largest, lapack_driver="gelsd")[0]
     return found
-
-
-def _loads(constraints: LoopJacobian, q: Floats, carried: Floats) -> Floats:
-    """Moments about, and forces at, the joints' origins on the second bodies, in these [loops, 6]."""
-    bodies, joints = constraints.bodies(q), constraints.joints
-    held = joints.held(bodies)
-    world = np.zeros((len(held.origin), 2, 3))
-    np.add.at(world, joints.loop, carried[:, None, None] * np.stack((held.moment, held.force), axis=1))
-    turned = bodies.rotation[joints.bodies[:, 1]]
-    return np.einsum("nji,npj->npi", turned, world).reshape(-1, 6)

@@ -151,9 +151,7 @@ class LoopJoints:
 
     def held(self, bodies: BodyMotions) -> Held:
         """The constraints, given where the bodies are."""
-        (frame, place), (frame_b, place_b) = (self._placed(bodies, end) for end in (0, 1))
-        rotation = np.swapaxes(frame, 1, 2) @ frame_b
-        shift = np.einsum("nji,nj->ni", frame, place_b - place)
+        frame, _, place_b, rotation, shift = self._relative(bodies)
         before, reached, angle = self._nearest(rotation, shift)
         from scipy.spatial.transform import Rotation  # takes long to import, and most systems have no loops
 
@@ -173,9 +171,8 @@ class LoopJoints:
 
     def frames(self, bodies: BodyMotions) -> LoopFrames:
         """The frames in which the loads of the joints stand still, given where the bodies are."""
-        (frame, place), (frame_b, place_b) = (self._placed(bodies, end) for end in (0, 1))
-        turned = np.swapaxes(frame, 1, 2)
-        before, _, _ = self._nearest(turned @ frame_b, np.einsum("nij,nj->ni", turned, place_b - place))
+        frame, frame_b, place_b, rotation, shift = self._relative(bodies)
+        before, _, _ = self._nearest(rotation, shift)
         ball, twice = _BALL[self.kind], _TURN[self.kind, 1] >= 0
         first = np.take_along_axis(frame, np.maximum(_TURN[self.kind, 0], 0)[:, None, None], axis=2)[:, :, 0]
         turning = np.where(twice[:, None, None], first[:, :, None] * first[:, None], 0.0)
@@ -187,8 +184,7 @@ class LoopJoints:
         from scipy.spatial.transform import Rotation
 
         second = self.bodies[:, 1]
-        rotation = bodies.rotation[self.bodies[:, 0]]
-        place = bodies.origin[self.bodies[:, 0]] + np.einsum("nij,nj->ni", rotation, self._positions[:, 0])
+        rotation, place = bodies.rotation[self.bodies[:, 0]], self._placed(bodies, 0)[1]
         back = np.swapaxes(bodies.rotation[second], 1, 2)
         turned = Rotation.from_matrix(back @ rotation @ self._turned[:, 0])
         shift = np.einsum("nij,nj->ni", back, place - bodies.origin[second])
@@ -205,11 +201,10 @@ class LoopJoints:
 
     def velocity_violation(self, bodies: BodyMotions) -> Floats:
         """How fast each loop opens [loops]: norm over its constraints, m/s and rad/s together."""
-        return self.norms(self.rates(bodies))
+        return self.norms(self.rates(bodies, self.held(bodies)))
 
-    def rates(self, bodies: BodyMotions) -> Floats:
-        """How fast each constraint opens [rows], rad/s or m/s."""
-        held = self.held(bodies)
+    def rates(self, bodies: BodyMotions, held: Held) -> Floats:
+        """How fast each constraint opens [rows], rad/s or m/s, given what `held` gave there."""
         a, b = self.bodies.T
         turning = bodies.omega[b] - bodies.omega[a]
         first, second = (bodies.velocity[k] + np.cross(bodies.omega[k], held.origin - bodies.origin[k]) for k in (a, b))
@@ -228,7 +223,8 @@ class LoopJoints:
         slowest = max(SLOWEST, RESTING * np.sqrt(gravity / size))
         fastest = max(np.abs(bodies.omega).max(), np.abs(bodies.velocity).max() / size, slowest)
         units = np.where(self.axis < FORCE, 1.0, size)
-        apart, rates = self.held(bodies).violation, self.rates(bodies)
+        held = self.held(bodies)
+        apart, rates = held.violation, self.rates(bodies, held)
         if np.abs(apart / units).max(initial=0.0) > least:
             loop, told = self.worst(np.where(np.abs(apart / units) > least, apart, 0.0))
             return f"loop {loop!r} is open by {told}"
@@ -257,6 +253,12 @@ class LoopJoints:
         rotation = bodies.rotation[body]
         arm = np.einsum("nij,nj->ni", rotation, self._positions[:, end])
         return rotation @ self._frames[:, end], bodies.origin[body] + arm
+
+    def _relative(self, bodies: BodyMotions) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """F_a, F_b [loops, 3, 3], where F_b's origin is [loops, 3], and F_b in F_a: rotation and shift."""
+        (frame, place), (frame_b, place_b) = (self._placed(bodies, end) for end in (0, 1))
+        rotation = np.swapaxes(frame, 1, 2) @ frame_b
+        return frame, frame_b, place_b, rotation, np.einsum("nji,nj->ni", frame, place_b - place)
 
     def _nearest(self, rotation: Floats, shift: Floats) -> tuple[Floats, Floats, Floats]:
         """The frame in F_a before the last turn, that after it, nearest to F_b's rotation, and the last angle."""

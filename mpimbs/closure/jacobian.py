@@ -11,7 +11,7 @@ from mpimbs.closure.geometry import FORCE, BodyMotions, Held, LoopJoints, body_m
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U
+from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, Structure
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -65,11 +65,7 @@ class LoopJacobian:
 
     def __init__(self, system: System) -> None:
         self.system, self.joints, self.subchain = system, LoopJoints(system), Subchain(system)
-        structure = self.subchain.structure
-        counts = structure.steps[:, LAST_U] - structure.steps[:, FIRST_U]
-        speeds = np.arange(counts.sum()) + np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts)
-        self._step = np.empty(system.nu, np.int64)
-        self._step[speeds] = np.repeat(np.arange(len(counts)), counts)
+        self._step = steps_of_speeds(self.subchain.structure)
         ends, self._gears = self.joints.bodies.copy(), self.joints.gears
         ends[self._gears.loop] = 0  # whose constraints are of two joints alone
         self._ways = _paths(system.parents(), np.diff(system.offsets()[1]), ends)
@@ -98,9 +94,7 @@ class LoopJacobian:
         held = self.joints.held(self.bodies(q))
         structure = self.subchain.structure
         steps = self.subchain.last_motions.reshape(-1, BOUNDARY)[self._step]
-        unit = steps[:, :9].reshape(-1, 3, 3)[np.arange(len(steps)), structure.axes % 3]
-        turns = (structure.axes < 3)[:, None]
-        turning, sliding = unit * turns, unit * np.where(turns, structure.pitch[:, None], 1.0)
+        turning, sliding = axes_of_speeds(structure, steps)
         row, speed, loop = self._row, self._speed, self.joints.loop[self._row]
         arm = held.origin[loop] - steps[speed, 9:12]
         # moment . turning + force . (sliding + turning x arm)
@@ -147,6 +141,25 @@ class LoopJacobian:
         np.maximum.at(most, body, np.stack((sizes.max(axis=1), np.abs(force[loop]).max(axis=(1, 2))), axis=1))
         left = np.abs(total).max(axis=1).reshape(-1, 2, 3).max(axis=2)
         return (left > _CANCELS * most).any(axis=1)
+
+
+def steps_of_speeds(structure: Structure) -> Integers:
+    """The step that each speed is of [nu]."""
+    counts = structure.steps[:, LAST_U] - structure.steps[:, FIRST_U]
+    speeds = np.arange(counts.sum()) + np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts)
+    found = np.empty(len(speeds), np.int64)
+    found[speeds] = np.repeat(np.arange(len(counts)), counts)
+    return found
+
+
+def axes_of_speeds(structure: Structure, motions: Floats) -> tuple[Floats, Floats]:
+    """How the step of each speed turns and slides by it [nu, 3], at the step's origin, world components.
+
+    `motions` [nu, BOUNDARY]: of these steps.
+    """
+    unit = motions[:, :9].reshape(-1, 3, 3)[np.arange(len(motions)), structure.axes % 3]
+    turns = (structure.axes < FORCE)[:, None]
+    return unit * turns, unit * np.where(turns, structure.pitch[:, None], 1.0)
 
 
 def _paths(parent: Integers, speeds: Integers, bodies: Integers) -> tuple[Integers, Integers, Floats]:

@@ -77,12 +77,12 @@ def redistributed(constraints: LoopJacobian, q: Floats, loads: Floats) -> Redist
     world = np.einsum("nij,npj->npi", turned, loads.reshape(-1, 2, 3))[joints.loop]
     carried = np.einsum("ni,ni->n", held.moment, world[:, 0]) + np.einsum("ni,ni->n", held.force, world[:, 1])
     least = of_least_norm(jacobian, carried)
-    change = _of_constraints(joints.loop, held, least - carried)
+    change = of_constraints(joints.loop, held, least - carried)
     local = np.einsum("nji,npj->npi", turned, change.reshape(-1, 2, 3)).reshape(-1, 6)
     return Redistribution(loads + local, _through_joints(constraints, bodies, held.origin, change))
 
 
-def _of_constraints(loop: npt.NDArray[np.int64], held: Held, carried: Floats) -> Floats:
+def of_constraints(loop: npt.NDArray[np.int64], held: Held, carried: Floats) -> Floats:
     """Moments and forces [loops, 6] of what constraints carry; world components."""
     found = np.zeros((len(held.origin), 6))
     np.add.at(found, loop, carried[:, None] * np.concatenate((held.moment, held.force), axis=1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -36,6 +38,14 @@ def of_force(at: Floats, force: Floats) -> Floats:
     """How a force that stays changes with its point, by the twist of that [6, 6]."""
     found = np.zeros((6, 6))
     found[:3] = -cross_matrix(force) @ velocity(at)
+    return found
+
+
+def ball_stiffness(diagonal: Sequence[float] | Floats, cross: Sequence[float] | Floats) -> Floats:
+    """The matrix of a ball's spring [3, 3], of xx, yy, zz, and xy, xz, yz where any are given."""
+    found = np.diag(np.asarray(diagonal, float))
+    if len(cross):
+        found[[0, 0, 1], [1, 2, 2]] = found[[1, 2, 2], [0, 0, 1]] = cross
     return found
 
 

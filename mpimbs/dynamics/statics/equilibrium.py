@@ -190,14 +190,14 @@ class Equilibrium:
         That by which the loads that balance change, if each is off by so much of 1 rad or of the size of the system.
         """
         signs = np.random.default_rng(self._dynamics.comm.rank).choice((-1.0, 1.0), len(at.r))
-        return NOTHING * self._largest(self._change(at.q, signs * self._units, DIFFERENCE))
+        change, loops = self._change(at.q, signs * self._units, DIFFERENCE), self._dynamics.loops
+        return NOTHING * self._largest(change if loops is None else loops.close_speeds(at.q, change))
 
     def _change(self, q: Floats, z: Floats, h: float) -> Floats:
-        """Derivative of the accelerations along a displacement, by a difference over h of it, on what loops allow."""
-        displaced, loops = self._dynamics.subchain.displaced, self._dynamics.loops
+        """Derivative of the accelerations along a displacement, by a difference over h of it."""
+        displaced = self._dynamics.subchain.displaced
         ahead, behind = self._accelerations(displaced(q, h * z)), self._accelerations(displaced(q, -h * z))
-        found = (ahead - behind) / (2.0 * h)
-        return found if loops is None else loops.close_speeds(q, found)
+        return (ahead - behind) / (2.0 * h)
 
     def _place(self, q: Floats) -> _Place:
         r = self._accelerations(q)

@@ -24,13 +24,14 @@ from scipy.sparse.linalg import splu
 from scipy.spatial.transform import Rotation
 
 from mpimbs.closure.geometry import FORCE, LoopJoints, body_motions
-from mpimbs.dynamics.statics.changes import about, cross_matrix, of_ball, of_force, velocity, wrench_of
+from mpimbs.closure.jacobian import axes_of_speeds, steps_of_speeds
+from mpimbs.dynamics.statics.changes import about, ball_stiffness, cross_matrix, of_ball, of_force, velocity, wrench_of
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, PLACE
+from mpimbs.sweep.structure import BOUNDARY, PLACE
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -160,15 +161,8 @@ class Stiffness:
         """The motion subspace of each speed [nu, 6], world components; and which speeds of a joint come before others
         of it [nu, nu], those that act at once by half."""
         structure, nu = self._part.structure, self._system.nu
-        counts = structure.steps[:, LAST_U] - structure.steps[:, FIRST_U]
-        step = np.empty(nu, np.int64)
-        speeds = np.repeat(structure.steps[:, FIRST_U] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        step[speeds] = np.repeat(np.arange(len(counts)), counts)
-        rows = self._part.last_motions.reshape(-1, BOUNDARY)[step]
-        unit = rows[:, :9].reshape(-1, 3, 3)[np.arange(nu), structure.axes % 3]
-        turns = structure.axes < FORCE
-        w = unit * turns[:, None]
-        v = unit * np.where(turns, structure.pitch, 1.0)[:, None]
+        rows = self._part.last_motions.reshape(-1, BOUNDARY)[steps_of_speeds(structure)]
+        w, v = axes_of_speeds(structure, rows)
         at = rows[:, 9:PLACE] - self._about
         twists = np.hstack((w, v + np.cross(at, w)))
         pairs: list[tuple[int, int, float]] = []
@@ -216,9 +210,7 @@ class Stiffness:
         for body in np.flatnonzero(balls & (self._of_body @ stiff > 0.0)).tolist():
             first, item = int(offset[body]), int(q_offset[body])
             rest, here = (Rotation.from_quat(x[item : item + 4], scalar_first=True) for x in (columns.rest, self._q))
-            matrix = np.diag(stiff[first : first + 3])
-            matrix[[0, 0, 1], [1, 2, 2]] = columns.cross_stiffness[first : first + 3]
-            matrix = np.triu(matrix) + np.triu(matrix, 1).T
+            matrix = ball_stiffness(stiff[first : first + 3], columns.cross_stiffness[first : first + 3])
             moment, change = of_ball((rest.inv() * here).as_rotvec(), matrix)
             forces[first : first + 3] -= moment
             blocks = [(first, 0.5 * (change + change.T))]
@@ -378,10 +370,7 @@ class Stiffness:
             if k in joints.gears.loop:  # along joints alone, and constant
                 continue
             at = here.origin[k] - self._about
-            moment, force = (
-                self._rotation[second] @ loads[k].reshape(2, 3).T[:, 0],
-                self._rotation[second] @ loads[k, 3:],
-            )
+            moment, force = (self._rotation[second] @ part for part in (loads[k, :3], loads[k, 3:]))
             load = wrench_of(at, force)
             load[:3] += moment
             self._loads[second] += load
@@ -404,11 +393,9 @@ class Stiffness:
             return angular, linear
         given, frame = loop.stiffness, here.frame[k]
         if loop.kind.quaternion:
-            matrix = np.diag(given)
-            matrix[[0, 0, 1], [1, 2, 2]] = loop.cross_stiffness or 0.0
             rest = Rotation.from_quat(loop.rest, scalar_first=True)
             turned = (rest.inv() * Rotation.from_matrix(here.first[k].T @ frame)).as_rotvec()
-            _, own = of_ball(turned, np.triu(matrix) + np.triu(matrix, 1).T)
+            _, own = of_ball(turned, ball_stiffness(given, loop.cross_stiffness))
             return frame @ own @ frame.T, linear
         for axis, value in zip(joints.freedoms(k), given, strict=True):
             (angular if axis < FORCE else linear)[:] += value * np.outer(frame[:, axis % 3], frame[:, axis % 3])
@@ -423,10 +410,10 @@ def _value(title: str, given: Any, count: int) -> Floats:
 
 def _orders(kind: int) -> list[tuple[int, int, float]]:
     """Of the speeds of a type of joint, which come before which, and those that act at once by half."""
-    steps = [(k, axis < FORCE, step.turn) for k, step in enumerate(JOINT_TYPES[kind].steps) for axis in step.axes]
+    steps = [(k, axis < FORCE) for k, step in enumerate(JOINT_TYPES[kind].steps) for axis in step.axes]
     found = []
-    for later, (step, turns, _) in enumerate(steps):
-        for sooner, (step_before, turns_before, _) in enumerate(steps):
+    for later, (step, turns) in enumerate(steps):
+        for sooner, (step_before, turns_before) in enumerate(steps):
             if later == sooner:
                 continue
             if step_before < step or (step_before == step and turns and not turns_before):

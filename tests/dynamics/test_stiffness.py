@@ -112,6 +112,13 @@ def test_loops_with_balls() -> None:
     compare(system, q)
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_loops_that_slide_against_springs(seed: int) -> None:
+    """Forces along the sliding axes: it counts with which body their point moves."""
+    system, q, _, _ = random_mechanism(seed, 8, 1, loop_types=("planar",), driven=True)
+    compare(system, q)
+
+
 def pushed(t: float, motion: BodyMotion) -> tuple[Array, Array]:
     """A field of springs to the world, and a moment that turns the body upright."""
     return 0.3 * np.cross(motion.rotation[:, 2], (0.0, 0.0, 1.0)), -np.array([1.0, 2.0, 3.0]) * motion.position

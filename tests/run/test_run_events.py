@@ -305,7 +305,7 @@ def hand(gap: str = "keep", joint: str = "fixed") -> System:
     system.add(name="part", parent="world", mass=1, inertia=inertia, joint=Joint(type="free", q=at))
     for k in range(2):  # for ranks
         system.add(name=f"other{k}", parent="world", mass=1, inertia=inertia, joint=Joint(type="revolute", u=(1.0,)))
-    frames = ((1, 0, 0, 0), (np.sqrt(0.5), 0, np.sqrt(0.5), 0))
+    frames = ((np.sqrt(0.5), np.sqrt(0.5), 0, 0), (np.sqrt(0.5), 0, np.sqrt(0.5), 0))
     ends = {"bodies": ("hand", "part"), "positions": ((0.3, 0, 0), (0, 0.05, 0)), "rotations": frames}
     system.add_loop(name="grip", type=joint, active=False, **ends)
     system.add_event(time=0.5, connect=["grip"], gap=gap)

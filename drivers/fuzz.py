@@ -3,6 +3,7 @@
     python drivers/fuzz.py --seconds 600 --folder results/fuzz
     python drivers/fuzz.py --only 1234 --ranks 3
     python drivers/fuzz.py --seconds 600 --sequences
+    python drivers/fuzz.py --seconds 60 --systems 40 --of-sources
 
 Each system is a function of one integer, its seed (`tests/oracles/structured_systems.py`); what is compared, and how
 closely, says `tests/fuzzing.py`. A job under mpiexec tries one system after another; one that crashes or hangs is
@@ -12,6 +13,9 @@ always tested. Of every tenth seed a run of a small system is stopped, killed an
 course undisturbed (`tests/sequences.py`); of those that are wrong the seeds are kept. What the witness of a run would
 have stopped (`mpimbs.run.witness`) is no wrong result in silence, and counted by itself. The counts go to
 counts.json; the exit code is 1 if anything was wrong in silence, or much told.
+
+Seeds begin by the clock, so that every run draws other systems, or by the package's sources: other systems for every
+change, the same ones however often and wherever that state of the sources is tried.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import subprocess
 import sys
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +38,8 @@ import click
 
 from fault_injection import descendants
 
-TESTS = Path(__file__).resolve().parents[1] / "tests"
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = ROOT / "tests"
 LIMIT = 60.0  # s of the processor for one system, beside those for its size
 SECONDS_A_BODY = 0.1
 COMPILING = 900.0  # s more for the first systems of a job,
@@ -199,6 +205,7 @@ def main(
     only: int | None = None,
     plain: bool = False,
     sequences: bool | None = None,
+    of_sources: bool = False,
 ) -> dict[str, Any]:
     """Try systems for some time, by turns on each number of ranks.
 
@@ -221,6 +228,8 @@ def main(
         By the default coupling with its own choice of lanes alone, for which less is compiled.
     sequences : bool, optional
         The seeds of sequences alone, or none; by default every tenth is of one.
+    of_sources : bool
+        The first seed follows from the package's sources in place of the clock.
 
     Returns
     -------
@@ -228,7 +237,7 @@ def main(
         Counts of systems and sequences, wrong ones, refusals by reason, by number of ranks.
     """
     sys.path.insert(0, str(TESTS))
-    first = only if only is not None else int(time.time()) % 10**8 * 10 if seed is None else seed
+    first = next(value for value in (only, seed, begin_of(of_sources)) if value is not None)
     click.echo(f"seeds from {first}")
     failed: list[dict[str, Any]] = []
     total = sum(SHARES.get(number, 2) for number in ranks)
@@ -249,6 +258,14 @@ def main(
             left -= crash["seed"] + 1 - begin
             begin = crash["seed"] + 1
     return counts(folder, ranks)
+
+
+def begin_of(sources: bool) -> int:
+    """The first seed, by what the package's sources say or by the clock."""
+    if not sources:
+        return int(time.time()) % 10**8 * 10
+    files = sorted((ROOT / "mpimbs").rglob("*.py"))
+    return zlib.crc32(b"".join(file.read_bytes() for file in files)) % 10**8 * 10
 
 
 def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
@@ -319,6 +336,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
 @click.option("--only", type=int)
 @click.option("--plain", is_flag=True)
 @click.option("--sequences/--states", default=None)
+@click.option("--of-sources", is_flag=True)
 def command(**given: Any) -> None:
     given["ranks"] = [int(number) for number in given["ranks"].split(",")]
     found = main(**given)

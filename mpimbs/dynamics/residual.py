@@ -9,7 +9,7 @@ that for each operation on the way from one end of a system to the other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,12 @@ from mpimbs.dynamics.operators.inverse import (
     prescribed,
     wrenched_by_loops,
 )
+from mpimbs.model import System
 from mpimbs.parallel.largest import greatest
 from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.structure import BOUNDARY, HELD, PLACE
-
-if TYPE_CHECKING:
-    from mpimbs.dynamics import Dynamics
 
 Floats = npt.NDArray[np.float64]
 
@@ -98,7 +97,7 @@ class Residual(NamedTuple):
     masses: float
     forces: Floats
 
-    def judged(self, coupling: Coupling) -> str:
+    def judged(self, coupling: Coupling | None) -> str:
         """Say what is wrong and what to do, if it is more than rounding or what a coupling may leave; else nothing."""
         bounds = ITERATED if iterates(coupling) else EXACT
         lost = min(ALLOWED, EPSILON * self.masses)
@@ -129,9 +128,28 @@ class Residual(NamedTuple):
         return text + lost_told(self.motion, self.loops, self.masses)
 
 
-def iterates(coupling: Coupling) -> bool:
+class Evaluated(Protocol):
+    """What evaluates a system, as `Dynamics` does."""
+
+    loops: Any  # None where there are none
+
+    @property
+    def comm(self) -> MPI.Comm: ...
+    @property
+    def system(self) -> System: ...
+    @property
+    def subchain(self) -> Subchain: ...
+    @property
+    def subchains(self) -> Any: ...
+    @property
+    def coupling(self) -> Coupling | None: ...
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """See `Dynamics.boundary_motion`."""
+
+
+def iterates(coupling: Coupling | None) -> bool:
     """Whether a coupling finds its loads by iterations."""
-    return coupling.iterative is not None or bool(coupling.statistics())
+    return coupling is not None and (coupling.iterative is not None or bool(coupling.statistics()))
 
 
 def holds_told(motion: float, body: str, loops: float, loop: str) -> str:
@@ -156,7 +174,7 @@ def lost_told(motion: float, loops: float, masses: float) -> str:
     return f"; masses differ by {masses:.0e}: accelerations may be off by {off:.0e}" if off > EXACT.motion else ""
 
 
-def residual_of(dynamics: Dynamics, root: Floats, q: Floats, u: Floats, udot: Floats, forces: Floats) -> Residual:
+def residual_of(dynamics: Evaluated, root: Floats, q: Floats, u: Floats, udot: Floats, forces: Floats) -> Residual:
     """Give what accelerations leave of the equations of motion, after an evaluation in their state; all call.
 
     Parameters
@@ -227,14 +245,14 @@ def residual_of(dynamics: Dynamics, root: Floats, q: Floats, u: Floats, udot: Fl
         shares = (np.abs(rows) / np.maximum(sizes, SMALLEST)).max(axis=1, initial=0.0)
         loops = _largest(MPI.COMM_SELF, shares, names.__getitem__)
         loads = _largest(MPI.COMM_SELF, largest / max(acts[0], SMALLEST), names.__getitem__)
-    dropped = (0, "") if dynamics.loops is None else dynamics.loops.dropped()
+    dropped: tuple[int, str] = (0, "") if dynamics.loops is None else dynamics.loops.dropped()
     mass = subchain.columns.mass[subchain.columns.mass > 0.0]
     ends = greatest(comm, np.array([mass.max(initial=0.0), -mass.min(initial=np.inf)]))
     masses = float(ends[0] / -ends[1]) if ends[0] > 0.0 else 1.0
     return Residual(*motion, *loops, *loads, *dropped, masses, left)
 
 
-def _least(dynamics: Dynamics, driving: Floats, squares: Floats) -> tuple[float, float]:
+def _least(dynamics: Evaluated, driving: Floats, squares: Floats) -> tuple[float, float]:
     """Mean radius of gyration of the bodies about their origins (m); and an acceleration (m/s^2) that is small.
 
     A thousandth of what moves the system on the whole: parts that are locked, and do not move but by rounding, are
@@ -255,14 +273,14 @@ def _levers(between: Between) -> Between:
     return between._replace(moves=[np.array([[1.0, 0.0], [distance, 1.0]]) for distance in distances])
 
 
-def _of_loops(dynamics: Dynamics, of_steps: Floats, reach: Floats, udot: Floats) -> tuple[Floats, Floats, Floats]:
+def _of_loops(dynamics: Evaluated, of_steps: Floats, reach: Floats, udot: Floats) -> tuple[Floats, Floats, Floats]:
     part, subchain = dynamics.subchains, dynamics.subchain
     assert isinstance(part, Intervals)
     steps = subchain.made.body_step
     return part.loop_rows(subchain.of_bodies(of_steps), reach[steps], udot, len(dynamics.system.loops))
 
 
-def _body_of(dynamics: Dynamics, speed: int) -> str:
+def _body_of(dynamics: Evaluated, speed: int) -> str:
     offsets = dynamics.subchain.columns.u_offset
     return dynamics.subchain.name_of(int(np.searchsorted(offsets, speed, side="right")) - 1)
 

@@ -223,11 +223,14 @@ class EnsembleResult(Outcome):
         Copies side by side; 1: one after the other.
     failed : dict of str to (float, str)
         By name the copies that failed: at which time (s), and why.
+    witness : dict
+        As of `Result`, of all copies together, whose names stand before the bodies'; of how many copies (`copies`).
     """
 
     copies: int = 0
     lanes: int = 1
     failed: dict[str, tuple[float, str]] = field(default_factory=dict)
+    witness: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         failed = f", {len(self.failed)} failed" if self.failed else ""
@@ -251,6 +254,8 @@ class EnsembleResult(Outcome):
         """A few lines for a person."""
         how = f"({self.lanes} side by side)" if self.lanes > 1 else "(one after the other)"
         lines = [self._begin_of_summary(f"{self.copies} copies {how}, ")]
+        if self.witness:
+            lines.append(witness_told(self.witness))
         for name, (t, reason) in list(self.failed.items())[:_MOST_TOLD]:
             lines.append(f"copy {name} failed at t = {t:.6g} s: {reason}")
         if len(self.failed) > _MOST_TOLD:

@@ -231,7 +231,7 @@ class Run:
         balance = self._recorder.balance
         result.energy_error, result.energy_change = balance.change, balance.relative
         if (witness := self._recorder.witness) is not None:
-            result.witness = witness.told()
+            result.witness = witness.seen.told()
         store = self._recorder.store
         result.samples = store.samples if isinstance(store, Samples) else []
         result.loops = self._totals.told_loops(segment)

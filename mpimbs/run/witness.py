@@ -8,6 +8,8 @@ takes an evaluation, and sweeps without lanes that take as long as some four of 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,61 @@ from mpimbs.parallel.agreement import together
 Floats = npt.NDArray[np.float64]
 
 BETWEEN = 1000  # evaluations
+TO_GO_ON = "`no_witness=True` goes on regardless"
+
+
+@dataclass
+class Seen:
+    """What checks have found so far.
+
+    Attributes
+    ----------
+    checks : int
+    motion, loops : tuple
+        The largest residual so far: its value, on which body or loop, time (s).
+    dropped : tuple
+        The most constraints that were left out so far, a loop of which one was, time (s).
+    masses : float
+        How often the lightest mass goes into the heaviest: what is lost by it is told.
+    """
+
+    checks: int = 0
+    motion: tuple[float, str, float] = (0.0, "", 0.0)
+    loops: tuple[float, str, float] = (0.0, "", 0.0)
+    dropped: tuple[int, str, float] = (0, "", 0.0)
+    masses: float = 1.0
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Seen:
+        """What `told` gave, or that of an earlier version."""
+        known: dict[str, Any] = {name: told[name] for name in cls.__dataclass_fields__ if name in told}
+        known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+        return cls(**known)
+
+    def take(self, found: Residual, t: float, of: str = "") -> None:
+        """Take what a check at a time (s) found; `of` as in `join`."""
+        own = Seen(
+            1,
+            (found.motion, found.body, t),
+            (found.loops, found.loop, t),
+            (found.dropped, found.without, t),
+            found.masses,
+        )
+        self.join(own, of)
+
+    def join(self, other: Seen, of: str = "") -> None:
+        """Take what another one has seen; `of` says whose bodies and loops those are."""
+        self.checks += other.checks
+        self.masses = max(self.masses, other.masses)
+        for name in ("motion", "loops", "dropped"):
+            value, where, t = getattr(other, name)
+            theirs = value, f"{of}: {where}" if of and where else where, t
+            setattr(self, name, max(getattr(self, name), theirs, key=_size))
+
+    def told(self) -> dict[str, Any]:
+        """What a result tells."""
+        found = {name: list(getattr(self, name)) for name in ("motion", "loops", "dropped")}
+        return {"checks": self.checks, "masses": self.masses, **found}
 
 
 class Witness:
@@ -32,14 +89,7 @@ class Witness:
 
     Attributes
     ----------
-    checks : int
-        So far.
-    motion, loops : tuple
-        The largest residual so far: its value, on which body or loop, time (s).
-    masses : float
-        How often the lightest mass goes into the heaviest: what is lost by it is told.
-    dropped : tuple
-        The most constraints that were left out so far, a loop of which one was, time (s).
+    seen : Seen
     seconds : float
         Wall time spent, but for evaluations (s).
     """
@@ -47,16 +97,12 @@ class Witness:
     def __init__(self, dynamics: Dynamics) -> None:
         self._dynamics = dynamics
         self._due = 0  # evaluations
-        self.checks, self.seconds = 0, 0.0
-        self.motion: tuple[float, str, float] = (0.0, "", 0.0)
-        self.loops: tuple[float, str, float] = (0.0, "", 0.0)
-        self.dropped: tuple[int, str, float] = (0, "", 0.0)
-        self.masses = 1.0
+        self.seen, self.seconds = Seen(), 0.0
 
     @property
     def largest(self) -> Floats:
         """Of the equations of motion, and of the loops [2]."""
-        return np.array([self.motion[0], self.loops[0]])
+        return np.array([self.seen.motion[0], self.seen.loops[0]])
 
     def take(self, t: float, q: Floats, u: Floats, held: Floats | None, last: bool) -> None:
         """Check the accelerations in a state at a time (s), where one is due; all ranks call.
@@ -71,37 +117,27 @@ class Witness:
             return
         began, evaluating = time.perf_counter(), sum(dynamics.seconds().values())
         found: Residual = together(dynamics.comm, lambda: dynamics.residual(q, u, tau=held, t=t))
-        self._due, self.checks = dynamics.evaluations + BETWEEN, self.checks + 1
-        self.motion = max(self.motion, (found.motion, found.body, t), key=_size)
-        self.loops = max(self.loops, (found.loops, found.loop, t), key=_size)
-        self.dropped = max(self.dropped, (found.dropped, found.without, t), key=_size)
-        self.masses = found.masses
+        self._due = dynamics.evaluations + BETWEEN
+        self.seen.take(found, t)
         self.seconds += time.perf_counter() - began + evaluating - sum(dynamics.seconds().values())
         if wrong := found.judged(dynamics.coupling):
-            raise SimulationError(f"t = {t:g} s: {wrong}. `no_witness=True` goes on regardless")
+            raise SimulationError(f"t = {t:g} s: {wrong}. {TO_GO_ON}")
 
     def follow(self, before: Witness) -> None:
         """Go on with what another one has seen, of the structure before: the next sample is checked."""
-        self.checks, self.motion, self.loops = before.checks, before.motion, before.loops
-        self.dropped, self.seconds, self.masses = before.dropped, before.seconds, before.masses
+        self.seen, self.seconds = before.seen, before.seconds
 
     def memory(self) -> dict[str, Any]:
         """For JSON; `recall` takes it again."""
         loops = self._dynamics.loops
-        return {"due": self._due, "refining": loops is not None and loops.refining, **self.told()}
+        return {"due": self._due, "refining": loops is not None and loops.refining, **self.seen.told()}
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
-        self._due, self.checks = memory["due"], memory["checks"]
+        self._due = memory["due"]
         if self._dynamics.loops is not None:
             self._dynamics.loops.refining = memory.get("refining", False)
-        self.motion, self.loops = tuple(memory["motion"]), tuple(memory["loops"])
-        self.dropped, self.masses = tuple(memory.get("dropped", self.dropped)), memory.get("masses", 1.0)
-
-    def told(self) -> dict[str, Any]:
-        """What a result tells."""
-        found = {"motion": self.motion, "loops": self.loops, "dropped": self.dropped}
-        return {"checks": self.checks, "masses": self.masses, **{name: list(value) for name, value in found.items()}}
+        self.seen = Seen.of(memory)
 
 
 def witness_told(found: dict[str, Any]) -> str:
@@ -109,9 +145,10 @@ def witness_told(found: dict[str, Any]) -> str:
     (motion, body, _), (loops, loop, _) = found["motion"], found["loops"]
     dropped, without, _ = found.get("dropped", (0, "", 0.0))
     told = holds_told(motion, body, loops, loop) + dropped_told(dropped, without)
+    of = f" of {found['copies']} copies" if "copies" in found else ""
     lost = lost_told(motion, loops, found.get("masses", 1.0))
-    return f"{told}, in {found['checks']} samples checked{lost}"
+    return f"{told}, in {found['checks']} samples{of} checked{lost}"
 
 
-def _size(found: tuple[float, str, float]) -> float:
+def _size(found: tuple[Any, str, float]) -> float:
     return np.inf if np.isnan(found[0]) else found[0]

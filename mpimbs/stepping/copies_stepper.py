@@ -6,6 +6,7 @@ that no step suits is left behind where it was: the others go on without it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -205,6 +206,11 @@ class CopiesStepper:
             if self._crawl.took(self.time - began, left):
                 self._leave_crawling(errors == worst)
         return self.time == target
+
+    def leave(self, reasons: Mapping[int, str]) -> None:
+        """Leave copies behind at the time reached, for these reasons."""
+        self._trouble = dict(reasons)
+        self._leave(np.isin(np.arange(self.copies.count), list(reasons)), self.time, self.step_size)
 
     def _leave_crawling(self, chosen: npt.NDArray[np.bool_]) -> None:
         """Leave the copies behind for which steps shrink towards nothing."""

@@ -21,7 +21,7 @@ SAMPLES = 200  # by default
 # Settings of a simulation that ensembles take.
 OF_ENSEMBLES = (
     "t_end", "integrator", "rtol", "atol", "dt", "tension", "every", "projection", "stabilisation", "sample", "poses",
-    "force", "lanes",
+    "force", "lanes", "no_witness",
 )  # fmt: skip
 MOST_SAMPLES = 1e8
 NEVER = math.inf  # s

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
 from mpimbs import Batch, InputError, InterruptionError, Joint, Result, System, system_from
+from mpimbs.dynamics import Dynamics
 from mpimbs.run.ensembles.in_turn import TurnStepper
 from mpimbs.run.restart import restart
 from mpimbs.run.simulation import Simulation
@@ -112,6 +113,29 @@ def test_copies_that_fail(comm: MPI.Comm) -> None:
         assert result.q is not None and clean.q is not None
         assert np.array_equal(result.q[:, [0, 2]], clean.q[:, [0, 2]])
         assert np.isnan(result.q[:, [1, 3], 0]).sum(axis=0).tolist() == [2, 3]
+
+
+def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the sample where its accelerations are checked; all are checked twice as runs of their own would be."""
+    systems, settings = case_of("loops")
+    batch = Batch(systems, comm=comm)
+    clean = batch.simulate(0.12, **settings)
+    assert clean.witness["checks"] == 2 * COPIES and clean.witness["copies"] == COPIES
+    assert clean.witness["loops"][1].startswith(("0: ", "1: ", "2: ", "3: "))
+    heavy = systems[2]
+    right: Any = Dynamics.residual
+
+    def residual(self: Dynamics, *given: Any, **more: Any) -> Any:
+        found = right(self, *given, **more)
+        return found._replace(motion=1e-3) if self.system.force_modules is heavy.force_modules else found
+
+    monkeypatch.setattr(Dynamics, "residual", residual)
+    result = batch.simulate(0.12, **settings)
+    assert list(result.failed) == ["2"] and result.failed["2"][0] == 0.0
+    assert "leave 1.0e-03 of the forces at body" in result.failed["2"][1]
+    if comm.rank == 0:
+        assert result.q is not None and clean.q is not None
+        assert np.array_equal(result.q[:, [0, 1, 3]], clean.q[:, [0, 1, 3]])
 
 
 @pytest.mark.parametrize("name", ["loops", "ra34pw2", "bdf"])

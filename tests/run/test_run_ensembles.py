@@ -12,7 +12,10 @@ import mpimbs
 from mpi_helpers import parallel_assert
 from mpimbs import Batch, Body, EnsembleResult, InputError, InterruptionError, Joint, System, simulate, system_from
 from mpimbs.cli import main
+from mpimbs.dynamics.copies.side_by_side import SideBySide
+from mpimbs.dynamics.residual import EXACT
 from mpimbs.kernels.lanes import native_width
+from mpimbs.run.ensembles import witness
 from mpimbs.run.restart import restart
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping.copies_stepper import CopiesStepper
@@ -67,6 +70,19 @@ def alone(comm: MPI.Comm, batch: Batch, systems: list[System], **settings: Any) 
     return [(k, simulate(systems[k], 0.1, **settings)) for k in range(batch.first, batch.last)]
 
 
+def spoil(monkeypatch: pytest.MonkeyPatch, after: float) -> None:
+    """Let accelerations of the copies with the heaviest second link be wrong from a time (s) on."""
+    right: Any = SideBySide.evaluate
+
+    def evaluate(self: SideBySide, t: float, q: Any, u: Any, udot: Any, rates: Any, tau: Any = None) -> None:
+        right(self, t, q, u, udot, rates, tau)
+        heavy = [system.body(1).mass > 1.55 for system in self.systems]
+        if t >= after:
+            udot.reshape(self.count, -1)[heavy, -1] += 0.01
+
+    monkeypatch.setattr(SideBySide, "evaluate", evaluate)
+
+
 def whole(comm: MPI.Comm, result: EnsembleResult) -> dict[str, Any]:
     """The motion on all ranks."""
     found = {name: getattr(result, name) for name in ("q", "u", "energy")} if comm.rank == 0 else None
@@ -94,6 +110,34 @@ def test_copies_are_as_alone(comm: MPI.Comm, kind: str, settings: dict[str, Any]
     if settings is FIXED and kind == "parameters" and comm.rank == 0:
         assert_close("a copy", result["rope 3"].q, found["q"][:, 3], "exact", comm=MPI.COMM_SELF)
         assert list(result.parameters) == [name for name in parameters() if name != "name"]
+
+
+@pytest.mark.parametrize("after", [0.0, 0.07], ids=["at the begin", "later"])
+def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, after: float) -> None:
+    """By name, at the first sample checked; unless nobody wants to know."""
+    batch = Batch.of_parameters(ropes(), parameters(8), comm)
+    right = batch.simulate(0.1, **FIXED)
+    assert right.witness["checks"] == 2 * 8 and right.witness["copies"] == 8 and not right.failed
+    assert 0 < right.witness["motion"][0] < EXACT.motion and right.witness["motion"][1].startswith("rope ")
+    assert ", in 16 samples of 8 copies checked" in right.summary()
+    spoil(monkeypatch, after)
+    wrong = batch.simulate(0.1, **FIXED)
+    assert list(wrong.failed) == ["rope 6", "rope 7"] and wrong.status == "complete"
+    for when, why in wrong.failed.values():
+        assert when == (0.0 if after == 0 else 0.1) and "please report the model. `no_witness=True`" in why
+        assert why.startswith("the accelerations found leave ") and " at body 'link4'" in why
+    regardless = batch.simulate(0.1, **FIXED, no_witness=True)
+    assert not regardless.failed and not regardless.witness and "hold to" not in regardless.summary()
+    found, clean = whole(comm, wrong), whole(comm, right)
+    assert np.array_equal(found["q"][:, :6], clean["q"][:, :6])
+
+
+def test_copies_are_checked_in_rotation(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many some at the first and the last sample, others between them for so many evaluations."""
+    monkeypatch.setattr(witness, "WHOLE", 2)
+    monkeypatch.setattr(witness, "BETWEEN", 20 * 8 // comm.size)  # 4 evaluations a step, 5 steps a sample
+    result = Batch.of_parameters(ropes(), parameters(8), comm).simulate(0.2, **FIXED)
+    assert result.witness["checks"] == (2 + 3 + 2) * comm.size and result.witness["copies"] == min(8, 7 * comm.size)
 
 
 def test_one_copy_takes_the_steps_of_its_own_simulation() -> None:

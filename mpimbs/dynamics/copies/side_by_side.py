@@ -12,19 +12,33 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
+from mpimbs.dynamics.residual import Residual, residual_of
 from mpimbs.forces.of_copies import ForcesOfCopies
 from mpimbs.model import System, facts
 from mpimbs.model.facts import digest
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parts.entries import SYSTEMS_ALONE
 from mpimbs.parts.side_by_side import side_by_side
-from mpimbs.parts.subchain import Subchain
+from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.tiles import ALONE, Kinds, Placed, Tiles
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import Structure
 
 Floats = npt.NDArray[np.float64]
+
+
+class _Copy:
+    """One copy, whose accelerations others have found; see `residual.Evaluated`."""
+
+    loops = subchains = coupling = None
+
+    def __init__(self, system: System, subchain: Subchain) -> None:
+        self.system, self.subchain, self.comm = system, subchain, MPI.COMM_SELF
+
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """The world is at rest."""
+        return AT_REST[None]
 
 
 class SideBySide:
@@ -87,12 +101,18 @@ class SideBySide:
         tiles.loads.reshape(-1, 12)[:, 3:6] = -np.asarray(self.systems[first % len(self.systems)].gravity)
         return tiles
 
-    def compile(self) -> None:
-        """Compile, or load from the cache, what evaluations and samples call; no function is called."""
+    def compile(self, checked: bool = False) -> None:
+        """Compile, or load from the cache, what evaluations and samples call; `checked`: and what checks them does.
+
+        No function is called.
+        """
         self.forces.compile()
         q, u = self.initial_state()
-        self._sweep(q.ravel(), u.ravel(), self._none, np.empty(u.size), np.empty(q.size))
+        udot = np.empty(u.shape)
+        self._sweep(q.ravel(), u.ravel(), self._none, udot.reshape(-1), np.empty(q.size))
         self.energies(q[:1], u[:1])
+        if checked:
+            self._residual(0, q[0], u[0], udot[0])
 
     @property
     def lanes(self) -> int:
@@ -165,6 +185,35 @@ class SideBySide:
             found[k] = part.energy_and_momentum(q[k], u[k], np.asarray(part.system.gravity))[:2]
             found[k, 1] += self.forces.spring_energy(k)
         return found
+
+    def residuals(self, t: float, q: Floats, u: Floats, chosen: Sequence[int]) -> Iterator[tuple[int, Residual]]:
+        """Give what the accelerations found for some copies at a time (s) leave of their equations of motion.
+
+        One evaluation of all, and sweeps over each of these by itself; see `Dynamics.residual`. A copy whose forces
+        could not be found is left out.
+
+        Parameters
+        ----------
+        t : float
+        q, u : array [copies, nq], array [copies, nu]
+            States of all copies.
+        chosen : sequence of int
+            Which copies.
+        """
+        udot, rates = np.empty(u.size), np.empty(q.size)
+        self.evaluate(t, q.ravel(), u.ravel(), udot, rates)
+        acting = self._wrenches.reshape(self.count, -1)
+        for k in chosen:
+            wrenches = self._subchains[k % len(self._subchains)].wrenches
+            if np.isfinite(self._tau[k]).all():
+                wrenches[:] = acting[k, : wrenches.size]
+                yield k, self._residual(k, q[k], u[k], udot.reshape(u.shape)[k])
+
+    def _residual(self, k: int, q: Floats, u: Floats, udot: Floats) -> Residual:
+        """What accelerations of a copy leave under what has acted last."""
+        copy = _Copy(self.systems[k % len(self.systems)], self._subchains[k % len(self._subchains)])
+        root = np.concatenate((np.zeros(3), -np.asarray(copy.system.gravity)))
+        return residual_of(copy, root, q, u, udot, self._tau[k])
 
     def poses(self, copy: int, q: Floats) -> tuple[Floats, Floats]:
         """Give the poses of a copy's bodies at its coordinates [nq]: rotations [n, 3, 3], positions [n, 3] (m)."""

@@ -35,6 +35,7 @@ from mpimbs.run.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
 from mpimbs.run.ensembles.layout import lay_out_ensemble, units_of
 from mpimbs.run.ensembles.rounds import Rounds
 from mpimbs.run.ensembles.samples import EnsembleSamples
+from mpimbs.run.ensembles.witness import CopiesWitness, make_witness, told_by_all
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import EnsembleResult, result_of
@@ -62,6 +63,8 @@ class _Sample(NamedTuple):
     failed : dict of int to (float, str)
     told, vectors
         Of this rank's copies; see `EnsembleMemory`.
+    witness : list
+        What this rank's witness leaves to another.
     """
 
     time: float
@@ -69,6 +72,7 @@ class _Sample(NamedTuple):
     failed: dict[int, tuple[float, str]]
     told: list[Any]
     vectors: dict[str, Floats]
+    witness: list[dict[str, Any]]
 
     @property
     def steps(self) -> int:
@@ -130,10 +134,12 @@ class EnsembleRun:
             compiled = time.perf_counter()
             after_error.pop_all()
         self._stepper = self._begin()
+        self._witness = None if settings.no_witness else self._begin_witness()
         self._keeper = Keeper(comm, self._files.checkpoints, self._files.place, signals, self._save, self._going_on)
         now = time.perf_counter()
         self._seconds = {"set-up": now - began - (compiled - compiling), "compile": compiled - compiling}
-        self._seconds |= dict.fromkeys(("integration", "waiting", "output"), 0.0)
+        phases = ("integration", *(() if settings.no_witness else ("witness",)), "waiting", "output")
+        self._seconds |= dict.fromkeys(phases, 0.0)
         self._rounds, self._due = Rounds(comm), 0
         self._remembered = self._remember()
 
@@ -146,7 +152,7 @@ class EnsembleRun:
         return together(self._comm, lambda: CopiesInTurn(own, count, settings))
 
     def _compile(self) -> None:
-        self._copies.compile()
+        self._copies.compile(checked=not self._settings.no_witness)
         if scheme_of(self._settings.integrator).own:
             compile_steps()
 
@@ -171,6 +177,15 @@ class EnsembleRun:
         if isinstance(copies, CopiesInTurn):
             return TurnStepper(copies, state, memory)
         return CopiesStepper(copies, settings.integrator, settings.accuracy, state, memory)
+
+    def _begin_witness(self) -> CopiesWitness:
+        """Make what checks this rank's copies, which goes on from the checkpoint's."""
+        known = [] if self._kept is None else self._kept.header.get("witness", [])
+        if isinstance(self._copies, CopiesInTurn):
+            known = known[self._first : self._last]
+        else:
+            known = known[self._comm.rank :: self._comm.size]  # one of every rank
+        return make_witness(self._stepper, self._members.names[self._first : self._last], known)
 
     def _recall(self, kept: Kept) -> EnsembleMemory:
         """What a checkpoint has of this rank's copies; all ranks call."""
@@ -232,6 +247,9 @@ class EnsembleRun:
     def _record(self, t: float) -> None:
         """Take the sample of a time (s), which all copies have reached; all ranks call."""
         stepper, copies = self._stepper, self._copies
+        if self._witness is not None:
+            with self._timed("witness"):
+                self._witness.take(t, whole=self._count + 1 in (1, self._times.count))
         with self._timed("waiting"):
             self._note_failures()
             agreed = np.array([self._store.due(), -stepper.step_size])
@@ -272,7 +290,8 @@ class EnsembleRun:
                 when[k - self._first] = t
         told, vectors = stepper.memory() if saves or stepper.at_samples_alone else ([], {})
         flat = {name: values.ravel() for name, values in vectors.items()} | {"failed": when}
-        return _Sample(stepper.time, self._totals(), dict(self._failed), told, flat)
+        witness = [] if self._witness is None else self._witness.memory()
+        return _Sample(stepper.time, self._totals(), dict(self._failed), told, flat, witness)
 
     def _save(self) -> str | None:
         """Write a checkpoint, of the last sample where copies meet there alone; gives the reason why not.
@@ -286,9 +305,9 @@ class EnsembleRun:
             self._note_failures()
             self._remembered = self._remember(saves=True)
         sample = self._remembered
-        told = self._comm.gather(sample.told) or []
         header = self._unchanging | {"time": sample.time, "count": self._count, "totals": sample.totals}
-        header["told"] = [one for part in told for one in part]
+        for name, own in (("told", sample.told), ("witness", sample.witness)):
+            header[name] = [one for part in self._comm.gather(own) or [] for one in part]
         header["failed"] = {str(k): found for k, found in sample.failed.items()}
         return write_checkpoint(files.place, files.checkpoints.keep, header, sample.vectors, self._comm)
 
@@ -338,6 +357,8 @@ class EnsembleRun:
         )
         result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
         result.restarts = self._restarts()
+        if self._witness is not None:
+            result.witness = told_by_all(self._comm, self._witness)
         if self._comm.rank == 0 and isinstance(self._store, EnsembleSamples):
             systems, table = members.systems, members.table
             parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}

@@ -6,7 +6,7 @@ are solved for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,8 @@ class CopiesInTurn:
         self.nq, self.nu = systems[0].nq, systems[0].nu
         self.segments = [RunSegment(systems[k % len(systems)], MPI.COMM_SELF, settings, None) for k in range(count)]
 
-    def compile(self) -> None:
-        """Compile, or load from the cache, what evaluations and samples call."""
+    def compile(self, checked: bool = False) -> None:
+        """Compile, or load from the cache, what evaluations, samples, and checks that the settings ask for call."""
         for segment in self.segments:
             segment.compile()
 
@@ -87,6 +87,7 @@ class TurnStepper:
 
     Attributes
     ----------
+    copies : CopiesInTurn
     failed, left, steps, rejected, evaluations
         See `CopiesStepper`; sums over the copies.
     time : float
@@ -98,7 +99,7 @@ class TurnStepper:
     def __init__(
         self, copies: CopiesInTurn, state: tuple[Floats, Floats] | None, memory: EnsembleMemory | None = None
     ) -> None:
-        self._copies, count = copies, copies.count
+        self.copies, count = copies, copies.count
         if memory is not None:
             state = memory.vectors["q"], memory.vectors["u"]
         self.failed: dict[int, tuple[float, str]] = {}
@@ -118,7 +119,7 @@ class TurnStepper:
 
     def _begun(self, k: int, memory: EnsembleMemory | None) -> Integrator | None:
         """What steps a copy; None if it can't begin."""
-        segment, settings = self._copies.segments[k], self._copies.settings
+        segment, settings = self.copies.segments[k], self.copies.settings
         known = None if memory is None else _recalled(memory, k)
         q, u = self._q[k].copy(), self._u[k].copy()
         try:
@@ -133,12 +134,17 @@ class TurnStepper:
             self._leave(k, 0.0, str(error))
             return None
 
+    def leave(self, reasons: Mapping[int, str]) -> None:
+        """Leave copies behind at the time reached, for these reasons."""
+        for k, reason in reasons.items():
+            self._leave(k, self.time, reason)
+
     def _leave(self, k: int, t: float, reason: str) -> None:
         self.failed[k], self.left[k] = (t, reason), True
 
-    @property
-    def _going(self) -> Iterator[Integrator]:
-        return (stepper for stepper, left in zip(self._steppers, self.left, strict=True) if stepper and not left)
+    def going(self) -> Iterator[tuple[int, Integrator]]:
+        """Give the copies that are not left behind, with what steps them."""
+        return ((k, stepper) for k, stepper in enumerate(self._steppers) if stepper and not self.left[k])
 
     @property
     def _made(self) -> Iterator[Integrator]:
@@ -147,7 +153,7 @@ class TurnStepper:
     @property
     def step_size(self) -> float:
         """The smallest of the copies' next steps (s)."""
-        return min((stepper.step_size for stepper in self._going), default=np.inf)
+        return min((stepper.step_size for _, stepper in self.going()), default=np.inf)
 
     @property
     def evaluations(self) -> int:
@@ -157,7 +163,7 @@ class TurnStepper:
     def _taken(self) -> npt.NDArray[np.int64]:
         """What each copy has taken [copies, COUNTS]."""
         found = self._before.copy()
-        for own, stepper, segment in zip(found, self._steppers, self._copies.segments, strict=True):
+        for own, stepper, segment in zip(found, self._steppers, self.copies.segments, strict=True):
             own += (stepper.steps, stepper.rejected, 0) if stepper is not None else 0
             own[2] += segment.dynamics.evaluations
         return found
@@ -180,7 +186,7 @@ class TurnStepper:
 
     def step_towards(self, target: float) -> bool:
         """Try a step of the copy whose turn it is, not beyond a time (s), and say whether all have reached that."""
-        while self._now < self._copies.count:
+        while self._now < self.copies.count:
             k, stepper = self._now, self._steppers[self._now]
             if stepper is None or self.left[k]:
                 self._now += 1
@@ -194,7 +200,7 @@ class TurnStepper:
             self.steps, self.rejected = self.steps + stepper.steps - steps, self.rejected + stepper.rejected - rejected
             self._now += there
             break
-        if self._now < self._copies.count:
+        if self._now < self.copies.count:
             return False
         self._now, self.time = 0, target
         return True
@@ -202,7 +208,7 @@ class TurnStepper:
     def memory(self) -> tuple[list[Any], dict[str, Floats]]:
         """What each copy's next step takes from those before it, and the vectors of all copies."""
         q, u = self.state
-        pairs = [RATES, *EARLIER] if keeps_states(self._copies.settings.integrator) else [RATES]
+        pairs = [RATES, *EARLIER] if keeps_states(self.copies.settings.integrator) else [RATES]
         vectors = {"q": q, "u": u} | {
             name: np.full(like.shape, np.nan) for names in pairs for name, like in zip(names, (q, u), strict=True)
         }
@@ -220,7 +226,7 @@ class TurnStepper:
         """Free what the copies hold."""
         for stepper in self._made:
             stepper.close()
-        self._copies.close()
+        self.copies.close()
 
 
 def _recalled(memory: EnsembleMemory, k: int) -> StepMemory:

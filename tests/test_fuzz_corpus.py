@@ -35,6 +35,7 @@ def test_what_a_coupling_can_not_solve_it_refuses(comm: MPI.Comm, path: Path) ->
     if comm.size > settings["cuts"] + 1:
         pytest.skip("more ranks than subchains")
     verdict = check(case, comm, settings)
-    bad = verdict.wrong + verdict.told + [text for text in verdict.refused if "do not converge" not in text]
+    said = "do not converge", "no preconditioner mends: choose `coupling='dcae'`"
+    bad = verdict.wrong + verdict.told + [text for text in verdict.refused if not all(part in text for part in said)]
     parallel_assert(not bad, "\n".join(bad), comm)
     parallel_assert(comm.rank or verdict.judged + len(verdict.refused) == 1, "it was not looked at", comm)

@@ -38,6 +38,7 @@ _ASTRAY = (
     PETSc.KSP.ConvergedReason.DIVERGED_INDEFINITE_PC,
     PETSc.KSP.ConvergedReason.DIVERGED_BREAKDOWN,
 )
+HOPELESS = 1e8  # a condition of which rounding leaves less than half of the digits
 RESTARTS = 4
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
@@ -342,11 +343,17 @@ class ConstraintLoads:
             return
         history = self._ksp.getConvergenceHistory()
         steps = ", ".join(f"{value:.1e}" for value in history[:: max(1, len(history) // 8)])
+        met = f", residuals (rad/s^2, m/s^2) {steps}" if steps else ""
+        condition = self.condition()
+        remedy = "choose `solver.preconditioner='lagged'` or 'direct', fewer `cuts`, or `coupling='dcae'`"
+        if self.joints.singular and condition > HOPELESS:
+            remedy = (
+                "constraints of loops are redundant, or hardly differ, which no preconditioner mends: "
+                "choose `coupling='dcae'`, which leaves out what others make"
+            )
         raise SimulationError(
             f"the constraint loads do not converge at t = {t:g} s: {self.iterations} iterations of {self.unknowns} "
-            f"unknowns, residuals (rad/s^2, m/s^2) {steps}; condition about {self.condition():.1e}; {left:.1e} of the "
-            "equations is left; "
-            "choose `solver.preconditioner='lagged'` or 'direct', fewer `cuts`, or `coupling='dcae'`"
+            f"unknowns{met}; condition about {condition:.1e}; {left:.1e} of the equations is left; {remedy}"
         )
 
     def residual(self) -> float:

@@ -22,6 +22,7 @@ from mpimbs.dynamics.joint_loads import JointLoads
 from mpimbs.dynamics.loops import ClosedLoops
 from mpimbs.dynamics.operators.joint_space import JointSpace
 from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
+from mpimbs.dynamics.scales import Scales, scales_of
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.kernels.calling import address_of
@@ -151,6 +152,11 @@ class Dynamics(JointSpace, JointLoads):
         self.evaluations = 0
         self._acted = NOTHING  # in the last evaluation that was given forces
         self.loops = ClosedLoops(self) if whole.loops else None
+
+    @functools.cached_property
+    def scales(self) -> Scales:
+        """How large the system is; all ranks ask together."""
+        return scales_of(self.comm, self.subchain)
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""

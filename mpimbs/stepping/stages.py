@@ -12,14 +12,12 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.dynamics.scales import units_of
 from mpimbs.parallel.petsc import Arrays, PETSc
+from mpimbs.stepping.newton import UNSEEN, Newton
 from mpimbs.stepping.schemes import IF_IT_MATTERS
 from mpimbs.sweep.structure import ADDED
 
-LEFT = 1e-9  # of the residual of a stage, or of its change, by Newton's method
-MOST = 20  # of its steps
-LEFT_OF_STEPS = 1e-2  # of the residual of each, by GMRES
-DIFFERENCE = 1.5e-8  # relative, of the state
 LOOKED = 16  # steps, after which it is seen again whether tension counts
 MATTERS = 4e-3  # of a body's inertia, what tension adds: without that, motions grow by 1e-4 of theirs a step
 
@@ -33,7 +31,7 @@ class Stages:
     As PETSc sees it: the equation F(t, x, xdot) = xdot - f(t, x) = 0; a Jacobian that is never formed, whose only
     number is the shift a = 1 / (h g). Of Rosenbrock-W methods a stage is one Newton step by one application of a
     preconditioner, this object, which is the exact inverse. Of the others it is solved by Newton's method to the end:
-    each of its steps by GMRES, with differences of f in place of J, and the same preconditioner.
+    each of its steps by GMRES, with differences of f in place of J, and the same preconditioner [`newton`].
 
     Parameters
     ----------
@@ -77,7 +75,7 @@ class Stages:
         self.times = np.nan, np.nan
         self._resists = any(force.vectorized for force in dynamics.system.body_forces)
         self._f = np.empty(size)  # with Newton's method, in the state of J
-        self._place: tuple[float, PETSc.Vec] | None = None  # t, x
+        self._newton: Newton | None = None
 
     def serve(self, ts: PETSc.TS, newton: bool = False) -> None:
         """Make PETSc's integrator take its stages from here; `newton`: solved to the end."""
@@ -87,15 +85,15 @@ class Stages:
         ts.setIFunction(self._residual_kept if newton else self._residual)
         ts.setIJacobian(self._take_place if newton else self._take_state, empty, empty)
         stages = ts.getSNES()
-        solver = stages.getKSP()
         if newton:
-            stages.setTolerances(rtol=LEFT, stol=LEFT, max_it=MOST)
-            solver.setType(PETSc.KSP.Type.GMRES)
-            solver.setPCSide(PETSc.PC.Side.RIGHT)
-            solver.setTolerances(rtol=LEFT_OF_STEPS)
-        else:
-            stages.setType(PETSc.SNES.Type.KSPONLY)
-            solver.setType(PETSc.KSP.Type.PREONLY)
+            dynamics, behind = self._dynamics, np.full(self._size - self._end, UNSEEN)
+            base = np.concatenate([*units_of(dynamics.subchain, dynamics.scales.length), behind])
+            speeds = slice(self._nq, self._end)
+            self._newton = Newton(stages, self._comm, base, speeds, self._evaluate, self._precondition)
+            return
+        solver = stages.getKSP()
+        stages.setType(PETSc.SNES.Type.KSPONLY)
+        solver.setType(PETSc.KSP.Type.PREONLY)
         solver.getPC().setType(PETSc.PC.Type.PYTHON)
         solver.getPC().setPythonContext(self)
 
@@ -152,26 +150,21 @@ class Stages:
     def _tension(self) -> Tension:
         return Tension(self._dynamics.subchain)
 
-    def _take_place(self, ts: object, t: float, x: PETSc.Vec, *given: Any) -> None:
+    def _take_place(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, shift: float, *given: Any) -> None:
         """The same, of J by differences: about where the residual was asked for last."""
-        self._take_state(ts, t, x, *given)
-        self._place = t, x.copy(None if self._place is None else self._place[1])
+        assert self._newton is not None
+        self._take_state(ts, t, x, xdot, shift, *given)
+        self._newton.at(x, self._f, shift)
 
-    def mult(self, jacobian: PETSc.Mat, v: PETSc.Vec, y: PETSc.Vec) -> None:
-        """Write y = (a - J) v: PETSc calls it."""
-        assert self._place is not None
-        (t, x), length = self._place, v.norm()
-        if length == 0.0:
-            y.set(0.0)
-            return
-        step = DIFFERENCE * np.sqrt(1.0 + x.norm()) / length
-        x.axpy(step, v)
-        self._derivative(None, t, x, y)
-        x.axpy(-step, v)
-        y.array[:] = self._shift * v.array_r - (y.array_r - self._f) / step
+    def _evaluate(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
+        """Write f(t, x) at the time of the stage."""
+        self._derivative(None, self.times[1], x, f)
 
     def apply(self, preconditioner: object, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Write x of (a - J) x = b: PETSc calls it."""
+        self._precondition(b, x)
+
+    def _precondition(self, b: PETSc.Vec, x: PETSc.Vec) -> None:
         step, given, out = 1.0 / self._shift, self._arrays.read(b), self._arrays(x)[0]
         self._matrix.solve(given, out, step)
         if self._end < self._size:

@@ -328,6 +328,36 @@ def test_stages_by_newton(comm: MPI.Comm, integrator: str) -> None:
         assert np.linalg.norm(tip(found.q[-1]) - tip(other.q[-1])) < 0.1 * bent
 
 
+def hammer(metre: float, kilogram: float, second: float) -> System:
+    """A damped pendulum on a sprung slide, in units in which a metre, a kilogram and a second are these numbers."""
+    system = System("hammer", gravity=(0.0, -9.81 * metre / second**2, 0.0))
+    force, moment = kilogram * metre / second**2, kilogram * metre**2 / second**2
+    slide = Joint(type="prismatic", axis=(1, 0, 0), stiffness=80 * force / metre, damping=2 * force / metre * second)
+    swing = Joint(type="revolute", axis=(0, 0, 1), q=(1.0,), damping=0.3 * moment * second)
+    round_ = (0.1 * kilogram * metre**2,) * 3 + (0.0,) * 3
+    system.add(name="cart", mass=2 * kilogram, inertia=round_, joint=slide)
+    center = (0, -metre, 0)
+    system.add(name="arm", parent="cart", mass=kilogram, center_of_mass=center, inertia=round_, joint=swing)
+    return system
+
+
+@pytest.mark.parametrize("integrator", ["bdf", "arkimex3"])
+def test_stages_by_newton_in_any_units(integrator: str) -> None:
+    """The same motion, work included, as with metres, kilograms and seconds, and with an explicit integrator."""
+    found = {}
+    for units in ((1.0, 1.0, 1.0), (1e3, 1e-3, 1.0), (1e-6, 1e-12, 1e-3), (100.0, 1e9, 10.0), (1e6, 1e6, 1e6)):
+        metre, kilogram, second = units
+        step = {"every": 0.5 * second, "integrator": integrator, "dt": 0.005 * second}
+        result = simulate(hammer(*units), 2.0 * second, **step)
+        found[units] = np.column_stack((result.q / (metre, 1.0), result.energy / (kilogram * metre**2 / second**2)))
+        assert result.energy_change < 1e-3
+    plain = found[1.0, 1.0, 1.0]
+    for units, values in found.items():
+        assert_close(f"{units}", values, plain, "stages in units", comm=MPI.COMM_SELF)
+    right = simulate(hammer(1.0, 1.0, 1.0), 2.0, every=0.5, rtol=1e-10, atol=1e-10).q
+    assert np.abs(plain[:, :2] - right).max() < 2e-3
+
+
 def test_stages_that_newton_does_not_solve() -> None:
     def jumping(t: float, q: Array, u: Array) -> Array:
         return np.where(u > 0, -1e6, 1e6)

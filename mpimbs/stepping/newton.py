@@ -21,7 +21,7 @@ LEFT = 1e-9  # of the residual of a stage, or of its change
 MOST = 20  # steps
 LEFT_OF_STEPS = 1e-2  # of the residual of each, by GMRES
 DIFFERENCE = 1.5e-8  # relative, of the state
-UNSEEN = 2.0**300  # a unit of what counts as nothing
+UNCOUNTED = 2.0**300  # a unit of what counts as nothing
 
 
 class Newton:

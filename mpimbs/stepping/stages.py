@@ -14,7 +14,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.scales import units_of
 from mpimbs.parallel.petsc import Arrays, PETSc
-from mpimbs.stepping.newton import UNSEEN, Newton
+from mpimbs.stepping.newton import UNCOUNTED, Newton
 from mpimbs.stepping.schemes import IF_IT_MATTERS
 from mpimbs.sweep.structure import ADDED
 
@@ -86,7 +86,7 @@ class Stages:
         ts.setIJacobian(self._take_place if newton else self._take_state, empty, empty)
         stages = ts.getSNES()
         if newton:
-            dynamics, behind = self._dynamics, np.full(self._size - self._end, UNSEEN)
+            dynamics, behind = self._dynamics, np.full(self._size - self._end, UNCOUNTED)
             base = np.concatenate([*units_of(dynamics.subchain, dynamics.scales.length), behind])
             speeds = slice(self._nq, self._end)
             self._newton = Newton(stages, self._comm, base, speeds, self._evaluate, self._precondition)

@@ -94,6 +94,7 @@ NONE = {
         "refine",
     ),
     *(
+        "scales",
         "seconds",
         "strategy",
         "timed",

@@ -38,6 +38,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "cut": (1e-12, "steps of order 8 that are so short that only rounding is left; on numbers of order ten"),
     "carried over": (1e-13, "poses and twists to rounding, through a few joints"),
     "statics": (1e-9, "springs whose moments are n times as large as what they hold: rounding of angles, times n^2"),
+    "units": (1e-8, "the same to rounding, of random systems some of which lose seven digits"),
     "stages in units": (1e-7, "of stages solved to 1e-9, of which some hundred follow one another"),
     "runs": (1e-7, "integrated with a tolerance of 1e-9 or 1e-10 in each step"),
     "modes": (

@@ -10,13 +10,14 @@ from scipy.sparse import csr_array, eye_array, hstack, vstack
 from scipy.sparse.linalg import splu
 
 from mpimbs.base.errors import InputError
-from mpimbs.closure.jacobian import LoopJacobian, TooLargeError, displacements
+from mpimbs.closure.jacobian import Constraints, LoopJacobian, TooLargeError, displacements
 from mpimbs.model import System
 
 Floats = npt.NDArray[np.float64]
 
-CLOSED = 1e-11  # rad, and m in units of a loop's size: what a violation may be
-_ROUNDING = 1e-14  # nearer to closed no step leads
+CLOSED = 1e-11  # rad, and m in units of a loop's size: what a violation may be, beside
+ROOM_OF_ROUNDING = 10.0  # times the rounding of coordinates
+_ROUNDING = 1e-14  # nearer to closed no step leads, nor than that rounding
 _ROUNDS = 100
 _ASIDE = (1e-2, 1e-1)  # rad, and m in units of a loop's size
 _WEAKEST, _STRONGEST = 1e-3, 1e8  # damping, in squares of the violation
@@ -87,19 +88,23 @@ def _closed_from(loops: LoopJacobian, q: Floats) -> ClosedState:
     here, strength = loops.at(q), 1.0
     for _ in range(_ROUNDS):
         left = float(np.linalg.norm(here.violation))
-        if left < _ROUNDING or strength > _STRONGEST:
+        if left < max(_ROUNDING, float(np.linalg.norm(here.rounding))) or strength > _STRONGEST:
             break
         least = _LeastNorm(here.matrix, max(strength * min(left, 1.0) ** 2, _LEAST))
         there = loops.subchain.displaced(q, here.columns * least(-here.violation))
         found = loops.at(there)
         if np.linalg.norm(found.violation) < left:
             q, here, strength = there, found, max(strength / 10.0, _WEAKEST)
-        elif left < CLOSED:  # to rounding
+        elif _is_closed(here):
             break
         else:
             strength *= 10.0
-    reached = bool(np.abs(here.violation).max(initial=0.0) < CLOSED)
-    return ClosedState(q, here.violation / here.rows, reached)
+    return ClosedState(q, here.violation / here.rows, _is_closed(here))
+
+
+def _is_closed(here: Constraints) -> bool:
+    """Whether all loops are, to rounding."""
+    return bool((np.abs(here.violation) < CLOSED + ROOM_OF_ROUNDING * here.rounding).all())
 
 
 def allowed_by(loops: LoopJacobian, q: Floats, u: Floats) -> Floats:

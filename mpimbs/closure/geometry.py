@@ -81,6 +81,10 @@ class GearJoints(NamedTuple):
         """How far coordinates are from what gears ask [gears]."""
         return np.asarray((self.factor * q[self.coordinate]).sum(axis=1) - self.offset)
 
+    def terms(self, q: Floats) -> Floats:
+        """How large the numbers are whose sum that is [gears]."""
+        return np.asarray(np.abs(self.factor * q[self.coordinate]).sum(axis=1) + np.abs(self.offset))
+
     def rate(self, u: Floats) -> Floats:
         """How fast they depart from it [gears]."""
         return np.asarray((self.factor * u[self.speed]).sum(axis=1))
@@ -119,6 +123,8 @@ class LoopJoints:
         Where the rows of each loop begin.
     loop, axis : int64 [rows]
         Of each constraint, its loop and its unit axis: 0 to 2 moments about, 3 to 5 forces along x, y, z.
+    screw : float [rows]
+        Of a force the pitch (m/rad) by which it is a moment, too.
     gears : GearJoints
     """
 
@@ -139,6 +145,7 @@ class LoopJoints:
         held = np.where(geared[:, None], ~_HELD[self.kind], _HELD[self.kind])
         self.first = offsets(held.sum(axis=1))
         self.loop, self.axis = np.nonzero(held)
+        self.screw = np.where(self.axis == 5, self._pitch[self.loop], 0.0)
         self.gears = self._geared(system, np.flatnonzero(geared))
 
     def _geared(self, system: System, gears: Integers) -> GearJoints:
@@ -161,7 +168,7 @@ class LoopJoints:
         units = np.swapaxes(frame @ before, 1, 2)[self.loop, self.axis % 3]
         is_force = self.axis >= FORCE
         # S = z rotation + pitch z translation, so that C = z force - pitch z moment, made of unit length
-        screw = np.where(self.axis == 5, self._pitch[self.loop], 0.0)
+        screw = self.screw
         length = np.hypot(1.0, screw)[:, None]
         moment = units * np.where(is_force, -screw, 1.0)[:, None] / length
         force = units * is_force[:, None] / length

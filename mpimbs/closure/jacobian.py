@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 
 from mpimbs.closure.geometry import FORCE, BodyMotions, Held, LoopJoints, body_motions
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import numbers_of
+from mpimbs.parts.scales import scales_of
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, Structure
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
+EPSILON = float(np.finfo(float).eps)
 _CANCELS = 1e-6  # of the largest load that passes a joint, what is nothing of their sum
 MOST_ENTRIES = 4_000_000  # numbers of a Jacobian, 1 GB with what it is made from
 
@@ -30,14 +33,15 @@ class TooLargeError(Exception):
 class Constraints(NamedTuple):
     """The constraints of all loops in a state, with lengths in units of each loop's size: numbers of about one or less.
 
-    The size of a loop is the largest distance from one of its joints to that which closes it. `matrix` times what
-    `columns` divides is what `rows` multiplies.
+    The size of a loop is the largest distance from one of its joints to that which closes it; of a gear, and where
+    that is nothing, the system's length. `matrix` times what `columns` divides is what `rows` multiplies.
     """
 
     matrix: csr_array  # [rows, nu]
     violation: Floats  # [rows]
     rows: Floats  # [rows]: 1 or 1/m
     columns: Floats  # [nu]: 1 or m
+    rounding: Floats  # [rows]: of `violation`, by that of coordinates and of distances from the origin
     whole: csr_array  # [rows, nu]: `matrix` with the columns of joints that follow given motions, which are 0 there
     held: Held
 
@@ -56,6 +60,8 @@ class LoopJacobian:
     joints : LoopJoints
     subchain : Subchain
         The whole system.
+    length : float
+        The system's (m).
 
     Raises
     ------
@@ -72,6 +78,7 @@ class LoopJacobian:
         self._row, self._speed, self._sign = self._pairs()
         self._shape = len(self.joints.loop), system.nu
         self.moves = np.where(system.columns().prescribed, 0.0, 1.0)
+        self.length = scales_of(MPI.COMM_SELF, self.subchain).length
 
     def _pairs(self) -> tuple[Integers, Integers, Floats]:
         """Which rows depend on which speeds [entries], and on the side of which body: 1 the second, -1 the first."""
@@ -102,11 +109,14 @@ class LoopJacobian:
         values += np.einsum("ni,ni->n", held.force[row], sliding[speed] + np.cross(turning[speed], arm))
         size = np.zeros(len(self.joints.names))
         np.maximum.at(size, loop, np.linalg.norm(arm, axis=1))
-        size[size == 0.0] = 1.0
-        rows = np.where(self.joints.axis < FORCE, 1.0, 1.0 / size[self.joints.loop])
+        size[size == 0.0] = self.length
+        # of a screw, a force and the moment that it turns into, such a row is of length 1, too
+        screw, length = self.joints.screw, size[self.joints.loop]
+        rows = np.where(self.joints.axis < FORCE, 1.0, np.hypot(1.0, screw) / np.hypot(length, screw))
         least = np.full(self.system.nu, np.inf)
         np.minimum.at(least, speed, size[loop])
-        columns = np.where((structure.axes >= FORCE) & np.isfinite(least), least, 1.0)
+        slides = np.where(np.isfinite(least), least, self.length)
+        columns = np.where(structure.axes >= FORCE, slides, 1.0)
         values = np.concatenate((self._sign * values, self._gears.factor.ravel()))
         row = np.concatenate((row, np.repeat(self._gears.row, 2)))
         speed = np.concatenate((speed, self._gears.speed.ravel()))
@@ -115,7 +125,9 @@ class LoopJacobian:
 
         whole = csr_array((values, (row, speed)), shape=self._shape)
         matrix = whole if self.moves.all() else csr_array((values * self.moves[speed], (row, speed)), shape=self._shape)
-        return Constraints(matrix, rows * held.violation, rows, columns, whole, held)
+        rounding = EPSILON * (1.0 + np.linalg.norm(held.origin, axis=1) / size)[self.joints.loop]
+        rounding[self._gears.row] = EPSILON * (1.0 + rows[self._gears.row] * self._gears.terms(q))
+        return Constraints(matrix, rows * held.violation, rows, columns, rounding, whole, held)
 
     def passes_on(self, q: Floats, here: Constraints, loads: Floats) -> npt.NDArray[np.bool_]:
         """Whether the joints of the tree carry anything of some loads of loops [bodies].

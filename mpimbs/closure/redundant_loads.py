@@ -1,5 +1,7 @@
 """Which of the loads of loops that do the same is told where constraints are redundant: that of least norm.
 
+The norm is of moments, and of forces times the size of the loop: the same loads in whatever units.
+
 What the loops' joints do to the motion is J^T m, of the loads m that their constraints carry. Where constraints are
 redundant other loads do the same; that of least norm, J J^+ m, is the part of any of them in the range of J. The
 motion stays as it is; what the tree's joints carry changes with the loads.
@@ -11,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import lsmr
 
@@ -71,12 +73,12 @@ def redistributed(constraints: LoopJacobian, q: Floats, loads: Floats) -> Redist
         As in `Redistribution`.
     """
     here = constraints.at(q)
-    jacobian, held = csr_array(diags_array(1.0 / here.rows) @ here.whole), here.held
+    held = here.held
     bodies, joints = constraints.bodies(q), constraints.joints
     turned = bodies.rotation[joints.bodies[:, 1]]
     world = np.einsum("nij,npj->npi", turned, loads.reshape(-1, 2, 3))[joints.loop]
     carried = np.einsum("ni,ni->n", held.moment, world[:, 0]) + np.einsum("ni,ni->n", held.force, world[:, 1])
-    least = of_least_norm(jacobian, carried)
+    least = of_least_norm(here.whole, carried / here.rows) * here.rows
     change = of_constraints(joints.loop, held, least - carried)
     local = np.einsum("nji,npj->npi", turned, change.reshape(-1, 2, 3)).reshape(-1, 6)
     return Redistribution(loads + local, _through_joints(constraints, bodies, held.origin, change))

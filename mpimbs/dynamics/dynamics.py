@@ -22,7 +22,6 @@ from mpimbs.dynamics.joint_loads import JointLoads
 from mpimbs.dynamics.loops import ClosedLoops
 from mpimbs.dynamics.operators.joint_space import JointSpace
 from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
-from mpimbs.dynamics.scales import Scales, scales_of
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.kernels.calling import address_of
@@ -32,9 +31,11 @@ from mpimbs.model.order.arranged import arranged
 from mpimbs.parallel.agreement import communicator, same_system, together
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
+from mpimbs.parallel.largest import greatest
 from mpimbs.parallel.reorder import to_model_order
 from mpimbs.partition.division import Division
 from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.scales import Scales, scales_of, units_of
 from mpimbs.sweep.structure import BOUNDARY
 
 Floats = npt.NDArray[np.float64]
@@ -157,6 +158,15 @@ class Dynamics(JointSpace, JointLoads):
     def scales(self) -> Scales:
         """How large the system is; all ranks ask together."""
         return scales_of(self.comm, self.subchain)
+
+    @functools.cached_property
+    def units(self) -> tuple[Floats, Floats]:
+        """Units of this rank's coordinates [nq], and speeds [nu]: 1 of angles, of slides the system's length (m)."""
+        return units_of(self.subchain, self.scales.length)
+
+    def largest_speed(self, u: Floats) -> float:
+        """Give the largest of all speeds (rad/s), slides in lengths of the system; the same on all ranks."""
+        return float(greatest(self.comm, np.array([np.abs(u / self.units[1]).max(initial=0.0)]))[0])
 
     def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
         """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-LARGE = 2.0**80  # beside it accelerations are nothing, and no number is too large
-ROUNDING = 1e-15  # of positions in a system of 1 m: closer loops don't close
-CLOSED = 1e-12  # closed enough, in a system of 1 m
+LARGE = 2.0**300  # beside it accelerations are nothing, and no number is too large
+ROUNDING = 1e-15  # rad, and m of the size of a loop and of how far it is from the origin: closer loops don't close
+CLOSED = 1e-12  # the same: closed enough
 ROUNDS = 60  # of Newton's method at the most
 SMALLEST_SHARE = 2.0**-10  # of its step
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
-NEARLY = 1e-12  # rad and m, and of the speeds: closed, whatever the size is
+NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whatever the size of the system is
 DOUBTFUL = 1e-11  # of the largest acceleration: by how much refinement may change accelerations that were right
 REFINEMENTS = 4  # at the most, of one evaluation
 
@@ -99,7 +99,7 @@ class ClosedLoops:
         Norms over what their joints constrain: m and rad, m/s and rad/s, together; infinite where they can't be
         measured. The same on all ranks.
         """
-        return self._measured(*self._state(q, u))
+        return self.apart(q, u)[0]
 
     def opened(self, q: Floats, u: Floats) -> str:
         """Say how far a state leaves loops open, and what to do, if more than numbers of six digits do; else "".
@@ -127,9 +127,8 @@ class ClosedLoops:
         """Warn of a state that leaves loops open, on rank 0, once."""
         if self.warned:
             return
-        places, speeds = self._measured(q, u).max(axis=0, initial=0.0)
-        fastest = greatest(self._dynamics.comm, np.array([np.abs(u).max(initial=0.0)]))[0]
-        if places <= NEARLY and speeds <= NEARLY * fastest:  # nobody needs to look closer
+        places, speeds = self._measured(q, u)[:, 2:].max(axis=0, initial=0.0)
+        if places <= NEARLY and speeds <= NEARLY * self._dynamics.largest_speed(u):  # nobody needs to look closer
             return
         if told := self.opened(q, u):
             self.warned = True
@@ -139,12 +138,28 @@ class ClosedLoops:
     def _state(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         return self._dynamics.agreed(q, u)[:2]
 
+    def apart(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give `violations`, and the same with meters in units of the loops' sizes: rad, and rad/s [loops, 2] each."""
+        found = self._measured(*self._state(q, u))
+        return found[:, :2], found[:, 2:]
+
     def _measured(self, q: Floats, u: Floats) -> Floats:
+        """Both of `apart` [loops, 4]."""
         self._dynamics.measure(q, u)
-        found = np.zeros((len(self._names), 2))
+        found = np.zeros((len(self._names), 4))
         for part in self._parts:
-            found[part.numbers] = part.violations()
+            found[part.numbers, :2], found[part.numbers, 2:] = part.violations(), part.parted()
         return greatest(self._dynamics.comm, found)
+
+    def roundings(self, q: Floats) -> Floats:
+        """How much of positions in units of the loops' sizes [loops] is rounding, as last measured; all ranks call."""
+        far = (part.farthest() for part in self._parts)
+        farthest = max((size for size in far if np.isfinite(size)), default=0.0)
+        ends = greatest(self._dynamics.comm, np.array([farthest, np.abs(q).max(initial=0.0)]))
+        found = np.zeros(len(self._names))
+        for part in self._parts:
+            found[part.numbers] = part.roundings(*ends)
+        return greatest(self._dynamics.comm, found) * ROUNDING
 
     def spring_energy(self, q: Floats, u: Floats) -> float:
         """Energy (J) of the springs of those that this rank counts."""
@@ -278,7 +293,8 @@ class ClosedLoops:
     def close_places(self, q: Floats, measured: Floats | None = None) -> Floats:
         """Give coordinates [nq] near `q` with which the loops are closed, by Newton's method.
 
-        `measured`: violations of positions [loops] there, where they just were.
+        A state that is closed to rounding stays as it is, wherever it stands. `measured`: of positions there, in units
+        of the loops' sizes [loops], where `apart` just gave them.
 
         Raises
         ------
@@ -287,12 +303,15 @@ class ClosedLoops:
         """
         subchain = self._dynamics.subchain
         given, u = self._state(q, np.zeros(subchain.nu))
-        q, size = given.copy(), self.size()
+        q = given.copy()
         begin, change, share, last = q, u, 1.0, np.inf
+        if measured is None:
+            measured = self._measured(q, u)[:, 2]
+        rounding = self.roundings(q)
         for _ in range(ROUNDS):
-            apart, measured = self._measured(q, u)[:, 0] if measured is None else measured, None
+            apart = measured / rounding
             most = float(apart.max(initial=0.0))
-            closed = most <= ROUNDING * size or (most <= CLOSED * size and most > 0.5 * last)
+            closed = most <= 1.0 or (most <= CLOSED / ROUNDING and most > 0.5 * last)
             if closed and np.isfinite(most):
                 return q
             if not most < last and share > SMALLEST_SHARE:  # too far: a part of the way
@@ -304,18 +323,14 @@ class ClosedLoops:
                 change = self._change(q, u, 0.0, 1.0)
                 self.evaluations += 1
             q = subchain.displaced(begin, share * change)
+            measured = self._measured(q, u)[:, 2]
+        left = self._measured(q, u)[:, 0]
         worst = int(np.argmax(np.where(np.isfinite(apart), apart, np.inf)))
         raise SimulationError(
-            f"the loops don't close: the ends of loop {self._names[worst]!r} stay {apart[worst]:.3g} apart (m and "
+            f"the loops don't close: the ends of loop {self._names[worst]!r} stay {left[worst]:.3g} apart (m and "
             "rad); check the positions of its joint on both bodies and the initial coordinates, or whether its links "
             "are long enough"
         )
-
-    def size(self) -> float:
-        """Size of the system (m) as last measured, at least 1: positions have so much more rounding."""
-        far = (part.farthest() for part in self._parts)
-        most = max((size for size in far if np.isfinite(size)), default=1.0)
-        return max(1.0, float(self._dynamics.comm.allreduce(most, MPI.MAX)))
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> Floats:
         """Give what this rank's bodies receive through their inboard joints [n, 6], and find the `loads` of the loops.

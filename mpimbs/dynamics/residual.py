@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.closure.geometry import FORCE
 from mpimbs.coupling import Coupling
 from mpimbs.dynamics.operators.inverse import (
     Between,
@@ -27,6 +28,7 @@ from mpimbs.dynamics.operators.inverse import (
 from mpimbs.model import System
 from mpimbs.parallel.largest import greatest
 from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.scales import Scales
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.structure import BOUNDARY, HELD, PLACE
@@ -143,6 +145,8 @@ class Evaluated(Protocol):
     def subchains(self) -> Any: ...
     @property
     def coupling(self) -> Coupling | None: ...
+    @property
+    def scales(self) -> Scales: ...
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """See `Dynamics.boundary_motion`."""
 
@@ -203,7 +207,9 @@ def residual_of(dynamics: Evaluated, root: Floats, q: Floats, u: Floats, udot: F
     driving = np.abs(acting) + np.abs(driving)
     turning = subchain.motions(q, u, boundary).reshape(-1, BOUNDARY)[:, PLACE : PLACE + 3]
     squares = np.einsum("ij,ij->i", turning, turning)
-    lever, least = _least(dynamics, driving, squares)
+    lever, total_mass = dynamics.scales
+    forces_alone = driving / np.where(subchain.structure.axes < FORCE, lever, 1.0)
+    least = _least(comm, forces_alone, squares, lever, total_mass)
     apart = [_levers(between) for between in parts]
     still = np.zeros((len(subchain.inboard), 2))
     if comm.size > 1:
@@ -238,8 +244,8 @@ def residual_of(dynamics: Evaluated, root: Floats, q: Floats, u: Floats, udot: F
         # What velocities ask is summed up in terms of these squares.
         reach = np.stack((reach[:, 0] + reach[:, 1] / lever + squares, reach[:, 1] + lever * squares), axis=1)
         rows, sizes, largest = _of_loops(dynamics, of_steps, reach, udot)
-        acts = np.array([total[0] / lever + total[1] + driving.sum() / min(lever, 1.0)])
-        acts += sum(loops.driven_by() for loops in part.loops) / min(lever, 1.0)
+        acts = np.array([total[0] / lever + total[1] + forces_alone.sum()])
+        acts += sum(loops.driven_by() for loops in part.loops)
         for array, operation in ((rows, MPI.SUM), (sizes, MPI.SUM), (acts, MPI.SUM), (largest, MPI.MAX)):
             comm.Allreduce(MPI.IN_PLACE, array, operation)
         shares = (np.abs(rows) / np.maximum(sizes, SMALLEST)).max(axis=1, initial=0.0)
@@ -252,19 +258,24 @@ def residual_of(dynamics: Evaluated, root: Floats, q: Floats, u: Floats, udot: F
     return Residual(*motion, *loops, *loads, *dropped, masses, left)
 
 
-def _least(dynamics: Evaluated, driving: Floats, squares: Floats) -> tuple[float, float]:
-    """Mean radius of gyration of the bodies about their origins (m); and an acceleration (m/s^2) that is small.
+def _least(comm: MPI.Comm, driving: Floats, squares: Floats, length: float, mass: float) -> float:
+    """An acceleration (m/s^2) that is small: a thousandth of what moves the system on the whole; all call.
 
-    A thousandth of what moves the system on the whole: parts that are locked, and do not move but by rounding, are
-    compared with it.
+    Parts that are locked, and do not move but by rounding, are compared with it.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+    driving : array [nu]
+        What acts along joints, moments over the length (N).
+    squares : array [m]
+        Of the angular velocities of the steps (1/s^2).
+    length, mass : float
+        Of the system (m, kg).
     """
-    c = dynamics.subchain.columns
-    about = 0.5 * c.inertia[:, :3].sum(axis=1) + c.mass * (c.center_of_mass**2).sum(axis=1)
-    total = np.array([about.sum(), c.mass.sum(), driving.sum(), squares.sum(), len(squares)])
-    dynamics.comm.Allreduce(MPI.IN_PLACE, total)
-    lever = float(np.sqrt(total[0] / total[1])) if total[:2].all() else 1.0
-    mass = total[1] or 1.0
-    return lever, SMALL * float(total[2] / (mass * min(lever, 1.0)) + lever * total[3] / max(1.0, total[4]))
+    total = np.array([driving.sum(), squares.sum(), len(squares)])
+    comm.Allreduce(MPI.IN_PLACE, total)
+    return SMALL * float(total[0] / mass + length * total[1] / max(1.0, total[2]))
 
 
 def _levers(between: Between) -> Between:

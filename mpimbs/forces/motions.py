@@ -8,6 +8,7 @@ whole, and the acceleration is the wanted one to rounding. So couplings, lanes a
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,11 +25,13 @@ from mpimbs.sweep.structure import HELD
 
 Floats = npt.NDArray[np.float64]
 
+EPSILON = float(np.finfo(float).eps)
 SMALLEST = 1e-12  # rad/s or m/s, rad or m, of a jump: other loads move an axis that is held by less
 ROUNDING = 1e-9  # the same, of the value itself
 LEAP = 4.0  # times what the speeds of a step lead to: farther is a jump
-NEARBY = 1e-6  # s, over which derivatives are looked at
-DIFFERS = 1e-3  # rad/s or m/s, or a share, by which a derivative is another one
+NEARBY = 10.0 ** np.arange(-15, 10)  # s, over which derivatives are looked at, from where numbers tell any
+DIFFERS = 1e-3  # a share by which a derivative is another one
+TELLS = 0.1  # of that, what rounding may make of a difference
 
 
 class GivenMotions:
@@ -128,18 +131,39 @@ class GivenMotions:
     def inconsistent(self, t: float) -> str | None:
         """Name a joint whose velocity or acceleration behind a time (s) is not the derivative of what it is of."""
         for body, function, *where in self._joints:
-            ends = []
-            for moment in (t + NEARBY, t + 2 * NEARBY):
-                try:
-                    ends.append(self._value(moment, body, function, *where))
-                except SimulationError:  # a table ends
-                    break
-            if len(ends) < 2:
-                continue
-            change, mean = (ends[1] - ends[0])[:2] / NEARBY, 0.5 * (ends[0] + ends[1])[1:]
-            if np.any(np.abs(change - mean) > DIFFERS * (np.abs(mean) + np.abs(change)) + DIFFERS):
+            if self._fits(t, functools.partial(self._valued, (body, function, *where))) is False:
                 return self._subchain.name_of(body)
         return None
+
+    def _valued(self, joint: tuple[Any, ...], t: float) -> Floats:
+        return self._value(t, *joint)
+
+    @staticmethod
+    def _fits(t: float, value: Callable[[float], Floats]) -> bool | None:
+        """Whether what a motion gives behind a time (s) are derivatives of one another; None where numbers don't tell.
+
+        They are if differences say so over two distances in sequence: near enough for the motion, whatever its own time
+        is, and too far for rounding.
+        """
+        before = found = None
+        for step in NEARBY[1e4 * EPSILON * abs(t) < NEARBY]:
+            try:
+                with np.errstate(all="ignore"):
+                    ends = value(t + step), value(t + 2 * step)
+            except SimulationError:  # a table ends
+                break
+            change, mean = (ends[1] - ends[0])[:2] / step, 0.5 * (ends[0] + ends[1])[1:]
+            size = np.abs(mean) + np.abs(change)
+            rounding = 8 * EPSILON * np.maximum(*np.abs(ends))[:2] / step
+            tells = (size > 0.0) & (rounding <= TELLS * DIFFERS * size)
+            if not tells.any():
+                before = None
+                continue
+            fits = bool((np.abs(change - mean) <= DIFFERS * size)[tells].all())
+            if fits and before:
+                return True
+            before, found = fits, False
+        return found
 
     def _at(self, t: float) -> list[Floats]:
         """Coordinates, speeds and accelerations of each joint [3, nu]."""

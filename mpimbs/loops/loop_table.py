@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -114,6 +115,8 @@ class LoopTable:
     pitch : array [n]
     subspaces : array [n, 6, 8]
         C; none of a gear.
+    lengths : array [n]
+        As given: what a meter is compared with.
     lever : float
         The largest length of all loops of the system (m): in its terms moments and forces compare.
     factors, axes : array [n, 3], [n, 2]
@@ -128,7 +131,8 @@ class LoopTable:
         n = len(loops)
         joints = [(number, loop) for number, loop in enumerate(loops) if isinstance(loop, Loop)]
         there = np.array([number for number, _ in joints], np.int64)
-        self.bodies, self.numbers, self.lever = bodies, np.arange(n), float(lengths.max(initial=0.0)) or 1.0
+        self.bodies, self.numbers, self.lengths = bodies, np.arange(n), lengths
+        self.lever = float(lengths.max(initial=0.0)) or 1.0
         self.pitch, self.turns, self.constraints = np.zeros(n), np.full(n, GEARED), np.ones(n, np.int64)
         self.pitch[there] = [loop.pitch for _, loop in joints]
         self.turns[there] = [_TURNS[tuple(step.turn for step in loop.kind.steps)] for _, loop in joints]
@@ -136,12 +140,13 @@ class LoopTable:
         self.subspaces, self.scales = np.zeros((n, 6, ROW)), np.ones((n, ROW))
         bases: dict[tuple[str, float], Floats] = {}
         for number, loop in joints:
-            key = loop.type, loop.pitch
+            length = lengths[number]
+            key = loop.type, loop.pitch / length
             if key not in bases:
-                bases[key] = load_subspace(motion_subspace(loop.kind, loop.pitch))
-            basis = bases[key].T
-            self.scales[number, : len(basis)] = np.where(np.abs(basis[:, 3:]).max(axis=1) > 0, 1.0, lengths[number])
-            self.subspaces[number, :, : len(basis)] = (basis * self.scales[number, : len(basis), None]).T
+                bases[key] = load_subspace(motion_subspace(loop.kind, loop.pitch / length))
+            columns = bases[key] * np.repeat((length, 1.0), 3)[:, None]
+            self.scales[number, : columns.shape[1]] = np.linalg.norm(columns, axis=0)
+            self.subspaces[number, :, : columns.shape[1]] = columns
         self.driven, self.drives = np.zeros(n, np.int64), np.zeros((n, 6, DRIVE))
         self.torques = {number: loop.torque for number, loop in joints if callable(loop.torque)}
         for number, loop in joints:
@@ -191,6 +196,7 @@ class LoopTable:
             "constraints",
             "subspaces",
             "scales",
+            "lengths",
             "positions",
             "factors",
             "axes",
@@ -224,13 +230,25 @@ class LoopTable:
 def loops_of(system: Contents) -> LoopTable:
     """All loops of a system, of its bodies by number."""
     bodies = system.loop_ends
-    lengths, slides = np.ones(len(bodies)), np.zeros((len(bodies), 2), bool)
+    lengths, slides = np.zeros(len(bodies)), np.zeros((len(bodies), 2), bool)
     for number, pair in enumerate(bodies.tolist()):
         if isinstance(system.loops[number], Gear):
             slides[number] = [system.segments.template(body).joint.kind.q_units == ("m",) for body in pair]
         radii = [_radius(system, body) for body in pair if body >= 0]
-        lengths[number] = max(radii) or 1.0
+        lengths[number] = max(radii)
+    lengths[lengths == 0.0] = lengths.max(initial=0.0) or _reach(system)
     return LoopTable(system.loops, bodies, lengths, slides)
+
+
+def _reach(system: Contents) -> float:
+    """How far ends of loops are from the origins of bodies (m), 1 where nothing has any extent."""
+    arms = [
+        math.dist(place, (0.0, 0.0, 0.0))
+        for loop, ends in zip(system.loops, system.loop_ends.tolist(), strict=True)
+        for place, body in zip(getattr(loop, "positions", ()), ends, strict=False)
+        if body >= 0
+    ]
+    return max(arms, default=0.0) or 1.0
 
 
 def _radius(system: Contents, body: int) -> float:

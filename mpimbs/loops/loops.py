@@ -338,9 +338,30 @@ class Loops:
 
         Norms over what their joints constrain (m and rad, m/s and rad/s, together).
         """
+        return self._norms(self._loop_table.scales)
+
+    def parted(self) -> Floats:
+        """The same with meters in units of the loops' lengths [n, 2]: rad, and rad/s."""
+        return self._norms(self._loop_table.lengths[:, None])
+
+    def _norms(self, units: Floats) -> Floats:
         measured = self._measured
-        found = [measured[:, at : at + ROW] / self._loop_table.scales for at in (POSITION, VELOCITY)]
+        found = [measured[:, at : at + ROW] / units for at in (POSITION, VELOCITY)]
         return np.linalg.norm(np.stack(found, axis=1), axis=2)
+
+    def roundings(self, farthest: float, largest: float) -> Floats:
+        """How many times the rounding of one number violations of positions may have [n], in terms of `parted`.
+
+        Parameters
+        ----------
+        farthest : float
+            From the world's origin (m), of any body.
+        largest : float
+            Of the coordinates that gears tie (rad, m).
+        """
+        table = self._loop_table
+        terms = np.abs(table.factors[:, :2]).sum(axis=1) * largest + np.abs(table.factors[:, 2])
+        return np.asarray(1.0 + np.where(table.turns == GEARED, terms, farthest) / table.lengths)
 
     def joint_loads(self) -> Floats:
         """Loads of the loop joints that an evaluation found [n, 6]: see `loops.ClosedLoops.loads`."""
@@ -412,8 +433,10 @@ class Loops:
         return np.abs(np.where(beyond, 0.0, self._loads)).max(axis=1, initial=0.0)
 
     def driven_by(self) -> float:
-        """Sum of the magnitudes of what drives the joints (N m and N together)."""
-        return float(np.abs(self._measured[:, DRIVE_A : DRIVE_A + 2 * ROW]).sum())
+        """Sum of the magnitudes of what drives the joints, moments over the loops' lengths (N)."""
+        drives = np.abs(self._measured[:, DRIVE_A : DRIVE_A + 2 * ROW]).reshape(-1, 2, ROW)
+        moments = drives[:, :, :3].sum(axis=(1, 2)) / self._loop_table.lengths
+        return float(moments.sum() + drives[:, :, 3:].sum())
 
     def _acting(self) -> Floats:
         """What loops do at the origins of their two bodies, in the frames of these [n, 2, 6]."""

@@ -17,12 +17,12 @@ from mpimbs.model.columns import numbers_of
 from mpimbs.parallel.agreement import on_root
 from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.run_segment import RunSegment
-from mpimbs.stepping.projection import closed
+from mpimbs.stepping.projection import ROOM_OF_ROUNDING, closed
 from mpimbs.stepping.settings import POSITIONS
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-NEAR = 1e-6  # apart (m and rad, in a system of 1 m), so that ends of a loop count as together
+NEAR = 1e-6  # apart (rad, and m of the size of a loop), so that ends count as together
 
 
 def go_over(
@@ -173,10 +173,10 @@ def joined(
     """
     loops = dynamics.loops
     assert loops is not None
-    apart = loops.violations(q, u)[:, 0]
+    apart, parted = (found[:, 0] for found in loops.apart(q, u))
     names = [loop.name for loop in dynamics.system.loops]
-    near = NEAR * loops.size()
-    far = [k for k, name in enumerate(names) if name in begun - close and not apart[k] <= near]
+    near = NEAR + loops.roundings(q) * ROOM_OF_ROUNDING
+    far = [k for k, name in enumerate(names) if name in begun - close and not parted[k] <= near[k]]
     if far:
         worst = max(far, key=lambda k: apart[k])
         raise SimulationError(

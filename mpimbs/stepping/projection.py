@@ -33,7 +33,8 @@ LEFT = 1e-4  # of the speeds: should closing loops change more, it was no singul
 FORGOTTEN = 0.02  # of what was usual, at each step
 SMALLEST = np.finfo(float).tiny
 UNTOLD = ("singular", "wound")  # of `memory`, what a result does not tell
-TOLERANCE = 1e-9  # of the positions to begin with, in a system of 1 m
+TOLERANCE = 1e-9  # rad, and of the size of a loop: how far positions to begin with may be from closed
+ROOM_OF_ROUNDING = 10.0  # times as far as rounding leaves them
 
 
 class Moved(NamedTuple):
@@ -102,7 +103,6 @@ class Projection:
         self._amplified, self._changed, self._usual = 1.0, 0.0, 0.0
         self._usual_step = 0.0
         self.seconds: dict[str, float] = {}
-        self._rounding = ROUNDING  # not times the size: what is amplified near singular positions has to be seen
         self._stabilisation = stabilisation
         self.loops.stabilise(stabilisation or 0.0)
         self.loops.warned = True  # a run tells by itself how far it opens them
@@ -125,9 +125,10 @@ class Projection:
         return closed_q, closed_u
 
     def _check_closed(self, q: Floats, u: Floats) -> None:
-        apart = self.loops.violations(q, u)[:, 0]
-        worst = int(np.argmax(apart))
-        if not apart[worst] <= TOLERANCE * self.loops.size():
+        apart, parted = (found[:, 0] for found in self.loops.apart(q, u))
+        shares = parted / (TOLERANCE + ROOM_OF_ROUNDING * self.loops.roundings(q))
+        worst = int(np.argmax(shares))
+        if not shares[worst] <= 1.0:
             raise InputError(
                 f"the ends of loop {self._dynamics.system.loops[worst].name!r} are {apart[worst]:.3g} apart (m and "
                 "rad) at the begin: close them with `mpimbs assemble`, or leave out `projection='none'`"
@@ -145,12 +146,13 @@ class Projection:
         if self.kind == NONE:
             return q, u
         with self._timed():
-            violations = self.loops.violations(q, u)
+            violations, parted = self.loops.apart(q, u)
             self.left.take(violations)
-            before, speeds = u, violations.max(axis=0)[1]
-            q, u = self._closed(q, u, violations)
+            before, speeds = u, parted.max(axis=0)[1]
+            q, u = self._closed(q, u, parted)
             if u is not before:
-                self._see_amplified(speeds, *largest(self._dynamics.comm, u, u - before))
+                unit = self._dynamics.units[1]
+                self._see_amplified(speeds, *largest(self._dynamics.comm, u / unit, (u - before) / unit))
         return q, u
 
     def closed(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
@@ -158,14 +160,14 @@ class Projection:
         if self.kind == NONE:
             return q, u
         with self._timed():
-            return self._closed(q, u, self.loops.violations(q, u))
+            return self._closed(q, u, self.loops.apart(q, u)[1])
 
-    def _closed(self, q: Floats, u: Floats, violations: Floats) -> tuple[Floats, Floats]:
-        places, speeds = violations.max(axis=0)
-        moves = self.kind == POSITIONS and places > self._rounding
+    def _closed(self, q: Floats, u: Floats, parted: Floats) -> tuple[Floats, Floats]:
+        places, speeds = parted.max(axis=0)
+        moves = self.kind == POSITIONS and places > ROUNDING
         if moves:
-            q = self.loops.close_places(q, violations[:, 0])
-        return q, self.loops.close_speeds(q, u) if moves or speeds > self._rounding else u
+            q = self.loops.close_places(q, parted[:, 0])
+        return q, self.loops.close_speeds(q, u) if moves or speeds > 0.0 else u
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -178,7 +180,7 @@ class Projection:
 
     def _see_amplified(self, violation: float, most: float, change: float) -> None:
         """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
-        ratio = change / max(violation, self._rounding * most, SMALLEST)
+        ratio = change / max(violation, ROUNDING * most, SMALLEST)
         self._amplified, self._changed = ratio / self._usual if self._usual else 1.0, change / max(most, SMALLEST)
         self._usual = self._usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if self._usual else ratio
 
@@ -261,15 +263,17 @@ def _closed_from_far(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
 def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> list[Moved]:
     """What a change of this rank's coordinates and speeds [nq], [nu] changed most; of all ranks, which all call."""
     subchain, found = dynamics.subchain, []
-    offsets = subchain.columns.q_offset, subchain.columns.u_offset
-    for what, old, new, offset in zip(("coordinate", "speed"), before, after, offsets, strict=True):
-        change = np.abs(new - old)
-        mine = (-1.0, "")
+    offsets, least = (subchain.columns.q_offset, subchain.columns.u_offset), (1.0, dynamics.largest_speed(after[1]))
+    given = zip(("coordinate", "speed"), before, after, offsets, dynamics.units, least, strict=True)
+    for what, old, new, offset, unit, size in given:
+        change, rounding = np.abs(new - old), np.abs(new) / unit * ROUNDING
+        mine: tuple[float, float, str] = (-1.0, 0.0, "")
         if len(change):
-            k = int(np.argmax(change))
-            mine = float(change[k]), subchain.name_of(np.searchsorted(offset, k, side="right") - 1)
-        amount, body = max(dynamics.comm.allgather(mine))
-        if amount > TOLERANCE * (1.0 if what == "coordinate" else max(1.0, largest(dynamics.comm, new)[0])):
+            share = change / unit / (TOLERANCE * size + ROOM_OF_ROUNDING * rounding + SMALLEST)
+            k = int(np.argmax(share))
+            mine = float(share[k]), float(change[k]), subchain.name_of(np.searchsorted(offset, k, side="right") - 1)
+        share_of_all, amount, body = max(dynamics.comm.allgather(mine))
+        if share_of_all > 1.0:
             found.append(Moved(what, body, amount))
     return found
 

@@ -12,7 +12,6 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
-from mpimbs.dynamics.scales import units_of
 from mpimbs.parallel.petsc import Arrays, PETSc
 from mpimbs.stepping.newton import UNCOUNTED, Newton
 from mpimbs.stepping.schemes import IF_IT_MATTERS
@@ -87,7 +86,7 @@ class Stages:
         stages = ts.getSNES()
         if newton:
             dynamics, behind = self._dynamics, np.full(self._size - self._end, UNCOUNTED)
-            base = np.concatenate([*units_of(dynamics.subchain, dynamics.scales.length), behind])
+            base = np.concatenate([*dynamics.units, behind])
             speeds = slice(self._nq, self._end)
             self._newton = Newton(stages, self._comm, base, speeds, self._evaluate, self._precondition)
             return

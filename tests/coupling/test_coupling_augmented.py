@@ -46,7 +46,7 @@ def test_iterates_are_those_with_euler_parameters(comm: MPI.Comm, spec: str, pen
             u = alone.loops.close_speeds(q, u)
     state = q, u, tau
     expected, norms = iterate(system, *state, penalty=penalty, count=2)
-    found, own, count = accelerations(comm, system, *state, lagrangian=Lagrangian(penalty, tolerance=0.9))
+    found, own, count = accelerations(comm, system, *state, lagrangian=Lagrangian(penalty, iterations=2, accepted=0.9))
     parallel_assert(count == 2, f"{count} iterations", comm)
     assert_close("iterates", found, expected[own], "penalised", scale=float(np.abs(expected).max()), comm=comm)
     assert_close("norms", norms, np.zeros_like(norms), "dense", scale=float(np.abs(expected).max()))

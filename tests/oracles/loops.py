@@ -3,8 +3,9 @@
 Of a loop, F_a is the joint frame on the first body and F_b that on the second; F_b moves relative to F_a as a child's
 frame does relative to the joint frame on its parent. A loop asks C^T (V_b - V_a) = 0 of the velocities (angular;
 linear, of the points at F_b's origin), C the directions that the joint does not free: orthonormal, world components,
-moments in N m beside forces in N. Its load acts on the second body at F_b's origin, reversed on the first: C lambda,
-and of its springs, dampers and torques a load in the directions S that it frees, which are orthogonal to C.
+moments in N m beside forces in N; for loads of least norm, beside forces times the size of the loop. Its load acts on
+the second body at F_b's origin, reversed on the first: C lambda, and of its springs, dampers and torques a load in the
+directions S that it frees, which are orthogonal to C.
 
 Numbers are of the widest type that numpy has. Only the rank of the constraints is found in doubles; it leaves the
 combinations of constraints that are independent, which are solved with the inertia matrix and refined. So accelerations
@@ -264,10 +265,38 @@ def with_multipliers(inertia: Array, rows: Array, forces: Array, right: Array) -
     return (solution[:nu] / scale).astype(float), solution[nu:]
 
 
+def loop_sizes(system: System, state: Snapshot, loops: list[Closure]) -> Array:
+    """Of each loop, the largest distance of a joint that moves its ends apart from the one that closes it [loops]."""
+    parents, found = [int(parent) for parent in state.columns.parent], []
+
+    def inboard(name: str) -> set[int]:
+        body, on_way = -1 if name == "world" else system.index_of(name), set()
+        while body >= 0:
+            on_way.add(body)
+            body = parents[body]
+        return on_way
+
+    for loop, closure in zip(system.loops, loops, strict=True):
+        a, b = (inboard(name) for name in loop.bodies)
+        around = [k for k in a ^ b if system.body(k).joint.type != "fixed"]
+        far = (float(np.linalg.norm(state.kinematics.origin[k] - closure.origin)) for k in around)
+        found.append(max(far, default=0.0) or 1.0)
+    return np.array(found)
+
+
+def measured_by(size: float, constrained: Array) -> Array:
+    """The same loads [6, m], orthonormal where forces count times a size beside moments."""
+    units = np.array([1.0] * 3 + [size] * 3)[:, None]
+    upper = np.linalg.qr((units * constrained).astype(float), mode="r")
+    return constrained @ np.linalg.inv(upper)  # in the widest type
+
+
 def closed(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Closed:
     """Accelerations and loads of a system whose loops are closed in a state whose velocities they allow."""
     state = Snapshot(opened(system), q, u)
     loops, inertia = closures(system, state), joint_inertia(state, carriers(state))
+    for closure, size in zip(loops, loop_sizes(system, state, loops), strict=True):
+        closure.constrained = measured_by(size, closure.constrained)
     jacobian = np.vstack([np.zeros((0, len(state.u)), REAL), *(loop.rows() for loop in loops)])
     right = np.concatenate([np.zeros(0, REAL), *(loop.right_side() for loop in loops)])
     combined, gap = independent(jacobian)

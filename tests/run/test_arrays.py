@@ -95,6 +95,8 @@ NONE = {
     ),
     *(
         "scales",
+        "units",
+        "largest_speed",
         "seconds",
         "strategy",
         "timed",
@@ -114,7 +116,17 @@ NONE = {
         "winds",
         "wound",
     ),  # lists, words, one array made anew
-    *("inverse_sweeps", "needed_at_once", "factors", "inertia_shell", "power", "size", "spring_energy", "stabilise"),
+    *(
+        "inverse_sweeps",
+        "needed_at_once",
+        "factors",
+        "inertia_shell",
+        "power",
+        "apart",
+        "roundings",
+        "spring_energy",
+        "stabilise",
+    ),
 }
 
 

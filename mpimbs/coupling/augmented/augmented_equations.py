@@ -65,6 +65,7 @@ class AugmentedPlan(NamedTuple):
     loads: Floats  # [m * 6]: w
     weights: Floats  # [kinds * 2 * 36]: P and R
     weight_of: Integers  # [m]: which of these
+    length: Floats  # [1]: m, what makes of an angular acceleration one like others
     loops: Rows  # [own loops, 8]: the columns above
     ends: Floats  # [own loops * 2 * 6 * ROW]: E of a and b, none of the world
     asked: Floats  # [own loops * ROW]: s
@@ -261,6 +262,7 @@ def begin(plan):
     structure, total = read(plan, AUGMENTED.structure), read(plan, AUGMENTED.total)
     accelerations, changes = read(plan, AUGMENTED.accelerations), read(plan, AUGMENTED.changes)
     loads, multipliers = read(plan, AUGMENTED.loads), read(plan, AUGMENTED.multipliers)
+    per_square = 1.0 / read(plan, AUGMENTED.length)[0] ** 2
     for i in range(changes.size - SIDE):
         accelerations[i] = 0.0
     for i in range(multipliers.size):
@@ -269,7 +271,8 @@ def begin(plan):
         w = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
             pitch = structure.pitch[d]
-            w = add_along(w, structure.axes[d], pitch, total[d] / (1.0 + pitch * pitch))
+            turned = pitch * per_square
+            w = add_along(w, structure.axes[d], turned, total[d] / (1.0 + pitch * turned))
         store_numbers(0.0, loads, SIDE * step, w)
 
 
@@ -307,22 +310,24 @@ def advance(plan, first):
     Returns
     -------
     (float, float, int)
-        The largest change and the largest acceleration of any step, and which step has changed most.
+        The largest change and the largest acceleration of any step (m/s^2, angular ones times the length), and which
+        step has changed most.
     """
     structure, work = read(plan, AUGMENTED.structure), read(plan, AUGMENTED.work)
     parents, weight_of = read(plan, AUGMENTED.parents), read(plan, AUGMENTED.weight_of)
     accelerations, changes = read(plan, AUGMENTED.accelerations), read(plan, AUGMENTED.changes)
     loads, weights = read(plan, AUGMENTED.loads), read(plan, AUGMENTED.weights)
-    steps = parents.size
+    steps, length = parents.size, read(plan, AUGMENTED.length)[0]
     change, most, where = 0.0, 0.0, 0
     for i in range(changes.size - SIDE):  # all but the world's
         if not first:
-            x = abs(changes[i])
+            unit = length if i % SIDE < 3 else 1.0
+            x = unit * abs(changes[i])
             accelerations[i] += changes[i]
             if i < SIDE * steps:
                 if not x <= change:
                     change, where = x, i // SIDE
-                most = max(most, abs(accelerations[i]))
+                most = max(most, unit * abs(accelerations[i]))
         changes[i] = 0.0
     for step in range(steps):
         across = motion_across(work.place, work.bias, parents, step, accelerations)
@@ -332,7 +337,8 @@ def advance(plan, first):
         for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
             pitch = structure.pitch[d]
             if pitch != 0.0 and not _follows(structure, d):  # no unit axis: P is blind to it to rounding only
-                turned = along(violated, structure.axes[d], pitch) / (1.0 + pitch * pitch)
+                across_it = pitch / length**2
+                turned = along(violated, structure.axes[d], across_it) / (1.0 + pitch * across_it)
                 violated = add_along(violated, structure.axes[d], pitch, -turned)
         if not first:
             w = _loaded(weights, at, violated, w)

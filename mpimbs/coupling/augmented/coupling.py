@@ -26,6 +26,7 @@ from mpimbs.loops.loop_table import load_subspace
 from mpimbs.parallel.largest import greatest
 from mpimbs.partition.condensation import Condensation
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
+from mpimbs.parts.scales import scales_of
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import different_rows, freedoms_of
 from mpimbs.sweep.structure import BIAS, BODY, FIXED, HELD, Structure
@@ -36,6 +37,8 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 PLAIN = 3  # iterations, before any is extrapolated
 SLOW = 0.1  # of a change, left in the next one, beyond which it is
+SMALLEST = 1e-200  # m/s^2: less is nothing
+LEAST = 1e-6  # of the acceleration that loads on a body alone would make, what is nothing beside rounding
 ROUNDING = 1e-9  # of the accelerations: changes up to this that hardly fall any more are rounding
 
 
@@ -60,7 +63,7 @@ class AugmentedLagrangian:
     unknowns : int
         Multipliers of all ranks.
     changes : list of float
-        How much each iteration of the last solution has changed the accelerations, of the largest, or of 1.
+        How much each iteration of the last solution has changed the accelerations, of the largest, or of a fall.
     solutions, total_iterations, most_iterations, factorizations, unfinished : int
         Solutions so far, their iterations, the most for one of them, how many condensed the matrix anew, and how many
         were accepted after the last iteration allowed.
@@ -73,7 +76,9 @@ class AugmentedLagrangian:
         s, m = part.made.structure, len(part.parents)
         self._world = len(part.loads) - 1
         penalties = self._penalties()
-        weights, weight_of = _weights(s, *penalties)
+        self._mass = penalties[0]  # of a mean body, times the penalty
+        self._length = np.sqrt(penalties[1] / penalties[0]) or scales_of(comm, part.whole).length
+        weights, weight_of = _weights(s, *penalties, self._length)
         self._loops = _LoopEnds(comm, part, *penalties)
         self._driven = _Driven(part)
         held = 6 * m - len(s.axes) + len(self._driven.speeds) + int(self._loops.rows[:, 3].sum())
@@ -100,6 +105,7 @@ class AugmentedLagrangian:
                 loads=loads,
                 weights=weights,
                 weight_of=weight_of,
+                length=np.array([self._length]),
                 loops=self._loops.rows,
                 ends=self._loops.ends.reshape(-1),
                 asked=self._loops.asked.reshape(-1),
@@ -162,14 +168,16 @@ class AugmentedLagrangian:
         table, settings = self._table.data, self._settings
         begin(table)
         advance(table, True)
+        acts = self._acting()
         self.solutions += 1
         self._extrapolation.forget()
         self.changes, change, before, done = [], np.inf, np.inf, False
         while not done and len(self.changes) < settings.iterations:
             self._solve()
             own = advance(table, False)
-            most, largest = self._largest(own[:2])
-            before, change = change, most / max(1.0, largest) if np.isfinite(largest) else np.nan
+            most, largest, acting = self._largest((*own[:2], acts))
+            largest = max(largest, acting, SMALLEST)
+            before, change = change, most / largest if np.isfinite(largest) else np.nan
             self.changes.append(change)
             done = not change > settings.tolerance or 0.5 * before <= change <= ROUNDING
             if not done and len(self.changes) >= PLAIN:
@@ -211,12 +219,19 @@ class AugmentedLagrangian:
             changes[self._kept] = self._ranks.vector.reshape(-1, SIDE)
         expand(self._table.data)
 
-    def _largest(self, own: tuple[float, float]) -> tuple[float, float]:
+    def _acting(self) -> float:
+        """An acceleration (m/s^2) that is not small: of a fall, or of a part of what acts, penalties included."""
+        loads = np.abs(self._changes[: SIDE * len(self._part.parents)].reshape(-1, SIDE))
+        forces = max(loads[:, 3:].max(initial=0.0), loads[:, :3].max(initial=0.0) / self._length)
+        fall = float(np.abs(self._part.loads[self._world][3:]).max())
+        return max(fall, float(LEAST * forces * self._settings.penalty / self._mass))
+
+    def _largest(self, own: tuple[float, ...]) -> tuple[float, ...]:
         """The largest of all ranks; infinite for what is not finite."""
         began = time.perf_counter()
         found = greatest(self._comm, own)
         self._seconds += time.perf_counter() - began if self._comm.size > 1 else 0.0
-        return float(found[0]), float(found[1])
+        return tuple(found.tolist())
 
     def _fail(self, t: float, q: Floats, step: int, left: float, change: float) -> None:
         """Say why there is no solution; a state that is not finite is left to the integrator, which sees it too."""
@@ -358,9 +373,12 @@ class _Laid:
         self.listed = np.array(listed, np.int64)
 
 
-def _weights(structure: Structure, mass: float, inertia: float) -> tuple[Floats, Integers]:
-    """P and R of the different joints [kinds * 2 * 36], and which each step has [m]."""
-    s = structure
+def _weights(structure: Structure, mass: float, inertia: float, length: float) -> tuple[Floats, Integers]:
+    """P and R of the different joints [kinds * 2 * 36], and which each step has [m].
+
+    Across screws directions are orthogonal where displacements are in units of a length (m).
+    """
+    s, scale = structure, np.repeat((1.0, 1.0 / length), 3)
     step, speeds = freedoms_of(s.steps)
     axis = s.axes[speeds]
     told = np.zeros((len(s.steps), 3, 6))
@@ -373,8 +391,10 @@ def _weights(structure: Structure, mass: float, inertia: float) -> tuple[Floats,
         axes = np.flatnonzero((freed != 0.0) & (armature < HELD))
         motion = np.eye(6)[:, axes]
         motion[3:] += np.eye(6)[:3, axes] * pitch[axes]
-        held = load_subspace(motion)
-        weight[0] = held * np.where(np.abs(held[3:]).max(axis=0, initial=0.0) > 0.0, mass, inertia) @ held.T
-        along = motion / (motion**2).sum(axis=0)
+        motion *= scale[:, None]
+        held = load_subspace(motion / np.linalg.norm(motion, axis=0)) * scale[:, None]
+        forces = np.abs(held[3:]).max(axis=0, initial=0.0) > 0.0
+        weight[0] = held * np.where(forces, mass * length**2, inertia) @ held.T
+        along = scale[:, None] * motion / (motion**2).sum(axis=0)
         weight[1] = along * armature[axes] @ along.T
     return aligned(found.reshape(-1)), which

@@ -43,7 +43,8 @@ class Lagrangian(Settings):
             "augmented: change of the accelerations that ends the iteration, of the largest",
             noun="the tolerance of the accelerations",
             must=FRACTION,
-            more="Where the largest is below 1 rad/s^2 or m/s^2, of that. The last change is more than what is left.",
+            more="Angular ones count times a mean radius of gyration. Where all are small beside a fall, of "
+            "that. The last change is more than what is left.",
             option="augmented_tolerance",
         ),
     ] = 1e-12

@@ -18,6 +18,7 @@ from mpimbs.model import System, facts
 from mpimbs.model.facts import digest
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parts.entries import SYSTEMS_ALONE
+from mpimbs.parts.scales import scales_of
 from mpimbs.parts.side_by_side import side_by_side
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.tiles import ALONE, Kinds, Placed, Tiles
@@ -35,6 +36,7 @@ class _Copy:
 
     def __init__(self, system: System, subchain: Subchain) -> None:
         self.system, self.subchain, self.comm = system, subchain, MPI.COMM_SELF
+        self.scales = scales_of(self.comm, subchain)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """The world is at rest."""

@@ -24,17 +24,17 @@ from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
 from mpimbs.dynamics.operators.tension import Tension
-from mpimbs.dynamics.statics.modes import FlutterError, modes, units_of
+from mpimbs.dynamics.statics.modes import FlutterError, modes, size_of, units_of
 from mpimbs.parallel.largest import largest
 from mpimbs.parallel.petsc import PREFIX, PETSc
 
 Floats = npt.NDArray[np.float64]
 
 STEPS = 3000  # at the most
-BEGIN = 0.1  # s^2: the first step
+BEGIN = 1.0  # of the square of the system's time: the first step
 GROWTH = 4.0  # of steps, times what the forces along them have fallen by
 SHRINK = 0.2  # of a step that has led too far
-LONGEST = 1e10  # s^2: beyond, the step is Newton's but for what fades with the next
+LONGEST = 1e15  # the same: beyond, the step is Newton's but for what fades with the next
 NOTHING = 2e-14  # rad, and of the size of the system: what coordinates are off by, at the most, for they are rounded
 SETTLED = 1e-12  # rad, and of the size of the system: smaller changes are rounding, or soon will be
 NEAR = 1e-7  # a change after which the next ones are no smaller is of rounding
@@ -136,13 +136,16 @@ class Equilibrium:
         dynamics = self._dynamics
         at = self._place(q if dynamics.loops is None else dynamics.loops.close_places(q))
         farthest, self._units = FARTHEST, units_of(dynamics, at.q)
-        left = self._largest(at.r)
+        left = self._left(at)
         if not np.isfinite(left):
             raise self._refusal(at.r, "the accelerations at the begin are not finite")
-        nothing = self._nothing(at)
+        steepest = self._steepest(at)
+        nothing = NOTHING * steepest
         if left <= nothing:
-            return Settled(at.q, 0, 0, left, 0.0)
-        step, last, straight, begins, unresisted = BEGIN, np.inf, False, STRAIGHT * farthest, 0
+            return Settled(at.q, 0, 0, self._largest(at.r), 0.0)
+        gravity = float(np.linalg.norm(dynamics.root[3:])) / size_of(dynamics, at.q)
+        square = 1.0 / (gravity or steepest)  # s^2, of a fall by the system's size, or of its fastest motion
+        step, last, straight, begins, unresisted = BEGIN * square, np.inf, False, STRAIGHT * farthest, 0
         for number in range(1, STEPS + 1):
             z = self._newton(at, step) if straight else self._downhill(at, step)
             change = self._largest(z / self._units)
@@ -152,13 +155,12 @@ class Equilibrium:
             led = moved is not None
             if moved is not None:
                 new = self._place(moved)
-                left, behind = self._largest(new.r), self._work(z, new.forces)
-                told(number, left, change)
-                rounding = step >= LONGEST and near and (change <= SETTLED * farthest or change >= 0.5 * last)
-                if left <= nothing or rounding:
-                    before = self._largest(at.r)
-                    best = new if left <= before else at  # the last step may have been of rounding alone
-                    return Settled(best.q, number, self.products, min(left, before), change)
+                left, behind = self._left(new), self._work(z, new.forces)
+                told(number, self._largest(new.r), change)
+                rounding = step >= LONGEST * square and near and (change <= SETTLED * farthest or change >= 0.5 * last)
+                if (left <= nothing and change <= NEAR * farthest) or rounding:
+                    best = new if left <= self._left(at) else at  # the last step may have been of rounding alone
+                    return Settled(best.q, number, self.products, self._largest(best.r), change)
                 led = near or behind > -force  # not as high up on the other side
             if not led:
                 begins = SHRINK * begins if straight else begins
@@ -169,7 +171,7 @@ class Equilibrium:
             if unresisted == FALLING:
                 raise self._refusal(at.r, "the system falls, or is pulled, on and on")
             if near or behind > -0.5 * force:
-                step = min(LONGEST, step * GROWTH * max(1.0, force / max(abs(behind), 1e-300)))
+                step = min(LONGEST * square, step * GROWTH * max(1.0, force / max(abs(behind), 1e-300)))
             at, last = new, change if straight else np.inf
             straight = near or change <= begins
         raise self._refusal(at.r, f"no equilibrium was found in {STEPS} steps")
@@ -184,14 +186,19 @@ class Equilibrium:
         except SimulationError:
             return None
 
-    def _nothing(self, at: _Place) -> float:
-        """The largest acceleration that rounded coordinates may leave here (rad/s^2, m/s^2).
+    def _left(self, at: _Place) -> float:
+        """The largest acceleration there (rad/s^2), slides in units of the system's size."""
+        return self._largest(at.r / self._units)
 
-        That by which the loads that balance change, if each is off by so much of 1 rad or of the size of the system.
+    def _steepest(self, at: _Place) -> float:
+        """By how much the largest acceleration changes along a displacement (1/s^2), in these units.
+
+        So much times `NOTHING` rounded coordinates may leave: by that the loads that balance change.
         """
         signs = np.random.default_rng(self._dynamics.comm.rank).choice((-1.0, 1.0), len(at.r))
         change, loops = self._change(at.q, signs * self._units, DIFFERENCE), self._dynamics.loops
-        return NOTHING * self._largest(change if loops is None else loops.close_speeds(at.q, change))
+        change = change if loops is None else loops.close_speeds(at.q, change)
+        return self._largest(change / self._units)
 
     def _change(self, q: Floats, z: Floats, h: float) -> Floats:
         """Derivative of the accelerations along a displacement, by a difference over h of it."""

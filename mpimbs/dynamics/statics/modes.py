@@ -40,7 +40,7 @@ PAIRED = 1e-6  # of the largest square, what rounding makes complex of two that 
 ROUNDED = 1.5e-14  # of the largest number of K, times their number, that sums of rounded terms may leave
 DOUBTFUL = 1e-6  # of a function's largest derivative, an error that is told
 STILL = 1e-6  # rad, and of the size of the system, to the equilibrium
-LONG = 1e3  # s, of a step whose matrix is nearly that of the stiffness
+LONG = 1e3  # times the time of a fall by the system's size, of a step whose matrix is nearly that of the stiffness
 SOLVED = 1e-13  # of K x = b, relative
 ROUNDS = 2  # of conjugate gradients, times the number of speeds
 
@@ -108,24 +108,27 @@ def modes(dynamics: Dynamics, q: npt.ArrayLike, count: int = 10) -> Modes:
 def units_of(dynamics: Dynamics, q: Floats) -> Floats:
     """Give what changes along this rank's speeds are measured by [nu]: 1 rad, or the size of the system (m).
 
-    That is the longest edge of a box around the origins and centres of mass of all bodies in a state; 1 m of a point.
-    All ranks call.
+    That is the longest edge of a box around the origins and centres of mass of all bodies in a state:
+    `size_of`. All ranks call.
     """
     return _units(dynamics, size_of(dynamics, q))
 
 
 def _units(dynamics: Dynamics, size: float) -> Floats:
-    return np.where(dynamics.subchain.structure.axes >= FORCE, size or 1.0, 1.0)
+    return np.where(dynamics.subchain.structure.axes >= FORCE, size, 1.0)
 
 
 def size_of(dynamics: Dynamics, q: Floats) -> float:
-    """Give the longest edge (m) of a box around the origins and centres of mass of all bodies in a state; all call."""
+    """Give the longest edge (m) of a box around the origins and centres of mass of all bodies in a state; all call.
+
+    Of a point the length that the system has from its model alone.
+    """
     subchain = dynamics.subchain
     rotations, origins = dynamics.poses(q, np.zeros(subchain.nu))
     centers = origins + np.einsum("nij,nj->ni", rotations, subchain.columns.center_of_mass)
     points = np.concatenate((origins, centers))
     ends = greatest(dynamics.comm, np.stack((points.max(axis=0), -points.min(axis=0))))
-    return float(ends.sum(axis=0).max())
+    return float(ends.sum(axis=0).max()) or dynamics.scales.length
 
 
 class FlutterError(InputError):
@@ -218,11 +221,13 @@ class _Displacements:
         """Give about K^-1 of whole vectors: what springs and the tension of lines make of K, and nearly no M."""
         dynamics, still = self.dynamics, np.zeros(self.dynamics.subchain.nu)
         matrix, tension = dynamics.implicit_matrix_of_bodies, Tension(dynamics.subchain)
-        matrix.at(self._q, LONG, tension.stiffness(dynamics.joint_loads(self._q, still)))
+        fall = float(np.linalg.norm(dynamics.root[3:]))
+        long = LONG * np.sqrt(size_of(dynamics, self._q) / fall) if fall else LONG
+        matrix.at(self._q, long, tension.stiffness(dynamics.joint_loads(self._q, still)))
 
         def product(vector: Floats) -> Floats:
             found = np.empty_like(still)
-            matrix.heavier(LONG**2 * vector[self._part], found)
+            matrix.heavier(long**2 * vector[self._part], found)
             return self.whole(found)
 
         return product

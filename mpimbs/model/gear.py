@@ -88,7 +88,9 @@ def refuse_contradictions(gears: Iterable[Gear]) -> None:
             follows[joint] = name, ratio, offset
         return name, ratio, offset
 
-    for gear in gears:
+    given = list(gears)
+    farthest = max((abs(gear.offset) for gear in given), default=0.0)
+    for gear in given:
         (first, a, b), (other, c, d) = found(gear.joint), found(gear.of)
         c, d = gear.ratio * c, gear.ratio * d + gear.offset  # a x + b = c y + d
         if first != other:
@@ -101,7 +103,7 @@ def refuse_contradictions(gears: Iterable[Gear]) -> None:
                 f"{here} one another: its ratio is {gear.ratio:g}, theirs {ratio:g}, and nothing could move; "
                 "correct it, or leave one out"
             )
-        if abs(b - d) > _SAME * (1.0 + abs(b) + abs(d)):
+        if abs(b - d) > _SAME * max(farthest, abs(b), abs(d)):
             raise InputError(
                 f"{here} one another: its offset is {gear.offset:g}, theirs {gear.offset + b - d:g} (rad or m); "
                 "correct it, or leave one out"

@@ -16,7 +16,7 @@ from mpimbs.model import BodyMotion, Event
 from mpimbs.parallel.agreement import on_root
 
 Floats = npt.NDArray[np.float64]
-CLOSE = 1e-10  # s, to which a moment is found
+CLOSE = 1e-10  # of a step, to which a moment is found in it, but for the rounding of times
 SMALLEST = 1e-300  # of values
 
 Values = Callable[[float, Floats, Floats], Floats]
@@ -145,13 +145,14 @@ class EventSearch:
             self.passed = self._which
             return end
         stayed = count = 0
-        while end - begin > CLOSE:
+        close = max(CLOSE * (end - begin), 4.0 * np.spacing(end))
+        while end - begin > close:
             count += 1
             passing = high <= 0.0  # one of them at least
             weights = 0.5 ** max(stayed - 1, 0), 0.5 ** max(-stayed - 1, 0)  # of what is ahead, of what is behind
             shares = weights[0] * low[passing] / (weights[0] * low[passing] - weights[1] * high[passing])
             share = float(shares.min()) if count % 3 else 0.5
-            margin = 0.25 * CLOSE / (end - begin)
+            margin = 0.25 * close / (end - begin)
             middle = begin + float(np.clip(share, margin, 1.0 - margin)) * (end - begin)
             if not begin < middle < end:
                 break

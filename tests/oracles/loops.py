@@ -295,6 +295,7 @@ def closed(system: System, q: Array, u: Array, tau: Array | None = None, t: floa
     """Accelerations and loads of a system whose loops are closed in a state whose velocities they allow."""
     state = Snapshot(opened(system), q, u)
     loops, inertia = closures(system, state), joint_inertia(state, carriers(state))
+    plain = np.vstack([np.zeros((0, len(state.u)), REAL), *(loop.rows() for loop in loops)])
     for closure, size in zip(loops, loop_sizes(system, state, loops), strict=True):
         closure.constrained = measured_by(size, closure.constrained)
     jacobian = np.vstack([np.zeros((0, len(state.u)), REAL), *(loop.rows() for loop in loops)])
@@ -314,7 +315,7 @@ def closed(system: System, q: Array, u: Array, tau: Array | None = None, t: floa
         loads[k] = load.reshape(2, 3) @ loop.bodies[1].rotation
         begin = end
     residual = float(np.abs(jacobian @ udot - right).max(initial=0.0))
-    return Closed(udot, loads.reshape(-1, 6), jacobian.astype(float), combined.shape[1], gap, residual)
+    return Closed(udot, loads.reshape(-1, 6), plain.astype(float), combined.shape[1], gap, residual)
 
 
 def allowed_speeds(system: System, q: Array, u: Array) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
+from scipy.spatial.transform import Rotation
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.closure.assembly import assemble
@@ -17,7 +18,7 @@ from mpimbs.model import Joint, System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping.projection import closed
 from oracles.dense import Array
-from oracles.other_units import OtherUnits, in_units
+from oracles.other_units import OtherUnits, described_otherwise, elsewhere, in_units
 from oracles.random_loops import random_mechanism
 from oracles.structured_systems import case_of
 from tolerances import assert_close
@@ -71,9 +72,37 @@ def test_a_state_in_other_units(seed: int) -> None:
         units = OtherUnits(*(10.0**k for k in exponents))
         other = answers(system, q, u, tau, units, coupling)
         for name, values in plain.items():
-            least = 1e-6 if name in ("accelerations", "allowed") else 0.0  # of what is locked
+            least = 1.0 if name in ("accelerations", "allowed") else 0.0  # of what is locked: beside a fall
             scale = max(float(np.abs(values).max(initial=0.0)), least, 1e-300)
             assert_close(f"{name} in {units}", other[name], values, "units", scale=scale, comm=MPI.COMM_SELF)
+
+
+@pytest.mark.cases(10)
+@pytest.mark.parametrize("seed", range(SYSTEMS))
+def test_a_state_that_is_described_otherwise(comm: MPI.Comm, seed: int) -> None:
+    """In a world that is turned and moved, loops that lead the other way, bodies in two halves: on any ranks."""
+    system, q, u, tau = drawn(seed)
+    draw = np.random.default_rng(seed)
+    turned = Rotation.random(random_state=draw).as_matrix()
+    others = {
+        "moved": elsewhere(system, turned, draw.uniform(-1e3, 1e3, 3)),
+        "swapped": described_otherwise(system, swapped=True, halved=False),
+        "halved": described_otherwise(system, swapped=False, halved=True),
+    }
+    found = {}
+    masses = np.array([body.mass for body in system.bodies() if body.mass])
+    lanes = {"lanes": 1} if masses.max() > 1e3 * masses.min() else {}  # where cuts between light bodies lose digits
+    for name, made in {"plain": system, **others}.items():
+        if comm.size > made.n_bodies:
+            pytest.skip("more ranks than bodies")
+        with closing(Dynamics(made, comm, **lanes)) as dynamics:
+            own = dynamics.gather_u.part
+            udot = dynamics.accelerations(q[dynamics.gather_q.part], u[own], tau[own], warn=False)
+            found[name] = dynamics.gather_u.everywhere(udot)
+    right = found.pop("plain")
+    for name, values in found.items():
+        scale = max(float(np.abs(right).max(initial=0.0)), 1.0)  # of what is locked: beside a fall
+        assert_close(f"accelerations when {name}", values, right, "units", scale=scale)
 
 
 def four_bar(size: float, far: float, angle: float) -> System:

@@ -12,7 +12,8 @@ import numpy as np
 from mpimbs.model import JOINT_TYPES, Body, Gear, Joint, Loop, Spring, System
 from mpimbs.model.body import Wrench
 from mpimbs.model.text.table import CheckedTable
-from oracles.dense import Array
+from oracles.dense import Array, quaternion_product
+from oracles.loops import quaternion_of
 
 
 class OtherUnits(NamedTuple):
@@ -109,3 +110,76 @@ def in_units(system: System, units: OtherUnits) -> System:
     for spring in system.springs.values():
         made.add_spring(Spring(**scaled(spring, units)))
     return made
+
+
+def elsewhere(system: System, turned: Array, moved: Array) -> System:
+    """The system in a world that is turned [3, 3] and moved [3] (m)."""
+    made = System(system.name, tuple(turned @ system.gravity))
+
+    def put(place: Any) -> tuple[float, ...]:
+        return tuple((turned @ np.array(place, float) + moved).tolist())
+
+    def turn(rotation: Any) -> tuple[float, ...]:
+        return tuple(quaternion_product(quaternion_of(turned), np.array(rotation, float)).astype(float).tolist())
+
+    for body in system.bodies():
+        update: dict[str, Any] = {}
+        if body.parent == "world":
+            there = {"position": put(body.joint.position), "rotation": turn(body.joint.rotation)}
+            update["joint"] = Joint(**dict(body.joint.given) | there)
+        wrenches = [
+            wrench.model_copy(update={n: tuple(turned @ getattr(wrench, n)) for n in ("moment", "force")})
+            if wrench.frame == "world"
+            else wrench
+            for wrench in body.wrench
+        ]
+        made.add(body.model_copy(update=update | ({"wrench": tuple(wrenches)} if wrenches else {})))
+    for loop in system.loops:
+        if isinstance(loop, Gear):
+            made.add_gear(loop)
+            continue
+        at_world = [name == "world" for name in loop.bodies]
+        positions = [put(p) if world else p for p, world in zip(loop.positions, at_world, strict=True)]
+        rotations = [turn(r) if world else r for r, world in zip(loop.rotations, at_world, strict=True)]
+        made.add_loop(loop.model_copy(update={"positions": tuple(positions), "rotations": tuple(rotations)}))
+    for spring in system.springs.values():
+        positions = [put(p) if name == "world" else p for p, name in zip(spring.positions, spring.bodies, strict=True)]
+        made.add_spring(spring.model_copy(update={"positions": tuple(positions)}))
+    return made
+
+
+def described_otherwise(system: System, swapped: bool, halved: bool) -> System:
+    """The system with loops that lead the other way, where their joints are the same then, and with bodies in halves.
+
+    Halves are fixed to one another: what hangs on a body hangs on the second, what holds it holds the first.
+    """
+    made, second = System(system.name, system.gravity), {}
+    for body in system.bodies():
+        parent = second.get(body.parent, body.parent)
+        if parent != body.parent:
+            at = {"position": tuple(np.subtract(body.joint.position, HALF).tolist())}
+            body = body.model_copy(update={"joint": Joint(**dict(body.joint.given) | at)})
+        if not halved or body.massless:
+            made.add(body.model_copy(update={"parent": parent}))
+            continue
+        half = {"mass": body.mass / 2, "inertia": tuple(value / 2 for value in body.inertia)}
+        made.add(body.model_copy(update=half | {"parent": parent}))
+        second[body.name] = f"{body.name} half"
+        center = tuple(np.subtract(body.center_of_mass, HALF).tolist())
+        joint = Joint(type="fixed", position=HALF)
+        made.add(name=second[body.name], parent=body.name, center_of_mass=center, joint=joint, **half)
+    for loop in system.loops:
+        if isinstance(loop, Gear):
+            made.add_gear(loop)
+        elif swapped and loop.type in SYMMETRIC and not loop.acts:
+            names = ("bodies", "positions", "rotations")
+            made.add_loop(loop.model_copy(update={name: tuple(reversed(getattr(loop, name))) for name in names}))
+        else:
+            made.add_loop(loop)
+    for spring in system.springs.values():
+        made.add_spring(spring)
+    return made
+
+
+HALF = 0.3, -0.2, 0.1  # m, where the second half of a body has its origin
+SYMMETRIC = ("fixed", "revolute", "prismatic", "helical", "cylindrical", "spherical")

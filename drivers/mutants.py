@@ -26,7 +26,7 @@ import click
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("mpimbs", "tests", "drivers", "docs", "jobs", "pyproject.toml", "README.md", "LICENSE")
-LIMIT = 900.0  # s for the tests of one mutant, most of which compiling may take
+LIMIT = 300.0  # s for the tests of one mutant, most of which compiling may take
 
 
 class Mutant(NamedTuple):

@@ -36,6 +36,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 LARGE = 2.0**300  # beside it accelerations are nothing, and no number is too large
+NOT_LARGE = 2.0**100  # what is less beside it is of accelerations
 ROUNDING = 1e-15  # rad, and m of the size of a loop and of how far it is from the origin: closer loops don't close
 CLOSED = 1e-12  # the same: closed enough
 ROUNDS = 60  # of Newton's method at the most
@@ -224,7 +225,7 @@ class ClosedLoops:
             self._dynamics.evaluate_unforced(q, u, udot, rates)
         finally:
             self._aim(*self._stabilised)
-        return udot / LARGE
+        return np.where(np.abs(udot) < NOT_LARGE, 0.0, udot / LARGE)
 
     def refine(self, q: Floats, u: Floats, udot: Floats) -> None:
         """Take away what the accelerations [nu] just found, and the loads, leave of what the loops ask; all ranks call.

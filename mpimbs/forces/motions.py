@@ -143,9 +143,10 @@ class GivenMotions:
         """Whether what a motion gives behind a time (s) are derivatives of one another; None where numbers don't tell.
 
         They are if differences say so over two distances in sequence: near enough for the motion, whatever its own time
-        is, and too far for rounding.
+        is, and too far for rounding. Of what rests at first nothing is told.
         """
         before = found = None
+        moves: npt.NDArray[np.bool_] | bool = True
         for step in NEARBY[1e4 * EPSILON * abs(t) < NEARBY]:
             try:
                 with np.errstate(all="ignore"):
@@ -155,7 +156,8 @@ class GivenMotions:
             change, mean = (ends[1] - ends[0])[:2] / step, 0.5 * (ends[0] + ends[1])[1:]
             size = np.abs(mean) + np.abs(change)
             rounding = 8 * EPSILON * np.maximum(*np.abs(ends))[:2] / step
-            tells = (size > 0.0) & (rounding <= TELLS * DIFFERS * size)
+            moves = moves & (size > 0.0)
+            tells = moves & (rounding <= TELLS * DIFFERS * size)
             if not tells.any():
                 before = None
                 continue

@@ -26,12 +26,14 @@ from oracles import dense
 from oracles.dense import Array
 from oracles.descriptor import ROUNDINGS, Descriptor, followed
 from oracles.loops import opened
+from oracles.other_units import OtherUnits, in_units
 from oracles.structured_systems import TIME, Case, Weighted
 from tolerances import TOLERANCE
 
 OPEN = 1e-6  # m and rad
 UNJUDGED = 1e-3  # of the largest acceleration: where rounding alone does so much nothing can be told
 HUGE = 1e8  # loads, of those that are needed
+INVARIANT = 3  # which seeds are evaluated in other units, too
 REDUCING = 30.0  # s to make a case smaller
 
 Settings = dict[str, Any]
@@ -82,7 +84,26 @@ def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
             continue
         if oracle is not None:
             oracle.judge(found, settings, told, verdict)
+    if case.seed % INVARIANT == 0 and not case.system.has_motions:
+        in_other_units(case, comm, oracle, verdict)
     return verdict
+
+
+def in_other_units(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verdict) -> None:
+    """Evaluate a case in units that its seed draws; accelerations have to be what they were. All ranks call."""
+    source = Weighted(case.seed + 3 * 10**9)
+    units = OtherUnits(*(source.decades(-6, 6) for _ in range(3)))
+    system, told = case.system, f"coupling=dcae in {tuple(round(unit, 9) for unit in units)}"
+    given = case.q * units.q(system), case.u * units.u(system), case.tau * units.tau(system)
+    try:
+        with closing(Dynamics(in_units(system, units), comm)) as dynamics:
+            q, u, tau = given[0][dynamics.gather_q.part], *(part[dynamics.gather_u.part] for part in given[1:])
+            whole = kept(dynamics.gather_u(dynamics.accelerations(q, u, tau, TIME, warn=False)))
+    except (InputError, SimulationError) as error:
+        verdict.refused.append(f"{told}: {error}")
+        return
+    if oracle is not None and whole is not None and not verdict.told and not verdict.unjudged:
+        oracle.judge_accelerations(whole * units.second / units.u(system), {"coupling": "dcae"}, told, verdict)
 
 
 def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:
@@ -135,11 +156,7 @@ class Oracle:
     def judge(self, found: dict[str, Array | None], settings: Settings, told: str, verdict: Verdict) -> None:
         """Compare all that was observed."""
         solution, descriptor, system = self.solution, self.descriptor, self.case.system
-        coupling, cuts = settings["coupling"], settings.get("cuts", 0)
-        share = TOLERANCE["fuzz iterated" if coupling in ("pcg", "augmented") else "fuzz"][0] * (1 + cuts)
-        masses = descriptor.state.columns.mass
-        if (heavy := masses[masses > 0]).size:  # what is light is added to what is heavy, and taken away again
-            share = max(share, TOLERANCE["fuzz masses"][0] * float(heavy.max() / heavy.min()))
+        coupling, share = settings["coupling"], self.share(settings)
 
         def compare(what: str, ours: Array | None, right: Array, allowed: Array | float) -> bool:
             if ours is None or not len(right):
@@ -160,10 +177,7 @@ class Oracle:
             if found.get("violations") is not None and found["violations"][:, 0].max(initial=0.0) > OPEN:
                 verdict.unjudged.append(f"{told}: a loop is open in the state that was drawn")
                 return
-            pushed = abs(solution.wrenches).max(initial=0.0) / max(float(masses.sum()), 1e-300)
-            # Of what is locked accelerations are a difference of terms as large as those of bodies that nothing holds.
-            largest = max(abs(solution.udot).max(), self.free, pushed)
-            allowed = ROUNDINGS * solution.margin + share * largest
+            allowed, largest = self.allowed(share)
             if solution.apart > 1.0:
                 verdict.unjudged.append(f"{told}: a singular position, in which constraints contradict one another")
                 return
@@ -211,6 +225,34 @@ class Oracle:
             size += float((c.mass * (abs(m.com) @ abs(descriptor.state.gravity))).sum())
             compare("potential energy", ours[1:2], np.array([potential]), 1e-11 * size)
         compare("momentum", ours[2:], np.concatenate((linear, angular)), 1e-11 * momenta * far)
+
+    def share(self, settings: Settings) -> float:
+        """By which part of the largest accelerations may be off."""
+        kind = "fuzz iterated" if settings["coupling"] in ("pcg", "augmented") else "fuzz"
+        share = TOLERANCE[kind][0] * (1 + settings.get("cuts", 0))
+        masses = self.descriptor.state.columns.mass
+        if (heavy := masses[masses > 0]).size:  # what is light is added to what is heavy, and taken away again
+            share = max(share, TOLERANCE["fuzz masses"][0] * float(heavy.max() / heavy.min()))
+        return share
+
+    def allowed(self, share: float) -> tuple[Array, float]:
+        """By how much accelerations may be off [nu], and the largest, beside which they are small."""
+        solution, masses = self.solution, self.descriptor.state.columns.mass
+        pushed = abs(solution.wrenches).max(initial=0.0) / max(float(masses.sum()), 1e-300)
+        # Of what is locked accelerations are a difference of terms as large as those of bodies that nothing holds.
+        largest = max(abs(solution.udot).max(initial=0.0), self.free, pushed)
+        return ROUNDINGS * solution.margin + share * largest, largest
+
+    def judge_accelerations(self, udot: Array, settings: Settings, told: str, verdict: Verdict) -> None:
+        """Compare accelerations alone, of a case that could be judged."""
+        allowed, largest = self.allowed(self.share(settings))
+        off = abs(udot - self.solution.udot)
+        if not (off <= allowed).all():
+            worst = int(np.argmax(np.nan_to_num(off / np.maximum(allowed, 1e-300), nan=np.inf)))
+            verdict.wrong.append(
+                f"{told}: acceleration[{worst}] is {udot[worst]:.6g} and should be {self.solution.udot[worst]:.6g} "
+                f"(the largest is {largest:.3g})"
+            )
 
     @property
     def free(self) -> float:

@@ -164,3 +164,39 @@ def test_a_room_says_what_lives_there_and_where_to_begin() -> None:
         told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         begin = re.findall(r"`([\w/]+\.py)`", told.partition("Begin with ")[2])
         assert begin and all((path.parent / name).is_file() for name in begin), path
+
+
+UNIT = r"(?:m|kg|s|N|J|Hz|m/s|rad/s|1/s|kg m\^2|m/s\^2|rad/s\^2)"
+IN_UNITS = re.compile(rf"^([A-Z_][A-Z0-9_, ]*) = [^#]*\d[^#]*#\s*(?:of )?{UNIT}(?: or [\w/^ ]+?)?[,:]")
+EXAMPLES = ("model/examples", "bench", "plots", "view", "export")  # what is a number of metres there is one of a model
+WHY = {  # what can't be relative
+    "SLOWEST": "smaller than any speed in any units, where nothing else says what is slow",
+    "SMALLEST": "smaller than any number in any units, so that nothing is divided by zero",
+    "_NOTHING": "what rounding leaves where loads vanish: smaller than any in any units",
+    "HELD": "larger than any inertia in any units",
+    "NO_LIMITS": "PETSc's own, to turn its limits off",
+    "NEARBY": "all times, one after the other",
+    "PATIENCE": "of a clock on the wall",
+    "QUIET": "of a clock on the wall",
+    "_LEAST": "of robot files, which are in SI: what they write for a mass of nothing",
+    "_GYRATION": "of robot files, which are in SI: the rounding of a point mass",
+}
+
+
+def numbers_in_units(package: Path) -> dict[str, str]:
+    """Constants that are numbers of metres, kilograms, seconds or newtons by their comments: what is relative says of
+    what. With the modules where they are."""
+    found = {}
+    for name, path in modules(package).items():
+        if not str(path.relative_to(package)).startswith(EXAMPLES):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                if matched := IN_UNITS.match(line):
+                    found |= {constant.strip(): name for constant in matched[1].split(",")}
+    return found
+
+
+def test_no_threshold_is_a_number_of_metres() -> None:
+    """Lengths, masses and times are compared with those of the system: `mpimbs.parts.scales`."""
+    found = numbers_in_units(ROOT / "mpimbs")
+    assert not set(found) - set(WHY), {name: where for name, where in found.items() if name not in WHY}
+    assert "HELD" in found and "SLOWEST" in found

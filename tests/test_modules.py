@@ -171,7 +171,7 @@ IN_UNITS = re.compile(rf"^([A-Z_][A-Z0-9_, ]*) = [^#]*\d[^#]*#\s*(?:of )?{UNIT}(
 EXAMPLES = ("model/examples", "bench", "plots", "view", "export")  # what is a number of metres there is one of a model
 WHY = {  # what can't be relative
     "SLOWEST": "smaller than any speed in any units, where nothing else says what is slow",
-    "SMALLEST": "smaller than any number in any units, so that nothing is divided by zero",
+    "SMALLEST": "smaller than any number in any units; of motions, by how much other loads move an axis that is held",
     "_NOTHING": "what rounding leaves where loads vanish: smaller than any in any units",
     "HELD": "larger than any inertia in any units",
     "NO_LIMITS": "PETSc's own, to turn its limits off",

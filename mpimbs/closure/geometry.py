@@ -252,7 +252,8 @@ class LoopJoints:
         forces = self.axis[own] >= FORCE
         sizes = {"m": np.linalg.norm(rows[own][forces]), "rad": np.linalg.norm(rows[own][~forces])}
         most = max(sizes.values())
-        return self.names[k], " and ".join(f"{size:.3g} {unit}" for unit, size in sizes.items() if size > 1e-3 * most)
+        told = " and ".join(f"{size:.3g} {unit}" for unit, size in sizes.items() if size > 1e-3 * most)
+        return self.names[k], told or f"{most:.3g} m and rad"
 
     def _placed(self, bodies: BodyMotions, end: int) -> tuple[Floats, Floats]:
         """Joint frames [loops, 3, 3] and their origins [loops, 3] on the first or second bodies."""

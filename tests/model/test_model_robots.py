@@ -12,7 +12,7 @@ from driver_modules import driver
 from mpimbs.base.errors import InputError
 from mpimbs.closure.report import loop_report
 from mpimbs.dynamics import Dynamics
-from mpimbs.model import Gear, read_robot, read_system, system_from, write_system
+from mpimbs.model import Gear, Loop, System, read_robot, read_system, system_from, write_system
 from mpimbs.model.robots.reading import robot_in
 from mpimbs.parallel.agreement import read_once
 from tolerances import TOLERANCE, assert_close
@@ -128,6 +128,95 @@ def test_urdf_accelerates_as_in_pinocchio(arm: Path, free: bool) -> None:
     arm.write_text(URDF.replace('name="wave" type="continuous"', 'name="wave" type="fixed"'))  # it has no mass
     for seed in range(4):
         assert driver("imported_robots").pinocchio_difference(arm, free, seed) < TOLERANCE["imported"][0]
+
+
+TURNTABLE = """<mujoco model="a turntable without mass of its own"><worldbody>
+ <body name="table"><joint name="turn" axis="0 0 1" armature="0.2" damping="0.1"/>
+  <body name="plate" pos="0.2 0 0.1"><geom type="box" size=".2 .1 .05" mass="4"/></body>
+  <body name="arm" pos="0 0 0.2"><joint name="shoulder" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .5 0 0"
+   size=".03" mass="1"/>
+   <body name="load" pos=".5 0 0"><joint name="wrist" axis="0 1 0"/>
+    <geom type="box" size=".05 .05 .05" mass="2"/></body>
+  </body></body></worldbody></mujoco>"""
+STAGES = """<mujoco model="a base of two parts on three joints"><worldbody>
+ <body name="base"><joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>
+  <joint name="yaw" axis="0 0 1"/>
+  <body name="column" pos="-.1 0 .5"><geom type="cylinder" size=".1 .2" mass="30"/>
+   <body name="lift" pos="0 0 .3"><joint name="up" type="slide" axis="0 0 1"/>
+    <geom type="cylinder" size=".1 .2" mass="20"/></body></body>
+  <body name="wheels" pos="0 0 .1"><geom type="box" size=".3 .2 .1" mass="100"/></body></body></worldbody></mujoco>"""
+
+
+@alone
+@pytest.mark.parametrize(("text", "speeds", "mass"), [(TURNTABLE, 3, 7.0), (STAGES, 4, 150.0)], ids=["table", "stages"])
+def test_a_link_without_mass_at_the_top(tmp_path: Path, text: str, speeds: int, mass: float) -> None:
+    """Its joints stand once, and no link is lost."""
+    (tmp_path / "robot.xml").write_text(text)
+    system = system_from(tmp_path / "robot.xml")
+    assert system.nu == speeds and sum(body.mass for body in system.bodies()) == pytest.approx(mass, rel=1e-12)
+    pytest.importorskip("mujoco")
+    for seed in range(3):
+        assert driver("imported_robots").mujoco_difference(tmp_path / "robot.xml", seed) < TOLERANCE["imported"][0]
+
+
+def read_text(tmp_path: Path, body: str) -> System:
+    """The system of an MJCF text."""
+    pytest.importorskip("mujoco")
+    (tmp_path / "robot.xml").write_text(f"<mujoco>{body}</mujoco>")
+    return system_from(tmp_path / "robot.xml")
+
+
+ARMS = """<default><geom type="capsule" fromto="0 0 0 1 0 0" size=".05"/><joint axis="0 1 0"/></default><worldbody>
+ <body name="a"><joint name="joint2"/><geom mass="1"/></body>
+ <body name="b" pos="0 1 0"><joint name="jb"/><geom mass="2"/></body>
+ <body name="c" pos="0 2 0"><joint/><geom mass="3"/></body>
+</worldbody><equality><joint name="tie" joint1="joint2" joint2="jb" polycoef="0 2 0 0 0"/></equality>"""
+
+
+@alone
+def test_what_a_file_switches_off_is_told(tmp_path: Path) -> None:
+    for flag in ("equality", "constraint"):
+        assert not read_text(tmp_path, f'<option><flag {flag}="disable"/></option>{ARMS}').loops
+        assert "the file switches all off" in " ".join(read_robot(tmp_path / "robot.xml").left_out)
+
+
+@alone
+def test_a_name_is_that_of_one_joint(tmp_path: Path) -> None:
+    """An unnamed joint, the third, beside one that is called joint2."""
+    system = read_text(tmp_path, ARMS)
+    (gear,) = system.loops
+    assert gear.bodies == ("b", "a") and isinstance(gear, Gear) and gear.ratio == 2.0
+
+
+@alone
+def test_a_weld_is_closed_as_it_lies_and_holds_what_it_holds(tmp_path: Path) -> None:
+    bodies = """<worldbody><body name="a" pos="0 0 1"><joint type="hinge" axis="0 1 0"/>
+      <inertial pos="0.1 0 0" mass="1" diaginertia="0.01 0.02 0.02"/></body>
+    <body name="b" pos="0.5 0 1" euler="0 0 40"><freejoint/>
+      <inertial pos="0 0 0" mass="1" diaginertia="0.01 0.02 0.02"/></body></worldbody>"""
+    for torque, kind in (("", "fixed"), ('torquescale="0"', "spherical")):
+        weld = f'<equality><weld name="glue" body1="a" body2="b" anchor="0.1 0 0" {torque}/></equality>'
+        system = read_text(tmp_path, bodies + weld)
+        (loop,) = system.loops
+        assert loop.bodies == ("a", "b") and isinstance(loop, Loop) and loop.type == kind
+        with closing(Dynamics(system)) as dynamics:
+            assert dynamics.loops is not None
+            assert dynamics.loops.violations(dynamics.subchain.q, dynamics.subchain.u).max() < 1e-15
+        assert loop.positions[1][0] == pytest.approx(0.1)
+
+
+@alone
+def test_what_is_not_taken_from_a_file_is_told(tmp_path: Path) -> None:
+    """Armature of a free joint, which MuJoCo has along the world's axes; keyframes; bodies that are captured."""
+    text = """<default><joint armature="0.1"/></default><worldbody>
+      <body name="base"><joint type="free"/><geom type="box" size=".1 .2 .3"/></body>
+      <body name="target" mocap="true"><geom type="sphere" size=".1"/></body></worldbody>
+      <keyframe><key name="home" qpos="0 0 1 1 0 0 0"/></keyframe>"""
+    system = read_text(tmp_path, text)
+    assert not np.any(system.body(0).joint.armature)
+    told = " ".join(read_robot(tmp_path / "robot.xml").left_out)
+    for part in ("armature of free joint", "keyframe", "motion capture of body"):
+        assert part in told
 
 
 @alone

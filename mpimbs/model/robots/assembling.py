@@ -90,7 +90,9 @@ def _gathered(robot: Robot) -> list[RobotLink]:
     ends = {number for loop in robot.loops for number in loop.links}
     children = Counter(link.parent for link in links)
     for number, link in enumerate(links):
-        before = links[link.parent] if link.parent >= 0 else link
+        if link.parent < 0:
+            continue
+        before = links[link.parent]
         plain = before.joints and all(joint.kind in ("hinge", "slide") for joint in before.joints)
         if not plain or before.shapes or link.parent in ends or children[link.parent] > 1 or not _massless(before):
             continue

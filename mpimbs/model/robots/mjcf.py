@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from mpimbs.model.robots.robot import (
 _KINDS: tuple[JointKind, ...] = ("free", "ball", "slide", "hinge")  # in the order of MuJoCo's mjtJoint
 _HIDDEN = 3  # group of geoms from which on MuJoCo's viewer shows none
 _EQUALITIES = ("connect", "weld", "joint", "tendon", "flex", "flexvert", "flexstrain")  # of mjtEq
+
+
+_COUNTS = {"body": "nbody", "joint": "njnt", "equality": "neq"}  # of what is named by its number, how many there are
 
 
 def read_mjcf(path: Path) -> Robot:
@@ -73,8 +76,19 @@ class _Compiled:
         return bool(self._model.opt.disableflags & getattr(self._mujoco.mjtDisableBit, f"mjDSBL_{what}"))
 
     def _name(self, kind: str, number: int) -> str:
-        found = self._mujoco.mj_id2name(self._model, getattr(self._objects, f"mjOBJ_{kind.upper()}"), number)
-        return found or f"{kind}{number}"
+        """What something is called in the file, or else by its number, as nothing else is."""
+        given = self._given(kind, number)
+        if given:
+            return given
+        count = getattr(self._model, _COUNTS[kind]) if kind in _COUNTS else 0
+        found, taken = f"{kind}{number}", {self._given(kind, other) for other in range(count)}
+        while found in taken:
+            found += "_"
+        return found
+
+    def _given(self, kind: str, number: int) -> str | None:
+        name: str | None = self._mujoco.mj_id2name(self._model, getattr(self._objects, f"mjOBJ_{kind.upper()}"), number)
+        return name
 
     def _link(self, k: int) -> RobotLink:
         m = self._model
@@ -99,6 +113,7 @@ class _Compiled:
         nq, nu = {"free": (7, 6), "ball": (4, 3)}.get(kind, (1, 1))
         order = [3, 4, 5, 6, 0, 1, 2] if kind == "free" else range(nq)  # ours begins with the quaternion
         speeds = [3, 4, 5, 0, 1, 2] if kind == "free" else range(nu)
+        armature = np.zeros(nu) if kind == "free" else m.dof_armature[u0 : u0 + nu]  # of the world's axes: left out
         stiffness = 0.0 if kind == "free" or self._disabled("SPRING") else float(m.jnt_stiffness[j])
         damping = np.zeros(nu) if self._disabled("DAMPER") else m.dof_damping[u0 : u0 + nu]
         single = kind in ("hinge", "slide")
@@ -112,7 +127,7 @@ class _Compiled:
             tuple(float(m.qpos_spring[q0 + i]) for i in order) if stiffness else None,
             (stiffness,) * nu,
             tuple(float(damping[i]) for i in speeds),
-            tuple(float(m.dof_armature[u0 + i]) for i in speeds),
+            tuple(float(armature[i]) for i in speeds),
         )
 
     def _shape(self, geom: int) -> Shape | None:
@@ -149,6 +164,9 @@ class _Compiled:
     def _equality(self, number: int, robot: Robot) -> None:
         m, kind = self._model, _EQUALITIES[self._model.eq_type[number]]
         name = self._name("equality", number)
+        if self._disabled("EQUALITY") or self._disabled("CONSTRAINT"):
+            robot.leave_out("equality, for the file switches all off", name)
+            return
         if kind == "joint":
             self._gear(number, name, robot)
             return
@@ -163,13 +181,12 @@ class _Compiled:
             ends = int(m.site_bodyid[ends[0]]), int(m.site_bodyid[ends[1]])
         elif kind == "connect":
             poses = tuple(Pose(np.eye(3), data[k : k + 3].copy()) for k in (0, 3))
-        else:  # an anchor in the second body, and its pose in the first
-            anchor = Pose(np.eye(3), data[:3].copy())
-            poses = _pose(data[3:6], data[6:10]) @ anchor, anchor
+        else:  # an anchor in the second body, and where that lies in the first, with how the second is turned there
+            poses = _pose(data[3:6], data[6:10]), Pose(np.eye(3), data[:3].copy())
         links = ends[0] - 1, ends[1] - 1
-        kinds = {"connect": "spherical", "weld": "fixed"}
-        active = bool(m.eq_active0[number])
-        robot.loops.append(RobotLoop(name, kinds[kind], links, (poses[0], poses[1]), active))  # type: ignore[arg-type]
+        holds_turn = kind == "weld" and data[10] != 0.0  # a weld whose torque is scaled by nothing holds a point
+        joint: Literal["spherical", "fixed"] = "fixed" if holds_turn else "spherical"
+        robot.loops.append(RobotLoop(name, joint, links, (poses[0], poses[1]), bool(m.eq_active0[number])))
 
     def _gear(self, number: int, name: str, robot: Robot) -> None:
         """A joint that follows another; coordinates count from those of the initial position."""
@@ -192,6 +209,7 @@ class _Compiled:
                 "limit of joint": m.jnt_limited[number],
                 "friction loss of joint": m.dof_frictionloss[dofs].any(),
                 "spring of free joint": m.jnt_type[number] == 0 and m.jnt_stiffness[number],
+                "armature of free joint": m.jnt_type[number] == 0 and m.dof_armature[dofs].any(),
                 "spring or damper of joint that is not linear": any(
                     np.any(getattr(m, name, np.zeros((m.nv, 1)))[where])
                     for name, where in (("jnt_stiffnesspoly", number), ("dof_dampingpoly", dofs))
@@ -206,6 +224,10 @@ class _Compiled:
         for kind, count in (("actuator", m.nactuator if hasattr(m, "nactuator") else m.nu), ("tendon", m.ntendon)):
             for number in range(count):
                 robot.leave_out(kind, self._name(kind, number))
+        for number in range(m.nkey):
+            robot.leave_out("keyframe (a state to begin with: `--state`)", self._name("key", number))
+        for number in np.flatnonzero(m.body_mocapid >= 0).tolist():
+            robot.leave_out("motion capture of body, which stands still", self._name("body", number))
         for number in range(m.nflex):
             robot.leave_out("flexible body", self._name("flex", number))
         touching = np.flatnonzero((m.geom_contype | m.geom_conaffinity) != 0)

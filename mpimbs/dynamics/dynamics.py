@@ -35,7 +35,7 @@ from mpimbs.parallel.largest import greatest
 from mpimbs.parallel.reorder import to_model_order
 from mpimbs.partition.division import Division
 from mpimbs.parts.intervals import Intervals
-from mpimbs.parts.scales import Scales, scales_of, units_of
+from mpimbs.parts.scales import Scales, joint_units, scales_of
 from mpimbs.sweep.structure import BOUNDARY
 
 Floats = npt.NDArray[np.float64]
@@ -162,7 +162,7 @@ class Dynamics(JointSpace, JointLoads):
     @functools.cached_property
     def units(self) -> tuple[Floats, Floats]:
         """Units of this rank's coordinates [nq], and speeds [nu]: 1 of angles, of slides the system's length (m)."""
-        return units_of(self.subchain, self.scales.length)
+        return joint_units(self.subchain, self.scales.length)
 
     def largest_speed(self, u: Floats) -> float:
         """Give the largest of all speeds (rad/s), slides in lengths of the system; the same on all ranks."""

@@ -47,9 +47,10 @@ def scales_of(comm: MPI.Comm, subchain: Subchain) -> Scales:
     return Scales(float(np.sqrt(squares)) or 1.0, float(total[1]) or 1.0)
 
 
-def units_of(subchain: Subchain, length: float) -> tuple[Floats, Floats]:
+def joint_units(subchain: Subchain, length: float) -> tuple[Floats, Floats]:
     """Give the units of this rank's coordinates [nq] and of its speeds times a time [nu]: 1 of angles, or a length."""
     kinds = subchain.columns.joint_type.tolist()
     parts = (np.concatenate([table[kind] for kind in kinds]) for table in (IN_METRES, PER_SECOND))
     q, u = (np.where(part, length, 1.0) for part in parts)
+    q.flags.writeable = u.flags.writeable = False
     return q, u

@@ -10,13 +10,12 @@ from scipy.sparse import csr_array, eye_array, hstack, vstack
 from scipy.sparse.linalg import splu
 
 from mpimbs.base.errors import InputError
-from mpimbs.closure.jacobian import Constraints, LoopJacobian, TooLargeError, displacements
+from mpimbs.closure.jacobian import ROOM_OF_ROUNDING, Constraints, LoopJacobian, TooLargeError, displacements
 from mpimbs.model import System
 
 Floats = npt.NDArray[np.float64]
 
-CLOSED = 1e-11  # rad, and m in units of a loop's size: what a violation may be, beside
-ROOM_OF_ROUNDING = 10.0  # times the rounding of coordinates
+CLOSED = 1e-11  # rad, and m in units of a loop's size: what a violation may be, beside rounding
 _ROUNDING = 1e-14  # nearer to closed no step leads, nor than that rounding
 _ROUNDS = 100
 _ASIDE = (1e-2, 1e-1)  # rad, and m in units of a loop's size

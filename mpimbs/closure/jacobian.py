@@ -22,6 +22,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 EPSILON = float(np.finfo(float).eps)
+ROOM_OF_ROUNDING = 10.0  # times as far from closed as one rounding of coordinates leaves loops they may be
 _CANCELS = 1e-6  # of the largest load that passes a joint, what is nothing of their sum
 MOST_ENTRIES = 4_000_000  # numbers of a Jacobian, 1 GB with what it is made from
 

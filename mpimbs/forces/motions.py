@@ -130,13 +130,11 @@ class GivenMotions:
 
     def inconsistent(self, t: float) -> str | None:
         """Name a joint whose velocity or acceleration behind a time (s) is not the derivative of what it is of."""
-        for body, function, *where in self._joints:
-            if self._fits(t, functools.partial(self._valued, (body, function, *where))) is False:
+        for body, function, places, speeds in self._joints:
+            value = functools.partial(self._value, body=body, function=function, places=places, speeds=speeds)
+            if self._fits(t, value) is False:
                 return self._subchain.name_of(body)
         return None
-
-    def _valued(self, joint: tuple[Any, ...], t: float) -> Floats:
-        return self._value(t, *joint)
 
     @staticmethod
     def _fits(t: float, value: Callable[[float], Floats]) -> bool | None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.geometry import LoopJoints, body_motions
+from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.motions_of_bodies import MotionsOfBodies
 from mpimbs.model import Event, System
@@ -17,7 +18,7 @@ from mpimbs.model.columns import numbers_of
 from mpimbs.parallel.agreement import on_root
 from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.run_segment import RunSegment
-from mpimbs.stepping.projection import ROOM_OF_ROUNDING, closed
+from mpimbs.stepping.projection import closed
 from mpimbs.stepping.settings import POSITIONS
 
 Floats = npt.NDArray[np.float64]

@@ -60,10 +60,10 @@ class Newton:
         self._units.setArray(base)
         self._b, self._x, self._room, self._other = (self._units.duplicate() for _ in range(4))
         self._place, self._f = self._units.duplicate(), self._units.duplicate()
-        matrix = PETSc.Mat().createPython((own, own), _Calls(mult=self._times), comm)
-        matrix.setUp()
+        self._matrix = PETSc.Mat().createPython((own, own), _Calls(mult=self._times), comm)
+        self._matrix.setUp()
         self._gmres = PETSc.KSP().create(comm=comm)
-        self._gmres.setOperators(matrix)
+        self._gmres.setOperators(self._matrix)
         self._gmres.setType(PETSc.KSP.Type.GMRES)
         self._gmres.setPCSide(PETSc.PC.Side.RIGHT)
         self._gmres.setTolerances(rtol=LEFT_OF_STEPS)
@@ -86,6 +86,12 @@ class Newton:
         self._units.setArray(units)
         if self._begun < 0.0:
             self._begun = self._size(self._stages.getFunction()[0])
+
+    def close(self) -> None:
+        """Free what PETSc holds, which holds this in turn; all ranks call."""
+        held = (self._units, self._b, self._x, self._room, self._other, self._place, self._f)
+        for thing in (self._gmres, self._matrix, self._stages, *held):
+            thing.destroy()
 
     def _solve(self, _: object, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Write x of (a - f') x = b."""

@@ -347,4 +347,6 @@ class PetscIntegrator(Integrator):
         self._last_stage = None
         self._arrays.forget()
         self._ts.destroy()
+        if self._stages is not None:
+            self._stages.close()
         self._vector.destroy()

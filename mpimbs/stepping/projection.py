@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.loops import ROUNDING
 from mpimbs.parallel.agreement import on_root
@@ -34,7 +35,6 @@ FORGOTTEN = 0.02  # of what was usual, at each step
 SMALLEST = np.finfo(float).tiny
 UNTOLD = ("singular", "wound")  # of `memory`, what a result does not tell
 TOLERANCE = 1e-9  # rad, and of the size of a loop: how far positions to begin with may be from closed
-ROOM_OF_ROUNDING = 10.0  # times as far as rounding leaves them
 
 
 class Moved(NamedTuple):

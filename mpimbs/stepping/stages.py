@@ -169,3 +169,8 @@ class Stages:
         if self._end < self._size:
             np.multiply(step, given[self._end :], out=out[self._end :])
         x.stateIncrease()
+
+    def close(self) -> None:
+        """Free what Newton's method holds; all ranks call."""
+        if self._newton is not None:
+            self._newton.close()

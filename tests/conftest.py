@@ -7,6 +7,7 @@ import random
 import sys
 import time
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 # --- which tests run on how many ranks --------------------------------------------------------------------------------
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a test of this group, where all are run: each process would import them for nothing."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS or not collection_path.name.startswith("test_"):
+        return None
+    text, groups = collection_path.read_text(encoding="utf-8"), config.option.markexpr
+    if WORLD.size > 1:
+        return None if "comm: MPI" in text else True
+    if "and subprocess" in groups:
+        return None if "mark.subprocess" in text or "starts_mpiexec" in text else True
+    if "aside" not in groups or "mark.aside" in text:
+        return None
+    return True if (collection_path.parent.name in ASIDE) == ("not aside" in groups) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before those of other markers are left out

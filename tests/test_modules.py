@@ -131,25 +131,6 @@ def test_no_two_constants_have_one_name() -> None:
     assert not {name: where for name, where in found.items() if len(where) > 1}
 
 
-@pytest.mark.parametrize("use", ["from mpimbs.b import A", "from mpimbs import b\nprint(b.A)"])
-def test_a_second_constant_of_a_name_is_found(tmp_path: Path, use: str) -> None:
-    package = tmp_path / "mpimbs"
-    package.mkdir()
-    for name, text in {"__init__": "", "a": "A, B = range(2)", "b": "A: int = 3\nB = 1", "c": use}.items():
-        (package / f"{name}.py").write_text(text)
-    (package / "d.py").write_text("def f():\n    from mpimbs.a import A, B\n    return A, B\n")
-    assert shared_constants(package) == {"A": {"mpimbs.a", "mpimbs.b"}, "B": {"mpimbs.a"}}
-
-
-@pytest.mark.parametrize("use", ["from mpimbs.a import _b", "def f(a):\n    return a._b"])
-def test_a_reach_into_another_module_is_found(tmp_path: Path, use: str) -> None:
-    package = tmp_path / "mpimbs"
-    package.mkdir()
-    (package / "a.py").write_text("class A:\n    def __init__(self):\n        self._b = 1\n")
-    (package / "c.py").write_text(use)
-    assert len(reaching(package)) == 1
-
-
 @pytest.mark.parametrize("page", ["where", "design", "contributing"])
 def test_files_that_pages_name_are_there(page: str) -> None:
     text = (ROOT / "docs/pages" / f"{page}.md").read_text(encoding="utf-8")

@@ -46,21 +46,6 @@ def test_motions_that_acted_outlive_a_refinement(comm: MPI.Comm) -> None:
         parallel_assert(np.array_equal(*found), f"{found}", comm)
 
 
-def test_courses_are_functions_of_their_seeds() -> None:
-    """And have all that may be in them."""
-    kinds, acts, events = set(), set(), set()
-    for seed in range(30):
-        course, again = course_of(seed, 4, True), course_of(seed, 4, True)
-        assert (course.settings, course.goals, course.acts, course.ranks) == (
-            again.settings, again.goals, again.acts, again.ranks
-        )  # fmt: skip
-        assert 1 <= course.ranks <= 4 and course.goals == sorted(course.goals)
-        kinds.add(course.settings["integrator"])
-        acts |= {act for act, *_ in course.acts}
-        events |= {"time" if event.when is None else "function" for event in course.system.events}
-    assert len(kinds) == 7 and len(acts) == 6 and len(events) == 2
-
-
 @pytest.mark.cases(2)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("lost", [None, "state", "step", "stage"])

@@ -1,7 +1,6 @@
 """Settings are declared once: all of them are options of the command line, in files, and taken by name from Python."""
 
 import dataclasses
-import inspect
 import json
 from collections.abc import Callable
 from contextlib import closing
@@ -175,18 +174,6 @@ def test_files_of_before() -> None:
     assert SimulationSettings.of(data) == settings
     with pytest.raises(InputError, match="no setting `extreme`; is `extremes` meant"):
         SimulationSettings.of(data | {"extreme": True})
-
-
-def test_help_shows_every_setting() -> None:
-    """Of the classes in their docstrings, of the functions in their signatures."""
-    for kind in (SimulationSettings, EvaluationSettings, LoadSolver, Checkpoints):
-        words = " ".join((kind.__doc__ or "").split())
-        for field in kind.fields():
-            assert f"\n{field.name} : " in (kind.__doc__ or "") and field.setting.text in words
-    for function, kind in ((simulate, SimulationSettings), (Dynamics, EvaluationSettings)):
-        shown = inspect.signature(function).parameters
-        assert {field.name for field in kind.fields()} <= set(shown)
-        assert shown["cuts"].default is None and shown["overlap"].default is False
 
 
 def test_evaluations_take_what_a_simulation_passes_on(comm: MPI.Comm) -> None:

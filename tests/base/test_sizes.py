@@ -15,55 +15,11 @@ from mpimbs.base.sizes import PACKAGE, VARIABLE, Sizes, tuned, using
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.checkpoint import glance
 from mpimbs.files.shared_file import SharedFile
-from mpimbs.files.slices import Slices
-from mpimbs.model import System, system_from
-from mpimbs.model.order.order import Order
-from mpimbs.partition.balance import LaneCosts
-from mpimbs.partition.chain import body_costs, terminal_ratio, tip_ratio_of
-from mpimbs.partition.lanes import chosen_width, cut_tiles
-from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING
+from mpimbs.model import system_from
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate
 from mpimbs.stepping.settings import Checkpoints
 from tolerances import assert_close
-
-
-def test_every_size_is_read_where_it_is_used() -> None:
-    """None of them is kept from an import or an earlier call."""
-    chain, tree, caterpillar = map(system_from, ("spatial_chain:4096", "tree:6:2", "caterpillar:200"))
-    for name, changed, use in (
-        ("axis_cost", 0.6, lambda: body_costs(np.array([1], np.int8)).tolist()),
-        ("tip_ratio", 3.0, lambda: tip_ratio_of(1, 1000)),
-        ("joins_in_bodies", 50.0, lambda: tip_ratio_of(8, 1000)),
-        ("terminal_ratio", 14.0, lambda: terminal_ratio(1)),
-        ("swept_in_lanes", 2.0, lambda: terminal_ratio(8)),
-        ("least_lane", 100, lambda: chosen_width(256, None)),
-        ("most_lane", 8, lambda: len(cut_tiles(chain.joint_patterns(0, 4096), 4))),
-        ("all_bytes", 1 << 30, lambda: kept(4096)),
-        ("pivot_bytes", 1, lambda: kept(4096)),
-        ("slice_numbers", 7, lambda: slices_of(np.zeros(20))),
-        ("row_of_2", 0.5, lambda: swept_cost(tree, 2)),
-        ("row_of_4", 0.5, lambda: swept_cost(tree, 4)),
-        ("row_of_8", 0.5, lambda: swept_cost(tree, 8)),
-        ("tile_start", 0.5, lambda: swept_cost(tree, 4)),
-        ("limbs_start", 0.5, lambda: swept_cost(tree, 4)),
-        ("join_cost", 0.5, lambda: swept_cost(caterpillar, 4)),
-    ):
-        before = use()
-        with using(replace(PACKAGE, **{name: changed})):
-            assert use() != before, name
-        assert use() == before, name
-
-
-def swept_cost(system: System, width: int) -> float:
-    """Predicted for a tree in so many lanes."""
-    return float(LaneCosts(system, Order.of(system), width).of(np.array([0, system.n_bodies])).intervals[0])
-
-
-def slices_of(vector: np.ndarray) -> list[int]:
-    found: list[int] = []
-    Slices(MPI.COMM_SELF, len(vector)).collect([vector], lambda rows, columns, piece: found.append(piece.size))
-    return found
 
 
 def written_by_each(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, output: Path, sizes: Sizes) -> int:
@@ -103,20 +59,6 @@ def test_sizes_of_files_say_who_writes(comm: MPI.Comm, tmp_path: Path, monkeypat
     for _, q, _ in found.values():
         assert_close("q", q, found["package"][1], "exact", comm=comm)
     assert len({told for _, _, told in found.values()}) == 3
-
-
-def kept(bodies: int) -> int:
-    dynamics = Dynamics(system_from(f"spatial_chain:{bodies}"), lanes=8)
-    found = dynamics.subchain.tiles.kept
-    dynamics.close()
-    return found
-
-
-def test_what_is_kept() -> None:
-    with using(replace(PACKAGE, all_bytes=1 << 30)):
-        assert kept(4096) == KEEP_ALL
-    with using(replace(PACKAGE, all_bytes=1, pivot_bytes=1)):
-        assert kept(4096) == KEEP_NOTHING
 
 
 def test_other_sizes_change_results_by_rounding_only(comm: MPI.Comm) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mpimbs.base.errors import InputError
-from mpimbs.bench.accuracy import LONG, SHAPES, UNFIT, fitness, notes, shaped_state
+from mpimbs.bench.accuracy import SHAPES, UNFIT, fitness, shaped_state
 from mpimbs.model import system_from
 
 
@@ -37,23 +37,3 @@ def test_the_divide_and_conquer_loses_digits_in_a_long_folded_chain() -> None:
             assert row.fit == (row.error < UNFIT)
     assert worst["dca", 64] < 1e-11 < worst["dca", 2100] > 50 * worst["dca", 64]
     assert worst["dca", 2100] > UNFIT and worst["dcae", 2100] < UNFIT / 100
-
-
-def test_notes() -> None:
-    assert notes(system_from("chain:20")) == []
-    (long,) = notes(system_from(f"chain:{LONG + 1}"))
-    assert "dca" in long and str(LONG + 1) in long
-    (tree,) = notes(system_from("figure"))
-    assert "dcae, pcg, assembly and augmented solve it" in tree
-    (closed,) = notes(system_from("ring:4"))
-    assert "--coupling dcae, pcg, assembly and augmented close them" in closed
-
-
-def test_couplings_that_solve_trees_are_fit_for_them() -> None:
-    rows = fitness(system_from("figure"))
-    assert {row.coupling for row in rows} == {"dcae", "pcg"}
-    assert all(row.fit for row in rows), rows
-    with pytest.raises(InputError, match="is a tree"):
-        fitness(system_from("figure"), ["dca"])
-    with pytest.raises(InputError, match=r"closes a loop \('pin_0' and 2 more\)"):
-        fitness(system_from("four_bar:3"))

@@ -11,12 +11,12 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
 from mpimbs.bench.choice import choose_coupling
-from mpimbs.bench.cost_fit import ButterflyModel, fit_butterfly_model
+from mpimbs.bench.cost_fit import ButterflyModel
 from mpimbs.bench.scaled import scaled
 from mpimbs.bench.speedup import Plan, cores_of, default_couplings, default_ranks
 from mpimbs.bench.study import predictor, report, study
 from mpimbs.bench.verdict import add_speedups, advice, fits
-from mpimbs.model import Joint, System, read_system, system_from, write_system
+from mpimbs.model import Joint, System, system_from
 
 
 def crane() -> System:
@@ -43,18 +43,6 @@ def test_a_chain_of_another_length(bodies: int, made: int) -> None:
     types = system.joint_patterns(0, 3)
     assert list(other.joint_patterns(0, made)) == [types[0], *np.tile(types[1:], made // 2)]
     other.validate()
-
-
-def test_a_chain_of_another_length_from_a_file(tmp_path: Path) -> None:
-    write_system(crane(), tmp_path / "crane.toml")
-    assert scaled(read_system(tmp_path / "crane.toml"), 21).n_bodies == 21
-    assert abs(scaled(system_from("spatial_chain:7"), 40).n_bodies - 40) <= 1, "its bodies come in pairs"
-
-
-def test_what_has_no_other_length() -> None:
-    for spec in ("figure", "tree:2:2"):
-        with pytest.raises(InputError, match="no other lengths"):
-            scaled(system_from(spec), 10)
 
 
 def test_points_of_a_plan() -> None:
@@ -108,15 +96,6 @@ def test_a_study_of_a_tree(comm: MPI.Comm, tmp_path: Path) -> None:
     assert not rows and notes[-1].startswith("pcg on any ranks, predicted: coupling 'pcg' is not predicted")
 
 
-def test_a_butterfly_model_is_found() -> None:
-    model = ButterflyModel(1e-6, 2e-8, 3e-6)
-    found = fit_butterfly_model([(n, p, model(n, p)) for n in (100, 1000) for p in (1, 2, 3)])
-    np.testing.assert_allclose(found, model, rtol=1e-9)
-    assert model(1000, 3) == pytest.approx(1e-6 + 2e-8 * 1000 / 3 + 2 * 3e-6)
-    times = {p: model(1024, p) for p in (1, 2, 4, 8, 16)}
-    assert model.best_ranks(1024) == min(times, key=lambda p: times[p]) == 4
-
-
 def row(coupling: str, ranks: int, us: float, **changes: Any) -> dict[str, Any]:
     given = {"study": "strong", "predicted": False, "oversubscribed": False, "n": 100, "dof": 100, "cuts": ranks - 1}
     return {**given, "coupling": coupling, "ranks": ranks, "us_min": us, **changes}
@@ -154,22 +133,6 @@ def test_a_fit_says_how_good_it_is() -> None:
     table = {"points": [], "fits": {"a": good, "b": poor}, "notes": [], "disturbed": "", "advice": "none"}
     a, b = (line for line in report(table) if "measured points" in line)
     assert "POOR" in b and "POOR" not in a and "least" not in a, "the advice names the best number of ranks"
-
-
-def test_predicted_points_of_a_study(comm: MPI.Comm, tmp_path: Path) -> None:
-    """They come beside the measured ones, marked, on all ranks; a cluster that there is not is refused by name."""
-    folder = comm.bcast(tmp_path) / "study"
-    system = system_from("chain:24")
-    beyond = predictor((8, 16, 64), "ethernet", comm)
-    table = study(system, "chain:24", Plan(("dcae",), (1,), ("strong",), 0.0), folder, comm, predictor=beyond)
-    assert comm.allgather(table["points"]) == [table["points"]] * comm.size
-    found = [(r["predicted"], r["ranks"], r.get("cluster")) for r in table["points"]]
-    assert found == [(False, 1, None), (True, 8, "ethernet"), (True, 16, "ethernet")]
-    (note,) = table["notes"]
-    assert note.startswith("dcae on 64 ranks, predicted: 64 ranks for 24 bodies")
-    assert table["fits"]["dcae"]["points"] == 1 and "predicted" in "".join(report(table))
-    with pytest.raises(InputError, match="nowhere"):
-        predictor((8,), "nowhere", comm)
 
 
 def test_a_study(comm: MPI.Comm, tmp_path: Path) -> None:

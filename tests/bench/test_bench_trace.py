@@ -1,7 +1,6 @@
 """Traces of evaluations against the plans of a real run, and their time by hand."""
 
 import contextlib
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -9,11 +8,9 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
-from mpimbs.bench.predict import loggp
 from mpimbs.bench.predict.calibration import Calibration
-from mpimbs.bench.predict.cluster import Cluster, Link
 from mpimbs.bench.predict.interval_times import IntervalTimes
-from mpimbs.bench.predict.trace import BUSY, COMPUTE, RECEIVE, SEND, Occurrence, Sweeps, Trace, compute_seconds
+from mpimbs.bench.predict.trace import BUSY, RECEIVE, SEND, Sweeps, Trace
 from mpimbs.bench.predict.traced_couplings import TRACED, write_traces
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
@@ -50,25 +47,6 @@ class Known(Calibration):
 
 def traces_of(coupling: str, ranks: int, bodies: int = 2048) -> list[Trace]:
     return write_traces(Known(system_from(f"spatial_chain:{bodies}")), ranks, coupling)
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 13, 33])
-@pytest.mark.parametrize("coupling", ["dcae", "dca", "assembly"])
-def test_every_send_has_its_receive(ranks: int, coupling: str) -> None:
-    """Messages of the same ranks and tag are one, and of the same size at both ends."""
-    traces = traces_of(coupling, ranks)
-    sent, received = (
-        Counter(
-            (t.rank, e.other, e.tag, e.amount) if kind == SEND else (e.other, t.rank, e.tag, e.amount)
-            for t in traces
-            for e in t.events
-            if e.kind == kind
-        )
-        for kind in (SEND, RECEIVE)
-    )
-    assert sent == received
-    assert len({message[:3] for message in sent}) == sum(sent.values()), "a tag is used twice between two ranks"
-    assert bool(sent) == (ranks > 1)
 
 
 def messages(trace: Trace, base: int, levels: int) -> list[tuple[int, int, float]]:
@@ -143,86 +121,4 @@ def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
         parallel_assert(len(joins) < comm.size and all(join > 0.0 for join in joins), f"{joins}", comm)
 
 
-def test_no_messages_between_ranks_of_which_none_hangs_on_others(comm: MPI.Comm) -> None:
-    system = system_from("crowd:4")
-    trace = write_traces(Calibration(system, 0.001), comm.size)[comm.rank]
-    with contextlib.closing(Dynamics(system, comm)) as dynamics:
-        apart = dynamics.subchains.independent or comm.size == 1
-        found = messages(trace, 0, trace._tag)
-        parallel_assert(bool(found) != apart, f"{found}, independent: {apart}", comm)
-
-
-def test_the_order_of_an_evaluation() -> None:
-    """Motion, scan, inward, joins at every level, outward; with the times that were given."""
-    trace = traces_of("dcae", 2, 100)[0]
-    sweeps = Known(system_from("spatial_chain:100")).sweeps(2, "dcae")[0]
-    expected = [
-        (COMPUTE, sweeps.call + sweeps.motion), (SEND, 96), (COMPUTE, sweeps.inward), (COMPUTE, sweeps.coupling),
-        (SEND, 1152), (RECEIVE, 1152), (COMPUTE, 0.4 * US), (COMPUTE, sweeps.outward),
-    ]  # fmt: skip
-    assert [(e.kind, e.amount) for e in trace.events] == expected
-    assert compute_seconds(trace) == pytest.approx(sum(sweeps) + 0.4 * US)
-
-
 # --- the time of traces by hand --------------------------------------------------------------------------------------
-
-
-def two_nodes(ranks_per_node: int) -> Cluster:
-    between = Link(latency=10 * US, bandwidth=1e9, send_overhead=1 * US, receive_overhead=2 * US)
-    within = Link(latency=3 * US, bandwidth=1e10, send_overhead=0.5 * US, receive_overhead=0.25 * US)
-    return Cluster(name="two", ranks_per_node=ranks_per_node, core_speed=2.0, between_nodes=between, within_node=within)
-
-
-def trace_of(rank: int, size: int, *events: Occurrence) -> Trace:
-    trace = Trace(rank, size)
-    trace.events = list(events)
-    return trace
-
-
-@pytest.mark.parametrize(
-    ("sends_at", "waits_at", "ranks_per_node", "expected"),
-    [
-        (20.0, 0.0, 1, 10 + 1 + 10 + 4 + 2),  # computes at twice the speed; 4000 bytes at 1 GB/s
-        (20.0, 60.0, 1, 30 + 2),  # it is there already
-        (20.0, 0.0, 2, 10 + 0.5 + 3 + 0.4 + 0.25),
-    ],
-)
-def test_one_message_by_hand(sends_at: float, waits_at: float, ranks_per_node: int, expected: float) -> None:
-    traces = [
-        trace_of(0, 2, Occurrence(COMPUTE, sends_at * US), Occurrence(SEND, 4000, 1, 7)),
-        trace_of(1, 2, Occurrence(COMPUTE, waits_at * US), Occurrence(RECEIVE, 4000, 0, 7)),
-    ]
-    assert loggp.evaluate(traces, two_nodes(ranks_per_node)) == pytest.approx(expected * US)
-
-
-def test_a_shared_port_by_hand() -> None:
-    """The second message begins when half of the first has passed: then each has half of the port for 4 us."""
-    traces = [
-        trace_of(0, 4, Occurrence(SEND, 4000, 2)),
-        trace_of(1, 4, Occurrence(COMPUTE, 2 * 2 * US), Occurrence(SEND, 4000, 3)),
-        trace_of(2, 4, Occurrence(RECEIVE, 4000, 0)),
-        trace_of(3, 4, Occurrence(RECEIVE, 4000, 1)),
-    ]
-    one = 1 + 2 + 4 + 10 + 2
-    other = 1 + 2 + 4 + 2 + 10 + 2
-    cluster = two_nodes(2)
-    assert loggp.evaluate(traces, cluster) == pytest.approx(other * US)
-    traces[3].events, traces[1].events = [], [*traces[1].events, Occurrence(RECEIVE, 0, 3, 1)]
-    traces[3].events.append(Occurrence(SEND, 0, 1, 1))
-    traces[2].events.append(Occurrence(COMPUTE, 100 * US))
-    assert loggp.evaluate(traces, cluster) == pytest.approx((one + 50) * US)
-
-
-def test_overheads_of_messages_that_are_not_written_one_by_one() -> None:
-    trace = Trace(3, 64)
-    trace.gather_from_all(5)
-    assert [e.amount for e in trace.events if e.kind == BUSY] == [63 - 6]
-    assert [e.amount for e in trace.events if e.kind == SEND] == [40, 80, 160, 320, 640, 1280]
-    traces = [trace_of(rank, 3, *[Occurrence(BUSY, 10)] * (rank == 0)) for rank in range(3)]
-    assert loggp.evaluate(traces, two_nodes(1)) == pytest.approx(30 * US)
-    assert loggp.evaluate(traces, two_nodes(2)) == pytest.approx(5 * (3 + 0.75) * US)  # one of two is on the same node
-
-
-def test_a_message_that_nobody_sends() -> None:
-    with pytest.raises(ValueError, match="rank 0 waits for a message with tag 3 that rank 1 does not send"):
-        loggp.evaluate([trace_of(0, 2, Occurrence(RECEIVE, 8, 1, 3)), trace_of(1, 2)], two_nodes(1))

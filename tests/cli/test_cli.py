@@ -18,12 +18,10 @@ from mpi4py import MPI
 import mpimbs.cli
 import mpimbs.model
 import mpimbs.run.state
-from cases import moving_state
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
-from mpimbs.dynamics.residual import EXACT
 from mpimbs.kernels.lanes import native_width
-from mpimbs.model import System, read_system, system_from, write_system
+from mpimbs.model import System, read_system, write_system
 from mpimbs.run.compile_notice import LISTENER
 from mpimbs.run.state import read_state
 from oracles.dense import dense_accelerations, joint_wrenches, kinematics, mass_matrix
@@ -317,7 +315,7 @@ def test_a_bad_command(comm: MPI.Comm, call: Callable[[str], Call], folder: Path
     refuses(comm, call, folder, command, *BAD_COMMANDS[command])
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("left", ["out.h5", "out.h5.part", "out.npz", "out.npz.part"])
 def test_an_output_that_exists(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, left: str) -> None:
     put(comm, folder / left, "precious")
@@ -460,6 +458,7 @@ def test_the_time_of_an_evaluation(comm: MPI.Comm, call: Callable[[str], Call], 
     refuses(comm, call, folder, "acceleration @/model.toml -o @/x.npz --time inf", "--time must be a finite number")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("model", [MODEL, TREE, SCRAMBLED], ids=["chain", "tree", "scrambled"])
 def test_inverse(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None, model: str) -> None:
     """The forces that give accelerations: those that gave them, and those of the oracle."""
@@ -486,6 +485,7 @@ def test_inverse(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forc
         assert_close("tau", file["tau"], reference, "dense", scale=np.abs(reference).max())
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("model", [MODEL, TREE, SCRAMBLED], ids=["chain", "tree", "scrambled"])
 def test_inertia(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, model: str) -> None:
     put(comm, folder / "model.toml", model)
@@ -582,16 +582,6 @@ def test_more_ranks_than_bodies(comm: MPI.Comm, call: Callable[[str], Call], fol
         refuses(comm, call, folder, command.format(few), *words)
 
 
-@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
-def test_loops_are_run_and_timed(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, coupling: str) -> None:
-    for command in (
-        f"run four_bar:4 --t-end 0.02 --coupling {coupling} -o @/out.h5",
-        f"bench track:16 --coupling {coupling}",
-    ):
-        found = call(command)
-        parallel_assert(found.code == 0, f"{command}: exit code {found.code}\n{found.err}", comm)
-
-
 def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL + LOOP)
     found = call("check @/model.toml")
@@ -672,11 +662,6 @@ def test_help(comm: MPI.Comm, call: Callable[[str], Call], command: str) -> None
     assert ("Usage: mpimbs" in text and "MODEL" in text) if comm.rank == 0 else text == ""
 
 
-def test_the_version(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
-    found = call("--version")
-    assert found.code == 0 and (mpimbs.__version__ in found.out) == (comm.rank == 0)
-
-
 def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     found = call("check @/model.toml")
     assert (found.code, found.err) == (0, "")
@@ -728,31 +713,6 @@ def test_loops_are_closed(comm: MPI.Comm, call: Callable[[str], Call], folder: P
     refuses(comm, call, folder, "assemble @/model.toml -o @/x.npz", "can't be closed: it stays open by 0.5 m")
 
 
-@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="no ranks are needed")
-def test_check_says_who_would_own_what(call: Callable[[str], Call]) -> None:
-    """A line for each rank, of a chain and of a tree; their bodies are all bodies."""
-    for model, bodies, first, last in (
-        ("chain:1024", 1024, "link1", "link1024"),
-        ("figure", 15, "pelvis", "left_hand"),
-    ):
-        plain, found = call(f"check {model}"), call(f"check {model} --ranks 4")
-        assert (found.code, found.err) == (0, "") and found.out.startswith(plain.out)
-        _, heading, *rows = found.out.removeprefix(plain.out).splitlines()
-        ways = ["limbs", "stretches", "trunk"] if model == "figure" else []
-        table = [row.split() for row in rows[:4]]
-        assert heading.split() == ["rank", "bodies", "hangs", "on", "open", *ways, "cost", "from", "to"]
-        assert len(rows) == 5 + bool(ways)
-        for row in table:
-            assert not ways or sum(map(int, row[4:7])) == int(row[1])
-            del row[4 : 4 + len(ways)]
-        assert [row[0] for row in table] == list("0123") and sum(int(row[1]) for row in table) == bodies
-        assert (table[0][5], table[-1][-1]) == (first, last)
-        hung, opened = ([row[k] for row in table] for k in (2, 3))
-        assert hung[0] == "1" and opened[-1] == "0"
-        assert model == "figure" or (hung, opened) == (["1"] * 4, ["1", "1", "1", "0"])
-        assert sum(float(row[4]) for row in table) == pytest.approx(4.0, abs=0.03)
-
-
 def test_check_draws_who_would_own_what(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     found = call("check figure --ranks 4 --pictures @/drawn")
     assert (found.code, found.err) == (0, "")
@@ -772,20 +732,6 @@ def test_check_draws_who_would_own_what(comm: MPI.Comm, call: Callable[[str], Ca
     assert call("check figure --ranks 4 --pictures @/drawn --force").code == 0
 
 
-@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="rank 0 alone measures")
-def test_check_of_accuracy(call: Callable[[str], Call]) -> None:
-    """Every coupling in three poses; of the best, which is the serial sweep itself, the error is that of lanes."""
-    found = call("check chain:8 --accuracy")
-    assert (found.code, found.err) == (0, "")
-    rows = [line.split() for line in found.out.splitlines() if "differs from the serial sweep by" in line]
-    couplings = [row[0] for row in rows]
-    assert sorted(couplings) == sorted(3 * ["dcae", "pcg", "dca", "dca-terminal"])
-    assert all(float(row[-1]) < 1e-10 for row in rows) and any(float(row[-1]) > 0.0 for row in rows), rows
-    assert "UNFIT" not in found.out and "left out" not in found.out
-    held = re.search(r"^equations of motion hold to (\S+) ", found.out, re.MULTILINE)
-    assert held is not None and float(held[1]) < EXACT.motion
-
-
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 2, reason="one rank measures nothing, two do")
 def test_the_coupling_is_chosen(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     """Rank 0 says which coupling was the fastest of all that were measured, and it solves the model."""
@@ -803,22 +749,6 @@ def test_the_coupling_is_chosen(comm: MPI.Comm, call: Callable[[str], Call], fol
             system = read_system(folder / "model.toml")
             q, u = system.initial_state(0, system.n_bodies)
             assert_close("udot", file["udot"], dense_accelerations(system, q, u), "dense")
-
-
-@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="tests/study has studies on more ranks")
-def test_study(call: Callable[[str], Call], folder: Path) -> None:
-    """Points, advice and files are said; the study in the folder is replaced only when asked."""
-    command = "study chain:4 --couplings dcae,dca --studies strong --seconds 0.01 -o @/study"
-    found = call(command)
-    assert found.code == 0, found.err
-    lines = found.out.splitlines()
-    assert [line.split()[:4] for line in lines[1:3]] == [["strong", name, "1", "4"] for name in ("dcae", "dca")]
-    assert "choose --coupling" in lines[-2] and lines[-1].startswith("wrote "), lines
-    table = json.loads((folder / "study" / "study.json").read_text())
-    assert table["model"] == "chain:4" and table["evaluations_per_simulated_second"] > 1.0
-    files = lines[-1].removeprefix("wrote ").split(", ")
-    assert len(files) > 2 and all(Path(path).stat().st_size > 0 for path in files)
-    assert call(command).code == 2 and call(f"{command} --force").code == 0
 
 
 def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
@@ -860,6 +790,7 @@ def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[st
     ]  # fmt: skip
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("options", ["", "--tip-ratio 1", "--coupling dcae"])
 @pytest.mark.parametrize("given", ["nothing", "q and u", "tau too", "rounded quaternions"])
 def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, given: str, options: str) -> None:
@@ -887,92 +818,6 @@ def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path,
         assert_close("quaternions read", read_state(folder / "state.npz", system).q, state["q"], "rounding")
 
 
-@pytest.mark.parametrize("model", [MODEL, TREE, SCRAMBLED], ids=["chain", "tree", "scrambled"])
-def test_joint_loads(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, model: str) -> None:
-    put(comm, folder / "model.toml", model)
-    system = read_system(folder / "model.toml")
-    if comm.rank == 0:
-        savez(folder / "state.npz", **state_of())
-    comm.Barrier()
-    found = call("acceleration @/model.toml --state @/state.npz --loads -o @/out.npz")
-    assert (found.code, found.err) == (0, "")
-    with np.load(folder / "out.npz") as file:
-        assert file.files == ["udot", "loads"]
-        assert_close("udot", file["udot"], dense_accelerations(system, **state_of()), "dense")
-        assert_close("loads", file["loads"], joint_wrenches(system, **state_of(), frame="body"), "dense")
-    found = call("run @/model.toml -o @/out.h5 --t-end 0.02 --every 0.01 --loads")
-    assert (found.code, found.err) == (0, "")
-    with h5py.File(folder / "out.h5") as run:
-        assert run["loads"].shape == (3, 4, 6) and json.loads(run.attrs["settings"])["loads"] is True
-        reference = joint_wrenches(system, run["q"][-1], run["u"][-1], frame="body")
-        assert_close("loads at the end", run["loads"][-1], reference, "dense")
-
-
-def test_lanes(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
-    """Lanes change roundings and nothing else."""
-    system = system_from("rope:200")
-    if comm.rank == 0:
-        q, u, tau = moving_state(system)
-        savez(folder / "state.npz", q=q, u=u, tau=tau)
-    comm.Barrier()
-    many = native_width()
-    for lanes in (1, many):
-        found = call(f"acceleration rope:200 --state @/state.npz -o @/udot{lanes} --lanes {lanes}")
-        assert (found.code, found.err) == (0, "")
-        found = call(f"run rope:200 --t-end 0.02 --every 0.01 -o @/run{lanes}.h5 --lanes {lanes}")
-        assert (found.code, found.err) == (0, "")
-    with np.load(folder / "udot1") as one, np.load(folder / f"udot{many}") as other:
-        assert_close("udot", other["udot"], one["udot"], "ranks")
-    with h5py.File(folder / "run1.h5") as one, h5py.File(folder / f"run{many}.h5") as other:
-        for name in ("q", "u"):
-            assert_close(name, other[name][:], one[name][:], "runs on ranks")
-
-
-def test_bench(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
-    found = call("bench chain:100 --json --seconds 0.05")
-    assert (found.code, found.err) == (0, "")
-    if comm.rank > 0:
-        assert found.out == ""
-    else:
-        figures = json.loads(found.out)
-        assert found.out.count("\n") == 1
-        keys = {
-            "system",
-            "coupling",
-            "ranks",
-            "n",
-            "dof",
-            "repetitions",
-            "us_min",
-            "us_median",
-            "us_p90",
-            "ns_per_body_min",
-            "phases",
-        }
-        assert keys <= set(figures)
-        assert (figures["ranks"], figures["n"], figures["dof"]) == (comm.size, 100, 100)
-        assert 0 < figures["us_min"] <= figures["us_median"] <= figures["us_p90"] and figures[
-            "ns_per_body_min"
-        ] == pytest.approx(10 * figures["us_min"])
-    text = call("bench chain:100 --seconds 0.05").out
-    assert ("chain of 100 bodies: 100 bodies" in text and "ns per body" in text and "sweep" in text) == (comm.rank == 0)
-
-
-def test_bench_of_a_batch(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
-    found = call("bench figure --batch 4 --json --seconds 0.02")
-    assert (found.code, found.err) == (0, "")
-    if comm.rank > 0:
-        assert found.out == ""
-    else:
-        figures = json.loads(found.out)
-        assert found.out.count("\n") == 1
-        assert (figures["ranks"], figures["copies"], figures["dof"]) == (comm.size, 4, 36)
-        assert figures["one_after_the_other"]["difference"] < 1e-12
-    text = call("bench figure --batch 4 --seconds 0.02").out
-    said = "human figure: 4 copies of 15 bodies" in text and "us per copy" in text and "one after the other" in text
-    assert said == (comm.rank == 0)
-
-
 def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     refuses(comm, call, folder, "bench chain:12 --peers", "drivers/versus_peers.py")
     refuses(comm, call, folder, "tune --seconds 0.1 -o sizes.toml", "MPIMBS_SIZES=most_lane=64")
@@ -995,38 +840,6 @@ def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     assert found.code == 0
     with h5py.File(folder / "out.h5") as run:
         assert run["q"].shape == (3, 5) and "poses" not in run and "loads" not in run
-
-
-def test_run_with_constraint_loads(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
-    """Few cuts leave ranks without work, which is said; many give a rank several subchains."""
-    for cuts in (1, 3):
-        options = f"--coupling pcg --cuts {cuts} --preconditioner block-jacobi --estimate zero --load-rtol 1e-11"
-        found = call(f"run chain:8 --t-end 0.1 -o @/{cuts}.h5 {options}")
-        parallel_assert(found.code == 0, found.err, comm)
-        note = f"{cuts + 1} subchains (--cuts {cuts}): {comm.size - cuts - 1} of {comm.size} ranks had nothing to do"
-        idle = comm.size > cuts + 1
-        parallel_assert((note in found.err) == (idle and comm.rank == 0), found.err, comm)
-        parallel_assert((f"constraint loads: {5 * cuts} unknowns" in found.out) == (comm.rank == 0), found.out, comm)
-        if comm.rank == 0:
-            with h5py.File(folder / f"{cuts}.h5") as run:
-                settings = json.loads(run.attrs["settings"])
-                assert settings["ranks"] == min(comm.size, cuts + 1) and len(settings["cuts"]) == cuts + 2
-                solver = {"preconditioner": "block-jacobi", "estimate": "zero", "rtol": 1e-11, "most": 10000}
-                assert settings["solver"] == solver
-    call("run chain:8 --t-end 0.1 -o @/dcae.h5")
-    if comm.rank == 0:
-        last = [h5py.File(folder / f"{name}.h5")["q"][-1] for name in ("dcae", "1", "3")]
-        for q in last[1:]:
-            assert_close("coordinates", q, last[0], "tied")
-
-
-def test_run_with_pictures(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
-    found = call("run rope:8 -o @/rope.h5 --t-end 0.05 --every 0.01 --pictures")
-    assert (found.code, found.err) == (0, "")
-    pictures = [folder / f"rope_{kind}.png" for kind in ("coordinates", "motion", "energy", "overview")]
-    assert comm.rank > 0 or found.out.splitlines()[-4:] == [f"drew {picture}" for picture in pictures]
-    for picture in pictures:
-        assert image.imread(picture)[..., :3].std() > 0.02, f"{picture.name} is blank"
 
 
 @pytest.mark.filterwarnings("error")
@@ -1161,13 +974,6 @@ def test_no_pickle_is_read(comm: MPI.Comm, call: Callable[[str], Call], folder: 
         put(comm, folder / "forces.py", "from pathlib import Path\nPath('was run').touch()\n")
         refuses(comm, call, folder, f"check @/{name}", f"mpimbs: @/{name}: is not ")
     assert not (folder / "was run").exists()
-
-
-def test_generators_are_models(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
-    for spec in ("chain16", "chain:1000000", "spatial_chain:7", "free_chain:5", "rope:9", "tree:3:2"):
-        found = call(f"check {spec}")
-        assert found.code == 0
-        assert comm.rank > 0 or found.out.startswith(system_from(spec).name)
 
 
 def test_settle(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:

@@ -1,12 +1,9 @@
 """Messages of the library in the words of a command."""
 
-import copy
-
 import click
 import pytest
 
-from mpimbs.base.errors import InterruptionError
-from mpimbs.cli.commands import cli, run
+from mpimbs.cli.commands import run
 from mpimbs.cli.evaluation import acceleration
 from mpimbs.cli.study import predict
 from mpimbs.cli.words import worded
@@ -40,20 +37,3 @@ SAID: dict[str, tuple[click.Command, str, str]] = {
 def test_words(case: str) -> None:
     command, message, expected = SAID[case]
     assert worded(message, command) == expected
-
-
-COMMANDS = {name: cli.get_command(click.Context(cli), name) for name in cli.list_commands(click.Context(cli))}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_speaks_of_its_options(name: str) -> None:
-    """Also where it ends with an error in the middle of its work."""
-
-    def end(**parameters: object) -> None:
-        raise InterruptionError("go on with: `mpimbs.restart('a.h5', comm)`")
-
-    command = copy.copy(COMMANDS[name])
-    assert command is not None
-    command.callback = end
-    with pytest.raises(InterruptionError, match=r"^go on with: mpimbs restart a\.h5$"):
-        command.invoke(click.Context(command))

@@ -13,7 +13,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.model.order.order import Order
-from mpimbs.partition.schedule import Growing, Schedule, balanced, owners_of, serial
+from mpimbs.partition.schedule import Growing, Schedule, owners_of, serial
 from mpimbs.partition.schedule_file import Laid, schedule_text
 from mpimbs.partition.scheduling import LEAVES, SCHEDULES
 from oracles import dense
@@ -74,7 +74,7 @@ def check(
         assert_close(f"joint loads, {given}", found, loads[bodies], kind, scale=largest, comm=comm)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("name", ["chain", *TREES])
@@ -92,6 +92,7 @@ def test_against_dense(comm: MPI.Comm, tmp_path: Path, name: str) -> None:
         check(comm, system, (q, u, tau), udot, "dense", loads, schedule=path)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.time_limit(300)
 @pytest.mark.parametrize("seed", [3, 20])
@@ -105,72 +106,7 @@ def test_loops_against_dense(comm: MPI.Comm, tmp_path: Path, seed: int) -> None:
     check(comm, system, (q, u, tau), udot, "loops", None, schedule=written(comm, tmp_path, system, seed))
 
 
-@pytest.mark.parametrize("name", ["figure48", "coupled_loops", "spatial_chain:200"])
-def test_equal_to_dcae(comm: MPI.Comm, name: str) -> None:
-    system = system_from(name)
-    q, u = system.initial_state(0, system.n_bodies)
-    if not system.loops:
-        u = u + np.random.default_rng(0).normal(size=system.nu)
-    with closing(Dynamics(system)) as alone:
-        udot, loads = alone.accelerations(q, u), alone.joint_loads(q, u)
-    for given in ({}, {"schedule": "serial"}, {"leaves": "bodies"}):
-        check(comm, system, (q, u), udot, "iterated", loads, **given)
-
-
 # --- the schedules ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("counts", [[1], [3], [1, 1], [2, 1, 4], [1] * 7, [2] * 16])
-def test_every_step_has_what_it_needs(counts: list[int]) -> None:
-    """Messages are sent by those who have what is in them, once, to those who wait for it; all leaves get loads."""
-    for schedule in (balanced(counts), serial(counts), *(drawn(counts, seed) for seed in range(20))):
-        steps = schedule.steps
-        values = [{leaf for leaf, owner in enumerate(schedule.owners) if owner == rank} for rank in range(len(counts))]
-        whole = len(schedule.holders) - 1
-        loads = [{whole} if rank in schedule.holders[whole] else set() for rank in range(len(counts))]
-        sent: set[tuple[bool, int, int, int]] = set()
-        at, moved = [0] * len(counts), True
-        while moved:
-            moved = False
-            for rank, todo in enumerate(steps):
-                while at[rank] < len(todo) and _possible(schedule, todo[at[rank]], rank, values, loads, sent):
-                    at[rank], moved = at[rank] + 1, True
-        assert at == [len(todo) for todo in steps] and not sent
-        for leaf, owner in enumerate(schedule.owners):
-            assert leaf in loads[owner]
-
-
-def _possible(schedule, step, rank, values, loads, sent) -> bool:  # type: ignore[no-untyped-def]
-    from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE, SEND_VALUE, SPREAD
-
-    kind, node, other = step
-    if kind in (JOIN, SPREAD):
-        halves = schedule.children(node)
-        if kind == JOIN:
-            assert values[rank].issuperset(halves)
-            values[rank].add(node)
-        else:
-            assert node in loads[rank] and values[rank].issuperset(halves)
-            loads[rank].update(halves)
-        return True
-    held = values if kind in (SEND_VALUE, RECEIVE_VALUE) else loads
-    if kind in (RECEIVE_VALUE, RECEIVE_LOADS):
-        message = (held is values, node, other, rank)
-        if message in sent:
-            sent.remove(message)
-            held[rank].add(node)
-            return True
-        return False
-    assert node in held[rank] and (held is values, node, rank, other) not in sent
-    sent.add((held is values, node, rank, other))
-    return True
-
-
-def test_balanced_is_a_butterfly() -> None:
-    schedule = balanced([1] * 13)
-    assert schedule.depth() == 4 and serial([1] * 13).depth() == 12
-    kinds = {step.kind for steps in schedule.steps for step in steps}
-    assert kinds == {0, 1, 2, 3}, "nothing comes back by a message"
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import mixed_chain, moving_state, parts, random_tree, with_rotors
+from cases import mixed_chain, moving_state, parts, random_tree
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import Lagrangian
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import system_from
-from mpimbs.partition.condensation import Condensation
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate
 from oracles.dense import Array, dense_accelerations
@@ -62,13 +61,6 @@ def test_trees(comm: MPI.Comm, shape: str) -> None:
     assert_close("accelerations", found, dense_accelerations(system, *state)[own], "iterated", comm=comm)
 
 
-def test_chains_with_rotors(comm: MPI.Comm) -> None:
-    system, *state = mixed_chain(12)
-    driven = with_rotors(system)
-    found, own, _ = accelerations(comm, driven, *state)
-    assert_close("accelerations", found, dense_accelerations(driven, *state)[own], "iterated", comm=comm)
-
-
 def test_joint_loads_are_the_multipliers(comm: MPI.Comm) -> None:
     """Of trees, where they are unique."""
     for system, *state in (random_tree("binary"), mixed_chain(12)):
@@ -78,20 +70,6 @@ def test_joint_loads_are_the_multipliers(comm: MPI.Comm) -> None:
             found = dynamics.joint_loads(*parts(dynamics, *state))
             scale = float(np.abs(expected).max())
             assert_close("loads", found, expected[dynamics.bodies], "multipliers", scale=scale, comm=comm)
-
-
-def test_one_factor_serves_a_position(comm: MPI.Comm) -> None:
-    """Speeds that loops allow, and accelerations, with the same coefficients; other positions need others."""
-    system = system_from("four_bar:4")
-    with closing(Dynamics(system, comm, "augmented")) as dynamics:
-        q, u, loops = dynamics.subchain.q, dynamics.subchain.u, dynamics.loops
-        assert loops is not None
-        u = loops.close_speeds(q, u + 1.0)
-        dynamics.accelerations(q, u)
-        once = dynamics.coupling.statistics()
-        dynamics.accelerations(q + 1e-9, u)
-        twice = dynamics.coupling.statistics()
-    assert (once["solutions"], once["factorizations"], twice["factorizations"]) == (2, 1, 2)
 
 
 def test_runs_are_those_of_dcae(comm: MPI.Comm, tmp_path: Path) -> None:
@@ -146,6 +124,7 @@ def test_bad_settings(comm: MPI.Comm, settings: dict[str, Any], words: str) -> N
     assert len(set(comm.allgather(str(told.value)))) == 1
 
 
+@pytest.mark.long
 def test_bars_pass_a_singular_position_closely() -> None:
     """Where nearly all bars lie in one line, one combination of constraints is almost none, and must hold."""
     by_sweep, result = (
@@ -167,11 +146,3 @@ def test_a_parallelogram_that_folds_flat(comm: MPI.Comm) -> None:
         assert np.abs(flat).sum() >= 2.0, "is it flat at all?"
         assert_close("angle of the coupler", q[:, 0] + q[:, 1], np.zeros(len(q)), "closed", scale=1.0)
         assert result.energy_error < 1e-6
-
-
-def test_what_is_left_of_a_tree() -> None:
-    """Of the middle of a chain, the bodies at its two ends; of a star, its middle: whatever their number."""
-    chain = Condensation([(k, k - 1) for k in range(1, 100)], shared=(0, 99))
-    assert sorted(chain.kept) == [0, 99] and chain.most == 3
-    star = Condensation([(0, -1)] + [(k, 0) for k in range(1, 100)], shared=())
-    assert star.kept == () and star.most == 3

@@ -1,17 +1,15 @@
 """DCA, and DCA with a swept terminal part: the algebra of a join, accelerations and loads on any number of ranks."""
 
 from contextlib import closing
-from itertools import product
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import mixed_chain, moving_state, typed_chain
+from cases import mixed_chain
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.model import JOINT_TYPES, Joint, System, system_from
-from mpimbs.parts.bodies.halved import halves
+from mpimbs.model import Joint, System, system_from
 from mpimbs.spatial.rows import ROW
 from mpimbs.values.assembly import AXES, BLOCK, CROSS, FAR, JOINT, NEAR, RECORD, assemble, release, spread
 from oracles import dense
@@ -62,17 +60,6 @@ def test_join_against_one_linear_system(freed: int) -> None:
     assert_close("udot", got_udot, udot, "responses")
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 64, 100])
-def test_halves(count: int) -> None:
-    """Every join joins neighbours that stand before it, in balance, and the last is the whole."""
-    spans = {k: (k, k + 1) for k in range(count)}
-    for number, (left, right, begin, middle, end) in enumerate(halves(count).tolist()):
-        assert spans.pop(left) == (begin, middle) and spans.pop(right) == (middle, end)
-        assert 0 <= (middle - begin) - (end - middle) <= 1
-        spans[count + number] = (begin, end)
-    assert list(spans.values()) == [(0, count)]
-
-
 def udot_of(system: System, comm: MPI.Comm, coupling: str, q: Array, u: Array, tau: Array) -> tuple[Array, slice]:
     with closing(Dynamics(system, comm, coupling)) as dynamics:
         mine = dynamics.gather_u.part
@@ -90,34 +77,6 @@ def test_all_joint_types_against_dense(comm: MPI.Comm, coupling: str, n: int) ->
         reference = dense.dense_accelerations(system, q, u, tau)
         got, mine = udot_of(system, comm, coupling, q, u, tau)
         assert_close("accelerations", got, reference[mine], "assembled", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.parametrize("kind", JOINT_TYPES, ids=lambda kind: kind.name)
-def test_each_joint_type_at_the_cut(comm: MPI.Comm, kind: object) -> None:
-    """Chains of one joint type, so that it is at the cuts, at the base and beside the swept part."""
-    system = typed_chain((kind.name,) * 6 + ("revolute",), 3)  # type: ignore[attr-defined]
-    q, u, tau = moving_state(system, 5)
-    reference = dense.dense_accelerations(system, q, u, tau)
-    for coupling in COUPLINGS:
-        got, mine = udot_of(system, comm, coupling, q, u, tau)
-        assert_close("accelerations", got, reference[mine], "assembled", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.parametrize(("kind", "n"), list(product(("chain", "spatial_chain", "rope", "free_chain"), (16, 300))))
-@pytest.mark.parametrize("coupling", COUPLINGS)
-def test_standard_chains_against_sweeps(comm: MPI.Comm, coupling: str, kind: str, n: int) -> None:
-    """Also with lanes in the swept part, and joint loads, which are made of A1 and f2 of the coupling."""
-    system = system_from(f"{kind}:{n}")
-    q, u, tau = moving_state(system, n)
-    with closing(Dynamics(system)) as alone:
-        reference, loads = alone.accelerations(q, u, tau), alone.joint_loads(q, u, tau)
-    got, mine = udot_of(system, comm, coupling, q, u, tau)
-    assert_close("accelerations", got, reference[mine], "assembled", scale=np.abs(reference).max(), comm=comm)
-    with closing(Dynamics(system, comm, coupling)) as dynamics:
-        got_loads = dynamics.joint_loads(q[dynamics.gather_q.part], u[mine], tau[mine])
-        bodies = slice(dynamics.subchain.first, dynamics.subchain.last)
-    # moments are sums of forces times lengths of 1 m: in a plane chain they are the small rest of them
-    assert_close("loads", got_loads, loads[bodies], "assembled", scale=np.abs(loads).max(), comm=comm)
 
 
 def test_refusals(comm: MPI.Comm) -> None:

@@ -6,21 +6,15 @@ from contextlib import closing
 import numpy as np
 import pytest
 from mpi4py import MPI
-from scipy.linalg import null_space
 
 from cases import accelerations, mixed_chain, moving_state, parts, separated, typed_chain
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import LoadSolver, coupling_named
-from mpimbs.coupling.pcg.estimates import Hold
-from mpimbs.coupling.pcg.separated_joint import constraint_subspace
 from mpimbs.coupling.pcg.solver import ESTIMATES, PRECONDITIONERS
-from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import JOINT_TYPES, system_from
-from mpimbs.parts.subchain import Subchain
 from oracles import dense
-from oracles.dense import Array
 from tolerances import assert_close
 
 EVERY_TYPE = tuple(kind.name for kind in JOINT_TYPES)
@@ -39,48 +33,6 @@ def test_every_preconditioner(comm: MPI.Comm, kind: str, preconditioner: str) ->
             got = dynamics.accelerations(*parts(dynamics, *given), t=0.1 * k)
             ours = reference[dynamics.gather_u.part]
             assert_close(f"accelerations {k}", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.parametrize("name", EVERY_TYPE)
-def test_joints_of_every_type(comm: MPI.Comm, name: str) -> None:
-    """Every joint but the first of a chain of one type is separated, against the dense oracle."""
-    system = typed_chain(("revolute", *(name,) * 8), 3, springs=False)
-    q, u, tau = moving_state(system, 1)
-    reference = dense.dense_accelerations(system, q, u, tau)
-    with closing(separated(system, comm, 8, LoadSolver())) as dynamics:
-        got = dynamics.accelerations(*parts(dynamics, q, u, tau))
-        unknowns = dynamics.coupling.unknowns  # type: ignore[attr-defined]
-        ours = reference[dynamics.gather_u.part]
-    nu = next(kind.nu for kind in JOINT_TYPES if kind.name == name)
-    parallel_assert(unknowns == 8 * (6 - nu), f"{unknowns} unknowns", comm)
-    assert_close("accelerations", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.parametrize("name", EVERY_TYPE)
-def test_constraint_subspace(name: str) -> None:
-    """Loads in the subspace do no work in any motion of the joint, whatever its coordinates; the rest of them does."""
-    system = typed_chain((name,), 5)
-    given = system.body(0).joint
-    joint = Subchain(system).joint(0)
-    basis = constraint_subspace(joint)
-    assert basis.shape == (6, 6 - system.nu)
-    np.testing.assert_allclose(basis.T @ basis, np.eye(6 - system.nu), atol=1e-14)
-    if name in ("revolute", "prismatic", "spherical", "planar", "universal", "cylindrical"):
-        assert np.isin(np.abs(basis).round(12), (0.0, 1.0)).all(), "unit axes"
-    rest = null_space(basis.T)
-    # of the joint frame into that of the joint's first step, as the joint is built; how it moves is the oracle's
-    aligned = joint.structure.fixed[:9].reshape(3, 3) @ dense.rotation_of(np.array(given.rotation))
-    for seed in range(4):
-        q, u, _ = moving_state(system, seed, size=2.0)
-        motion = dense.FORMULAS[name](q, u, np.array(given.axis), np.longdouble(given.pitch))
-        first = motion.rotation
-        if name in ("universal", "planar"):  # a second step follows
-            first = dense.turn(dense.X, q[0]) if name == "universal" else dense.ONE
-        into_step = aligned @ first.T
-        twists = np.concatenate([into_step @ motion.turns, into_step @ motion.slides]).astype(float)
-        np.testing.assert_allclose(basis.T @ twists, 0.0, atol=1e-13, err_msg="work of the constraint loads")
-        work = np.linalg.svd(rest.T @ twists, compute_uv=False)
-        assert len(work) == system.nu and np.all(work > 0.5), f"some motion is free of work: {work}"
 
 
 @pytest.mark.cases(2)
@@ -116,31 +68,6 @@ def test_constraint_loads_are_those_of_the_joints(comm: MPI.Comm, name: str) -> 
     assert_close("constraint loads", found, expected, "iterated", scale=np.abs(wrenches).max(), comm=comm)
 
 
-@pytest.mark.parametrize("kind", ["spatial_chain", "rope"])
-@pytest.mark.parametrize("n", [16, 1024])
-def test_loads_with_63_cuts_are_those_of_one_rank(comm: MPI.Comm, n: int, kind: str) -> None:
-    system = system_from(f"{kind}:{n}")
-    q, u, tau = moving_state(system)
-    with closing(Dynamics(system)) as alone:
-        reference = alone.joint_loads(q, u, tau)
-    with closing(separated(system, comm, min(63, n - 1), LoadSolver())) as dynamics:
-        found = dynamics.joint_loads(*parts(dynamics, q, u, tau))
-        ours = reference[dynamics.subchain.first : dynamics.subchain.last]
-    for part in (slice(0, 3), slice(3, 6)):
-        scale = np.abs(reference[:, part]).max()
-        assert_close("joint loads", found[:, part], ours[:, part], "iterated", scale=scale, comm=comm)
-
-
-@pytest.mark.parametrize("coupling", ["pcg", "dcae"])
-def test_joint_loads_of_several_subchains(comm: MPI.Comm, coupling: str) -> None:
-    system, q, u, tau = mixed_chain(30, 3)
-    wrenches = dense.joint_wrenches(system, q, u, tau, frame="body")
-    with closing(Dynamics(system, comm, coupling, cuts=11)) as dynamics:
-        found = dynamics.joint_loads(*parts(dynamics, q, u, tau))
-        ours = wrenches[dynamics.subchain.first : dynamics.subchain.last]
-    assert_close("joint loads", found, ours, "iterated", scale=np.abs(wrenches).max(), comm=comm)
-
-
 def test_evaluations_leave_nothing_behind(comm: MPI.Comm) -> None:
     """After the first ones, an evaluation allocates no arrays: what Python takes meanwhile is smaller than ours."""
     system = system_from("spatial_chain:256")
@@ -160,18 +87,7 @@ def test_evaluations_leave_nothing_behind(comm: MPI.Comm) -> None:
     parallel_assert(peak - before < 5000 and after - before < 2000, f"{before}, {after}, peak {peak} bytes", comm)
 
 
-@pytest.mark.parametrize("cuts", [0, 1, 6, 29])
-def test_cuts_of_other_couplings(comm: MPI.Comm, cuts: int) -> None:
-    """More subchains than ranks, by the butterfly product too."""
-    system, q, u, tau = mixed_chain(30, 2)
-    reference = accelerations(system, q, u, tau)
-    with closing(Dynamics(system, comm, cuts=max(cuts, comm.size - 1))) as dynamics:
-        got = dynamics.accelerations(*parts(dynamics, q, u, tau))
-        ours = reference[dynamics.gather_u.part]
-    assert_close("accelerations", got, ours, "ranks", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.cases(4)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("model", "cuts"), [("spatial_chain:32", 15), ("tree:5:2", 9)])
 @pytest.mark.parametrize("estimate", ESTIMATES)
 def test_estimates_save_iterations(comm: MPI.Comm, estimate: str, model: str, cuts: int) -> None:
@@ -186,63 +102,6 @@ def test_estimates_save_iterations(comm: MPI.Comm, estimate: str, model: str, cu
             spent[name] = dynamics.coupling.total_iterations  # type: ignore[attr-defined]
     share = {"none": 1.0, "fischer": 0.99}.get(estimate, 0.9)  # Fischer's guess is made for a matrix that stays
     parallel_assert(spent[estimate] <= share * spent["none"], str(spent), comm)
-
-
-@pytest.mark.parametrize("order", [0, 1, 2])
-def test_hold_is_exact_for_polynomials(order: int) -> None:
-    """Over uneven times, in any order, and with a time that comes twice, of which the newer value counts."""
-
-    def value(t: float) -> Array:
-        return np.array([1.0, t, t**2])[: order + 1].copy()
-
-    hold = Hold(order, order + 1)
-    out = np.full(order + 1, np.nan)
-    hold.estimate(0.0, out)
-    assert not out.any() and hold.kept == 0
-    for t in (0.0, 0.5, 0.3, 1.0):
-        hold.remember(t, value(t) + 7.0)
-        hold.remember(t, value(t))
-    hold.estimate(1.7, out)
-    np.testing.assert_allclose(out, value(1.7) if order else value(1.0), rtol=1e-13)
-    hold.forget()
-    hold.estimate(1.7, out)
-    assert not out.any()
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_hold_of_times_too_close(order: int) -> None:
-    """The values of times that nearly coincide, as at a sample, differ by errors alone: no slope is made of them."""
-    hold = Hold(order, 1)
-    for t, value in ((0.0, 3.0), (1.0, 5.0), (1.0 + 1e-9, 5.0 + 1e-6)):
-        hold.remember(t, np.array([value]))
-    out = np.zeros(1)
-    hold.estimate(1.5, out)
-    np.testing.assert_allclose(out, 5.0, rtol=1e-6)
-
-
-def test_fischer_begins_anew_when_solutions_repeat(comm: MPI.Comm) -> None:
-    """Solutions that depend on each other spoil PETSc's projection; the results must not show it."""
-    system = system_from("chain:8")
-    q, u, tau = moving_state(system)
-    reference = accelerations(system, q, u, tau)
-    with closing(separated(system, comm, 1, LoadSolver("jacobi", "fischer"))) as dynamics:
-        for k in range(40):
-            got = dynamics.accelerations(*parts(dynamics, q, u, tau), t=0.1 * k)
-        ours = reference[dynamics.gather_u.part]
-    assert_close("accelerations", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.parametrize(
-    ("solver", "rtol", "expected"),
-    [
-        (LoadSolver(), 1e-6, 1e-8),
-        (LoadSolver(), 1e-13, 1e-12),
-        (LoadSolver(), None, 1e-12),
-        (LoadSolver(rtol=0.1), 1e-6, 0.1),
-    ],
-)
-def test_tolerance_follows_the_integrator(solver: LoadSolver, rtol: float | None, expected: float) -> None:
-    assert solver.tied_to(rtol).rtol == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
@@ -285,26 +144,6 @@ def test_not_finite_is_no_error(comm: MPI.Comm) -> None:
         assert_close(preconditioner, got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
 
 
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
-def test_coordinates_that_are_not_finite_leave_nothing_behind(comm: MPI.Comm, preconditioner: str, first: bool) -> None:
-    """Neither at the first evaluation nor later; joints that constrain fewer loads than others have room to spare."""
-    system, q, u, tau = mixed_chain(12, 1)
-    reference = accelerations(system, q, u, tau)
-    with closing(separated(system, comm, 5, LoadSolver(preconditioner))) as dynamics:
-        mine, ours, forces = parts(dynamics, q, u, tau)
-        room = np.empty_like(ours), np.empty_like(mine)
-        if not first:
-            dynamics.evaluate(0.0, mine, ours, *room, forces)
-        broken = mine * np.nan if comm.rank == comm.size - 1 else mine
-        dynamics.evaluate(1.0, broken, ours, *room, forces)
-        parallel_assert(not np.isfinite(room[0]).all(), "finite", comm)
-        for t in (2.0, 2.1):
-            dynamics.evaluate(t, mine, ours, *room, forces)
-            wanted = reference[dynamics.gather_u.part]
-            assert_close(f"at {t}", room[0], wanted, "iterated", scale=np.abs(reference).max(), comm=comm)
-
-
 @pytest.mark.parametrize(
     ("solver", "words"),
     [
@@ -317,8 +156,3 @@ def test_coordinates_that_are_not_finite_leave_nothing_behind(comm: MPI.Comm, pr
 def test_senseless_solvers(solver: LoadSolver, words: str) -> None:
     with pytest.raises(InputError, match=words):
         coupling_named("pcg", solver)
-
-
-def test_solver_of_another_coupling() -> None:
-    with pytest.raises(InputError, match="no solver to set"):
-        coupling_named("dcae", LoadSolver())

@@ -56,14 +56,7 @@ def test_mechanisms(comm: MPI.Comm, name: str, preconditioner: str) -> None:
     check(system, (state[0], state[1], state[2]), comm, 4, LoadSolver(preconditioner, "none"))
 
 
-@pytest.mark.parametrize("preconditioner", ["block-jacobi", "lagged"])
-@pytest.mark.parametrize("estimate", ["first", "fischer"])
-def test_estimates(comm: MPI.Comm, preconditioner: str, estimate: str) -> None:
-    system, *state = moved("boom:3")
-    check(system, (state[0], state[1], state[2]), comm, 4, LoadSolver(preconditioner, estimate))
-
-
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_mechanisms(comm: MPI.Comm, seed: int) -> None:
     """Of any joints, loops to the world among them; some of which do the same as others."""

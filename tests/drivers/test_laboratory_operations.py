@@ -1,16 +1,10 @@
 """Operations of bodies and joins, and of whole evaluations, against counts and formulas by hand."""
 
-import numpy as np
 import pytest
 
 from laboratory.counting import Counts
-from laboratory.operations import KINEMATICS, PAPER, OperationCounts, arithmetic, models, operations_of
-from laboratory.phase_costs import count, count_phases, counts_per_body
-from laboratory.phases import PIECE, arguments
+from laboratory.operations import PAPER, OperationCounts, arithmetic, models, operations_of
 from mpimbs.model import system_from
-from mpimbs.parts.bodies.halved import LEAF_SCRATCH, Halving, assemble_bodies, halves, inverse_inertias, spread_bodies
-from mpimbs.sweep.build import build
-from mpimbs.values.assembly import ASSEMBLY, BLOCK, JOINT, RECORD
 
 
 def of_kind(kind: str, whole: bool = False) -> OperationCounts:
@@ -46,52 +40,6 @@ def test_joins_by_hand(kind: str, axes: int) -> None:
     assert both(c.far) == (72, 72)
 
 
-def test_executed_of_registers() -> None:
-    """By hand: the same in eight columns, means of 64 numbers, and all columns of what is eliminated."""
-    c = of_kind("spatial_chain", True)
-    assert c.combine.multiplications == (4 * 36 + 2 * 3 * 6 + 6) * 8
-    assert c.respond.multiplications == (2 * 36 + 6 + (5 + 6 + 6) * 6) * 8 + 6
-    assert both(c.between) == (4 * 36, 4 * 36), "no rows"
-
-
-def halved_passes(kind: str, bodies: int) -> tuple[Counts, Counts]:
-    """Count the passes of the divide and conquer over all bodies of a chain."""
-    system = system_from(f"{kind}:{bodies}")
-    a = arguments(system)
-    count_phases(a)
-    last_step = build(system.columns()).body_step
-    halving = Halving(
-        halves(bodies), last_step, inverse_inertias(system, 0, a.structure, last_step),
-        *(np.zeros(size) for size in ((2 * bodies - 1) * BLOCK, bodies * JOINT, bodies * RECORD, 6 * bodies + 6)),
-        a.total, np.zeros(LEAF_SCRATCH), np.zeros(BLOCK),
-    )  # fmt: skip
-    up = count(assemble_bodies, 0.0, a.structure, a.work, halving, np.zeros(0), np.zeros(ASSEMBLY), whole=True)
-    return up, count(spread_bodies, a.structure, halving, np.ones(12), a.udot, np.zeros(6), whole=True)
-
-
-@pytest.mark.parametrize("kind", ["spatial_chain", "rope"])
-def test_leaves_and_joins_make_the_passes_of_a_halving(kind: str) -> None:
-    """Each body more is a leaf and a join; the first joint is solved on the way back."""
-    c = of_kind(kind, True)
-    per_body = counts_per_body(*(system_from(f"{kind}:{n}") for n in (4, 6)))
-    leaf = c.leaf - sum((per_body[phase] for phase in KINEMATICS), Counts())
-    (up4, down4), (up6, down6) = (halved_passes(kind, n) for n in (4, 6))
-    assert both((up6 - up4) / 2) == both(leaf + c.release + c.assemble)
-    assert both(up4) == both(leaf * 4 + (c.release + c.assemble) * 3)
-    assert both(down4) == both(c.release + c.spread * 4 + c.far)
-    assert both((down6 - down4) / 2) == both(c.spread)
-
-
-@pytest.mark.parametrize(("kind", "zeros"), [("spatial_chain", 3), ("rope", 0)])
-def test_sweeps_have_no_spare_columns(kind: str, zeros: int) -> None:
-    """Of a body all is useful, but products w x j with the zeros of a hinge's angular velocity j."""
-    chains = [system_from(f"{kind}:{n}") for n in (4, 6)]
-    plain, useful = (counts_per_body(*chains, useful=useful) for useful in (False, True))
-    for phase in PIECE:
-        none = zeros if phase == "velocity terms" else 0
-        assert both(plain[phase] - useful[phase]) == (none, none), phase
-
-
 def test_published_counts() -> None:
     """Ours of a body are near the paper's; our joins, of dense matrices, take up to 2.5 times the paper's."""
     c = of_kind("spatial_chain")
@@ -104,13 +52,6 @@ def test_published_counts() -> None:
     ):
         assert paper is not None and least < arithmetic(ours) / arithmetic(paper) < most
     assert c.leaf.sine_cosines == c.tip.sine_cosines == 1 and c.leaf.divisions == 0
-
-
-def test_chains_that_tell_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match="must be longer than the first, which has 6"):
-        operations_of(system_from("rope:6"), system_from("rope:6"))
-    with pytest.raises(ValueError, match="not a chain"):
-        operations_of(system_from("tree:1:2"), system_from("tree:2:2"))
 
 
 @pytest.mark.parametrize(
@@ -128,10 +69,6 @@ def test_chains_that_tell_nothing_are_refused() -> None:
 )
 def test_models_of_the_paper(name: str, n: int, p: int, multiplications: float, additions: float) -> None:
     assert both(PAPER[name](n, p)) == pytest.approx((multiplications, additions), rel=1e-13)
-
-
-def test_levels_of_the_paper_are_not_rounded() -> None:
-    assert PAPER["dca"](30, 3).additions == pytest.approx(812 * (np.log2(3) - 1) + 937 * 10 - 845)
 
 
 def test_models_of_ours() -> None:

@@ -3,19 +3,16 @@
 import copy
 import itertools
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import moving_state, parts, random_tree
+from cases import parts, random_tree
 from mpimbs.base.errors import InputError
 from mpimbs.coupling import COUPLINGS
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.model.text.writing import write_system
-from mpimbs.run.ensembles.batch import Batch
 from mpimbs.run.run import simulate
 from oracles import dense
 from oracles.dense import Array
@@ -56,18 +53,6 @@ def assert_as_oracle(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Ar
 def test_chains(comm: MPI.Comm, coupling: str) -> None:
     system, q, u, tau = random_system(4, 13, True, wrenches=True)
     assert_as_oracle(comm, immersed(system), q, u, tau, coupling=coupling)
-
-
-@pytest.mark.parametrize("coupling", ["dcae", "pcg", "assembly", "augmented"])
-def test_trees(comm: MPI.Comm, coupling: str) -> None:
-    system, q, u, tau = random_tree("recursive")
-    assert_as_oracle(comm, immersed(system), q, u, tau, coupling=coupling)
-
-
-@pytest.mark.parametrize("spec", ["rope:40", "crowd:3"])
-def test_lanes(comm: MPI.Comm, spec: str) -> None:
-    system = immersed(system_from(spec))
-    assert_as_oracle(comm, system, *moving_state(system, 2))
 
 
 def test_loops(comm: MPI.Comm) -> None:
@@ -151,28 +136,3 @@ WRONG = {
 def test_what_is_no_added_mass(message: str) -> None:
     with pytest.raises(InputError, match=f"body 'hull': added_mass.*{message}"):
         Body(name="hull", mass=1, inertia=(1, 1, 1, 0, 0, 0), added_mass=WRONG[message], joint=Joint(type="free"))
-
-
-def test_a_batch() -> None:
-    """Copies side by side, some of them in a fluid."""
-    wet = immersed(system_from("spatial_chain:3"))
-    system = wet, system_from("spatial_chain:3"), immersed(system_from("spatial_chain:3"), 2)
-    batch = Batch(system)
-    q, u, tau = (np.stack(rows) for rows in zip(*(moving_state(wet, k) for k in range(3)), strict=True))
-    udot = batch.accelerations(q, u, tau)
-    for k in range(3):
-        assert_close(f"copy {k}", udot[k], dense.dense_accelerations(system[k], q[k], u[k], tau[k]), "dense")
-
-
-def test_a_file_keeps_it(tmp_path: Path) -> None:
-    system = immersed(system_from("spatial_chain:3"))
-    path = tmp_path / "wet.toml"
-    write_system(system, path)
-    kept = system.columns().added_mass
-    assert np.array_equal(system_from(str(path)).columns().added_mass, kept)
-    text = path.read_text(encoding="utf-8")
-    path.write_text('units = {length = "cm", mass = "g"}\n' + text, encoding="utf-8")
-    size = np.repeat((1e-2, 1.0), 3)
-    assert_close(
-        "other units", system_from(str(path)).columns().added_mass, 1e-3 * kept * np.outer(size, size), "rounding"
-    )

@@ -15,7 +15,7 @@ from mpimbs.model import Joint, System, Wrench, system_from
 from mpimbs.run.ensembles.batch import Batch
 from oracles import dense
 from oracles.dense import Array
-from oracles.random_systems import ALL, random_system
+from oracles.random_systems import random_system
 from tolerances import assert_close
 
 NATIVE = native_width()
@@ -65,12 +65,7 @@ def test_copies_are_as_if_alone(spec: str, copies: int) -> None:
     assert_as_alone(spec, batch, [system] * copies)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_random_trees(seed: int) -> None:
-    system = random_system(seed, 20, False, ALL)[0]
-    assert_as_alone(f"tree {seed}", Batch(system, NATIVE + 1), [system] * (NATIVE + 1))
-
-
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("copies", [1, 8, 9, 19])
 def test_systems_of_other_numbers(copies: int) -> None:
     """Masses, inertias, axes, frames and pitches of their own; springs and dampers in some copies only."""
@@ -81,32 +76,7 @@ def test_systems_of_other_numbers(copies: int) -> None:
     assert_as_alone("different systems", batch, systems)
 
 
-def test_gravities() -> None:
-    """Some in lanes, some alone; with wrenches, which stand behind those of other copies."""
-    systems = [loaded(k) for k in range(2 * NATIVE + 2)]
-    for system in systems[NATIVE + 1 : -1]:
-        system.gravity = (1.0, 2.0, 3.0)
-    batch = Batch(systems)
-    q, u, tau = states(systems)
-    assert batch.lanes == NATIVE
-    assert_close("accelerations", batch.accelerations(q, u, tau), one_by_one(systems, q, u, tau), "lanes")
-
-
-def test_a_pitch_may_vanish_in_some_copies() -> None:
-    systems = []
-    for k in range(NATIVE):
-        system = typed_chain(("helical", "helical", "revolute"), k)
-        bodies = list(system.bodies())
-        if k != 1:
-            joint = bodies[0].joint.model_copy(update={"pitch": 0.0})
-            bodies[0] = bodies[0].model_copy(update={"joint": joint})
-        made = System(gravity=system.gravity)
-        for body in bodies:
-            made.add(body)
-        systems.append(made)
-    assert_as_alone("helical joints", Batch(systems), systems)
-
-
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("copies", [3, 8, 11])
 def test_wrenches(copies: int) -> None:
     """Wrenches given are those of a model that has them; they act until others are given."""
@@ -184,6 +154,7 @@ def test_make_unit() -> None:
     assert_close("q", q, expected, "rounding")
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("copies", [4, 9, 19])
 @pytest.mark.parametrize("different", [False, True])
 def test_shares_of_ranks(comm: MPI.Comm, copies: int, different: bool) -> None:

@@ -103,12 +103,7 @@ def test_chains(comm: MPI.Comm, coupling: str, every: int) -> None:
         check(comm, seed, True, every, coupling=coupling)
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_every_joint_cut(comm: MPI.Comm, every: int) -> None:
-    check(comm, 4, True, every, coupling="pcg", cuts=15)
-
-
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("coupling", ["dcae", "pcg", "assembly", "augmented"])
 def test_trees(comm: MPI.Comm, coupling: str) -> None:
     for seed in range(2):
@@ -242,42 +237,6 @@ def test_motions_that_jump(comm: MPI.Comm) -> None:
             with pytest.raises(SimulationError, match=r"t = 0.[45].* s.*: the motion of body 'cart' jumps"):
                 simulate(cart(motion), 1.0, comm, **settings)
         assert simulate(cart(push), 1.0, comm, **settings).status == "complete"
-
-
-def pulse(t: float) -> Array:
-    """1 cm from 0.1 to 0.35 s, smoothed by a critically damped filter of 2 Hz: value, velocity, acceleration."""
-    w, found = 4 * np.pi, np.zeros(3)
-    for begin, sign in ((0.1, 0.01), (0.35, -0.01)):
-        if (s := t - begin) > 0:
-            found += sign * np.array([1 - (1 + w * s) * np.exp(-w * s), w**2 * s * np.exp(-w * s), 0])
-            found[2] += sign * w**2 * (1 - w * s) * np.exp(-w * s)
-    return found
-
-
-def string(n: int, moved: bool) -> System:
-    """The string of the ScalableTestSuite, less damped: its end is moved across, or links are pushed as that does."""
-    system, length, mass = System("string", gravity=(9.81, 0, 0)), 0.5 / (n + 1), 2000 * 1e-6 * 0.5 / (n + 1)
-    across = mass * (length**2 + 1e-6) / 12
-    link = {"mass": mass, "center_of_mass": (length / 2, 0, 0), "inertia": (mass * 1e-6 / 6, across, across, 0, 0, 0)}
-    end = Joint(type="prismatic", axis=(0, 1, 0), motion=pulse) if moved else Joint(type="fixed")
-    system.add(name="end", joint=end, **link)
-    for k in range(n):
-        joint = Joint(type="revolute", axis=(0, 0, 1), position=(length, 0, 0), damping=1e-6)
-        system.add(name=f"link{k}", joint=joint, **link)
-        if not moved:
-            system.add_wrench(
-                f"link{k}", force=lambda t: (0.0, -mass * pulse(t)[2], 0.0), point=link["center_of_mass"], frame="world"
-            )
-    return system
-
-
-def test_a_string_whose_end_is_moved(comm: MPI.Comm) -> None:
-    """It moves as in the frame of its end, where that acts as a weight [StringModelica]."""
-    given = {"rtol": 1e-9, "atol": 1e-10, "every": 0.25}
-    moved, pushed = simulate(string(4, True), 0.5, comm, **given), simulate(string(4, False), 0.5, comm, **given)
-    if comm.rank == 0:
-        assert_close("angles", moved.q[:, 1:], pushed.q, "runs", scale=1.0)
-        assert_close("end", moved.q[:, 0], [pulse(t)[0] for t in moved.t], "exact")
 
 
 def test_a_restart(comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

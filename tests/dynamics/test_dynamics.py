@@ -1,26 +1,20 @@
 """The pipeline over ranks: the same results as on one rank, bit for bit the same each time, errors on all ranks."""
 
 import copy
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import GENERATORS, accelerations, mixed_chain, moving_state, parts, typed_chain
+from cases import GENERATORS, accelerations, mixed_chain, moving_state, typed_chain
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.kernels.lanes import native_width
-from mpimbs.model import Joint, System, system_from, system_from_text, system_text, write_system
-from mpimbs.parallel.gather import Gather
-from mpimbs.parts.subchain import Subchain
+from mpimbs.model import Joint, System, system_from
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -83,15 +77,6 @@ def test_ranks_against_dense(comm: MPI.Comm, n: int, seed: int) -> None:
     assert_close("accelerations", got, reference[ours], "dense", scale=size, comm=comm)
 
 
-@pytest.mark.parametrize("ratio", [0.2, 1.0, 10.0])
-def test_cuts_do_not_matter(comm: MPI.Comm, ratio: float) -> None:
-    system, q, u, tau = case("mixed", 40, 1)
-    reference = accelerations(system, q, u, tau)
-    with distributed(system, comm, tip_ratio=ratio) as (dynamics, mine, ours):
-        got = dynamics.accelerations(q[mine], u[ours], tau[ours])
-        assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
-
-
 PERIODIC = ("spherical", "revolute", "helical")  # joints that repeat: for lanes
 
 
@@ -119,23 +104,6 @@ def test_lanes_on_ranks_agree_with_one_lane(comm: MPI.Comm, kind: str, lanes: in
     assert_close("coordinate rates", got_rates, rates[mine], "lanes", scale=np.abs(rates).max(), comm=comm)
 
 
-@pytest.mark.parametrize("staged", [False, True], ids=["one call", "phases"])
-@pytest.mark.parametrize("ratio", [0.02, 100.0])
-def test_ranks_with_lanes_and_without(comm: MPI.Comm, ratio: float, staged: bool) -> None:
-    """A few bodies are swept as one piece beside ranks in lanes, and where a wrench acts in phases beside one call."""
-    system, q, u, tau = case("rope", 400)
-    if staged:
-        system.add_wrench("link400", force=lambda t: (1.0, t, 2.0), frame="world")
-    with closing(Dynamics(system, lanes=1)) as alone:
-        reference = alone.accelerations(q, u, tau, 0.5)
-    with distributed(system, comm, lanes=NATIVE, tip_ratio=ratio) as (dynamics, mine, ours):
-        widths = comm.allgather(dynamics.lanes)
-        compile_evaluations(dynamics)
-        got = dynamics.accelerations(q[mine], u[ours], tau[ours], 0.5)
-    assert comm.size == 1 or set(widths) == {1, NATIVE}, f"{widths} lanes of {np.diff(dynamics.cuts)} bodies"
-    assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
-
-
 @pytest.mark.parametrize("frame", ["body", "world"])
 def test_loads_from_outside(comm: MPI.Comm, frame: str) -> None:
     """Wrenches, also in world components far from the root, and prescribed torques act on the rank that owns the
@@ -151,19 +119,6 @@ def test_loads_from_outside(comm: MPI.Comm, frame: str) -> None:
     with distributed(system, comm) as (dynamics, mine, ours):
         got = dynamics.accelerations(q[mine], u[ours], tau[ours], 0.7)
     assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.parametrize("lanes", [1, NATIVE])
-def test_any_arrays(comm: MPI.Comm, lanes: int) -> None:
-    """Integers, parts of larger arrays and lists mean what they say; compiled code reads doubles by address."""
-    system = system_from("chain:140")
-    q, u = np.arange(140) % 3, np.arange(140) % 5 - 2
-    with distributed(system, comm, lanes=lanes) as (dynamics, mine, ours):
-        plain = q[mine].astype(float), u[ours].astype(float)
-        strided = np.stack([q[mine], -q[mine]], axis=1) * 1.0
-        for got in ((q[mine], u[ours]), (strided[:, 0], plain[1]), (plain[0].tolist(), u[ours].tolist())):
-            for ask in (dynamics.accelerations, dynamics.energy_and_momentum, lambda *state: dynamics.poses(*state)[1]):
-                assert_close("results", ask(*got), ask(*plain), "exact", comm=comm)
 
 
 def read_only(array: Array) -> Array:
@@ -207,32 +162,6 @@ def test_arrays_that_are_refused(comm: MPI.Comm, bad: str, staged: bool) -> None
         parallel_assert(np.isfinite(good["udot"]).all(), "afterwards nothing is as it was", comm)
 
 
-@pytest.mark.parametrize("bad", ["too few", "too many", "two axes", "text", "complex"])
-def test_states_that_are_refused(comm: MPI.Comm, bad: str) -> None:
-    """On all ranks, where that of one is: by whatever takes what numpy makes arrays of."""
-    system = system_from("rope:8")
-    wrong: dict[str, Callable[[Array], object]] = BAD_ARRAYS | {
-        "text": lambda a: [str(x) for x in a],
-        "complex": lambda a: a + 1j,
-    }
-    with distributed(system, comm) as (dynamics, _, _):
-        mine = {"q": dynamics.subchain.q, "u": dynamics.subchain.u}
-        driven = mine | {"tau": np.zeros(dynamics.subchain.nu)}
-        for method, names in (
-            (dynamics.accelerations, driven),
-            (dynamics.joint_loads, driven),
-            (dynamics.energy_and_momentum, mine),
-            (dynamics.poses, mine),
-            (dynamics.subchain.state, mine),
-        ):
-            for name in names:
-                alone = method == dynamics.subchain.state  # which is this rank's
-                here = alone or comm.rank == comm.size - 1
-                given = names | ({name: wrong[bad](names[name])} if here else {})
-                with pytest.raises(InputError, match=f"^{name} must be "):
-                    method(**given)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("values", [[0.0] * 4, [np.nan, 0, 0, 1], [1, np.inf, 0, 0]], ids=["zero", "nan", "infinite"])
 @pytest.mark.parametrize("kind", ["rope", "free_chain"])
 def test_quaternions_without_direction_are_refused(comm: MPI.Comm, kind: str, values: list[float]) -> None:
@@ -253,17 +182,6 @@ def test_quaternions_without_direction_are_refused(comm: MPI.Comm, kind: str, va
     assert_close("accelerations", thrice, once, "lanes", scale=max(1.0, np.abs(once).max()), comm=comm)
 
 
-def test_a_subchain_by_itself_refuses_states() -> None:
-    part = Subchain(system_from("rope:5"))
-    q, u, gravity = part.q, part.u, np.zeros(3)
-    for ask in (
-        lambda: part.body_poses(q[:-1]),
-        lambda: part.energy_and_momentum(q[:-1], u, gravity),
-    ):
-        with pytest.raises(InputError, match=r"must be an array of shape \(\d+,\), got one of shape"):
-            ask()
-
-
 @pytest.mark.parametrize("kind", ["rope", "mixed"])
 def test_same_bits_each_time(comm: MPI.Comm, kind: str) -> None:
     """Two evaluations, with another state between them, and two objects give the same bits."""
@@ -276,60 +194,6 @@ def test_same_bits_each_time(comm: MPI.Comm, kind: str) -> None:
                 dynamics.accelerations(q[mine], 2 * u[ours])
     for result in results[1:]:
         assert_close("accelerations", result, results[0], "exact", comm=comm)
-
-
-@pytest.mark.parametrize("speed", [1.0, 100.0])
-@pytest.mark.parametrize("n", [16, 1024])
-def test_galilean_invariance(comm: MPI.Comm, n: int, speed: float) -> None:
-    """How fast a free chain moves as a whole has no effect on its joints, in rounding hardly either."""
-    system = system_from(f"free_chain:{n}")
-    system.gravity = (0.0, 0.0, 0.0)
-    q, u, tau = moving_state(system)
-    moved = u.copy()
-    moved[3:6] += speed * np.array([0.6, -0.48, 0.64])
-    with distributed(system, comm) as (dynamics, mine, ours):
-        rest, moving = (dynamics.accelerations(q[mine], v[ours], tau[ours]) for v in (u, moved))
-        energies = [dynamics.energy_and_momentum(q[mine], v[ours])[0] for v in (u, moved)]
-    joints = slice(max(0, 6 - ours.start), None)
-    size = comm.allreduce(np.abs(rest[joints]).max(initial=0.0), MPI.MAX)
-    assert_close("joint accelerations", moving[joints], rest[joints], "galilean", scale=size, comm=comm)
-    parallel_assert(energies[1] != energies[0], "the velocity has no effect at all", comm)
-
-
-def test_tau_is_only_read(comm: MPI.Comm) -> None:
-    """The given arrays stay as they are, and a call without tau after one with it is as if there had been none."""
-    system, q, u, tau = random_system(2, 20, True, ["revolute"])
-    for k in range(20):  # on each rank something is added to tau
-        system.set_torque(f"b{k}", lambda t: 3.0)
-    with distributed(system, comm) as (dynamics, mine, ours):
-        state = [q[mine].copy(), u[ours].copy(), tau[ours].copy()]
-        before = dynamics.accelerations(state[0], state[1])
-        driven = dynamics.accelerations(*state)
-        after = dynamics.accelerations(state[0], state[1])
-    for name, given, kept in zip(("q", "u", "tau"), state, (q[mine], u[ours], tau[ours]), strict=True):
-        assert_close(name, given, kept, "exact", comm=comm)
-    assert_close("accelerations without tau", after, before, "exact", comm=comm)
-    parallel_assert(comm.allreduce(int(np.any(driven != before))) > 0, "tau has no effect", comm)
-
-
-def test_bookkeeping(comm: MPI.Comm) -> None:
-    """Cuts, gathered vectors, number of evaluations and times."""
-    system, q, u, _ = case("mixed", 20)
-    with distributed(system, comm) as (dynamics, mine, ours):
-        for _ in range(3):
-            dynamics.accelerations(q[mine], u[ours])
-        whole_q, whole_u = dynamics.gather_q(q[mine]), dynamics.gather_u(u[ours])
-        seconds, evaluations, cuts = dynamics.seconds(), dynamics.evaluations, dynamics.cuts
-        assert isinstance(dynamics.gather_q, Gather)
-        own = (dynamics.subchain.first, dynamics.subchain.last)
-    parallel_assert(own == tuple(cuts[comm.rank : comm.rank + 2]), f"owns {own}, cuts {cuts}", comm)
-    parallel_assert(evaluations == 3, f"{evaluations} evaluations", comm)
-    parallel_assert(set(seconds) == {"sweep", "coupling", "communication"}, f"{seconds}", comm)
-    positive = seconds["sweep"] > 0 and seconds["coupling"] > 0 and (seconds["communication"] > 0) == (comm.size > 1)
-    parallel_assert(positive, f"{seconds}", comm)
-    if comm.rank == 0:
-        assert whole_q is not None and np.array_equal(whole_q, q)
-        assert whole_u is not None and np.array_equal(whole_u, u)
 
 
 def loop() -> System:
@@ -395,61 +259,6 @@ def test_a_system_that_was_changed_needs_another_dynamics(comm: MPI.Comm, change
     assert not same, "the change has no effect"
 
 
-@pytest.mark.parametrize("torque", [3.0, (3.0,), lambda t: 3.0], ids=["number", "numbers", "function"])
-def test_a_torque_that_is_set_is_the_joints(comm: MPI.Comm, torque: object) -> None:
-    """In place of the body's own, and not for others of its repeat; also read back from a file."""
-    system, q, u, tau = case("chain", 8)
-    own = system.body(3).model_copy(update={"name": "last", "parent": None})
-    system.add(own.model_copy(update={"joint": own.joint.model_copy(update={"torque": (7.0,)})}))
-    q, u, tau = (np.append(part, 0.1) for part in (q, u, tau))
-    reference = accelerations(system, q, u, tau + [0, 0, 3, 0, 0, 0, 0, 0, 3 - 7])
-    for name in ("link3", "last"):
-        system.set_torque(name, torque)  # type: ignore[arg-type]
-    read = system if callable(torque) else system_from_text(system_text(system), "here")
-    for driven in (system, read):
-        with distributed(driven, comm) as (dynamics, mine, ours):
-            got = dynamics.accelerations(q[mine], u[ours], tau[ours])
-        assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"system": None}, "system must be a System or name a model, as 'chain:16' or a TOML file do, got None"),
-        ({"system": "chain:x"}, "model 'chain:x': bad arguments"),
-        ({"comm": 3.0}, "comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, got 3.0"),
-        ({"coupling": 1}, "`coupling` must be a text, got 1"),
-        ({"tip_ratio": "2"}, "`tip_ratio` must be a number or None, got '2'"),
-        ({"lanes": 2.5}, "`lanes` must be a whole number or None, got 2.5"),
-        ({"solver": "jacobi"}, "`solver` must be a LoadSolver or None, got 'jacobi'"),
-        ({"overlap": "yes"}, "`overlap` must be True or False, got 'yes'"),
-    ],
-    ids=str,
-)
-def test_arguments_of_a_wrong_kind(comm: MPI.Comm, wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=f"^{re.escape(words)}"):
-        Dynamics(**({"system": "chain:8", "comm": comm} | wrong))  # type: ignore[arg-type]
-
-
-def test_a_model_by_name(comm: MPI.Comm, tmp_path: Path) -> None:
-    file = Path(comm.bcast(str(tmp_path / "chain.toml")))
-    if comm.rank == 0:
-        write_system(system_from("chain:8"), file)
-    comm.Barrier()
-    for name in ("chain:8", str(file), file):
-        with closing(Dynamics(name, comm)) as dynamics:
-            parallel_assert(dynamics.system.n_bodies == 8, f"{dynamics.system}", comm)
-
-
-def test_more_ranks_than_bodies(comm: MPI.Comm) -> None:
-    if comm.size == 1:
-        pytest.skip("needs two ranks")
-    with pytest.raises(InputError, match=f"at most {comm.size - 1} ranks"):
-        Dynamics(system_from(f"chain:{comm.size - 1}"), comm)
-    with closing(Dynamics(system_from(f"chain:{comm.size}"), comm)) as dynamics:  # one body each
-        parallel_assert(dynamics.subchain.n_bodies == 1, f"{dynamics.subchain.n_bodies} bodies", comm)
-
-
 MANY = """
 import sys
 sys.path[:0] = ["tests", "tests/dynamics"]
@@ -490,31 +299,3 @@ class TestManyRanks:
         assert len(lines) == 3 * 2 * 5, job.stdout
         for _, value, ranks, kind, n in lines:
             assert_close(f"accelerations of {kind}:{n} on {ranks} ranks", float(value), 0.0, "ranks", scale=1.0)
-
-
-@pytest.mark.parametrize("chain", [True, False], ids=["chain", "tree"])
-def test_nothing_is_left_to_evaluations_without_forces(comm: MPI.Comm, chain: bool) -> None:
-    """Wrenches, forces of functions and springs of the evaluation before are not in one without; nor lost by it."""
-    system, q, u, tau = random_system(6, 18, chain, wrenches=True)
-    system.add_body_force(None, lambda t, motion: (np.full(3, t), np.full(3, 10.0 * t)))
-    bare = copy.deepcopy(system)
-    bare.body_forces.clear()
-    for body in range(bare.n_bodies):
-        bare.wrenches.pop(body, None)
-    bare.segments = bare.segments.replaced(lambda body: body.model_copy(update={"wrench": ()}))
-    with closing(Dynamics(bare, comm)) as plain:
-        expected = plain.accelerations(*parts(plain, q, u, tau))
-    with closing(Dynamics(system, comm)) as dynamics:
-        mine = parts(dynamics, q, u, tau)
-        found = []
-        for t in (1.0, 5.0):
-            udot, rates = np.empty(dynamics.subchain.nu), np.empty(dynamics.subchain.nq)
-            acted = dynamics.evaluate(t, *mine[:2], udot, rates, mine[2])
-            before = dynamics.carried(*mine[:2], acted)
-            dynamics.evaluate_unforced(*mine[:2], udot, rates, mine[2])
-            found.append(udot)
-            dynamics.evaluate(t, *mine[:2], udot.copy(), rates, mine[2])
-            assert_close("loads", dynamics.carried(*mine[:2], acted), before, "exact", comm=comm)
-    scale = float(np.abs(expected).max(initial=1.0))
-    for udot in found:
-        assert_close("without forces", udot, expected, "ranks", scale, comm)

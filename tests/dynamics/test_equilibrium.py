@@ -87,16 +87,6 @@ def test_a_rod_under_its_weight(comm: MPI.Comm, n: int) -> None:
     assert_close("tip", tip, TIP[n], "published", comm=comm)
 
 
-def test_a_rod_rolled_up(comm: MPI.Comm) -> None:
-    """By a moment of 2 pi EI / L: each joint turns alike, and the polygon closes."""
-    n = 20
-    system = links(n, 0.001, 1.0)
-    system.gravity = (0, 0, 0)
-    system.add_wrench(f"link{n - 1}", moment=(0, 0, 2 * np.pi))
-    q, _ = settled(comm, system)
-    assert_close("angles", q, np.where(np.arange(n) > 0, 2 * np.pi / n, np.pi / n), "settled", comm=comm)
-
-
 def test_ropes_and_loops_come_to_rest(comm: MPI.Comm) -> None:
     """What starts there stays there, other couplings too; a mechanism with loops hangs down."""
     for spec, settings in (("rope:9", {}), ("four_bar_chain:3", {}), ("random_tree:20:3", {})):
@@ -136,15 +126,6 @@ def test_the_lowest_place_around(comm: MPI.Comm, spec: str) -> None:
             rises = potential(move) - lowest, potential(-move) - lowest
             assert min(rises) > 0.0, rises
             assert_close(f"{spec}: rise", rises[0], rises[1], "cubic", comm=comm)
-
-
-@pytest.mark.parametrize("n", [16, 80])
-def test_a_coil_hangs_down(comm: MPI.Comm, n: int) -> None:
-    """All links of 2 m and 1 kg below one another, from a start in which they go round and round."""
-    with closing(Dynamics(system_from(f"spatial_chain:{n}"), comm)) as dynamics:
-        q = settle(dynamics, dynamics.subchain.q).q
-        found = dynamics.energy_and_momentum(q, np.zeros(dynamics.subchain.nu))[1]
-        assert_close("potential energy", found, -9.81 * n**2, "settled", comm=comm)
 
 
 def test_free_fall_is_no_equilibrium(comm: MPI.Comm) -> None:

@@ -81,28 +81,6 @@ def test_any_joints(comm: MPI.Comm, seed: int) -> None:
         check(dynamics, seed)
 
 
-@pytest.mark.parametrize("kind", ["figure", "tree:3:3", "four_bar:3"])
-def test_other_systems(comm: MPI.Comm, kind: str) -> None:
-    """Trees, and loops, which are open: by load sweeps on one rank."""
-    with closing(Dynamics(system_from(kind), comm)) as dynamics:
-        check(dynamics)
-        kept = isinstance(dynamics.factor(dynamics.subchain.q), LoadSweeps)
-        parallel_assert(kept == (comm.size == 1), "factors are kept", comm)
-
-
-@pytest.mark.parametrize("chain", [True, False])
-def test_what_acts_along_joints_is_left_out(comm: MPI.Comm, chain: bool) -> None:
-    """Springs of balls whose axes are not the body's among it."""
-    system = random_system(4, 12, chain=chain)[0]
-    ball = {"type": "spherical", "stiffness": (3.0, 4.0, 5.0), "cross_stiffness": (1.0, -0.5, 0.3), "damping": 0.1}
-    for k in range(2):
-        system.add(
-            name=f"ball{k}", mass=1.0, inertia=(0.2, 0.2, 0.3, 0, 0, 0), joint=ball, parent=system.name_of(11 + k)
-        )
-    with closing(Dynamics(system, comm)) as dynamics:
-        check(dynamics)
-
-
 @pytest.mark.parametrize("kind", ["chain:7", "tree:2:3"])
 def test_joints_that_follow_motions_do_not_move(comm: MPI.Comm, kind: str) -> None:
     """Whatever is asked of them and of the others, also where joints are heavier than they are."""

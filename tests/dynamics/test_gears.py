@@ -13,8 +13,7 @@ from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.assembly import assemble
 from mpimbs.closure.report import loop_report
 from mpimbs.dynamics import Dynamics
-from mpimbs.model import Gear, System, system_from_text, system_text
-from mpimbs.model.text.schema import schema_of_models
+from mpimbs.model import Gear, System
 from mpimbs.run.run import simulate
 from oracles.dense import Array
 from oracles.gears import gear_rows, geared
@@ -164,13 +163,6 @@ def test_what_begins_apart_is_put_together() -> None:
     closed = assemble(system, np.array((0.2, 0.0)), np.array((1.0, 0.0)))
     assert_close("coordinates", closed.q[1], RATIO * closed.q[0] + 0.3, "closed", scale=1.0)
     assert_close("speeds", closed.u[1], RATIO * closed.u[0], "closed", scale=1.0)
-
-
-def test_as_text() -> None:
-    system = wheels(offset=0.3, active=False)
-    text = system_text(system)
-    assert "[[gear]]" in text and system_from_text(text, "text").idle_loops == system.idle_loops
-    assert set(schema_of_models()["$defs"]["Gear"]["required"]) == {"name", "joint", "of", "ratio"}
 
 
 def test_events_connect_gears_and_cut_their_joints() -> None:

@@ -14,7 +14,6 @@ from documents import PAGES, block
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.operators.tension import Tension, levers, tension_stiffness
 from mpimbs.model import Body, BodyMotion, Joint, System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping.newton import Newton
@@ -104,59 +103,6 @@ def test_stages_are_solved_with_loops_closed(comm: MPI.Comm, spec: str) -> None:
     assert_close("speeds", x[system.nq :], r_u + z, "dense", comm=comm)
 
 
-@pytest.mark.parametrize("spec", ["chain:9", "rope:35", "random_tree:40:3"])
-def test_tension_is_a_stiffness_of_bodies(comm: MPI.Comm, spec: str) -> None:
-    """M + h D + h^2 (K + sum over bodies of W^T S W), W how they turn and S as loads say, by the dense oracle."""
-    system = system_from(spec)
-    q, _, _ = moving_state(system, 2)
-    source = np.random.default_rng(1)
-    loads, tau = source.standard_normal((system.n_bodies, 6)), source.standard_normal(system.nu)
-    c, upper = system.columns(), np.triu_indices(3)
-    inertia = dense.mass_matrix(system, q).astype(float) + np.diag(H * c.damping + H**2 * c.stiffness)
-    whole = np.zeros((system.n_bodies, 6))
-    with closing(Dynamics(system, comm)) as dynamics:
-        mine, _ = parts(dynamics, q, np.zeros(system.nu))
-        matrix = dynamics.implicit_matrix_of_bodies
-        matrix.at(mine, H, Tension(dynamics.subchain).stiffness(loads[dynamics.bodies]))
-        z = np.empty(dynamics.subchain.nu)
-        matrix.heavier(tau[dynamics.gather_u.part], z)
-        found = comm.bcast(dynamics.gather_u(z))
-        whole[dynamics.bodies] = tension_stiffness(levers(dynamics.subchain), loads[dynamics.bodies, 3:])
-    comm.Allreduce(MPI.IN_PLACE, whole)
-    moved = [dense.Snapshot(system, q, unit).kinematics for unit in np.eye(system.nu)]
-    turned = np.array([np.einsum("nji,nj->ni", m.rotation, m.omega) for m in moved], float)
-    for k in range(system.n_bodies):
-        stiffness = np.zeros((3, 3))
-        stiffness[upper] = stiffness[upper[::-1]] = whole[k]
-        inertia += H**2 * turned[:, k] @ stiffness @ turned[:, k].T
-    assert_close("solution", found, np.linalg.solve(inertia, tau), "iterated", comm=comm)
-
-
-@pytest.mark.parametrize("spec", ["rope:35", "random_tree:40:3", "figure", "crowd:2"])
-def test_levers_are_those_of_one_rank(comm: MPI.Comm, spec: str) -> None:
-    """Of a body of whose children some are on other ranks, too."""
-    system = system_from(spec)
-    whole = np.empty((system.n_bodies, 3))
-    with closing(Dynamics(system, comm)) as dynamics, closing(Dynamics(system)) as alone:
-        whole[alone.bodies] = levers(alone.subchain)
-        assert_close("levers", levers(dynamics.subchain), whole[dynamics.bodies], "rounding", comm=comm)
-
-
-def test_parts_that_sweep_nothing(comm: MPI.Comm) -> None:
-    """A tree of which ranks have pieces of no bodies: as on one rank."""
-    system = system_from("caterpillar:100")
-    tau, found = np.random.default_rng(1).standard_normal(system.nu), []
-    for ranks in (comm, MPI.COMM_SELF):
-        with closing(Dynamics(system, ranks)) as dynamics:
-            matrix, mine = dynamics.implicit_matrix_of_bodies, dynamics.subchain
-            against_turns = np.diag((1.0, 1, 1, 0, 0, 0))[np.triu_indices(6)]
-            matrix.at(mine.q, H, np.tile(against_turns, (mine.n_bodies, 1)))
-            z = np.empty(mine.nu)
-            matrix.heavier(tau[dynamics.gather_u.part], z)
-            found.append(ranks.bcast(dynamics.gather_u(z)))
-    assert_close("solution", *found, "iterated", comm=comm)
-
-
 class Resisting:
     """A body force that gives damping and stiffness, any of the bodies' own, in the world frame about a point."""
 
@@ -169,7 +115,7 @@ class Resisting:
         return 0.0, np.zeros_like(motion.velocity), *self.given[:, motion.body]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("spec", ["mixed", "mixed tree", "rope:35", "random_tree:40:3"])
 def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
     """As `test_stages_are_solved`, with damping and stiffness that a function gives, and added mass."""
@@ -239,17 +185,6 @@ def test_damping_that_is_none(message: str) -> None:
         dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
 
 
-@pytest.mark.parametrize("force", [1.0, -1.0])
-def test_a_pulled_bar_resists_turning(force: float) -> None:
-    """T l (1 - t t^T), of eigenvalues 0, T l, T l; a pushed one does not."""
-    lever = np.array([[1.0, 2.0, 2.0]])
-    stiffness = np.zeros((3, 3))
-    upper = np.triu_indices(3)
-    stiffness[upper] = stiffness[upper[::-1]] = tension_stiffness(lever, -force * 4.0 / 3.0 * lever)[0]
-    expected = [0.0, 12.0, 12.0] if force > 0 else [0.0, 0.0, 0.0]
-    assert_close("eigenvalues", np.linalg.eigvalsh(stiffness), expected, "rounding", scale=12.0)
-
-
 def rod(n: int, bending: float) -> System:
     """A horizontal rod of 1 m and 50 g that is clamped at one end, of a bending stiffness (N m^2)."""
     system, length = System("rod"), 1.0 / n
@@ -270,38 +205,6 @@ def tip(q: Array) -> Array:
     """Where the rod ends (m)."""
     angles = np.cumsum(q)
     return np.array([np.cos(angles).sum(), np.sin(angles).sum()]) / len(q)
-
-
-def test_steps_are_limited_by_accuracy_alone() -> None:
-    """A rod of steel wire's stiffness falls for 0.1 s: steps 700 times the longest stable explicit one follow it, to
-    what the rod, hardly bent, can do at all; and a softer one by its order."""
-    stiff = rod(16, 200.0)  # fastest motion 1.1e5 rad/s
-    result = simulate(stiff, 0.1, integrator="ra34pw2", dt=0.02)
-    bent = 0.05 * 9.81 / 8 / 200.0  # m, in equilibrium at last: w L^4 / (8 EI)
-    assert np.all(np.abs([tip(q)[1] for q in result.q]) < 2.1 * bent)
-    soft, end = rod(8, 0.2), 0.2
-    reference = tip(simulate(soft, end, every=end, rtol=1e-10, atol=1e-12).q[-1])
-    errors = [
-        np.linalg.norm(tip(simulate(soft, end, every=end, integrator="ra34pw2", dt=dt).q[-1]) - reference)
-        for dt in (0.01, 0.005)
-    ]
-    assert errors[1] < errors[0] / 3 and errors[1] < 1e-4
-
-
-@pytest.mark.parametrize("integrator", ["ra34pw2", "2m"])
-def test_a_taut_line_takes_long_steps(comm: MPI.Comm, integrator: str) -> None:
-    """A line without springs under 500 N, whose fastest motion of 5543 rad/s limits explicit steps to 0.5 ms."""
-    line, end = rod(16, 0.0), 0.1
-    line.add_wrench("link15", force=(500, 0, 0), point=(1 / 16, 0, 0), frame="world")
-    settings = {"every": end, "integrator": integrator, "comm": comm}
-    long = simulate(line, end, dt=5e-3, **settings)
-    with pytest.raises(SimulationError, match="no longer finite"):
-        simulate(line, end, dt=5e-3, tension="off", **settings)
-    counted = simulate(line, end, dt=5e-3, tension="on", **settings)
-    if comm.rank == 0:
-        assert_close("without being asked", long.q, counted.q, "ranks")
-        at_rest = 0.05 * 9.81 / 2 / 500.0  # m, how far it sags, and swings about
-        assert np.linalg.norm(tip(long.q[-1]) - (1.0, -at_rest)) < 1.1 * at_rest
 
 
 def test_ranks_take_the_same_steps(comm: MPI.Comm) -> None:
@@ -344,6 +247,7 @@ def hammer(metre: float, kilogram: float, second: float) -> System:
     return system
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("integrator", ["bdf", "arkimex3"])
 def test_stages_by_newton_in_any_units(integrator: str) -> None:
     """The same motion, work included, as with metres, kilograms and seconds, and with an explicit integrator."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import GENERATORS, moving_state, parts, tree_of
+from cases import GENERATORS, moving_state
 from force_functions import loaded
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
@@ -19,7 +19,6 @@ from oracles import dense
 from oracles.dense import Array
 from oracles.pinocchio_oracle import PinocchioOracle
 from oracles.random_systems import random_system
-from oracles.trees import SHAPES
 from tolerances import assert_close
 
 TIME, NATIVE = 0.7, native_width()
@@ -90,34 +89,6 @@ def test_a_function_that_fails(comm: MPI.Comm) -> None:
         u = dynamics.subchain.u
         with pytest.raises(SimulationError, match=r"body 'link8' failed .*no such row"):
             dynamics.inverse_dynamics(dynamics.subchain.q, u, u)
-
-
-@pytest.mark.cases(5)
-@pytest.mark.parametrize(
-    ("shape", "n", "kind"),
-    [
-        ("chain", 90, "universal"),
-        ("chain", 90, "helical"),
-        ("binary", 60, "revolute"),
-        ("caterpillar", 40, "spherical"),
-        ("star", 17, "free"),
-    ],
-)
-@pytest.mark.parametrize("lanes", [1, NATIVE])
-def test_lanes(comm: MPI.Comm, shape: str, n: int, kind: str, lanes: int) -> None:
-    """In lanes and without: the forces that accelerations need, and M v, which is linear in these alone."""
-    system, q, u, udot = tree_of(SHAPES[shape](n), "depth first", 3, (kind,))
-    oracle = PinocchioOracle(system)
-    reference, still = oracle.inverse_dynamics(q, u, udot, TIME), oracle.inverse_dynamics(q, u, 0 * udot, TIME)
-    with closing(Dynamics(system, comm, lanes=lanes)) as dynamics:
-        *state, own = parts(dynamics, q, u, udot)
-        here = dynamics.gather_u.part
-        tau, product = dynamics.inverse_dynamics(*state, own, TIME), dynamics.multiply(state[0], own)
-        size = float(np.abs(np.stack((reference, still))).max())
-        assert_close("generalized forces", tau, reference[here], "pinocchio", scale=size, comm=comm)
-        assert_close("M v", product, (reference - still)[here], "pinocchio", scale=size, comm=comm)
-        if comm.size == 1 and lanes > 1:
-            assert dynamics.inverse_sweeps is not None and dynamics.inverse_sweeps.lanes == lanes
 
 
 def test_arrays_are_looked_at(comm: MPI.Comm) -> None:

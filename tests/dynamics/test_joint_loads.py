@@ -1,21 +1,18 @@
 """Loads through the joints, over ranks: against oracles, the balance of every body, and statics by hand."""
 
 from contextlib import closing
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
-from cases import GENERATORS, along_motion, moving_state, typed_chain
+from cases import along_motion, moving_state, typed_chain
 from mpi_helpers import parallel_assert
-from mpimbs.base.sizes import PACKAGE, using
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import native_width
-from mpimbs.model import JOINT_TYPES, Joint, System, system_from
+from mpimbs.model import Joint, System
 from oracles import dense
 from oracles.dense import Array
-from oracles.pinocchio_oracle import PinocchioOracle
 from oracles.random_systems import ALL, random_system
 from tolerances import assert_close
 
@@ -67,26 +64,6 @@ def assert_drives(system: System, loads: Array, q: Array, u: Array, tau: Array, 
     assert_close("components", np.concatenate(components), expected, "dense", scale=scale, comm=comm)
 
 
-@pytest.mark.parametrize("pivots", [1, 1 << 30], ids=["nothing", "pivots"])
-def test_little_kept(comm: MPI.Comm, pivots: int) -> None:
-    """Of subchains that no cache holds."""
-    system = system_from("spatial_chain:110")
-    q, u, tau = moving_state(system, 3)
-    with using(replace(PACKAGE, all_bytes=1, pivot_bytes=pivots)):
-        assert_as_dense(comm, system, q, u, tau)
-
-
-@pytest.mark.parametrize("lanes", [1, NATIVE])
-def test_asked_for_twice(comm: MPI.Comm, lanes: int) -> None:
-    system = system_from("spatial_chain:70")
-    given = moving_state(system, 3)
-    with closing(Dynamics(system, comm, lanes=lanes)) as dynamics:
-        q, u, tau = given[0][dynamics.gather_q.part], *(v[dynamics.gather_u.part] for v in given[1:])
-        acted = dynamics.evaluate(0.0, q, u, np.empty_like(u), np.empty_like(q), tau)
-        first, again = (dynamics.carried(q, u, acted) for _ in range(2))
-    parallel_assert(np.array_equal(first, again), "others", comm)
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_one_type(comm: MPI.Comm, name: str) -> None:
     """Chains of one joint type, with springs, dampers, torques and wrenches in both frames."""
@@ -112,35 +89,6 @@ def test_trees(seed: int) -> None:
     assert not system.is_chain
     assert_as_dense(MPI.COMM_SELF, system, q, u, tau)
     assert_drives(system, joint_loads(system, MPI.COMM_SELF, q, u, tau), q, u, tau, MPI.COMM_SELF)
-
-
-@pytest.mark.parametrize("types", [None, ["fixed", "universal", "planar"], ["spherical", "helical", "cylindrical"]])
-@pytest.mark.parametrize("seed", range(3))
-def test_pinocchio(comm: MPI.Comm, seed: int, types: list[str] | None) -> None:
-    system, q, u, tau = random_system(seed, 12, True, types, wrenches=True)
-    reference = PinocchioOracle(system).joint_loads(q, u, tau)
-    moving = np.array([JOINT_TYPES[kind].nu > 0 for kind in system.columns().joint_type])
-    assert np.array_equal(np.isfinite(reference).all(axis=1), moving)
-    ours = joint_loads(system, comm, q, u, tau)
-    assert_loads(system, ours[moving], reference[moving], "pinocchio", comm)
-
-
-@pytest.mark.parametrize("lanes", [1, NATIVE])
-@pytest.mark.parametrize("kind", GENERATORS)
-def test_standard_chains(comm: MPI.Comm, kind: str, lanes: int) -> None:
-    system = system_from(f"{kind}:64")
-    q, u, tau = moving_state(system)
-    reference = dense.joint_wrenches(system, q, u, tau, frame="body")
-    assert_loads(system, joint_loads(system, comm, q, u, tau, lanes=lanes), reference, "loads", comm)
-
-
-@pytest.mark.parametrize("kind", GENERATORS)
-def test_long_chains_do_not_lose_digits(comm: MPI.Comm, kind: str) -> None:
-    """Numbers of ranks and lanes change the joints at which sums begin: what these differ by is the rounding."""
-    system = system_from(f"{kind}:3000")
-    q, u, tau = moving_state(system)
-    alone = joint_loads(system, MPI.COMM_SELF, q, u, tau, lanes=1)
-    assert_loads(system, joint_loads(system, comm, q, u, tau, lanes=NATIVE), alone, "loads", comm)
 
 
 @pytest.mark.cases(2)
@@ -211,34 +159,6 @@ def test_pendulum_by_hand() -> None:
         assert_close(name, found, expected, "rounding", scale=3 * weight)
 
 
-def test_wrenches_by_hand() -> None:
-    """What pushes the body up from outside does not pass the joint; a world force is turned into the body's frame."""
-    lifted = pendulum()
-    lifted.add_wrench("bob", force=lambda t: (0, 5 * t, 0), point=(0, -3, 0), frame="world")
-    lifted.add_wrench("bob", moment=(0.5, 0, 0))
-    tau = 3 * (2 * G - 10)
-    assert_close("at rest", single(lifted, 0.0, t=2.0), (-0.5, 0, 0, 0, 2 * G - 10, 0), "rounding", scale=2 * G)
-    held = single(lifted, np.pi / 2, tau=tau, t=2.0)
-    assert_close("held horizontal", held, (-0.5, 0, tau, 2 * G - 10, 0, 0), "rounding", scale=tau)
-
-
-def test_a_free_joint_passes_what_drives_it() -> None:
-    system = System(gravity=(0, 0, -G))
-    system.add(name="b", mass=2, inertia=(1, 2, 2.5, 0, 0, 0), center_of_mass=(0.1, 0.2, 0.3), joint=Joint(type="free"))
-    q, u = np.array([0.6, 0, 0.8, 0, 1, 2, 3]), np.array([1.0, -2, 0.5, 3, 2, 1])
-    for tau in (np.zeros(6), np.array([1.0, 2, -3, 4, 5, -6])):
-        assert_close("load", joint_loads(system, MPI.COMM_SELF, q, u, tau)[0], tau, "dense", scale=50.0)
-
-
-def test_the_point_slides_with_the_body() -> None:
-    """The moment of a slider is about its own origin, wherever it has gone along its axis."""
-    system = System(gravity=(0, -G, 0))
-    system.add(name="slider", mass=2, inertia=(1, 1, 1, 0, 0, 0), center_of_mass=(0.5, 0, 0),
-               joint=Joint(type="prismatic", axis=(1, 0, 0)))  # fmt: skip
-    for q in (0.0, 7.0):
-        assert_close("load", single(system, q, tau=3.0), (0, 0, G, 3, 2 * G, 0), "rounding", scale=2 * G)
-
-
 def test_statics_over_ranks(comm: MPI.Comm) -> None:
     """A hanging chain carries at every joint what hangs below; a beam clamped joint to joint, its moment too."""
     n = 2 * comm.size + 1
@@ -260,23 +180,3 @@ def test_statics_over_ranks(comm: MPI.Comm) -> None:
     expected[:, 2] = (weight * np.maximum(arms, 0)).sum(axis=1)
     clamped = joint_loads(beam, comm, np.zeros(1), np.zeros(1), expected[:1, 2])
     assert_close("beam", clamped, expected, "dense", comm=comm)
-
-
-@pytest.mark.parametrize("kind", ["rope", "mixed"])
-def test_arrays_and_bits(comm: MPI.Comm, kind: str) -> None:
-    """The same bits each time, whatever was evaluated before; lists will do; what is given is only read."""
-    system = system_from("rope:100") if kind == "rope" else random_system(1, 40, True, wrenches=True)[0]
-    q, u, tau = moving_state(system)
-    with closing(Dynamics(system, comm)) as dynamics:
-        state = [q[dynamics.gather_q.part].copy(), *(x[dynamics.gather_u.part].copy() for x in (u, tau))]
-        before = [x.copy() for x in state]
-        udot = dynamics.accelerations(*state)
-        loads = dynamics.joint_loads(*state)
-        dynamics.joint_loads(state[0], 2 * state[1])
-        again = dynamics.joint_loads(*(x.tolist() for x in state))
-        assert_close("loads again", again, loads, "exact", comm=comm)
-        assert_close("accelerations again", dynamics.accelerations(*state), udot, "exact", comm=comm)
-        still = dynamics.joint_loads(state[0], state[1])
-    for name, given, kept in zip(("q", "u", "tau"), state, before, strict=True):
-        assert_close(name, given, kept, "exact", comm=comm)
-    parallel_assert(comm.allreduce(int(np.any(still != loads))) > 0, "tau has no effect", comm)

@@ -14,7 +14,6 @@ from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.composites import FORMS
-from mpimbs.kernels.memory import aligned_room
 from mpimbs.model import System, system_from
 from oracles import dense
 from oracles.dense import Array
@@ -88,20 +87,6 @@ def test_whole_blocks(comm: MPI.Comm, kind: str) -> None:
         assert_close("M^-1 f", answer, dynamics.factor(q).solve(u), "long", comm=comm)
 
 
-def test_larger_than_caches(comm: MPI.Comm) -> None:
-    """What is written past the caches, where rows begin with their lines: the same numbers, from any row on."""
-    if comm.size > 1:
-        return
-    with moving(comm, system_from("spatial_chain:2104")) as (dynamics, q, _, _, _):
-        n = dynamics.subchain.nu
-        matrix = dynamics.inertia_matrix(q)
-        beside = np.empty(n * n + 1)[1:].reshape(n, n)
-        assert np.array_equal(matrix, dynamics.inertia_matrix(q, out=beside))
-        rows = aligned_room((n - 5) * n).reshape(n - 5, n)
-        dynamics.composites.write_rows(5, n, rows)
-        assert_close("rows", rows, matrix[5:], "long")
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_any_joints(comm: MPI.Comm, seed: int) -> None:
     """All joint types, children in any order, rotors."""
@@ -138,20 +123,6 @@ def test_applied(comm: MPI.Comm, kind: str) -> None:
         assert_close("solved", x.getArray(), u, "iterated", float(np.abs(whole_u).max()), comm)
         operator = dynamics.inertia_operator(q)
         assert_close("operator", operator @ u, product[mine], "dense", float(np.abs(product).max()), comm)
-
-
-@pytest.mark.parametrize("n", [600, 1500])
-def test_long_chains(comm: MPI.Comm, n: int) -> None:
-    """Products by composites and by inverse dynamics, far from the root: no digits are lost there."""
-    with moving(comm, system_from(f"spatial_chain:{n}")) as (dynamics, q, u, _, _):
-        there = np.zeros_like(u)
-        if comm.rank == comm.size - 1:
-            there[-50:] = u[-50:]
-        product = dynamics.multiply(q, there)
-        rows = dynamics.inertia_matrix(q, layout="rows" if n < 1000 else "csr")
-        together = np.concatenate(comm.allgather(there))
-        size = comm.allreduce(float(np.abs(product).max()), MPI.MAX)
-        assert_close("M v", rows @ together, product, "dense", size, comm)
 
 
 @pytest.mark.parametrize("kind", ["spatial_chain:36", "figure", "free_chain:5"])
@@ -246,14 +217,6 @@ def test_jacobian_of_loops(comm: MPI.Comm, kind: str) -> None:
         allowed = u - responses @ np.linalg.lstsq(together, speeds, rcond=1e-10)[0]
         size = comm.allreduce(float(np.abs(u).max(initial=0.0)), MPI.MAX)
         assert_close("projected", allowed, dynamics.loops.close_speeds(q, u), "responses", size, comm)
-
-
-def test_exchanges(comm: MPI.Comm) -> None:
-    """As many messages after one another as recursive doubling takes [paper 001, figure 1]."""
-    with closing(Dynamics(system_from("spatial_chain:16"), comm)) as dynamics:
-        dynamics.inertia_matrix(dynamics.subchain.q)
-        rounds = int(np.ceil(np.log2(comm.size)))
-        parallel_assert(dynamics.composites.exchanges == rounds, f"{dynamics.composites.exchanges} exchanges", comm)
 
 
 def test_what_is_refused(comm: MPI.Comm) -> None:

@@ -41,6 +41,7 @@ def make_ready(spec: str) -> None:
     system.summary()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("small", "large"), [("tree:8:2", "tree:13:2"), ("spatial_chain:500", "spatial_chain:20000")])
 def test_no_loop_over_bodies(small: str, large: str) -> None:
     """Of a tree there are a few lines more for each level, and rounds that double what is known."""
@@ -59,6 +60,7 @@ def objects_kept(spec: str) -> int:
     return kept
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("large", ["tree:13:2", "tree:8:3", "spatial_chain:20000"])
 def test_no_object_for_each_body(large: str) -> None:
     objects_kept(large)

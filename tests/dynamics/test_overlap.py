@@ -41,7 +41,7 @@ def of_another_state_first(dynamics: Dynamics, q: Array, u: Array, tau: Array, t
     return dynamics.accelerations(q[mine], u[ours], tau[ours], t)
 
 
-@pytest.mark.cases(7)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("cut", ["one tile", "several"])
 @pytest.mark.parametrize("joint", [name for name in ALL if name != "fixed"])
 def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,38 +53,6 @@ def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch
     reference = dense.dense_accelerations(system, q, u, tau)
     with closing(Dynamics(system, comm, lanes=NATIVE, tip_ratio=1.0, overlap=True)) as dynamics:
         got = of_another_state_first(dynamics, q, u, tau)
-        parallel_assert(gone_ahead(dynamics) == (comm.size > 1), "nothing went ahead, or on one rank", comm)
-        ours = dynamics.gather_u.part
-    assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
-
-
-@pytest.mark.parametrize("lanes", [1, NATIVE])
-@pytest.mark.parametrize("spec", ["all types", "spatial_chain:400", "rope:203", "chain:9000"])
-def test_overlap_and_waiting_agree(comm: MPI.Comm, spec: str, lanes: int) -> None:
-    """In doubles, and where not all is kept, nothing goes ahead."""
-    system = (
-        chain_of(ALL, comm.size * NATIVE * PACKAGE.least_lane * len(ALL)) if spec == "all types" else system_from(spec)
-    )
-    q, u, tau = moving_state(system)
-    found = []
-    for overlap in (False, True):
-        with closing(Dynamics(system, comm, lanes=lanes, overlap=overlap)) as dynamics:
-            found.append(of_another_state_first(dynamics, q, u, tau))
-            may = lanes > 1 and any(part.tiles.leading >= 0 for part in dynamics.subchains)
-            parallel_assert(gone_ahead(dynamics) == (overlap and may and comm.size > 1), f"overlap {overlap}", comm)
-    size = comm.allreduce(np.abs(found[0]).max(), MPI.MAX)
-    assert_close("accelerations", found[1], found[0], "lanes joined" if lanes > 1 else "exact", scale=size, comm=comm)
-
-
-def test_forces_that_are_functions(comm: MPI.Comm) -> None:
-    """Python calls them once the inertias have gone ahead."""
-    system = chain_of(("revolute",), NATIVE * PACKAGE.least_lane * comm.size)
-    for k in range(0, system.n_bodies, 10):
-        system.add_wrench(system.name_of(k), force=lambda t, k=k: (t, k, -1.0), frame="world")
-    q, u, tau = moving_state(system)
-    reference = dense.dense_accelerations(system, q, u, tau, 0.3)
-    with closing(Dynamics(system, comm, lanes=NATIVE, tip_ratio=1.0, overlap=True)) as dynamics:
-        got = of_another_state_first(dynamics, q, u, tau, 0.3)
         parallel_assert(gone_ahead(dynamics) == (comm.size > 1), "nothing went ahead, or on one rank", comm)
         ours = dynamics.gather_u.part
     assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
@@ -107,20 +75,3 @@ def test_other_couplings(comm: MPI.Comm, coupling: str) -> None:
     size = comm.allreduce(np.abs(found[0]).max(), MPI.MAX)
     quantity = "lanes joined" if coupling == "pcg" else "exact"
     assert_close("accelerations", found[1], found[0], quantity, scale=size, comm=comm)
-
-
-def test_nothing_of_the_evaluation_before_goes_ahead(comm: MPI.Comm) -> None:
-    """The sweep ahead runs over its loads, which mean nothing: were they not finite, no bit would change."""
-    system = chain_of(ALL, comm.size * NATIVE * PACKAGE.least_lane * len(ALL))
-    q, u, tau = moving_state(system)
-    with closing(Dynamics(system, comm, lanes=NATIVE, tip_ratio=1.0, overlap=True)) as dynamics:
-        mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
-        nothing = np.full(len(q), np.nan)[mine], np.full(len(u), np.nan)[ours]
-        found = []
-        for state in ((q[mine], u[ours]), nothing, (q[mine], u[ours])):
-            udot, rates = np.empty(len(state[1])), np.empty(len(state[0]))
-            dynamics.derivative(0.0, *state, udot, rates, tau[ours])
-            found.append(udot)
-        parallel_assert(gone_ahead(dynamics) == (comm.size > 1), "nothing went ahead, or on one rank", comm)
-    parallel_assert(bool(np.isnan(found[1]).all()), "the state that is not finite has accelerations", comm)
-    assert_close("accelerations", found[2], found[0], "exact", comm=comm)

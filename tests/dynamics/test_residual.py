@@ -10,7 +10,7 @@ from mpi4py import MPI
 from cases import moving_state, parts, random_tree
 from mpi_helpers import parallel_assert
 from mpimbs import simulate
-from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.errors import SimulationError
 from mpimbs.closure.jacobian import LoopJacobian
 from mpimbs.closure.mobility import mobility
 from mpimbs.dynamics import Dynamics
@@ -100,15 +100,6 @@ def test_joints_that_follow(comm: MPI.Comm) -> None:
         assert_close("forces", needed, driving, "round trip", scale=scale, comm=comm)
 
 
-def test_arguments(comm: MPI.Comm) -> None:
-    with closing(Dynamics("chain:4", comm)) as dynamics:
-        q, u = dynamics.subchain.q, dynamics.subchain.u
-        with pytest.raises(InputError, match="udot is not finite at index 0"):
-            dynamics.residual(q, u, u * np.nan)
-        with pytest.raises(InputError, match="udot must be an array of shape"):
-            dynamics.residual(q, u, np.zeros(99))
-
-
 # --- runs ---
 
 
@@ -170,17 +161,6 @@ def test_a_wrong_run_ends(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, after
     wrong = simulate("spatial_chain:8", 0.1, comm, every=0.02, integrator="petsc:5dp", no_witness=True)
     if comm.rank == 0:
         assert not np.array_equal(wrong.q, right.q)
-
-
-def test_a_structure_that_changes(comm: MPI.Comm) -> None:
-    """The first sample behind an event is checked, too."""
-    system = system_from("chain:6")
-    system.add_event(time=0.05, cut="link4")
-    result = simulate(system, 0.1, comm, every=0.01)
-    assert len(result.events) == 1 and result.witness["checks"] == 3
-    parallel_assert(result.witness["motion"][0] < EXACT.motion, f"{result.witness}", comm)
-    if comm.rank == 0:
-        assert result.equation_residual.shape == (11, 2)
 
 
 def test_forces_beyond_numbers(comm: MPI.Comm) -> None:

@@ -41,18 +41,6 @@ def test_the_estimate(case: str) -> None:
     assert least < taken / need.of(system, 1) < 1.2, f"{taken / N} bytes for a body"
 
 
-@pytest.mark.parametrize("name", ["four_bar", "boom"])
-def test_the_estimate_with_loops(name: str) -> None:
-    for n in (10, 1000):
-        system = system_from(f"{name}:{n}")
-        tracemalloc.start()
-        with closing(Dynamics(system)) as dynamics:
-            dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
-        taken = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert 0.6 < taken / EVALUATION.of(system, 1) < 1.4, f"{taken / len(system.loops)} bytes for a loop"
-
-
 def test_free_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No more than there is, without swap; of a control group its limit, less what it takes but for files."""
     with open("/proc/meminfo", encoding="ascii") as lines:

@@ -18,7 +18,7 @@ from mpimbs.model import Body, BodyMotion, Joint, System, system_from
 from mpimbs.parts.subchain import Subchain
 from oracles import dense
 from oracles.loops import closed, opened
-from oracles.random_loops import planar_mechanism, random_mechanism
+from oracles.random_loops import random_mechanism
 from oracles.random_systems import random_system
 from tolerances import assert_close
 
@@ -84,7 +84,7 @@ def compare(system: System, q: Array) -> None:
     assert_close("forces in balance", basis.T @ stiffness.forces, np.zeros(basis.shape[1]), "loops", scale=most)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_trees(seed: int) -> None:
     """Joints of all types with springs, weight, wrenches that turn and that don't, springs between bodies."""
@@ -93,22 +93,12 @@ def test_trees(seed: int) -> None:
     compare(system, q)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("driven", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_loops(seed: int, driven: bool) -> None:
     """Loops that carry loads, also with springs along their joints, turn with their bodies."""
     system, q, _, _ = random_mechanism(100 + seed, 7, 2, driven=driven)
-    compare(system, q)
-
-
-def test_redundant_loops() -> None:
-    system, q, _, _ = planar_mechanism(41, 9, 2)
-    compare(system, q)
-
-
-def test_loops_with_balls() -> None:
-    system, q, _, _ = random_mechanism(7, 8, 2, loop_types=("spherical", "universal"), driven=True)
     compare(system, q)
 
 

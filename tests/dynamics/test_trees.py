@@ -21,9 +21,7 @@ from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.motion import BodyHistory
 from mpimbs.model import JOINT_TYPES, System, system_from
-from mpimbs.model.order.order import Order
 from mpimbs.model.order.segments import Integers
-from mpimbs.partition.intervals import cut_tree, interval, open_handles
 from mpimbs.run.result import Result
 from mpimbs.run.run import simulate
 from oracles import dense
@@ -101,18 +99,6 @@ def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, joined: str, listing: s
         parallel_assert(names == [system.name_of(k) for k in bodies], f"{names}", comm)
 
 
-def test_equal_to_one_rank(comm: MPI.Comm) -> None:
-    system = system_from("tree:6:2")
-    rng = np.random.default_rng(4)
-    q, u = rng.normal(size=system.nq), rng.normal(size=system.nu)
-    with closing(Dynamics(system)) as alone:
-        reference = alone.accelerations(q, u)
-    with closing(Dynamics(system, comm)) as dynamics:
-        found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
-    size = float(np.abs(reference).max())
-    assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
-
-
 @pytest.mark.time_limit(300)  # compiles
 @SETTINGS
 @given(PARENTS, st.sampled_from(sorted(LISTINGS)), st.integers(0, 99), st.sampled_from([None, ("revolute",), TWO]))
@@ -154,44 +140,6 @@ def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
         assert_close("accelerations", found, reference[own], "ranks", scale=size, comm=comm)
         found = dynamics.joint_loads(*mine)
         assert_close("joint loads", found, loads[dynamics.bodies], "ranks", scale=float(np.abs(loads).max()), comm=comm)
-
-
-@pytest.mark.parametrize("joined", ["dcae of 8", "pcg of 8"])
-def test_intervals_of_a_rank_have_the_same_lanes(comm: MPI.Comm, joined: str) -> None:
-    """As many as are the fastest for the largest: by itself, another would have others."""
-    system = system_from("caterpillar:90")
-    figures = system_from("crowd:3")
-    for k in range(figures.n_bodies):
-        body = figures.body(k)
-        system.add(body.model_copy(update={"parent": None}), parent=body.parent)
-    rng = np.random.default_rng(7)
-    q, u = system.initial_state(0, system.n_bodies)[0], 0.1 * rng.normal(size=system.nu)
-    with closing(Dynamics(system, lanes=1)) as alone:
-        reference = alone.accelerations(q, u)
-    with closing(Dynamics(system, comm, **JOINED[joined])) as dynamics:
-        found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
-    assert_close("accelerations", found, reference[own], "ranks", scale=float(np.abs(reference).max()), comm=comm)
-
-
-def test_figures_that_are_whole_need_no_messages(comm: MPI.Comm) -> None:
-    """One rank alone evaluates; the others are asked for nothing."""
-    system = system_from("crowd:12")
-    rng = np.random.default_rng(8)
-    q, u = system.initial_state(0, system.n_bodies)[0], rng.normal(size=system.nu)
-    with closing(Dynamics(system, lanes=1)) as alone:
-        reference = alone.accelerations(q, u)
-        energy = alone.energy_and_momentum(q, u)
-    with closing(Dynamics(system, comm)) as dynamics:
-        mine, own = parts(dynamics, q, u), dynamics.gather_u.part
-        udot, rates = np.zeros_like(mine[1]), np.empty_like(mine[0])
-        if comm.rank == comm.size - 1:
-            dynamics.derivative(0.0, *mine, udot, rates)
-        comm.Barrier()
-        if comm.rank < comm.size - 1:
-            dynamics.derivative(0.0, *mine, udot, rates)
-        found = dynamics.energy_and_momentum(*mine)
-    assert_close("accelerations", udot, reference[own], "ranks", scale=float(np.abs(reference).max()), comm=comm)
-    assert_close("energy and momentum", found, energy, "ranks", scale=float(np.abs(energy).max()), comm=comm)
 
 
 def test_a_large_random_tree(comm: MPI.Comm) -> None:
@@ -267,6 +215,7 @@ def test_loads_act_on_the_bodies_that_are_named(comm: MPI.Comm) -> None:
         assert_close(name, found, reference[here], "ranks", scale=float(np.abs(reference).max()), comm=comm)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kept", ["in memory", "by rank 0", "by all ranks"])
 def test_a_run_of_a_tree_that_is_not_listed_depth_first(
     comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
@@ -293,33 +242,6 @@ def test_a_run_of_a_tree_that_is_not_listed_depth_first(
     comm.Barrier()
 
 
-def combs(n: int, heaviest_last: bool) -> System:
-    """A path with a side body on each link, listed depth first: side bodies before what goes on, or behind."""
-    chain = system_from(f"chain:{n}")
-    path = [(f"p{k}", f"p{k - 1}" if k else "world") for k in range(n)]
-    sides = [(f"s{k}", f"p{k}") for k in range(n)]
-    listed = [row for pair in zip(path, sides, strict=True) for row in pair] if heaviest_last else path + sides[::-1]
-    system = System()
-    for name, parent in listed:
-        system.add(chain.body(0), name=name, parent=parent)
-    return system
-
-
-def test_the_order_in_which_a_tree_is_divided() -> None:
-    """That of the model where it is depth first and leaves few bodies open, else the heaviest child last."""
-    for spec in ("tree:7:2", "tree:4:3"):
-        assert cut_tree(system_from(spec), 4)[0].is_identity
-    assert cut_tree(combs(60, True), 4)[0].is_identity and not cut_tree(combs(60, False), 4)[0].is_identity
-    assert Order.of(combs(60, False)).as_listed() is not None
-    for shape in ("binary", "ternary", "recursive"):
-        system, *_ = random_tree(shape, "depth first")
-        order, cuts = cut_tree(system, 4)
-        best = Order.of(system)
-        most = [int(open_handles(given)[cuts].max()) for given in (order, best)]
-        assert most[0] <= max(most[1] + 1, 3), (shape, most)
-    assert not cut_tree(random_tree("binary", "scrambled")[0], 3)[0].is_identity
-
-
 @pytest.mark.parametrize("settings", [{"tip_ratio": 2.0}], ids=str)
 def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> None:
     if comm.size == 1:
@@ -343,15 +265,3 @@ def test_cuts_that_cannot_be_made(comm: MPI.Comm, coupling: str) -> None:
     if comm.size > 1:
         with pytest.raises(InputError, match=rf"0 cuts make 1 intervals for {comm.size} ranks.*`cuts={comm.size - 1}`"):
             Dynamics("tree:4:2", comm, coupling, cuts=0)
-
-
-def test_the_ranks_own_what_the_intervals_say(comm: MPI.Comm) -> None:
-    system = system_from("tree:7:2")
-    order = Order.of(system)
-    with closing(Dynamics(system, comm)) as dynamics:
-        first, last = (int(cut) for cut in dynamics.cuts[comm.rank : comm.rank + 2])
-        own = interval(order, first, last)
-        if comm.size > 1:
-            found = dynamics.subchain.inboard.tolist(), dynamics.subchain.outer.tolist()
-            parallel_assert(found == (own.hung_on[::-1].tolist(), own.open.tolist()), f"{found} of {own}", comm)
-        parallel_assert(dynamics.subchain.n_bodies > 0.2 * system.n_bodies / comm.size, f"{dynamics.cuts}", comm)

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from scipy.spatial.transform import Rotation
 
 from mpimbs.base.errors import InputError
-from mpimbs.export.exports import COLUMNS, FORMATS, export
+from mpimbs.export.exports import COLUMNS, export
 from mpimbs.files.motion import Motion
 from mpimbs.model import Joint, System, system_from
 from mpimbs.plots.pictures import motion_of
@@ -203,10 +203,3 @@ def test_what_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(InputError, match=rf"a {suffix} file needs \S+: pip install 'mpimbs\[{suffix[1:]}\]'"):
         written(motion_of(tmp_path / "out.h5"), tmp_path, suffix)
-
-
-def test_every_format_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    from mpimbs.cli.outputs import export as command
-
-    (option,) = (p for p in command.params if p.name == "output")
-    assert all(suffix in option.help for suffix in FORMATS)  # type: ignore[attr-defined, operator]

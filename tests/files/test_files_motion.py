@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="motions are on 
 KEPT: dict[str, Any] = {"every": 0.05, "loads": True}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("poses", [True, False], ids=["kept", "from q"])
 @pytest.mark.parametrize("make", [varied, lambda: system_from("rope:5")], ids=["changing", "rope"])
 def test_pieces_are_those_of_the_whole(tmp_path: Path, make: Any, poses: bool) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from mpimbs.base.lock import lock_of
 from mpimbs.files import sample_writer as writer_module
 from mpimbs.files.output import part_of
 from mpimbs.files.reading import open_output
-from mpimbs.model import read_system, system_from
+from mpimbs.model import system_from
 from mpimbs.run.restart import restart
 from mpimbs.run.run import simulate
 from mpimbs.stepping.settings import Checkpoints
@@ -94,21 +93,6 @@ def test_an_output_file_has_everything(comm: MPI.Comm, path: Path) -> None:
         assert file["model/q_offset"][:].tolist() == [0, 7, 11, 12, 14]
         assert file["model/u_offset"][:].tolist() == [0, 6, 9, 10, 12]
         assert "torque is a function of time" in file["model"].attrs["toml"]
-
-
-@pytest.mark.parametrize("spec", ["tumbler", "rope:7", "spatial_chain:5"])
-def test_the_model_inside_is_the_system(comm: MPI.Comm, path: Path, spec: str) -> None:
-    system = tumbler(driven=False) if spec == "tumbler" else system_from(spec)
-    simulate(system, 1e-3, comm, output=path, every=1e-3)
-    comm.Barrier()
-    with h5py.File(path) as file:
-        text = file["model"].attrs["toml"]
-    tomllib.loads(text)
-    copy = path.with_suffix(f".{comm.rank}.toml")
-    copy.write_text(text, encoding="utf-8")
-    again = read_system(copy)
-    assert [again.body(k) for k in range(again.n_bodies)] == [system.body(k) for k in range(system.n_bodies)]
-    assert (again.name, again.gravity) == (system.name, system.gravity)
 
 
 def test_poses_energies_and_loads_are_those_of_the_state(comm: MPI.Comm, path: Path) -> None:
@@ -234,36 +218,6 @@ def test_a_damaged_file_is_found_at_once(comm: MPI.Comm, path: Path) -> None:
         restart(path.with_name("out.checkpoint.h5"), system=system)
     assert time.monotonic() - began < 20
     assert not list(path.parent.glob("*.lock"))
-
-
-def test_existing_files_are_kept_without_force(comm: MPI.Comm, path: Path) -> None:
-    for file in (path, part_of(path)):
-        if comm.rank == 0:
-            file.write_bytes(b"precious")
-        comm.Barrier()
-        with pytest.raises(InputError, match=r"exists.*`force=True`"):
-            simulate(system_from("chain:4"), 0.1, comm, output=path)
-        assert file.read_bytes() == b"precious" and sorted(path.parent.iterdir()) == [file]
-        comm.Barrier()
-        if comm.rank == 0:
-            file.unlink()
-    if comm.rank == 0:
-        path.write_bytes(b"old")
-        part_of(path).write_bytes(b"left by a run that died")
-    comm.Barrier()
-    simulate(system_from("chain:4"), 0.1, comm, output=path, force=True)
-    comm.Barrier()
-    assert contents(path)[1]["status"] == "complete" and list(path.parent.iterdir()) == [path]
-
-
-def test_a_bad_run_with_force_keeps_the_old_file(comm: MPI.Comm, path: Path) -> None:
-    if comm.rank == 0:
-        path.write_bytes(b"old")
-    comm.Barrier()
-    for settings in ({"rtol": 0.0}, {"coupling": "none"}, {"integrator": "none"}, {"every": -1.0}, {"tip_ratio": 0.0}):
-        with pytest.raises(InputError):
-            simulate(system_from("chain:4"), 0.1, comm, output=path, force=True, **settings)
-        assert path.read_bytes() == b"old" and list(path.parent.iterdir()) == [path]
 
 
 def test_a_stopped_run_leaves_a_complete_file(comm: MPI.Comm, path: Path) -> None:

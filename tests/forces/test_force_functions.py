@@ -1,6 +1,5 @@
 """Functions of time and state as forces, over ranks: against loads by hand, on all couplings, and what goes wrong."""
 
-import copy
 import functools
 import re
 from collections.abc import Callable
@@ -20,13 +19,7 @@ from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.forces.acting import _each_body, _each_joint
-from mpimbs.forces.external import ExternalLoads
-from mpimbs.forces.springs import NoMessages
-from mpimbs.model import BodyMotion, Joint, System, joint_type, system_from
-from mpimbs.model.contents import Contents
-from mpimbs.model.order.arranged import arranged
-from mpimbs.model.order.order import Order, coordinates_at
-from mpimbs.parts.subchain import AT_REST, Subchain
+from mpimbs.model import BodyMotion, Joint, System, system_from
 from mpimbs.run.run import simulate
 from oracles import dense
 from oracles.dense import Array
@@ -100,32 +93,6 @@ def test_a_long_rope_in_lanes(comm: MPI.Comm) -> None:
         assert_close(name, getattr(motion, name), whole[bodies], "ranks", scale=np.abs(whole).max(), comm=comm)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_forces_on_a_renumbered_tree(seed: int) -> None:
-    """Depth first, the heaviest child last: functions are told the model's numbers, and act on the same bodies; so do
-    springs between bodies."""
-    system, q, u, *_ = case(False, seed)
-    system = copy.deepcopy(system)
-    for k, bodies in enumerate(((0, N - 1), (-1, N - 2), (3, 8))):
-        names = [system.name_of(body) if body >= 0 else "world" for body in bodies]
-        system.add_spring(name=f"s{k}", bodies=names, positions=((1, 0, 0), (0, 2, 0)), stiffness=2.0 + k, rest=0.5)
-    order = Order.of(system)
-    assert not order.is_identity
-    at_q, at_u = coordinates_at(system, order, 0, N)
-
-    def applied(given: Contents, q: Array, u: Array) -> tuple[Array, Array]:
-        """Generalized forces, and the wrenches on the bodies."""
-        subchain, tau = Subchain(given), np.zeros(len(u))
-        steps, frames = subchain.carriers(np.arange(N))
-        ExternalLoads(subchain, np.array([0, N]), NoMessages).apply(TIME, q, u, AT_REST, tau)
-        return tau, np.einsum("nij,naj->nai", frames, subchain.wrenches.reshape(-1, 2, 3)[steps])
-
-    forces, wrenches = applied(system, q, u)
-    found, found_wrenches = applied(arranged(system, order), q[at_q], u[at_u])
-    assert_close("generalized forces", found, forces[at_u], "dense")
-    assert_close("wrenches", found_wrenches, wrenches[order.bodies], "dense")
-
-
 def drag(t: float, motion: BodyMotion) -> tuple[Any, Any]:
     """Of one body or of many."""
     factor = -0.3 * (1.0 + t * np.asarray(motion.body)[..., None])
@@ -159,6 +126,7 @@ def compiled_damper(t, q, u):
     return out
 
 
+@pytest.mark.long
 def test_a_function_in_every_form() -> None:
     """Plain, vectorized, compiled, compiled and vectorized: the same."""
     forms: list[tuple[Any, bool]] = [(drag, True), (drag, False), (functools.partial(drag), False)]
@@ -201,45 +169,6 @@ def test_functions_are_compiled_before_the_first_evaluation() -> None:
         dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u, t=TIME)
         assert loops == [len(loop.signatures) for loop in (_each_joint, _each_body)]
     assert [len(function.signatures) for function in functions] == [1, 1, 1]
-
-
-def test_a_joint_force_as_the_models_own(comm: MPI.Comm) -> None:
-    """A function for what the model can say itself: springs and dampers."""
-
-    def chain(stiffness: float, damping: float) -> System:
-        system = System()
-        for kind in (joint_type(name) for name in ("revolute", "prismatic", "universal", "cylindrical", "planar")):
-            springs = {"stiffness": [stiffness] * kind.nu, "damping": [damping] * kind.nu}
-            joint = Joint(type=kind.name, position=(0, -1, 0), **springs)
-            system.add(name=kind.name, mass=1, inertia=(1, 1, 1, 0, 0, 0), center_of_mass=(0.1, -0.5, 0), joint=joint)
-        return system
-
-    sprung, driven = chain(3.0, 0.5), chain(0.0, 0.0)
-    driven.add_joint_force(None, lambda t, q, u: -3.0 * q - 0.5 * u)
-    q, u, tau = moving_state(sprung)
-    reference = accelerations(sprung, q, u, tau)
-    with closing(Dynamics(driven, comm)) as dynamics:
-        ours = dynamics.gather_u.part
-        got = dynamics.accelerations(q[dynamics.gather_q.part], u[ours], tau[ours])
-    assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
-
-
-def test_a_ball_that_falls_through_air(comm: MPI.Comm) -> None:
-    """By hand: v = -v_end tanh(g t / v_end) with quadratic drag; on as many ranks as balls, one on another."""
-    mass, drag, g = 2.0, 0.5, 9.81
-    system = System(gravity=(0, -g, 0))
-    for k in range(comm.size):
-        system.add(name=f"ball{k}", mass=mass, inertia=(1, 1, 1, 0, 0, 0), joint=Joint(type="free"))
-
-    def air(t: float, motion: BodyMotion) -> tuple[float, Array]:
-        return 0.0, -drag * np.linalg.norm(motion.velocity) * motion.velocity
-
-    system.add_body_force(None, air)
-    result = simulate(system, 1.0, comm, rtol=1e-10, atol=1e-10, every=0.5)
-    end = np.sqrt(mass * g / drag)
-    if comm.rank == 0:
-        speeds = [sample.u[4] for sample in result.samples]
-        assert_close("speed", speeds, [-end * np.tanh(g * t / end) for t in (0.0, 0.5, 1.0)], "conserved")
 
 
 # --- what goes wrong -------------------------------------------------------------------------------------------------
@@ -350,21 +279,6 @@ def test_a_force_that_fails_on_one_rank_ends_a_run(comm: MPI.Comm, coupling: str
     system.add_body_force(None, water)
     words = ("the body force '", ON_6, "KeyError('no such row') (")
     stopped(comm, lambda: simulate(system, 1.0, comm, coupling=coupling), *words)
-
-
-def test_a_trial_step_beyond_a_functions_range_is_repeated_with_a_smaller_one(comm: MPI.Comm) -> None:
-    broken = []
-
-    def once_not_finite(t: float, q: Array, u: Array) -> Array:
-        if t > 0.05 and not broken:
-            broken.append(t)
-            return np.inf * u
-        return -u
-
-    system = system_from("chain:6")
-    system.add_joint_force("link1", once_not_finite)
-    result = simulate(system, 0.2, comm, every=0.1)
-    assert (result.status, result.rejected) == ("complete", 1) and len(broken) == (comm.rank == 0)
 
 
 REFUSED: dict[str, tuple[Callable[[System], Any], str]] = {

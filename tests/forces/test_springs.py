@@ -21,7 +21,7 @@ from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.forces.springs import initial_springs
-from mpimbs.model import System, read_system, system_from, write_system
+from mpimbs.model import System, read_system, system_from
 from mpimbs.run.run import simulate
 from oracles import dense
 from oracles.dense import Array
@@ -125,12 +125,6 @@ def agrees(comm: MPI.Comm, system: System, state: State, udot: Array, loads: Arr
     assert_close("energy", energy, dense.energy(system, q, u), "dense", comm=comm)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_trees(seed: int) -> None:
-    system, state, udot, loads = case(False, seed)
-    agrees(MPI.COMM_SELF, system, state, udot, loads)
-
-
 @pytest.mark.parametrize("settings", [{}, {"cuts": 4}, {"coupling": "pcg", "cuts": 4}], ids=str)
 def test_a_tree_over_ranks(comm: MPI.Comm, settings: dict[str, Any]) -> None:
     if "coupling" in settings:
@@ -181,6 +175,7 @@ def test_energy_is_the_oracles_and_its_gradient_the_force(comm: MPI.Comm) -> Non
     assert stored(q) > 1.0
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("laws", [LAWS[5:], LAWS[:1], FUNCTIONS], ids=["elastic", "damped", "functions"])
 def test_energy_and_momentum_in_a_run(comm: MPI.Comm, laws: tuple[dict[str, Any], ...]) -> None:
     """Free in space: momentum stays; energy too, but for the work of dampers and functions, which is told."""
@@ -205,31 +200,6 @@ def test_energy_and_momentum_in_a_run(comm: MPI.Comm, laws: tuple[dict[str, Any]
     parallel_assert((last.work == 0.0) == (laws == LAWS[5:]), f"work {last.work}", comm)
     if laws == LAWS[:1]:
         parallel_assert(all(b.work < a.work for a, b in pairwise(samples)), "dampers", comm)
-
-
-def test_work_beside_wrenches(comm: MPI.Comm) -> None:
-    """Springs with and without dampers, together with wrenches and body forces: the balance holds."""
-    system = sprung(system_from("spatial_chain:7"), ({"stiffness": 2.0, "rest": 0.4}, LAWS[0], FUNCTIONS[0]), 6)
-    system.add_wrench(system.name_of(6), force=(0.1, 0.0, 0.2), frame="world")
-    system.add_body_force(None, lambda t, m: (0.0, -0.05 * m.velocity), point="center_of_mass", vectorized=True)
-    result = simulate(system, 0.2, comm, every=0.02, rtol=1e-9, atol=1e-9)
-    assert result.energy_change < 1e-7, result.summary()
-
-
-def test_bodies_of_world_and_of_all_ranks(comm: MPI.Comm) -> None:
-    """One spring from the tip to the world, from the tip to the root, between neighbours: each alone."""
-    for bodies in (("world", "link12"), ("link12", "world"), ("link12", "link1"), ("link6", "link7")):
-        system = system_from("spatial_chain:12")
-        name = {f"link{k + 1}": system.name_of(k) for k in range(12)} | {"world": "world"}
-        system.add_spring(
-            name="s", bodies=[name[b] for b in bodies], positions=((0.1, 0.2, 0.3), (0, 0.5, 0.1)), **LAWS[0]
-        )
-        q, u, tau = moving_state(system)
-        reference = dense.dense_accelerations(system, q, u, tau)
-        with closing(Dynamics(system, comm)) as dynamics:
-            mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
-            got = dynamics.accelerations(q[mine], u[ours], tau[ours])
-        assert_close(f"{bodies}", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
 
 
 def two_points(**law: Any) -> tuple[System, Array]:
@@ -311,33 +281,6 @@ def test_a_function_that_fails(comm: MPI.Comm, name: str) -> None:
         simulate(system, 0.1, comm)
 
 
-def test_a_state_that_is_not_finite(comm: MPI.Comm) -> None:
-    """On one rank: it is refused on all of them, no function hears of it, and none hangs."""
-    told: list[float] = []
-
-    def spy(length: float, speed: float) -> float:
-        told.append(length)
-        return 1.0
-
-    system = system_from("rope:8")
-    system.add_spring(name="far", bodies=("link1", "link8"), positions=((0, 0, 0), (0, 0, 0)), force=spy)
-    with closing(Dynamics(system, comm)) as dynamics:
-        q, u = dynamics.subchain.q, dynamics.subchain.u
-        if comm.rank == comm.size - 1:
-            u[-1] = np.nan
-        with pytest.raises(InputError, match="u is not finite"):
-            dynamics.accelerations(q, u)
-    parallel_assert(bool(np.isfinite(told).all()), f"{told}", comm)
-
-
-def test_the_model_file_says_the_same(comm: MPI.Comm, tmp_path: Path) -> None:
-    system = sprung(system_from("spatial_chain:9"), LAWS, 8)
-    system.add_spring(name="of its own", bodies=("world", system.name_of(3)), positions=((0, 0, 0), (0.1, 1 / 3, 0)))
-    write_system(system, tmp_path / "model.toml")
-    again = read_system(tmp_path / "model.toml")
-    assert again.springs == system.springs and again.spring_bodies == system.spring_bodies
-
-
 def test_bad_springs() -> None:
     system = system_from("chain:3")
     good: dict[str, Any] = {"name": "s", "bodies": ("link1", "world"), "positions": ((0, 0, 0), (1, 0, 0))}
@@ -365,23 +308,6 @@ def test_bad_springs() -> None:
     system.add_spring(**good)
     with pytest.raises(InputError, match="spring 's': the name is taken by another spring"):
         system.add_spring(**good)
-
-
-def test_a_function_is_not_written(tmp_path: Path) -> None:
-    system = sprung(system_from("chain:3"), FUNCTIONS, 1)
-    with pytest.raises(InputError, match="force is a function of length and speed, and a model file holds data only"):
-        write_system(system, tmp_path / "model.toml")
-
-
-def test_ranks_that_have_other_springs(comm: MPI.Comm) -> None:
-    if comm.size == 1:
-        pytest.skip("needs two ranks")
-    system = system_from("chain:8")
-    stiffness = 1.0 + (comm.rank == 1)
-    ends: dict[str, Any] = {"bodies": ("link1", "link8"), "positions": ((0, 0, 0), (0, 0, 0))}
-    system.add_spring(name="s", stiffness=stiffness, rest=1.0, **ends)
-    with pytest.raises(InputError, match="the ranks disagree on spring 's'"):
-        Dynamics(system, comm)
 
 
 MODEL = """
@@ -431,9 +357,3 @@ def test_what_check_says(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureF
     with warnings.catch_warnings(action="ignore"):
         system = read_system(model)
         simulate(system, 0.02, comm, every=0.02)
-
-
-def test_a_file_that_names_no_such_body(tmp_path: Path) -> None:
-    (tmp_path / "tied.toml").write_text(MODEL.replace('"link6"', '"link7"'), encoding="utf-8")
-    with pytest.raises(InputError, match=r"tied.toml:13: \[\[spring\]\] 1 'tie': unknown body 'link7'"):
-        read_system(tmp_path / "tied.toml")

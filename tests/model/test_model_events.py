@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mpimbs.base.errors import InputError
-from mpimbs.model import Body, Event, Joint, System, facts, read_system, system_from, system_text, write_system
-from mpimbs.model.connections import Connections, check_events, connected
+from mpimbs.model import Joint, System, facts, read_system, system_from, system_text, write_system
+from mpimbs.model.connections import Connections, connected
 from mpimbs.model.order.order import Order
 
 
@@ -78,13 +78,6 @@ def test_events_that_can_not_follow_one_another(events: list[dict[str, Any]], me
         system.validate()
 
 
-def test_events_that_depend_on_functions_are_left_to_the_run() -> None:
-    system = gripping()
-    system.add_event(when="hand:gap", connect="grip")
-    system.add_event(time=1, cut="grip")
-    check_events(system)
-
-
 def test_files_keep_events(tmp_path: Path) -> None:
     system = gripping()
     system.add_event(time=1.5, cut=["link2", "tie"], connect="grip", gap="close")
@@ -96,14 +89,6 @@ def test_files_keep_events(tmp_path: Path) -> None:
     assert facts(again) == facts(read_system(tmp_path / "model.toml"))
     again.add_event(time=3, cut="link5")
     assert facts(again) != facts(read_system(tmp_path / "model.toml"))
-
-
-def test_functions_stay_out_of_files(tmp_path: Path) -> None:
-    system = gripping()
-    system.add_event(when=len, cut="link2")
-    with pytest.raises(InputError, match=r"\[\[event\]\]: when is a function of time and motions"):
-        write_system(system, tmp_path / "model.toml")
-    assert 'when = "builtins:len"\ncut = "link2"' in system_text(system, functions=True)
 
 
 def test_an_error_in_a_file_names_the_table(tmp_path: Path) -> None:
@@ -145,22 +130,3 @@ def test_what_acts_on_a_joint_that_is_cut_is_gone() -> None:
     assert list(found.torques) == [2] and len(found.body_forces) == 1
     assert [list(force.bodies) for force in found.joint_forces] == [[2]]
     assert len(system.joint_forces) == 2 and list(system.torques) == [1, 2]
-
-
-def test_loops_that_are_exchanged() -> None:
-    """As many as before, between other bodies."""
-    system = gripping()
-    system.add_loop(
-        name="other", type="fixed", bodies=("link1", "link3"), positions=((0, 0, 0), (0, 0, 0)), active=False
-    )
-    assert system.loop_ends.tolist() == [[-1, 5]]
-    now = Connections.of(system).after(system, Event(time=1, cut="tie", connect="other"))
-    assert connected(system, now).loop_ends.tolist() == [[0, 2]] and now.loops == ("other",)
-
-
-def test_a_body_that_was_not_repeated() -> None:
-    system = System("one by one")
-    for name in ("a", "b", "c"):
-        system.add(Body(name=name, mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=Joint(type="revolute")))
-    found = connected(system, Connections((1,), ()))
-    assert [found.name_of(k) for k in range(3)] == ["a", "b", "c"] and found.parents().tolist() == [-1, -1, 1]

@@ -1,6 +1,5 @@
 """Model files: the documented format, the round trip, and messages that name file, table and remedy."""
 
-import functools
 import math
 import re
 
@@ -75,25 +74,6 @@ def test_the_documented_format(tmp_path):
     system = read(tmp_path, DOCUMENTED)
     assert (system.name, system.gravity, system.n_bodies) == ("sixteen-body chain", (0, -9.81, 0), 1)
     assert system.body(0).joint.q == (0.1745,)
-
-
-def test_bodies_repeats_and_loops(tmp_path):
-    system = read(tmp_path, BODY + SECOND + REPEAT + PAIR + LOOP)
-    names = ["base", "arm", "link1", "link2", "link3", "x_link1", "z_link1", "x_link2", "z_link2"]
-    assert [system.name_of(k) for k in range(system.n_bodies)] == names
-    assert system.is_chain
-    assert system.loops[0].bodies == ("base", "arm")
-
-
-def test_a_repeat_may_hang_on_any_body(tmp_path):
-    system = read(tmp_path, BODY + SECOND + REPEAT.replace("count = 3", 'count = 3\nparent = "base"'))
-    assert system.parents().tolist() == [-1, 0, 0, 2, 3]
-
-
-def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path):
-    path = tmp_path / "model.toml"
-    path.write_bytes(b"\xef\xbb\xbf" + DOCUMENTED.replace("\n", "\r\n").encode())
-    assert read_system(path).n_bodies == 1
 
 
 REFUSED = [  # text, what the message says after the file and the line
@@ -176,14 +156,6 @@ def test_a_message_names_file_table_and_remedy(tmp_path, text, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_file_names_those_that_are_there(tmp_path):
-    (tmp_path / "chain.toml").write_text(DOCUMENTED)
-    with pytest.raises(InputError, match=r"chian\.toml: there is no such file; did you mean 'chain\.toml'"):
-        read_system(tmp_path / "chian.toml")
-    with pytest.raises(InputError, match=r"there is no such file; check its name$"):
-        read_system(tmp_path / "nowhere" / "chain.toml")
-
-
 def test_what_is_no_text_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="is a folder; name the file in it"):
         read_system(tmp_path)
@@ -260,13 +232,6 @@ def test_what_is_written_reads_back_to_the_last_bit(tmp_path, make, repeats):
     assert again.loop_bodies == system.loop_bodies
 
 
-def test_a_long_chain_is_a_short_file(tmp_path):
-    path = tmp_path / "model.toml"
-    write_system(system_from("chain:1000000"), path)
-    assert path.stat().st_size < 1000
-    assert read_system(path).n_bodies == 1_000_000
-
-
 def test_what_can_not_be_written(tmp_path):
     with pytest.raises(InputError, match="torque is a function of time, and a model file holds data only"):
         write_system(rich_system(functions=True), tmp_path / "model.toml")
@@ -278,30 +243,3 @@ def test_what_can_not_be_written(tmp_path):
     assert not (tmp_path / "model.toml").exists()
     with pytest.raises(InputError, match=r"there is no folder .*nowhere; make it first"):
         write_system(rich_system(), tmp_path / "nowhere" / "model.toml")
-
-
-def test_a_model_that_is_there_is_replaced_only_when_asked(tmp_path):
-    path = tmp_path / "model.toml"
-    path.write_text("precious", encoding="utf-8")
-    with pytest.raises(InputError, match=r"model.toml: exists; .* or replace it with `force=True`"):
-        write_system(rich_system(), path)
-    assert path.read_text(encoding="utf-8") == "precious"
-    write_system(rich_system(), path, force=True)
-    assert read_system(path).n_bodies == rich_system().n_bodies and list(tmp_path.iterdir()) == [path]
-
-
-def drag(t, motion):
-    return 0.0, -motion.velocity
-
-
-def test_functions_of_the_state_are_named_in_the_record_and_not_written(tmp_path):
-    system = system_from("rope:7")
-    system.add_body_force(None, drag)
-    system.add_joint_force(["link3", "link2"], functools.partial(lambda gain, t, q, u: -gain * u, 2.0))
-    with pytest.raises(InputError, match=r"joint force '.*<lambda>'.* is a function, and a model file holds data only"):
-        write_system(system, tmp_path / "model.toml")
-    text = system_text(system, functions=True)
-    assert "\n# body force " in text and ":drag on 7 bodies 'link1' to 'link7'\n" in text
-    assert "<lambda> on 2 bodies 'link2' to 'link3'\n" in text
-    (tmp_path / "model.toml").write_text(text, encoding="utf-8")
-    assert list(read_system(tmp_path / "model.toml").bodies()) == list(system.bodies())

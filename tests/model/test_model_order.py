@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpimbs.base.errors import InputError
-from mpimbs.model import System, system_from
-from mpimbs.model.order.arranged import Arranged, arranged
-from mpimbs.model.order.order import Order, coordinates_at, heaviest_last
+from mpimbs.model import System
+from mpimbs.model.order.arranged import Arranged
+from mpimbs.model.order.order import Order, heaviest_last
 from mpimbs.model.order.segments import Integers
-from oracles.dense import dense_accelerations
-from oracles.random_systems import SETTINGS, random_system, systems
+from oracles.random_systems import SETTINGS, systems
 from oracles.trees import SHAPES, parents, relisted
-from tolerances import assert_close
 
 DRAWN = parents()
 
@@ -50,30 +47,6 @@ def test_heaviest_last(parent: Integers) -> None:
     assert np.array_equal(sizes, sizes_of(parent)[bodies])
 
 
-@SETTINGS
-@given(DRAWN)
-def test_an_order_says_what_is_where(parent: Integers) -> None:
-    n, order = len(parent), Order(len(parent), parent)
-    assert np.array_equal(order.bodies[order.places], np.arange(n))
-    assert order.is_identity == np.array_equal(order.bodies, np.arange(n))
-    assert order.is_chain == np.array_equal(parent, np.arange(-1, n - 1))
-    for place, body in enumerate(order.bodies):
-        above = order.parents[place]
-        assert (order.bodies[above] if above >= 0 else -1) == parent[body]
-        assert order.last_children[place] == max(np.flatnonzero(order.parents == place), default=-1)
-    assert np.array_equal(order.ends - np.arange(n), sizes_of(order.parents))
-    lo, hi = n // 3, n - n // 4
-    assert np.array_equal(np.arange(n)[order.where(lo, hi)], order.bodies[lo:hi])
-
-
-def test_a_chain_takes_no_arrays() -> None:
-    system = system_from("spatial_chain:1000000000")
-    order = Order.of(system)
-    assert order.is_chain and order.is_identity and arranged(system, order) is system
-    assert order.where(10**8, 10**9) == slice(10**8, 10**9)
-    assert coordinates_at(system, order, 7, 10**9) == (slice(7, 10**9), slice(7, 10**9))
-
-
 @pytest.mark.cases(4)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_million_bodies_are_ordered_in_a_second(shape: str) -> None:
@@ -82,12 +55,6 @@ def test_a_million_bodies_are_ordered_in_a_second(shape: str) -> None:
     order = Order(len(parent), parent)
     assert len(order.parents) == len(order.ends) == len(order.last_children) == 10**6
     assert time.process_time() - start < 3  # on a machine that others use too
-
-
-def test_the_library_makes_trees_in_this_order() -> None:
-    """Their children are equal, so that solvers number the bodies as the model does."""
-    system = system_from("tree:5:3")
-    assert arranged(system, Order.of(system)) is system
 
 
 def loaded(system: System) -> System:
@@ -146,40 +113,3 @@ def test_a_renumbered_system_is_one_made_in_that_order(data: st.DataObject, syst
 
 def _flat(value: object) -> np.ndarray:
     return np.concatenate([np.ravel(part) for part in value]) if isinstance(value, tuple) else np.asarray(value)
-
-
-@SETTINGS
-@given(st.data(), systems(max_bodies=7, chain=False))
-def test_coordinates_of_an_interval(data: st.DataObject, system: System) -> None:
-    """The initial state of the model, taken apart by intervals, is that of the renumbered system."""
-    n, order = system.n_bodies, Order.of(system)
-    lo = data.draw(st.integers(0, n))
-    hi = data.draw(st.integers(lo, n))
-    initial = system.initial_state(0, n)
-    for at, whole, mine in zip(
-        coordinates_at(system, order, lo, hi), initial, arranged(system, order).initial_state(lo, hi), strict=True
-    ):
-        assert np.array_equal(whole[at], mine)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_accelerations_do_not_depend_on_the_numbers(seed: int) -> None:
-    """The dense oracle solves the renumbered system in its coordinates; put back, it is the model's solution."""
-    system, q, u, tau = random_system(seed, 25, chain=False)
-    order = Order.of(system)
-    assert not order.is_identity
-    at_q, at_u = coordinates_at(system, order, 0, system.n_bodies)
-    found = np.empty(system.nu)
-    found[at_u] = dense_accelerations(arranged(system, order), q[at_q], u[at_u], tau[at_u])
-    assert_close("accelerations", found, dense_accelerations(system, q, u, tau), "dense")
-
-
-def test_names_of_a_renumbered_system() -> None:
-    system = System()
-    for name, parent in (("trunk", "world"), ("long", "trunk"), ("tip", "long"), ("short", "trunk")):
-        inertia = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
-        system.add(name=name, parent=parent, mass=1.0, inertia=inertia, joint={"type": "spherical"})
-    view = arranged(system, Order.of(system))
-    assert [view.name_of(k) for k in range(4)] == ["trunk", "short", "long", "tip"]
-    with pytest.raises(InputError, match="unknown body 'shrt'; did you mean 'short'"):
-        view.index_of("shrt")

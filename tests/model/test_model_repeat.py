@@ -10,9 +10,6 @@ from documents import PAGES, blocks
 from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, System
 from mpimbs.model.facts import facts
-from mpimbs.model.order.arranged import arranged
-from mpimbs.model.order.order import Order
-from mpimbs.model.order.segments import Integers
 from mpimbs.model.text.files import system_from_text
 from mpimbs.model.text.writing import system_text
 
@@ -103,24 +100,6 @@ def test_repeats_on_repeats() -> None:
     assert_whole(system)
 
 
-def test_a_group_in_sequence_is_the_chain_that_it_was() -> None:
-    one, other = holders(), holders()
-    one.repeat(3, body("a"), body("b", parent="a"))
-    other.repeat(3, body("a"), body("b"))
-    assert parents_by_name(one) == parents_by_name(other)
-    assert [type(segment) for segment in one.segments] == [type(segment) for segment in other.segments]
-
-
-def test_as_solvers_number_it() -> None:
-    """Shifts go with their bodies where the heaviest child comes last."""
-    system = holders()
-    system.repeat(2, *hand(), parents=["base", "world"], shifts=[[1, 0, 0], [0, 0, 2]])
-    system.repeat(2, body("hair"), parents="rod1")
-    order = Order.of(system)
-    moved = arranged(system, order)
-    np.testing.assert_array_equal(moved.columns().position, system.columns().position[order.bodies])
-
-
 def test_the_brush() -> None:
     """The example of the documentation: twenty lines or so, and set up in arrays."""
     text = blocks((PAGES / "howto/repeats.md").read_text(encoding="utf-8"))[0]
@@ -186,11 +165,3 @@ def test_a_repeat_refuses(text: str, message: str) -> None:
         system_from_text(BASE + text, "file.toml")
     assert re.match(r"file\.toml:\d+: \[\[repeat\]\] 1", str(error.value))
     assert "\n" not in str(error.value)
-
-
-def test_indices_of_a_name() -> None:
-    system = holders()
-    system.repeat(2, body("rod"))
-    found: Integers | None = system.names.indices("rod")
-    assert found is not None and found.tolist() == [1, 2, 3, 4, 5, 6]
-    assert system.names.indices("base") is None

@@ -12,7 +12,7 @@ from cases import parts
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.rods import carried, rods_of
-from mpimbs.model import Body, System, system_from_text, system_text
+from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.rod import Rod
 from mpimbs.run.run import simulate
 from oracles.dense import Array
@@ -25,7 +25,6 @@ CANTILEVERS = [
     (5, 8, (0.84410545, -0.50231108, -0.70047753)),
     (5, 256, (0.84665473, -0.49591131, -0.69700817)),
 ]
-DIGITS = 1e-8  # of the table
 
 
 def bent(load: float, n: int) -> Array:
@@ -94,36 +93,6 @@ def test_cantilever_under_its_weight(comm: MPI.Comm, joint: str, load: int, n: i
             "bending", rod.bending[0], np.stack((stiffness * angles, 0 * angles), axis=1), "statics", scale=load
         )
         assert_close("torsion", rod.torsion[0], 0 * angles, "statics", scale=load)
-
-
-@pytest.mark.parametrize("count", [4, 40])
-def test_roll_up(comm: MPI.Comm, count: int) -> None:
-    """A couple of 2 pi EI / L at the tip closes the polygon: the tip comes back to the root, and nothing moves."""
-    length, stiffness = 10.0, 500.0
-    moment = 2 * np.pi * stiffness / length
-    system = System("roll-up", gravity=(0, 0, 0))
-    fields = {
-        "length": length,
-        "EI": stiffness,
-        "mass_per_length": 1.0,
-        "clamped": True,
-        "joint": "spherical",
-        "GJ": 9.0,
-    }
-    system.add_rod(name="rod", count=count, **fields)
-    system.add_wrench(f"rod{count}", moment=(0, 0, moment), frame="world")
-    angles = np.full(count, 2 * np.pi / count)
-    angles[0] /= 2
-    with closing(Dynamics(system, comm)) as dynamics:
-        q, u = parts(dynamics, coordinates(system, angles), np.zeros(system.nu))
-        straight, _ = parts(dynamics, coordinates(system, 0 * angles), u)
-        still = (dynamics.accelerations(q, 0 * u), dynamics.accelerations(straight, 0 * u))
-        scale = comm.allreduce(float(np.abs(still[1]).max(initial=0.0)), MPI.MAX)
-        assert_close("accelerations", still[0], 0 * u, "statics", scale=scale, comm=comm)
-        rotations, positions = dynamics.poses(q, u)
-        if comm.rank == comm.size - 1:
-            tip = positions[-1] + rotations[-1] @ (0, 0, length / count)
-            assert_close("tip", tip, np.zeros(3), "rounding", scale=100 * length)
 
 
 def test_curved_at_rest() -> None:
@@ -221,15 +190,6 @@ REFUSED = [
     ({"joint": "ball"}, "joint"),
     ({"stiffness": 3}, "unknown key 'stiffness'"),
 ]
-
-
-def test_sliders_are_no_rod() -> None:
-    """Numbered bodies along z whose joints give way along it."""
-    system, joint = System(), {"position": (0, 0, 0.5), "axis": (0, 0, 1)}
-    for name, kind in {"stack": "prismatic", "pile": "cylindrical", "line": "revolute"}.items():
-        body = {"name": name, "mass": 1.0, "inertia": (0.1, 0.1, 0.1, 0, 0, 0), "parent": "world"}
-        system.repeat(4, Body(**body, joint={"type": kind, **joint}))
-    assert list(rods_of(system)) == ["line"]
 
 
 @pytest.mark.parametrize(("fields", "message"), REFUSED)

@@ -8,11 +8,8 @@ import pytest
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Body, Joint, Loop, System, Wrench, system_from
-from mpimbs.model.columns import Columns
-from mpimbs.model.facts import facts
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order
-from mpimbs.model.summary import nothing_acts
 
 
 def body(name, kind="revolute", parent=None, **fields):
@@ -89,27 +86,6 @@ def test_columns_equal_the_loop_over_bodies(spec):
             np.testing.assert_array_equal(value, expected, err_msg=name)
 
 
-def test_a_range_of_columns_is_that_part_of_all():
-    system = mixed_system()
-    whole = system.columns()
-    for lo in range(system.n_bodies + 1):
-        for hi in range(lo, system.n_bodies + 1):
-            assert_part(system.columns(lo, hi), whole, lo, hi)
-
-
-def assert_part(part: Columns, whole: Columns, lo: int, hi: int):
-    assert (part.first, part.n) == (lo, hi - lo)
-    q, u = (slice(offset[lo], offset[hi]) for offset in (whole.q_offset, whole.u_offset))
-    for name in ("parent", "joint_type", "axis", "pitch", "position", "rotation", "mass", "inertia"):
-        np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[lo:hi])
-    for name, own in {"q": q, "rest": q, "u": u, "stiffness": u, "damping": u, "torque": u}.items():
-        np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[own])
-    np.testing.assert_array_equal(part.q_offset, whole.q_offset[lo : hi + 1] - whole.q_offset[lo])
-    np.testing.assert_array_equal(part.u_offset, whole.u_offset[lo : hi + 1] - whole.u_offset[lo])
-    assert part.torque_functions == [(k - lo, f) for k, f in whole.torque_functions if lo <= k < hi]
-    assert part.wrenches == [(k - lo, w) for k, w in whole.wrenches if lo <= k < hi]
-
-
 def test_a_million_bodies_expand_quickly_and_ten_million_take_no_time():
     start = time.process_time()
     system = system_from("spatial_chain:10000000")
@@ -121,30 +97,6 @@ def test_a_million_bodies_expand_quickly_and_ten_million_take_no_time():
     start = time.process_time()
     assert system.columns(0, 1_000_000).n == 1_000_000
     assert time.process_time() - start < 3
-
-
-def test_no_such_bodies():
-    system = mixed_system()
-    with pytest.raises(IndexError):
-        system.columns(0, 100)
-    with pytest.raises(IndexError):
-        system.name_of(-1)
-
-
-def test_a_body_stands_alone_with_its_own_loads():
-    system = mixed_system()
-    alone = system.body(system.index_of("slider1"))
-    assert (alone.name, alone.parent, len(alone.wrench)) == ("slider1", "ball1", 3)
-    assert system.body(system.index_of("slider3")).joint.torque is math.cos
-    assert system.body(0).parent == "world"
-
-
-def test_fields_replace_those_of_a_body():
-    system = System()
-    link = body("a")
-    system.add(link)
-    assert system.add(link, name="b", mass=5).mass == 5
-    assert system.is_chain
 
 
 def filled():
@@ -219,36 +171,6 @@ def test_a_system_refuses(action, message):
         action(filled())
 
 
-def test_a_refused_body_leaves_the_system_as_it_was():
-    system = filled()
-    for bad in (body("x", parent="nobody"), body("arm")):
-        with pytest.raises(InputError):
-            system.add(bad)
-    with pytest.raises(InputError):
-        system.repeat(2, body("y"), body("z"), parent="nobody")
-    assert system.n_bodies == 5
-    system.add(body("x"))
-    system.repeat(1, body("y"), body("z"))
-    assert [system.name_of(k) for k in (5, 6, 7)] == ["x", "y1", "z1"]
-
-
-def test_names_that_only_look_numbered_are_found():
-    system = System()
-    for name in ("a01", "a1", "7", "b" + "9" * 40):
-        system.add(body(name))
-    system.repeat(12, body("c"))
-    assert [system.index_of(name) for name in ("a01", "a1", "7", "b" + "9" * 40, "c12")] == [0, 1, 2, 3, 15]
-    for name in ("c0", "c012", "c13", "c"):
-        with pytest.raises(InputError):
-            system.index_of(name)
-
-
-def test_an_empty_system_is_not_valid():
-    with pytest.raises(InputError, match=r"system 'void': has no bodies; add at least one \[\[body\]\]"):
-        System("void").validate()
-    assert System().columns().n == 0
-
-
 def test_a_body_without_inertia_is_not_valid():
     system = filled()
     system.add(body("tip", mass=0, inertia=[0] * 6))
@@ -257,19 +179,6 @@ def test_a_body_without_inertia_is_not_valid():
     system.add(body("load"))
     with pytest.raises(InputError, match="a body without inertia, 'tip', leaves nothing to accelerate"):
         system.validate()
-
-
-def test_summary():
-    summary = mixed_system().summary()
-    assert (summary.bodies, summary.coordinates, summary.degrees_of_freedom) == (14, 29, 25)
-    assert summary.joint_types == {
-        "fixed": 4, "helical": 3, "cylindrical": 2, "spherical": 3, "planar": 1, "free": 1
-    }  # fmt: skip
-    assert (summary.topology, summary.depth, summary.total_mass) == ("tree", 11, 20)
-    assert summary.warnings == ()
-    looped = filled()
-    looped.add_loop(GROUND)
-    assert (looped.summary().topology, looped.summary().loops) == ("chain with loops", 1)
 
 
 def test_summary_warns_of_what_is_rarely_meant():
@@ -316,18 +225,6 @@ def test_branches_are_named_and_lie_as_told() -> None:
     assert "2 bodies lie on the world" in str(system.summary().warnings)
 
 
-def test_ranges_of_branches() -> None:
-    system = fork()
-    whole, (q, u) = system.columns(), system.offsets()
-    for lo in range(system.n_bodies + 1):
-        assert [int(x) for x in np.ravel(system.offsets_of([lo]))] == [q[lo], u[lo]]
-        for hi in range(lo, system.n_bodies + 1):
-            assert_part(system.columns(lo, hi), whole, lo, hi)
-            assert system.sizes(lo, hi) == (q[hi] - q[lo], u[hi] - u[lo])
-            pushed = {k for k, b in enumerate(system.bodies()) if b.wrench}
-            assert system.has_wrenches(lo, hi) == any(lo <= k < hi for k in pushed)
-
-
 @pytest.mark.parametrize(
     ("bodies", "rows", "parents", "message"),
     [
@@ -355,28 +252,6 @@ def test_a_name_that_branches_would_take_twice() -> None:
     system.add(body("a2"))
     with pytest.raises(InputError, match="would include 'a2', which is taken"):
         system.branch([body("a")], [0, 0], [-1, -1])
-
-
-def test_facts_tell_branches_apart() -> None:
-    """Ranks that were given other parents or other templates find it."""
-    found = []
-    for rows, parents in (([0, 0, 1], [-1, 0, 0]), ([0, 0, 1], [-1, 0, 1]), ([0, 1, 1], [-1, 0, 0])):
-        system = System()
-        system.branch([body("a"), body("a", mass=2)], rows, parents)
-        found.append(facts(system))
-    assert found[0] != found[1] and found[0] != found[2]
-
-
-def test_a_torque_on_a_loop_is_a_load() -> None:
-    """As on a tree joint: it moves the system, and as a function of time it may fail."""
-    found = []
-    for torque in (None, 0.5, math.sin):
-        system = System(gravity=(0, 0, 0))
-        system.repeat(2, body("a"), parent="world")
-        system.add_loop(name="l", type="revolute", bodies=("world", "a2"), positions=ZEROS, torque=torque)
-        found.append((nothing_acts(system), system.has_loads_of_time(), facts(system)["loop 'l'"]))
-    assert [(still, of_time) for still, of_time, _ in found] == [(True, False), (False, False), (False, True)]
-    assert len({fact for *_, fact in found}) == 3
 
 
 def test_loops_and_springs_keep_their_bodies_in_another_order() -> None:

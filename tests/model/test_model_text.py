@@ -15,7 +15,6 @@ from mpimbs.base.errors import InputError
 from mpimbs.model import read_system, system_from, system_from_text, system_text
 from mpimbs.model.text.files import TABLES, Model
 from mpimbs.model.text.schema import schema_of_models
-from mpimbs.model.text.toml import lines_of
 from mpimbs.model.text.values import BaseUnits, Parameters
 
 FUNCTIONS = {"when", "force"}  # of events and springs, which have no numbers in a file
@@ -60,11 +59,6 @@ def test_bodies_come_in_any_order(text: str, names: str | None, parents: list[in
     system = system_from_text(text, "model.toml")
     assert [system.name_of(k) for k in range(system.n_bodies)] == names.split()
     assert system.parents().tolist() == parents
-
-
-def test_a_long_chain_may_stand_upside_down() -> None:
-    text = "".join(body(f"b{k}", f"b{k - 1}" if k else "world") for k in reversed(range(3000)))
-    assert system_from_text(text, "model.toml").is_chain
 
 
 PENDULUM = """
@@ -285,41 +279,6 @@ def test_files_include_others(tmp_path: Path) -> None:
         system_from_text("include = 3", "model.toml")
 
 
-LINES = '''name = "a" # [[body]]
-text = """
-x = [
-""\\"
-"""
-[[body]] # 6
-"a b".c = 1
-list = [ # {
-  "]", ']"',
-  {a = 1}, # }
-]
-last = 2
-  [body.joint] # 13
-  type = 'x'
-[[body.wrench]]
-force = 1
-
-[[body.wrench]]
-force = 1
-[[body]]
-[body.joint]
-q = 1
-'''
-
-
-def test_lines_of_keys() -> None:
-    tomllib.loads(LINES)
-    found = {".".join(map(str, keys)): line for keys, line in lines_of(LINES.replace("\n", "\r\n")).items()}
-    assert found == {
-        "name": 1, "text": 2, "body.0": 6, "body.0.a b": 7, "body.0.a b.c": 7, "body.0.list": 8, "body.0.last": 12,
-        "body.0.joint": 13, "body.0.joint.type": 14, "body.0.wrench.0": 15, "body.0.wrench.0.force": 16,
-        "body.0.wrench.1": 18, "body.0.wrench.1.force": 19, "body.1": 20, "body.1.joint": 21, "body.1.joint.q": 22,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -355,25 +314,6 @@ def test_the_schema_knows_what_files_may_say() -> None:
     for text in wrong:
         heading, rest = (text, "") if "units" in text else ("", text)
         assert list(schema.iter_errors(tomllib.loads(f"{heading}\n[[body]]\nname = 'a'\n{rest}"))), text
-
-
-def test_the_schema_says_what_keys_mean() -> None:
-    joint = schema_of_models()["$defs"]["Joint"]["properties"]
-    assert joint["position"]["description"] == "Origin of the joint frame in the parent's frame, m."
-    assert "not negative" in joint["damping"]["description"] and "revolute" in joint["type"]["enum"]
-    silent = [
-        f"{name}: {key}"
-        for name, table in schema_of_models()["$defs"].items()
-        for key, said in table.get("properties", {}).items()
-        if "description" not in said and name != "Row"
-    ]
-    assert not silent
-
-
-def test_the_example_says_what_it_is() -> None:
-    system = system_from_text(EXAMPLE, "example.toml")
-    assert (system.n_bodies, system.parents().tolist()) == (13, list(range(-1, 12)))
-    assert system.gravity == (0, 0, -9.81) and system.body(1).joint.q == pytest.approx((-math.pi / 6,))
 
 
 def test_the_page_on_texts_is_right() -> None:

@@ -1,12 +1,8 @@
 """The sparse oracle agrees with the dense ones; and what is drawn for it is as the seed says."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from mpi_helpers import ROOT, plain_environment
 from mpimbs.model import system_text
 from oracles import dense
 from oracles.descriptor import Descriptor
@@ -17,6 +13,7 @@ from oracles.structured_systems import TIME, case_of
 from tolerances import assert_close
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_trees(seed: int) -> None:
     system, q, u, tau = random_system(seed, 12, seed % 2 == 0, wrenches=True)
@@ -26,6 +23,7 @@ def test_trees(seed: int) -> None:
     assert_close("M v", oracle.needed(udot, False)[0], dense.mass_matrix(system, q) @ udot, "dense")
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_mechanisms(seed: int) -> None:
     """With constraints that are redundant; speeds that loops allow are found as well."""
@@ -36,6 +34,7 @@ def test_mechanisms(seed: int) -> None:
     assert_close("speeds", other.u.astype(float), u, "dense", scale=max(1.0, float(abs(u).max())))
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_seed_is_a_system(seed: int) -> None:
     """The same each time, in a state that its loops allow."""
@@ -46,18 +45,3 @@ def test_a_seed_is_a_system(seed: int) -> None:
     before = oracle.u.astype(float)
     oracle.allow()
     assert_close("speeds", oracle.u.astype(float), before, "dense", scale=max(1.0, float(abs(before).max(initial=0.0))))
-
-
-def test_a_seed_is_the_same_in_every_process() -> None:
-    """As all ranks of a job must draw the same: order of sets differs from process to process."""
-    code = "from oracles.structured_systems import case_of; print([case_of(k, most=9).system.joint_types() for k in range(9)])"  # noqa: E501
-    told = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=plain_environment() | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in "12"
-    ]
-    assert told[0] == told[1]

@@ -1,8 +1,6 @@
 """How ranks fail together."""
 
-import copy
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +10,7 @@ from mpi4py import MPI
 
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
 from mpimbs import Batch, Dynamics, InputError, System, simulate, system_from
-from mpimbs.model import facts
-from mpimbs.parallel.agreement import abort_on_error, alike, first_on_node, on_root, together
-
-
-def test_together_gives_each_rank_its_result(comm: MPI.Comm) -> None:
-    parallel_assert(together(comm, lambda: 10 * comm.rank) == 10 * comm.rank, "result of another rank", comm)
+from mpimbs.parallel.agreement import abort_on_error, alike, on_root, together
 
 
 @pytest.mark.parametrize("bad", ["first", "last", "all"])
@@ -134,14 +127,6 @@ def test_ranks_with_different_settings_are_refused(comm: MPI.Comm) -> None:
         parallel_assert(words in message, message, comm)
 
 
-def test_facts_take_no_time_for_repeated_bodies() -> None:
-    system = system_from("spatial_chain:10000000")
-    began = time.process_time()
-    found = facts(system)
-    assert time.process_time() - began < 0.1
-    assert found == facts(system_from("spatial_chain:10000000")) == facts(copy.deepcopy(system))
-
-
 def test_on_root(comm: MPI.Comm) -> None:
     """Only rank 0 acts; what it finds is raised everywhere."""
     acted = []
@@ -158,23 +143,6 @@ def test_on_root(comm: MPI.Comm) -> None:
     except InputError:
         raised = True
     parallel_assert(raised, "nothing raised", comm)
-
-
-def test_first_on_node(comm: MPI.Comm) -> None:
-    """The first rank of the node has ended its action before any other begins; each acts once."""
-    spans: list[tuple[float, float]] = []
-
-    def action() -> None:
-        began = time.monotonic()
-        time.sleep(0.05)
-        spans.append((began, time.monotonic()))
-
-    first_on_node(comm, action)
-    parallel_assert(len(spans) == 1, f"acted {len(spans)} times", comm)
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    everyone = node.allgather(spans[0])
-    parallel_assert(all(began >= everyone[0][1] for began, _ in everyone[1:]), f"begin and end: {everyone}", comm)
-    node.Free()
 
 
 def test_abort_on_error_passes_results_and_exits_of_one(comm: MPI.Comm) -> None:
@@ -212,12 +180,3 @@ class TestAborts:
         job = run_job(1, [sys.executable, "-c", script])
         assert job.returncode == 1, job.stdout
         assert "[rank 0 of 1]" in job.stdout and "RuntimeError: the reason" in job.stdout, job.stdout
-
-
-def test_an_error_of_the_first_on_a_node_is_one_of_all(comm: MPI.Comm) -> None:
-    def action() -> None:
-        raise InputError("not for anybody")
-
-    with pytest.raises(InputError, match="not for anybody"):
-        first_on_node(comm, action)
-    comm.Barrier()

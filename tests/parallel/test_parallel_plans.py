@@ -12,21 +12,14 @@ from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.pipeline import scan_motions
 from mpimbs.kernels.compiler import kernel
-from mpimbs.model import system_from
 from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.largest import greatest, largest
 from mpimbs.parallel.native import (
     LAST_TAG,
-    PROC_NULL,
-    Channel,
-    channel,
     free_tags,
     own_tags,
-    send_only,
-    start,
-    wait,
 )
 from mpimbs.parallel.posted import expect
 from mpimbs.parallel.reorder import Reorder
@@ -37,52 +30,6 @@ from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
 from oracles.dense import Array
 from tolerances import assert_close
-
-
-def send_receive(comm: MPI.Comm, plan: Channel, mine: Array, target: int, got: Array, source: int, tag: int) -> None:
-    """Send and receive as a butterfly does, with the receive posted first."""
-    request = comm.Recv_init(got, source, tag)
-    start(MPI._addressof(request))
-    if target != PROC_NULL:
-        send_only(plan, mine, target, tag)
-    wait(plan, MPI._addressof(request))
-    request.Free()
-
-
-@pytest.mark.parametrize("count", [1, 12, 90, 5000])
-def test_ring(comm: MPI.Comm, count: int) -> None:
-    """Each rank sends to the next; 5000 doubles are more than MPI sends without asking the receiver."""
-    plan = channel(comm)
-    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    mine = np.arange(count) + 1000.0 * comm.rank
-    got = np.full(count, np.nan)
-    send_receive(comm, plan, mine, right, got, left, 3)
-    parallel_assert(np.array_equal(got, np.arange(count) + 1000.0 * left), f"got {got[:3]}... from {left}", comm)
-    parallel_assert(plan.seconds[0] > 0, f"time in messages {plan.seconds[0]}", comm)
-
-
-def test_ends_of_a_line(comm: MPI.Comm) -> None:
-    """PROC_NULL sends and receives nothing, and leaves the buffer as it was."""
-    plan, got = channel(comm), np.full(3, -1.0)
-    right = comm.rank + 1 if comm.rank + 1 < comm.size else PROC_NULL
-    left = comm.rank - 1 if comm.rank > 0 else PROC_NULL
-    send_receive(comm, plan, np.full(3, float(comm.rank)), right, got, left, 0)
-    parallel_assert(np.all(got == comm.rank - 1), f"got {got} from {left}", comm)
-
-
-def test_tags_tell_messages_apart(comm: MPI.Comm) -> None:
-    """Two messages on their way to the same rank are received by tag, not in order."""
-    if comm.size == 1:
-        pytest.skip("needs two ranks")
-    plan, got = channel(comm), np.zeros((2, 4))
-    if comm.rank == 0:
-        send_only(plan, np.full(4, 5.0), 1, 5)
-        send_only(plan, np.full(4, 6.0), 1, 6)
-    elif comm.rank == 1:
-        for i, tag in enumerate((6, 5)):
-            send_receive(comm, plan, np.zeros(4), PROC_NULL, got[i], 0, tag)
-    expected = np.array([[6.0], [5.0]]) * (comm.rank == 1)
-    parallel_assert(np.array_equal(got, np.broadcast_to(expected, (2, 4))), f"got {got}", comm)
 
 
 def test_butterfly(comm: MPI.Comm) -> None:
@@ -240,21 +187,6 @@ def test_plans_have_messages_of_their_own(comm: MPI.Comm) -> None:
     for scan in scans:
         scan.close()
     parallel_assert(found == expected, f"angular velocities {found}, not {expected}", comm)
-
-
-def test_two_dynamics_in_turns(comm: MPI.Comm) -> None:
-    """Of one system and another, on one communicator: each has the accelerations that it has alone."""
-    systems = [system_from(f"spatial_chain:{16 * comm.size}"), system_from(f"chain:{8 * comm.size}")]
-    alone = []
-    for system in systems:
-        with closing(Dynamics(system, comm)) as dynamics:
-            alone.append(dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u))
-    with closing(Dynamics(systems[0], comm)) as first, closing(Dynamics(systems[1], comm, "pcg")) as second:
-        for _ in range(3):
-            for dynamics, expected, tolerance in ((first, alone[0], "exact"), (second, alone[1], "iterated")):
-                found = dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
-                size = comm.allreduce(np.abs(expected).max(), MPI.MAX)
-                assert_close("accelerations", found, expected, tolerance, scale=size, comm=comm)
 
 
 def test_an_exchange_between_any_ranks(comm: MPI.Comm) -> None:

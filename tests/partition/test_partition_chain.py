@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpimbs.base.errors import InputError
-from mpimbs.base.sizes import PACKAGE
-from mpimbs.kernels.lanes import WIDTHS
-from mpimbs.model import JOINT_TYPES, system_from
-from mpimbs.partition.chain import ALIGNED, body_costs, split_chain
+from mpimbs.model import JOINT_TYPES
+from mpimbs.partition.chain import body_costs, split_chain
 from oracles.random_systems import SETTINGS
 
 COSTS = st.lists(st.sampled_from(body_costs(np.arange(len(JOINT_TYPES), dtype=np.int8))), min_size=1, max_size=200)
@@ -39,18 +37,6 @@ def test_shares_are_right_to_one_body(data: st.DataObject, costs: list[float], r
         assert off.max() <= max(costs) * (1 + 1e-9), f"shares {owned} are off by {off}, a body costs {max(costs)}"
 
 
-@SETTINGS
-@given(COSTS, st.integers(40, 1000), st.integers(2, 8), st.floats(0.5, 2), st.sampled_from(WIDTHS))
-def test_cuts_at_multiples_of_lanes(costs: list[float], n: int, size: int, ratio: float, width: int) -> None:
-    """Where every rank has several bodies a lane; no cut moves by more than half the lanes."""
-    cuts, plain = (split_chain([np.resize(costs, n)], size, ratio, w) for w in (width, 1))
-    if np.diff(plain).min() > ALIGNED * width:
-        assert cuts[0] == 0 and cuts[-1] == n and np.all(np.diff(cuts) >= 1)
-        assert not (cuts[:-1] % width).any() and np.abs(cuts - plain).max() <= width / 2
-    else:
-        assert np.array_equal(cuts, plain)
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 64])
 def test_equal_bodies(size: int) -> None:
     """The tip rank owns twice as many bodies as the others, to one body."""
@@ -58,19 +44,6 @@ def test_equal_bodies(size: int) -> None:
     assert counts[:-1].max(initial=0) - counts[:-1].min(initial=1024) <= 1
     if size > 1:
         assert abs(counts[-1] - 2 * counts[:-1].mean()) <= 1.5, counts
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 40])
-@pytest.mark.parametrize("ratio", [1e-6, PACKAGE.tip_ratio, 1e6])
-def test_as_many_ranks_as_bodies(n: int, ratio: float) -> None:
-    assert np.array_equal(split_chain([np.ones(n)], n, ratio), np.arange(n + 1))
-
-
-def test_costs_grow_with_steps_and_degrees_of_freedom() -> None:
-    cost = dict(zip([kind.name for kind in JOINT_TYPES], body_costs(np.arange(len(JOINT_TYPES))), strict=True))
-    assert 0 < cost["fixed"] < cost["revolute"] < cost["cylindrical"] < cost["spherical"] < cost["free"]
-    assert cost["universal"] > cost["cylindrical"], "two steps cost more than one"
-    assert body_costs(system_from("rope:5").joint_types()).tolist() == [cost["spherical"]] * 5
 
 
 @pytest.mark.parametrize("ratio", [0.0, -1.0, np.nan, np.inf])

@@ -12,16 +12,14 @@ from cases import typed_chain
 from mpimbs.base.errors import InputError
 from mpimbs.base.sizes import PACKAGE
 from mpimbs.dynamics import Dynamics
-from mpimbs.kernels.lanes import WIDTHS, native_width
+from mpimbs.kernels.lanes import WIDTHS
 from mpimbs.model import Joint, System, system_from
 from mpimbs.partition.lanes import chosen_width, cut_chain, cut_tiles
 from mpimbs.parts.tiles import Tile
-from oracles.random_systems import ALL, SETTINGS
+from oracles.random_systems import SETTINGS
 from tolerances import assert_close
 
 Integers = np.ndarray
-
-LANES = st.sampled_from(WIDTHS)
 
 
 @st.composite
@@ -63,110 +61,6 @@ def test_any_sequence(found: Integers, width: int, least: int, more: int) -> Non
     assert_tiles(tiles, found, width, least, least + more)
 
 
-@SETTINGS
-@given(st.integers(0, 5000), LANES, st.integers(1, 6), st.integers(0, 60))
-def test_equal_joints(n: int, width: int, least: int, more: int) -> None:
-    """Fewer bodies than lanes are left, in about as few tiles as the longest lane allows."""
-    most = 20 + 2 * least + more
-    tiles = cut_tiles(np.full(n, 3), width, least, most)
-    if n < width * least:
-        assert tiles == [Tile(0, n, 1)] * (n > 0)
-        return
-    assert alone(tiles) < width
-    lengths = [tile.length for tile in tiles if tile.width > 1]
-    assert len(lengths) <= 1 + 1.1 * n / (width * most), f"{lengths}: {most} at most"
-
-
-def test_a_million_bodies() -> None:
-    n = 10**6
-    tiles = cut_tiles(np.zeros(n, np.int64), 8)
-    assert len(tiles) == -(-n // (8 * PACKAGE.most_lane)) and not alone(tiles)
-    types = np.random.default_rng(0).integers(0, 9, n)
-    assert cut_tiles(types, 8) == [Tile(0, n, 1)]
-
-
-@SETTINGS
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=12), st.integers(1, 3000), LANES)
-def test_periods(period: list[int], n: int, width: int) -> None:
-    """What a period does not fill is left, for every period that fits the lanes."""
-    rest = alone(cut_tiles(np.resize(period, n), width))
-    assert rest < width * (len(period) + PACKAGE.least_lane), f"{rest} of {n} alone"
-
-
-@SETTINGS
-@given(st.integers(1, 3000), LANES, st.data())
-def test_odd_joints(n: int, width: int, data: st.DataObject) -> None:
-    """A joint of another type costs itself and what does not fill lanes before and after it."""
-    found = np.zeros(n, np.int64)
-    odd = data.draw(st.lists(st.integers(0, n - 1), max_size=5, unique=True))
-    found[odd] = 1 + np.arange(len(odd))
-    rest = alone(cut_tiles(found, width))
-    assert rest <= len(odd) + (len(odd) + 1) * (width * PACKAGE.least_lane - 1), f"{rest} of {n} alone"
-
-
-def some_odd(n: int, share: float, period: int = 1) -> Integers:
-    """A chain whose joints repeat a period, but for a share of them, at random, of another type."""
-    found = np.resize(np.arange(period), n)
-    found[np.random.default_rng(0).random(n) < share] = period
-    return found
-
-
-@pytest.mark.parametrize("share", [0.1, 0.01, 0.001])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_many_odd_joints(width: int, share: float) -> None:
-    """Between two odd joints a tile leaves less than a body a lane, and several leave less than another tile."""
-    found = some_odd(10**5, share)
-    tiles = cut_tiles(found, width)
-    assert_tiles(tiles, found, width)
-    odd = np.flatnonzero(found)
-    between = np.diff(odd, prepend=-1, append=len(found)) - 1
-    shortest = width * PACKAGE.least_lane
-    left = np.where(
-        between < shortest, between, np.where(between <= width * PACKAGE.most_lane // 2, between % width, shortest - 1)
-    )
-    assert alone(tiles) <= left.sum() + len(odd), f"{alone(tiles)} of {len(found)} alone"
-    assert len(tiles) <= 2 * len(between) + 2 * (between // (width * PACKAGE.most_lane)).sum()
-
-
-class Counted(np.ndarray):
-    """Numbers that count how often they are compared."""
-
-    comparisons = 0
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
-        plain = [np.asarray(one) for one in inputs]
-        Counted.comparisons += max(one.size for one in plain)
-        return getattr(ufunc, method)(*plain, **options)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5])
-@pytest.mark.parametrize("period", [1, 3, 7])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_work_of_cutting(width: int, period: int, share: float) -> None:
-    """Each length of a lane is tried once for the whole chain, not again for every tile."""
-    found = some_odd(50_000, share, period)
-    Counted.comparisons = 0
-    tiles = cut_tiles(found.view(Counted), width)
-    assert tiles == cut_tiles(found, width)
-    assert len(found) < Counted.comparisons < 1.5 * PACKAGE.most_lane * len(found)
-
-
-@pytest.mark.parametrize("n", [64, 300, 1024, 5000])
-@pytest.mark.parametrize("where", ["base", "middle", "tip"])
-def test_one_odd_joint(where: str, n: int) -> None:
-    found = np.zeros(n, np.int64)
-    found[{"base": 0, "middle": n // 2, "tip": -1}[where]] = 8
-    assert alone(cut_tiles(found, 4)) <= 2 * (4 * PACKAGE.least_lane - 1) + 1
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_random_types_are_one_piece(seed: int) -> None:
-    found = np.random.default_rng(seed).integers(0, len(ALL), 20000)
-    for width in (1, 4, 8):
-        assert cut_tiles(found, width) == [Tile(0, len(found), 1)]
-    assert alone(cut_tiles(found, 2)) > 0.99 * len(found), "a few stretches happen to repeat"
-
-
 def chain_of(*types: str) -> System:
     return typed_chain(types, 0)
 
@@ -186,14 +80,6 @@ def test_patterns_of_systems() -> None:
     assert np.array_equal(system.joint_patterns(2, 5), found[2:5])
     tiles = cut_tiles(system_from("free_chain:1025").joint_patterns(0, 1025), 8)
     assert alone(tiles) <= 8 and tiles[0] == Tile(0, 1, 1)
-
-
-def test_chosen_width() -> None:
-    native = native_width()
-    assert chosen_width(native * PACKAGE.least_lane, None) == native == chosen_width(10**6, None)
-    assert chosen_width(native * PACKAGE.least_lane - 1, None) == chosen_width(0, None) == 1
-    for width in (1, *WIDTHS):
-        assert chosen_width(1, width) == width, "what the user asks for"
 
 
 @pytest.mark.parametrize("wanted", [-1, 0, 3, 16])

@@ -22,10 +22,8 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.loops import ClosedLoops
 from mpimbs.dynamics.statics.equilibrium import settle
 from mpimbs.dynamics.statics.modes import modes
-from mpimbs.model import Body, System, system_from
+from mpimbs.model import System, system_from
 from mpimbs.run.ensembles.batch import Batch
-from mpimbs.run.result import load
-from mpimbs.run.run import simulate
 from mpimbs.run.simulation import Simulation
 from oracles.dense import Array
 from oracles.random_loops import random_mechanism
@@ -224,25 +222,6 @@ def test_what_a_run_gives_stays_and_may_be_written_into(spec: str, comm: MPI.Com
     parallel_assert(not wrong, "; ".join(wrong), comm)
 
 
-def test_a_result_is_not_changed_by_whoever_reads_it(tmp_path: Path) -> None:
-    """Poses and histories are made of the arrays that were read; nobody writes into them, from memory or a file."""
-    path = tmp_path / "motion.h5"
-    results = {
-        "in memory": simulate("rope:4", 0.02, every=0.01),
-        "in a file": simulate("rope:4", 0.02, every=0.01, output=path),
-        "read": load(path),
-        "ensemble": Batch([system_from("rope:4")] * 2).simulate(0.02, every=0.01)[1],
-    }
-    for where, result in results.items():
-        body = result.body("link1")
-        for name, array in {"t": result.t, "q": result.q, "u": result.u, "energy": result.energy, "poses": result.poses,
-                            "q of link1": body.q, "position of link1": body.position}.items():  # fmt: skip
-            with pytest.raises(ValueError, match="read-only"):
-                array[...] = 0.0
-            array.copy()[...] = 0.0
-            assert len(array) == 3, (where, name)
-
-
 WRONG = {"nan": np.nan, "infinite": np.inf}
 
 
@@ -354,14 +333,6 @@ def test_mistakes_get_one_clear_error(mistake: str, tmp_path: Path) -> None:
         call(dynamics, tmp_path)
     assert re.search(message, str(told.value)), told.value
     assert "\n" not in str(told.value)
-
-
-def test_a_body_may_still_be_changed_as_it_is_added() -> None:
-    """A `Body` with some fields replaced."""
-    system = System("two")
-    body = Body(name="a", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=mpimbs.Joint(type="revolute"))
-    system.add(body)
-    assert system.add(body, name="b").name == "b" and system.n_bodies == 2
 
 
 class TestApart:

@@ -8,7 +8,6 @@ import pytest
 from mpi4py import MPI
 
 import mpimbs.kernels.compiler
-from mpimbs.cli import commands
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import system_from
 from mpimbs.run import run_segment
@@ -46,13 +45,6 @@ def test_compiling_is_told_once(compiled: Callable[..., Any], capsys: pytest.Cap
         assert len(lines) == bool(said) and "".join(lines).startswith(said), f"{number}: {lines}"
 
 
-def test_what_the_cache_holds_is_not_told(compiled: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
-    compiled("mpimbs.kept")
-    with compilation_told(True):
-        compiled("mpimbs.kept")
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("progress", [True, False])
 def test_a_simulation_tells(
     comm: MPI.Comm,
@@ -70,18 +62,3 @@ def test_a_simulation_tells(
     capsys.readouterr()
     simulate(system_from("chain:4"), 1e-3, comm, progress=progress)
     assert (WORDS in capsys.readouterr().err) == (progress and comm.rank == 0)
-
-
-def test_every_command_tells(
-    comm: MPI.Comm,
-    compiled: Callable[..., Any],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    read = commands.read
-    monkeypatch.setattr(commands, "read", lambda *given, **need: (compiled("mpimbs.read"), read(*given, **need))[1])
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        commands.main(["check", "chain:4"], comm)
-    found = capsys.readouterr()
-    assert (WORDS in found.err) == (comm.rank == 0) and WORDS not in found.out

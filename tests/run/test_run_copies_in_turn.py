@@ -138,6 +138,7 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
         assert np.array_equal(result.q[:, [0, 1, 3]], clean.q[:, [0, 1, 3]])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["loops", "ra34pw2", "bdf"])
 def test_a_restart_gives_the_same_bits(
     comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -11,9 +11,6 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping import work as work_module
-from mpimbs.stepping.integrators import make_integrator
-from mpimbs.stepping.schemes import Accuracy
-from mpimbs.stepping.work import Balance
 from run.motions import motion, tumbler
 from tolerances import assert_close
 
@@ -88,27 +85,6 @@ def moved(samples: list[Any]) -> float:
     return max(energy[:, 0].max(), np.abs(energy[:, 1] - energy[0, 1]).max(), np.abs(work).max())
 
 
-def test_drag_on_a_rope_balances(comm: MPI.Comm) -> None:
-    """Body forces on all bodies, where the weight is not what moves; a wrench on another rank's body."""
-    system = system_from("rope:9")
-    system.add_body_force(None, lambda t, m: (0.0, -0.05 * m.velocity), point="center_of_mass", vectorized=True)
-    system.add_wrench("link9", force=(0.01, 0.0, 0.02))
-    result = simulate(system, 0.1, comm, every=0.01)
-    assert result.energy_change < 1e-7, result.summary()
-
-
-@pytest.mark.parametrize(
-    ("scheme", "order", "steps"), [("rk4", 4, 64), ("petsc:rks3", 3, 64), ("petsc:glee-35", 3, 64), ("dopri5", 5, 32)]
-)
-def test_work_has_the_order_of_the_scheme(scheme: str, order: int, steps: int) -> None:
-    system, reference = driven_pendulum()
-    errors = []
-    for count in (steps, 2 * steps):
-        found = works(system, 2.0, MPI.COMM_SELF, integrator=scheme, dt=2.0 / count, every=0.5)
-        errors.append(abs(found[-1] - reference[-1]))
-    assert -0.3 < np.log2(errors[0] / errors[1]) - order < 0.9, f"{scheme}: errors {errors}"
-
-
 @pytest.mark.parametrize("spec", ["tumbler", "rope:9"])
 def test_the_work_has_no_part_in_the_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, spec: str) -> None:
     """Neither in the choice of steps, were it a million times as large, nor in the motion."""
@@ -129,29 +105,3 @@ def test_the_work_has_no_part_in_the_steps(comm: MPI.Comm, monkeypatch: pytest.M
         alone = motion(system, end, comm, every=end)
     assert (alone[1].steps, alone[1].rejected) == (whole[1].steps, whole[1].rejected)
     assert_close("motion", whole[0].state, alone[0].state, "runs on ranks", comm=comm)
-
-
-def test_a_conservative_system_has_no_number_more(comm: MPI.Comm) -> None:
-    for system, more in ((system_from("spatial_chain:6"), 0), (system_from("rope:6"), comm.size)):
-        dynamics = Dynamics(system, comm)
-        stepper = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", Accuracy())
-        assert comm.allreduce(len(stepper._state)) == system.nq + system.nu + more
-        stepper.close()
-        dynamics.close()
-
-
-def test_at_rest_there_is_nothing_to_compare_with() -> None:
-    balance = Balance()
-    for kinetic in (0.0, 1e-30, 1e-28):
-        balance.take(np.array([kinetic, -9.81]), 0.0)
-    assert balance.change < 1e-15 and balance.relative == 0.0
-    balance.take(np.array([4.0, -12.81]), 0.5)
-    assert balance.change == pytest.approx(0.5) and balance.relative == pytest.approx(0.125)
-
-
-def test_the_summary_tells_of_the_balance() -> None:
-    lines = simulate(falling(damping=1.0), 0.5, every=0.1).summary().splitlines()
-    line = next(line for line in lines if line.startswith("energy: "))
-    assert "|E - E0 - W| up to " in line and line.endswith(" of the largest kinetic energy")
-    still = simulate(falling(stiffness=9.81 * BODY["mass"], rest=1.0), 0.5, every=0.1).summary()
-    assert "kinetic" not in still

@@ -251,28 +251,6 @@ def test_refusals(comm: MPI.Comm, case: str) -> None:
         Batch("chain:3", COPIES, comm).simulate(**({"t_end": 0.1} | settings))
 
 
-@pytest.mark.parametrize(
-    "q",
-    [
-        lambda n: np.zeros((n, 4)),
-        lambda n: np.zeros((1, n, 3)),
-        lambda n: np.zeros((n + 1, 3)),
-        lambda n: np.zeros(3 * n),
-        lambda n: [[0.0], [0.0, 1.0]],
-        lambda n: [["a", "b", "c"]],
-    ],
-    ids=range(6),
-)
-def test_states_of_another_shape_are_refused(comm: MPI.Comm, q: Any) -> None:
-    batch = Batch("chain:3", 5, comm)
-    u = np.zeros((5, 3))
-    for state in ((q(5), u), (u, q(5))):
-        with pytest.raises(InputError, match=r"state: '[qu]' has shape .* give a row of 3 numbers for each of the 5 c"):
-            batch.simulate(0.1, state=state)
-    with pytest.raises(InputError, match="a pair is needed"):
-        batch.simulate(0.1, state=(u,))  # type: ignore[arg-type]
-
-
 def test_events_are_refused(comm: MPI.Comm) -> None:
     system = system_from("chain:3")
     system.add_event(time=0.1, cut=["link3"])

@@ -23,21 +23,13 @@ from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 from oracles.dense import Array, dense_accelerations, energy, kinematics
 from oracles.loops import allowed_speeds, closed, opened
-from oracles.mechanisms import four_bar
 from oracles.random_loops import random_mechanism
-from oracles.random_systems import Seeded, coordinates
+from oracles.random_systems import Seeded
 from run.event_systems import at_a_third, flat, floating, gap, halting, steep, sticking
 from tolerances import assert_close
 
 TIGHT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 COUPLINGS: list[dict[str, Any]] = [{"coupling": "dcae"}, {"coupling": "pcg", "cuts": 3}, {"coupling": "dca"}]
-
-
-def random_state(system: System) -> tuple[Array, Array]:
-    """Coordinates and speeds, the same everywhere."""
-    source = Seeded(5)
-    q = [v for body in system.bodies() for v in coordinates(source, body.joint.type, 1.0)]
-    return np.array(q, float), np.array([source.uniform(-1, 1) for _ in range(system.nu)])
 
 
 def totals(system: System, q: Array, u: Array, bodies: range) -> Array:
@@ -80,22 +72,6 @@ def test_a_chain_that_is_cut_in_flight(comm: MPI.Comm, settings: dict[str, Any])
             assert_close("angular momentum", found[6:], begin[6:], "cut", scale=10.0)
 
 
-def test_poses_and_twists_go_over(comm: MPI.Comm) -> None:
-    system = floating(8)
-    after = connected(system, Connections((3, 5), ()))
-    before, then = Dynamics(system, comm), RunSegment(after, comm, SimulationSettings(t_end=1.0), None)
-    q, u = random_state(system)
-    given = q[before.gather_q.part].copy(), u[before.gather_u.part].copy()
-    found = go_over(before, then, *given, [Event(time=1, cut=["b3", "b5"])])
-    whole = then.dynamics.gather_q(found[0]), then.dynamics.gather_u(found[1])
-    if whole[0] is not None:
-        ours, theirs = kinematics(after, *whole), kinematics(system, q, u)
-        for name in ("rotation", "origin", "omega", "com_velocity"):
-            assert_close(name, getattr(ours, name), getattr(theirs, name), "carried over")
-    before.close()
-    then.dynamics.close()
-
-
 def test_a_swinging_chain_is_cut_and_caught_again(comm: MPI.Comm) -> None:
     system = System("rope", gravity=(0, -9.81, 0))
     for k in range(6):
@@ -120,21 +96,6 @@ def test_a_swinging_chain_is_cut_and_caught_again(comm: MPI.Comm) -> None:
         ends = end.position + np.stack([0.4 * w * z, -0.2 + 0.4 * z**2, 0 * z], axis=1)
         apart = np.linalg.norm(result.body("l3").position - ends, axis=1)
         assert apart[held].max() < 1e-12 and apart[-1] > 1e-3
-
-
-def test_a_four_bar_whose_coupler_is_cut(comm: MPI.Comm) -> None:
-    """The loop of the linkage is let go: cranks and coupler swing as the tree that they are."""
-    system = four_bar(2, 1.0, -1.0)
-    system.add_event(time=0.3, cut=[loop.name for loop in system.loops])
-    result = simulate(system, 0.6, comm, every=0.1, **TIGHT)
-    whole = (comm.bcast(result.q), comm.bcast(result.u))
-    free = opened(system)
-    free.events = []
-    after = simulate(free, 0.3, comm, every=0.1, state=(whole[0][0][-1], whole[1][0][-1]), **TIGHT)
-    if comm.rank == 0:
-        assert_close("as a tree", whole[0][1], after.q[1:], "run")
-        assert result.events[0]["energy_lost"] == pytest.approx(0.0, abs=1e-12)
-        assert [len(v) if v is not None else 0 for v in result.loop_violation] == [4, 0]
 
 
 @pytest.mark.parametrize("settings", [*COUPLINGS[:1], {"coupling": "pcg"}], ids=str)
@@ -268,31 +229,6 @@ def check_random_event(comm: MPI.Comm, seed: int) -> None:
 def test_random_events(comm: MPI.Comm) -> None:
     for seed in range(24 if comm.size == 1 else 8):
         check_random_event(comm, seed)
-
-
-def test_sticking_keeps_momentum(comm: MPI.Comm) -> None:
-    """Random free trees that are joined by loops, anywhere: nothing external acts."""
-    for seed in range(4):
-        system, q, u, _ = random_mechanism(seed, 6, 6, wrenches=False, to_world=0.0)
-        kinds = {k for k in range(6) if system.segments.parent(k) < 0}
-        roots = [k for k in sorted(kinds) if system.body(k).joint.type != "free"]
-        inner = [loop.name for loop in system.loops if "world" not in loop.bodies]
-        cut = Connections(tuple(roots), ())
-        alone, settings = Dynamics(connected(system, Connections((), ())), comm), SimulationSettings(t_end=1.0)
-        middle, after = (RunSegment(connected(system, c), comm, settings, None) for c in (
-            cut, Connections(cut.cut, tuple(inner))
-        ))  # fmt: skip
-        speeds = u + 0.3
-        part = q[alone.gather_q.part].copy(), speeds[alone.gather_u.part].copy()
-        q1, u1, _ = go_over(alone, middle, *part, [Event(time=1, cut=[system.name_of(k) for k in roots])])
-        event = Event(time=1, connect=inner)
-        q2, u2, _ = go_over(middle.dynamics, after, q1, u1, [event])
-        before = middle.dynamics.energy_and_momentum(q1, u1)
-        then = after.dynamics.energy_and_momentum(q2, u2)
-        assert_close("momentum", then[2:], before[2:], "random events", comm=comm)
-        parallel_assert(then[0] <= before[0] * (1 + 1e-12), "an impact gives no energy")
-        for dynamics in (alone, middle.dynamics, after.dynamics):
-            dynamics.close()
 
 
 def hand(gap: str = "keep", joint: str = "fixed") -> System:

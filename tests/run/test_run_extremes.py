@@ -3,15 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.run.result import load
 from mpimbs.run.run import simulate
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.view.colors import tension_colors
@@ -111,39 +108,3 @@ def test_peaks_lie_between_samples(comm: MPI.Comm) -> None:
     if comm.rank == 0:
         speeds = np.abs([s.u for s in swing.samples])
         assert np.abs(swing.extremes["u"][[0, 2]]).max() > 1.5 * speeds.max()
-
-
-def test_extremes_in_the_file(comm: MPI.Comm, tmp_path: Path) -> None:
-    path = comm.bcast(tmp_path) / "out.h5"
-    settings: dict[str, Any] = {"every": 0.1, "loads": True, "extremes": True}
-    kept = comm.bcast(simulate(tumbler(), 0.3, comm, **settings).extremes)
-    written = simulate(tumbler(), 0.3, comm, output=path, **settings)
-    comm.Barrier()
-    assert written.extremes == {}
-    with h5py.File(path) as file:
-        group = file["extremes"]
-        assert set(group) == set(kept)
-        for name, rows in kept.items():
-            assert np.array_equal(group[name][:], rows), name
-            assert group[name].attrs["units"].endswith("; of times s") and len(group[name].attrs["rows"]) == 4
-        assert group["tension"].attrs["units"].startswith("N;")
-    loaded = load(path).extremes
-    assert set(loaded) == set(kept) and all(np.array_equal(loaded[name], kept[name]) for name in kept)
-
-
-def test_a_run_that_stops_has_the_extremes_so_far(comm: MPI.Comm, tmp_path: Path) -> None:
-    path, system = comm.bcast(tmp_path) / "out.h5", tumbler()
-    system.set_torque("part2", lambda t: 1.0 / 0.0 if t > 0.15 else 1.0)
-    with pytest.raises(SimulationError, match="part2"):
-        simulate(system, 0.3, comm, output=path, every=0.1, extremes=True)
-    comm.Barrier()
-    with h5py.File(path) as file:
-        assert 0.1 < np.nanmax(file["extremes/u"][3]) < 0.2
-
-
-def test_the_command_keeps_extremes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from mpimbs.cli import main
-
-    with pytest.raises(SystemExit) as ended:
-        main(["run", "chain:4", "--t-end", "0.1", "--extremes", "-o", str(tmp_path / "o.h5")], MPI.COMM_SELF)
-    assert ended.value.code == 0 and "extremes of all steps: |angle| " in capsys.readouterr().out

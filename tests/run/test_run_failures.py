@@ -11,7 +11,7 @@ from mpi4py import MPI
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import Acted
-from mpimbs.model import Joint, System, Wrench, system_from
+from mpimbs.model import Joint, System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.schemes import Accuracy
@@ -65,31 +65,6 @@ def test_a_bad_torque_function(comm: MPI.Comm, kind: str, body: str, settings: d
     assert kind != "is None" or "gave None" in message
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=["adaptive", "fixed"])
-@pytest.mark.parametrize(("kind", "frame"), [("raises", "world"), ("is nan", "body")])
-def test_a_bad_wrench_on_a_body_that_cannot_move_by_itself(
-    comm: MPI.Comm, kind: str, frame: Any, settings: dict[str, Any]
-) -> None:
-    """The last rank may own nothing but this fixed body: no speed, so no NaN in its part of the state."""
-    system = System("stiff end")
-    link = {"mass": 1, "inertia": (1, 1, 1, 0, 0, 0), "center_of_mass": (0, -1, 0)}
-    for k in range(max(1, comm.size - 1)):
-        system.add(name=f"link{k + 1}", joint=Joint(type="revolute", position=(0, -2, 0), q=0.1), **link)
-    system.add(name="end", joint=Joint(type="fixed", position=(0, -2, 0)), **link)
-    system.add_wrench("end", Wrench(force=lambda t: (0, breaks(kind, t), 0), frame=frame))
-    message = stopped(comm, lambda: simulate(system, 1.0, comm, **settings))
-    assert "wrench" in message and "body 'end'" in message and 0.1 < time_in(message) < 0.3
-
-
-@pytest.mark.parametrize("body", [FIRST, LAST])
-def test_a_bad_function_at_the_start(comm: MPI.Comm, body: str) -> None:
-    """With a fixed step nothing is evaluated before the first sample, whose joint loads ask for the function."""
-    system = system_from("chain:6")
-    system.set_torque(body, lambda t: np.nan)
-    message = stopped(comm, lambda: simulate(system, 1.0, comm, dt=0.02, every=0.04, loads=True))
-    assert message == f"the torque of body '{body}' is not finite at t = 0 s: [nan]"
-
-
 @pytest.mark.parametrize("body", [FIRST, LAST])
 def test_a_load_without_bound_underflows_the_step(comm: MPI.Comm, body: str) -> None:
     system = system_from("chain:6")
@@ -108,18 +83,6 @@ def test_a_fixed_step_that_is_too_large(comm: MPI.Comm, scheme: str) -> None:
     message = stopped(comm, lambda: simulate(system, 100.0, comm, integrator=scheme, dt=0.1, every=1.0))
     assert "no longer finite" in message and "body 'mass" in message and "likely cause: too large a step" in message
     assert 0 < time_in(message) < 100
-
-
-@pytest.mark.parametrize("dt", [None, 0.01])
-@pytest.mark.parametrize("part", ["q", "u"])
-def test_a_state_that_is_not_finite(comm: MPI.Comm, part: str, dt: float | None) -> None:
-    dynamics = Dynamics(system_from("chain:6"), comm)
-    q, u = dynamics.subchain.q.copy(), dynamics.subchain.u.copy()
-    if comm.rank == comm.size - 1:
-        {"q": q, "u": u}[part][-1] = np.nan
-    message = stopped(comm, lambda: make_integrator(dynamics, q, u, "dopri5", Accuracy(dt=dt)).step_towards(1.0))
-    assert "no longer finite" in message and time_in(message) == 0.0
-    dynamics.close()
 
 
 def test_a_trial_step_that_overflows_is_repeated_with_a_smaller_one(comm: MPI.Comm) -> None:

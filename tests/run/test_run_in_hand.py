@@ -11,7 +11,6 @@ import mpimbs
 from documents import PAGES, blocks
 from mpi_helpers import parallel_assert
 from mpimbs import Checkpoints, InputError, Simulation, SimulationError, System, load, restart, simulate, system_from
-from mpimbs.dynamics import Dynamics
 from run.event_systems import floating
 from run.motions import tumbler
 from tolerances import assert_close
@@ -40,23 +39,6 @@ def test_a_run_in_pieces_is_the_run(comm: MPI.Comm, model: str) -> None:
     if comm.rank == 0:
         assert np.array_equal(result.t, whole.t)
         assert_close("motion", result.q, whole.q, "runs on ranks")
-
-
-def test_what_it_gives_is_that_of_the_model(comm: MPI.Comm) -> None:
-    system = tumbler(driven=False)
-    alone = Dynamics(system)
-    with Simulation(system, comm) as simulation:
-        simulation.advance(0.05)
-        q, u, *_ = simulation.state
-        torque = np.arange(1.0, 1.0 + system.nu)
-        simulation.set_torque(torque)
-        _, positions = alone.poses(q, u)
-        poses, loads = simulation.poses(), simulation.loads("part2", "part0")
-        assert_close("positions", poses[:, :3], positions, "runs on ranks")
-        expected = alone.joint_loads(q, u, torque)[[2, 0]]
-        assert_close("loads", loads, expected, "runs on ranks")
-        assert np.array_equal(simulation.poses("part3"), poses[3:4])
-        assert len(simulation.result.t if comm.rank == 0 else [0.0]) == 1, "no samples without `every`"
 
 
 @pytest.mark.parametrize("integrator", ["dopri5", "rk4"])

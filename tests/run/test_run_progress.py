@@ -38,11 +38,6 @@ def test_lines_of_a_run(comm: MPI.Comm, capsys: pytest.CaptureFixture[str], monk
         assert f"{result.rejected} rejected, next " in lines[-1]
 
 
-def test_lines_come_only_now_and_then(comm: MPI.Comm, capsys: pytest.CaptureFixture[str]) -> None:
-    simulate(system_from("chain:6"), 0.1, comm, progress=True)
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_bar_on_a_terminal(enabled: bool) -> None:
     stream = Terminal()
@@ -60,17 +55,6 @@ def test_the_bar_on_a_terminal(enabled: bool) -> None:
         )
     else:
         assert text == ""
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_a_stream_that_is_no_terminal(enabled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
-    stream = io.StringIO()
-    with Progress(2.0, enabled, stream) as shown:
-        shown.show(Reached(0.0, 0, 0, 0.1))  # no division by the time reached
-        shown.show(Reached(1.0, 7, 1, 0.1))
-    assert len(stream.getvalue().splitlines()) == (2 if enabled else 0)
-    assert ("t = 1 of 2 s, 7 steps" in stream.getvalue()) == enabled
 
 
 @pytest.mark.parametrize("terminal", [True, False])

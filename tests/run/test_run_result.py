@@ -59,22 +59,6 @@ def test_the_motion_is_arrays(comm: MPI.Comm, path: Path, kept: bool) -> None:
         assert_close("positions", results[2].poses[sample, :, :3], found.origin, "dense")
 
 
-def test_one_body_of_a_motion(comm: MPI.Comm, path: Path) -> None:
-    system = driven()
-    simulate(system, 0.1, comm, output=path, every=0.05, loads=True)
-    comm.Barrier()
-    if comm.rank > 0:
-        return
-    result = load(path)
-    (q, u), k = system.offsets(), system.index_of("part2")
-    body = result.body("part2")
-    assert np.array_equal(body.q, result.q[:, q[k] : q[k + 1]]) and np.array_equal(body.u, result.u[:, u[k] : u[k + 1]])
-    assert np.array_equal(np.hstack([body.position, body.quaternion]), result.poses[:, k])
-    assert np.array_equal(body.load, result.loads[:, k])
-    with pytest.raises(InputError, match="unknown body 'prt2'; did you mean 'part2'"):
-        result.body("prt2")
-
-
 def test_a_loaded_result_has_the_statistics(comm: MPI.Comm, path: Path) -> None:
     result = simulate("chain:6", 0.1, comm, output=path)
     comm.Barrier()
@@ -194,15 +178,6 @@ def test_statistics_are_json_for_all_programs(comm: MPI.Comm, path: Path, monkey
         found = load(path)
         assert isinstance(found, Result) and found.energy_error == np.inf and np.isnan(found.time)
         assert "nan" in found.summary()
-
-
-def test_what_memory_can_not_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "out.h5"
-    simulate("chain:6", 0.1, output=path)
-    result = load(path)
-    monkeypatch.setattr("mpimbs.files.motion.free_memory", lambda: 1e3)
-    with pytest.raises(InputError, match=r"q of all samples takes .*read parts of it from the file that `mpimbs.open"):
-        _ = result.q
 
 
 def hdf5(path: Path, **attributes: Any) -> None:

@@ -12,14 +12,12 @@ from mpi4py import MPI
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.model import BodyMotion, system_from
-from mpimbs.plots.motions import Skeleton
-from mpimbs.plots.pictures import draw_run, motion_of
 from mpimbs.run.restart import restart
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.settings import Checkpoints
-from run.event_systems import floating, sticking, varied
+from run.event_systems import sticking, varied
 from run.interruptions import differing, signalled
 from tolerances import assert_close
 
@@ -33,6 +31,7 @@ def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
     return comm.bcast(tmp_path)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("settings", COUPLINGS, ids=str)
 def test_a_file_gives_what_a_run_gave(comm: MPI.Comm, folder: Path, settings: dict[str, Any]) -> None:
     kept = simulate(varied(), 0.5, comm, **VARIED, **settings)
@@ -56,36 +55,6 @@ def test_a_file_gives_what_a_run_gave(comm: MPI.Comm, folder: Path, settings: di
         assert file["segments/1/extremes/q"].shape[1] == file["segments/1/q"].shape[1]
 
 
-def test_poses_are_found_from_coordinates(comm: MPI.Comm, folder: Path) -> None:
-    result = simulate(varied(), 0.5, comm, output=folder / "out.h5", every=0.05, poses=True)
-    simulate(varied(), 0.5, comm, output=folder / "without.h5", every=0.05)
-    if comm.rank == 0:
-        found = load(folder / "without.h5")
-        turned = np.sign(np.sum(found.poses[..., 3:] * result.poses[..., 3:], axis=-1, keepdims=True))
-        assert_close("positions", found.poses[..., :3], result.poses[..., :3], "dense")
-        assert_close("quaternions", turned * found.poses[..., 3:], result.poses[..., 3:], "dense")
-        text = result.summary()
-        assert "event: t = 0.1 s, cut 'b3'" in text and "J lost" in text
-
-
-def test_pictures_show_the_whole_motion(tmp_path: Path) -> None:
-    simulate(varied(), 0.5, output=tmp_path / "out.h5", **VARIED)
-    drawn = draw_run(tmp_path / "out.h5")
-    kinds = ("coordinates", "motion", "energy", "loads", "violation", "overview")
-    assert {path.stem for path in drawn} == {f"out_{name}" for name in kinds}
-    whole = motion_of(tmp_path / "out.h5")
-    chosen = np.array([0, 3, 4, 9])
-    assert np.array_equal(whole.some("poses", chosen, 3), whole.poses[chosen, 3]) and whole.poses.shape == (11, 6, 7)
-    assert [Skeleton(part, range(6))._parent[3] for part in (whole.segments[0], whole)] == [2, -1]
-
-
-def test_files_without_events_have_no_segments(comm: MPI.Comm, folder: Path) -> None:
-    simulate(floating(4), 0.1, comm, output=folder / "out.h5")
-    if comm.rank == 0:
-        with h5py.File(folder / "out.h5") as file:
-            assert "segments" not in file and "events" not in file.attrs["statistics"]
-
-
 def steps_at(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> list[int]:
     """The numbers of steps before, at and after events of `varied`."""
     original, times = Integrator.step_towards, []
@@ -102,6 +71,7 @@ def steps_at(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, settings: dict[str
     return [first - 1, first, first + 1, second, second + 1]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("settings", COUPLINGS, ids=str)
 def test_restarts_before_at_and_after_events(
     comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]

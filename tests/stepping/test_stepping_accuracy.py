@@ -10,13 +10,11 @@ from mpi4py import MPI
 from petsc4py import PETSc
 
 from mpimbs.base.errors import InputError
-from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.petsc import PREFIX
 from mpimbs.run.ensembles.batch import Batch
 from mpimbs.run.run import simulate
-from mpimbs.stepping.integrators import make_integrator
-from mpimbs.stepping.schemes import INTEGRATORS, Accuracy
+from mpimbs.stepping.schemes import INTEGRATORS
 from oracles.dense import momentum
 from run.motions import Motion, motion, quaternions_of, reference, tumbler
 from tolerances import assert_close
@@ -63,29 +61,7 @@ def test_order_of_convergence_with_quaternions(comm: MPI.Comm, exact: np.ndarray
     assert -0.3 < observed - order < excess, f"{scheme}: order {observed:.2f} in place of {order}, errors {errors}"
 
 
-@pytest.mark.parametrize(
-    ("scheme", "steps"), [("rk4", 3), ("dop853", 3), ("petsc:rks3", 3), ("petsc:euler", 3), ("dopri5", 1)]
-)
-def test_steps_commute_with_a_scaling_of_the_quaternions(comm: MPI.Comm, scheme: str, steps: int) -> None:
-    """Not so the second step of 5dp: it begins with a derivative of the first, before the quaternion is scaled."""
-    system = tumbler()
-    states = []
-    for scale in (1.0, 1.7):
-        dynamics = Dynamics(system, comm)
-        q = dynamics.subchain.q.copy()
-        own = system.columns(dynamics.subchain.first, dynamics.subchain.last)
-        for k in np.flatnonzero(np.diff(own.q_offset) != np.diff(own.u_offset)):  # a quaternion has one more
-            q[own.q_offset[k] : own.q_offset[k] + 4] *= scale
-        stepper = make_integrator(dynamics, q, dynamics.subchain.u, scheme, Accuracy(dt=0.05))
-        for k in range(1, steps + 1):
-            assert stepper.step_towards(0.05 * k)
-        states.append(np.concatenate([stepper.q, stepper.u]))
-        stepper.close()
-        dynamics.close()
-    assert_close("state after steps from scaled quaternions", states[1], states[0], "unit", comm=comm)
-
-
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("spec", [*SPECS, "driven"])
 def test_adaptive_steps_follow_the_tolerance(comm: MPI.Comm, spec: str) -> None:
     system = tumbler() if spec == "driven" else system_from(spec)
@@ -98,19 +74,6 @@ def test_adaptive_steps_follow_the_tolerance(comm: MPI.Comm, spec: str) -> None:
         errors.append(max(np.abs(run.q - q).max(), np.abs(run.u - u).max()))
         assert errors[-1] < 100 * tolerance, f"{spec}: error {errors[-1]:.1e} with tolerances {tolerance:g}"
     assert errors[0] > 20 * errors[1] > 400 * errors[2], f"{spec}: {errors} with tolerances 1e-6, 1e-8, 1e-10"
-
-
-def test_each_tolerance_is_its_own(comm: MPI.Comm) -> None:
-    """Of a swing of 1e-4 rad an absolute tolerance of 1e-3 sees nothing, and a relative one all."""
-    pendulums = System("pendulums", gravity=(0, -9.81, 0))
-    for k in range(comm.size):
-        joint = {"type": "revolute", "q": 1e-4 if k == 0 else 0.0, "position": (0, -1, 0) if k else (0, 0, 0)}
-        pendulums.add(name=f"p{k}", mass=1.0, center_of_mass=(0, -1, 0), inertia=(1, 1, 1, 0, 0, 0), joint=joint)
-    loose, tight = (
-        simulate(pendulums, 4.0, comm, every=4.0, rtol=rtol, atol=atol).steps
-        for rtol, atol in ((1e-9, 1e-3), (1e-3, 1e-9))
-    )
-    assert tight > 2 * loose, f"{loose} steps with a loose atol, {tight} with a tight one"
 
 
 def one_of(pendulums: int) -> System:
@@ -143,23 +106,6 @@ def test_every_adaptive_scheme(comm: MPI.Comm, exact: np.ndarray, adaptive: str)
     run, result = motion(tumbler(), T_END, comm, integrator=adaptive, rtol=tolerance, atol=tolerance, every=0.5 * T_END)
     found = np.abs(run.state - exact).max()
     assert found < 100 * tolerance and result.steps > 2, f"{adaptive}: error {found:.1e}, {result.steps} steps"
-
-
-@pytest.mark.parametrize("settings", [{}, {"dt": 0.01}, {"dt": 0.1 / 3}])
-def test_samples_are_hit_exactly(comm: MPI.Comm, settings: dict[str, float]) -> None:
-    run, result = motion(tumbler(), 0.35, comm, every=0.1, **settings)
-    assert run.time.tolist() == [0.0, 0.1, 0.2, 0.1 * 3, 0.35]
-    assert result.time == 0.35
-    fixed = {"dt": 5e-3} if settings else {}
-    single, _ = motion(tumbler(), 0.35, comm, every=0.35, **fixed)
-    assert single.time.tolist() == [0.0, 0.35]
-    assert_close("state at the end, with and without samples on the way", run.state, single.state, "run")
-
-
-def test_samples_do_not_cost_many_steps(comm: MPI.Comm) -> None:
-    """Steps shortened by a sample must not keep the following ones short."""
-    counts = [motion(system_from("chain16"), 1.0, comm, every=every)[1].steps for every in (1.0, 0.1)]
-    assert counts[1] <= counts[0] + 10, f"{counts} steps without and with 9 samples on the way"
 
 
 def test_options_of_petsc_win(comm: MPI.Comm) -> None:
@@ -206,28 +152,6 @@ def test_options_that_can_not_have_an_effect_are_refused(
     assert output.exists() == (expected is None) and (expected is None or not list(output.parent.iterdir()))
 
 
-def test_options_of_a_solver_before_are_not_the_users(comm: MPI.Comm) -> None:
-    for coupling in ("pcg", "dcae"):
-        result = simulate(system_from("chain:6"), 0.01, comm, dt=0.01, every=0.01, coupling=coupling)
-        assert result.status == "complete"
-
-
-def test_an_integrator_that_is_replaced_is_told_of(comm: MPI.Comm, capsys: pytest.CaptureFixture[str]) -> None:
-    options = PETSc.Options(PREFIX)
-    for name, value, told in (
-        ("ts_rk_type", "3bs", "rk 3bs"),
-        ("ts_type", "euler", "euler"),
-        ("ts_rk_type", "5dp", None),
-    ):
-        options[name] = value
-        try:
-            simulate(system_from("chain:6"), 0.02, comm, integrator="petsc:5dp", dt=0.01)
-        finally:
-            options.delValue(name)
-        expected = "" if told is None else f"mpimbs: note: PETSC_OPTIONS replace the integrator petsc:5dp by {told}\n"
-        assert capsys.readouterr().err == (expected if comm.rank == 0 else "")
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [({"dt": 0.2}, "`dt=0.2`. is beyond the end at 0.1 s"), ({"every": 0.2}, "0.2 s. is beyond .* `every=0.1` for")],
@@ -268,17 +192,6 @@ def test_a_free_system_keeps_momentum_and_undamped_its_energy(comm: MPI.Comm, da
         assert_close("energy", total(run), np.full(len(run.time), total(run)[0]), "conserved")
         assert result.energy_change == pytest.approx(np.abs(total(run) - total(run)[0]).max() / run.energy[:, 0].max())
     assert result.energy_change < 1e-9
-
-
-def test_weight_and_springs_exchange_energy_without_loss(comm: MPI.Comm) -> None:
-    run, result = motion(tumbler(driven=False, damping=0.0), 1.0, comm, rtol=1e-10, atol=1e-10, every=0.05)
-    assert np.ptp(run.energy[:, 1]) > 1.0  # J
-    assert result.energy_change < 1e-8
-
-
-def test_a_damped_rope_loses_energy(comm: MPI.Comm) -> None:
-    run, _ = motion(system_from("rope:6"), 0.05, comm, every=0.01)
-    assert np.all(np.diff(total(run)) < 0)
 
 
 @pytest.mark.parametrize("spec", ["tumbler", "spatial_chain:9", "rope:8"])

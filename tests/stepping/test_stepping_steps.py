@@ -1,10 +1,7 @@
 """What is told of the steps: their sizes, and whether accuracy, stability or the samples limit them."""
 
-import json
-from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -13,11 +10,9 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping import stability
-from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.schemes import Accuracy, stable_radius
 from mpimbs.stepping.stability import StabilityProbe
-from mpimbs.stepping.step_sizes import StepSizes, told
 from mpimbs.stepping.tableaux import TABLEAUX
 from oracles.dense import coordinate_rates, dense_accelerations
 
@@ -36,15 +31,6 @@ def stiff(stiffness: float, damping: float) -> System:
             joint=joint | {"position": (0, -0.5 if k else -1, 0)},
         )  # fmt: skip
     return system
-
-
-@pytest.mark.parametrize("name", TABLEAUX)
-def test_the_polynomial_of_a_scheme_is_the_exponential_up_to_its_order(name: str) -> None:
-    found, order = np.append(TABLEAUX[name].polynomial, 0.0), TABLEAUX[name].order
-    exact = 1.0 / np.cumprod([1.0, *range(1, order + 1)])
-    assert np.allclose(found[: order + 1], exact, rtol=1e-12) and not np.isclose(
-        found[order + 1], exact[-1] / (order + 1)
-    )
 
 
 def test_stable_radii_of_the_literature() -> None:
@@ -118,42 +104,6 @@ def test_what_limits_the_steps(comm: MPI.Comm, case: str, scheme: str, limit: st
         assert "tolerance takes no fewer" in runs[0].summary() and "'tip" in runs[0].summary()
 
 
-def test_the_sizes_of_the_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
-    times: list[float] = []
-    original = Integrator.step_towards
-
-    def step_towards(self: Integrator, target: float, *_: float) -> bool:
-        times.append(self.time)
-        return original(self, target)  # one step
-
-    monkeypatch.setattr(Integrator, "step_towards", step_towards)
-    result = simulate(system_from("chain:6"), 3.0, comm, every=3.0)
-    found = result.step_sizes
-    assert found["shortened"] in (1, 2)  # the last ones
-    sizes = np.diff([*times, 3.0])[: -found["shortened"]]
-    assert (found["smallest"], found["largest"]) == pytest.approx((sizes.min(), sizes.max()), rel=1e-12)
-    assert found["median"] == pytest.approx(np.median(sizes), rel=0.02)
-    line = next(line for line in result.summary().splitlines() if line.startswith("steps: "))
-    assert f"{sizes.min():.2e} to {sizes.max():.2e} s" in line
-
-
-def test_samples_limit_the_steps(comm: MPI.Comm, tmp_path: Path) -> None:
-    path = comm.bcast(tmp_path) / "out.h5"
-    result = simulate(system_from("chain:6"), 1.0, comm, output=path, integrator="petsc:5dp")
-    assert result.step_sizes["limited_by"] == "samples" and result.step_sizes["largest"] == pytest.approx(5e-3)
-    assert "limited by the times of the samples" in result.summary()
-    comm.Barrier()
-    with h5py.File(path) as file:
-        assert json.loads(file.attrs["statistics"])["step_sizes"] == result.step_sizes
-        steps = file["step_size"][:]
-    assert steps.shape == (201,) and np.all(steps > 0.0) and steps[-1] > 5e-3
-
-
-def test_a_fixed_step_has_no_limit(comm: MPI.Comm) -> None:
-    result = simulate(system_from("chain:6"), 0.1, comm, dt=0.01)
-    assert result.step_sizes == {"fixed": 0.01} and "steps: 0.01 s, fixed\n" in result.summary()
-
-
 def test_what_is_seen_of_stability_changes_nothing(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the motion nor the count of evaluations; nor do functions that fail beside the states of the steps."""
     system = stiff(1e3, 1.0)
@@ -179,33 +129,6 @@ def test_what_is_seen_of_stability_changes_nothing(comm: MPI.Comm, monkeypatch: 
     assert runs[0].evaluations == runs[1].evaluations
     for a, b in zip(runs[0].samples, runs[1].samples, strict=True):
         assert np.array_equal(a.q, b.q) and np.array_equal(a.u, b.u)
-
-
-def test_spreads_go_on_from_json() -> None:
-    sizes = StepSizes()
-    rng = np.random.default_rng(1)
-    for k, size in enumerate(10.0 ** rng.uniform(-6, -2, 400)):
-        if k == 200:
-            sizes = StepSizes(json.loads(json.dumps(sizes.memory())))
-        sizes.take([-size if k % 3 == 0 else size], 1e-2)
-    whole = StepSizes()
-    for k, size in enumerate(10.0 ** np.random.default_rng(1).uniform(-6, -2, 400)):
-        whole.take([-size if k % 3 == 0 else size], 1e-2)
-    assert sizes.statistics() == whole.statistics()
-    assert told(StepSizes().statistics() or {"fixed": 1.0}) == "steps: 1 s, fixed"
-
-
-def test_steps_of_an_integrator_alone_are_counted() -> None:
-    """Without a look at stability, as for constraint loads, whose solutions begin with those of the steps before."""
-    result = simulate(system_from("chain:8"), 1.0, every=1.0, coupling="pcg", cuts=3)
-    assert result.steps > 50 and "limited_by" not in result.step_sizes and result.step_sizes["median"] > 0.0
-    dynamics = Dynamics(system_from("chain:4"))
-    stepper = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", Accuracy())
-    while not stepper.step_towards(0.5):
-        pass
-    assert set(stepper.step_statistics()) == {"smallest", "largest", "median", "shortened"}
-    stepper.close()
-    dynamics.close()
 
 
 @pytest.mark.cases(2)

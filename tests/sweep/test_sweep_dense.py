@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cases import accelerations, along_motion, isolated, moving_state
+from cases import accelerations
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import Joint, System, system_from
@@ -73,40 +73,6 @@ def test_long_spherical_chain(n: int) -> None:
     )
 
 
-@pytest.mark.parametrize("spec", ["chain:64", "spatial_chain:64", "free_chain:64", "rope:64", "tree:3:3"])
-def test_standard_system(spec: str) -> None:
-    system = system_from(spec)
-    q, u, tau = moving_state(system)
-    assert_close(
-        "accelerations", accelerations(system, q, u, tau), dense.dense_accelerations(system, q, u, tau), "long"
-    )
-
-
-@pytest.mark.parametrize("chain", [True, False])
-def test_functions_of_time(chain: bool) -> None:
-    """Prescribed torques, moments and forces act with their values at t."""
-    system, q, u, tau = random_system(5, 6, chain, ["revolute", "spherical", "cylindrical"])
-    system.set_torque("b1", lambda t: 30 * np.sin(t))
-    system.set_torque("b4", lambda t: np.full(system.body(4).joint.kind.nu, 10 * t))
-    system.add_wrench("b2", force=lambda t: (20 * t, 0, 5), moment=(1, 2, 3), point=(0.1, 0.2, 0.3))
-    system.add_wrench("b5", force=(3, 2, 1), moment=lambda t: (0, t**2, -t), frame="world", point=(1, 0, 0))
-    results = []
-    for t in (0.0, 2.0):
-        results.append(accelerations(system, q, u, tau, t))
-        assert_close(f"accelerations at {t} s", results[-1], dense.dense_accelerations(system, q, u, tau, t), "dense")
-    assert np.max(np.abs(results[0] - results[1])) > 0.1, "the functions have no effect"
-
-
-def test_wrenches_are_set_anew_each_time() -> None:
-    """A second evaluation at another time and pose has nothing left of the first."""
-    system, q, u, tau = random_system(3, 4, True, wrenches=True)
-    system.add_wrench("b2", force=lambda t: (100 * t, 0, 0), frame="world")
-    with closing(Dynamics(system)) as dynamics:
-        dynamics.accelerations(q[::-1].copy(), u, tau, 7.0)
-        again = dynamics.accelerations(q, u, tau, 0.5)
-    assert_close("accelerations", again, accelerations(system, q, u, tau, 0.5), "exact")
-
-
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -143,49 +109,3 @@ def test_spherical_spring(angle: float, sign: float) -> None:
     piece, force = Subchain(system), np.empty(3)
     joint_forces(0.0, piece.structure, piece.springs, q, np.zeros(3), np.zeros(3), force)
     assert_close("spring moment", force, -3 * short * axis, "rounding", scale=3.0)
-
-
-def test_quaternions_need_not_be_of_unit_length() -> None:
-    """The state may carry its rounding: the length of a quaternion has no effect on the accelerations."""
-    system, q, u, tau = random_system(2, 5, True, ["spherical", "free"])
-    scaled = q.copy()
-    for k, start in enumerate(system.columns().q_offset[:-1]):
-        scaled[start : start + 4] *= 1 + 0.1 * (k + 1)
-    assert_close("accelerations", accelerations(system, scaled, u, tau), accelerations(system, q, u, tau), "dense")
-
-
-@pytest.mark.parametrize("chain", [True, False])
-@pytest.mark.parametrize("seed", range(3))
-def test_momentum_is_conserved(seed: int, chain: bool) -> None:
-    """Joint forces are inner ones: they change no momentum of a system that nothing holds."""
-    system = isolated(random_system(seed, 8, chain)[0])
-    q, u, tau = moving_state(system, seed)
-    tau = np.concatenate((np.zeros(6), 20 * tau[6:]))
-    with closing(Dynamics(system)) as dynamics:
-        udot, rates = np.empty(system.nu), np.empty(system.nq)
-        dynamics.derivative(0.0, q, u, udot, rates, tau)
-
-        def momentum(q: Array, u: Array) -> Array:
-            return dynamics.subchain.energy_and_momentum(q, u, np.zeros(3))[2:]
-
-        change = along_motion(momentum, rates, udot, q, u)
-        size = np.abs(along_motion(momentum, rates, np.zeros_like(udot), q, u)).max()
-    assert_close("rate of momentum", change, np.zeros(6), "difference", scale=size)
-
-
-@pytest.mark.parametrize("chain", [True, False])
-@pytest.mark.parametrize("seed", range(3))
-def test_power(seed: int, chain: bool) -> None:
-    """Energy changes by the power of torques and dampers: springs and weight are potentials."""
-    system, q, u, tau = random_system(seed, 8, chain)
-    c = system.columns()
-    with closing(Dynamics(system)) as dynamics:
-        udot, rates = np.empty(system.nu), np.empty(system.nq)
-        dynamics.derivative(0.0, q, u, udot, rates, tau)
-
-        def energies(q: Array, u: Array) -> Array:
-            return dynamics.subchain.energy_and_momentum(q, u, np.asarray(system.gravity))[:2]
-
-        parts = along_motion(energies, rates, udot, q, u)
-    power = (tau + c.torque - c.damping * u) @ u
-    assert_close("power", parts.sum(), power, "difference", scale=np.abs(parts).sum() + abs(power))

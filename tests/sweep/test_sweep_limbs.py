@@ -10,9 +10,6 @@ from mpimbs.base.sizes import PACKAGE, using
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, system_from
-from mpimbs.partition.limbs import choose_limbs
-from mpimbs.partition.shapes import Words, closed_subtrees, shapes
-from mpimbs.sweep.build import NO_BODIES, build
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import Seeded, build_state, build_system
@@ -56,6 +53,7 @@ def evaluated(dynamics: Dynamics, q: Array, u: Array, tau: Array) -> tuple[Array
     return udot, rates
 
 
+@pytest.mark.cases(2)
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("width", WIDTHS)
@@ -71,50 +69,6 @@ def test_limbs_of_all_joint_types(width: int, kept: str) -> None:
         found = evaluated(dynamics, q, u, tau)
     assert_close("accelerations", found[0], expected, "dense", scale=float(np.abs(expected).max()))
     assert_close("rates", found[1], rates, "lanes", scale=float(np.abs(rates).max()))
-
-
-def test_the_shape_is_joints_and_how_they_hang_together() -> None:
-    system = bushes(4)
-    made = build(system.columns())
-    shape = shapes(Words(made, system.joint_patterns(0, system.n_bodies)), made.sizes)
-    roots = {made.order.tolist().index(3 + 9 * copy) for copy in range(4)}
-    (same,) = {int(shape[place]) for place in roots}
-    assert set(np.flatnonzero(shape == same).tolist()) == roots
-    patterns = system.joint_patterns(0, system.n_bodies).copy()
-    patterns[3 + 8] += 1  # another joint at the tip of the first
-    changed = shapes(Words(made, patterns), made.sizes)
-    assert len({int(changed[place]) for place in roots}) == 2
-
-
-def test_open_bodies_are_in_no_limb() -> None:
-    system = bushes(4)
-    made = build(system.columns())
-    tip = 3 + 9 + 7  # of the second bush: it and all above it have children elsewhere
-    closed = closed_subtrees(made, np.array([tip]))
-    place = {int(body): k for k, body in enumerate(made.order)}
-    assert not closed[[place[tip], place[3 + 9 + 6], place[3 + 9 + 3], place[3 + 9]]].any()
-    assert closed[place[3]]
-    groups, *_ = choose_limbs(made, system.joint_patterns(0, system.n_bodies), np.array([tip]), 2)
-    assert groups
-    for group in groups:
-        assert place[3 + 9] not in group.places
-
-
-def test_nothing_to_put_side_by_side() -> None:
-    system = build_system(Seeded(1), 5, False, ("revolute",), False, False)
-    assert choose_limbs(build(system.columns()), system.joint_patterns(0, 5), NO_BODIES, 1).any is False
-
-
-def test_shapes_that_have_one_number_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Subtrees are compared body by body before they are put side by side."""
-    system = bushes(4)
-    made, patterns = build(system.columns()), system.joint_patterns(0, system.n_bodies).copy()
-    patterns[3 + 18 + 8] += 1  # another joint at the tip of the third bush
-    monkeypatch.setattr("mpimbs.partition.limbs.shapes", lambda words, sizes: sizes)
-    groups, *_ = choose_limbs(made, patterns, NO_BODIES, 2)
-    place = {int(body): k for k, body in enumerate(made.order)}
-    (roots,) = [group.places.ravel()[: group.lanes].tolist() for group in groups if made.sizes[group.places[0, 0]] == 9]
-    assert roots == sorted(place[3 + 9 * copy] for copy in (0, 1, 3))
 
 
 @pytest.mark.parametrize("width", WIDTHS)

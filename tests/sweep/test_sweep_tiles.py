@@ -9,12 +9,11 @@ import pytest
 
 import mpimbs.base.sizes
 import mpimbs.partition.ownership
-from cases import GENERATORS, moving_state, typed_chain
-from laboratory.extended import ExtendedSweeps
+from cases import moving_state, typed_chain
 from mpimbs.base.sizes import PACKAGE
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import WIDTHS, native_width
-from mpimbs.model import System, system_from
+from mpimbs.model import System
 from mpimbs.partition.lanes import cut_tiles
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.subchains import Subchains
@@ -115,17 +114,7 @@ def assert_as_one_piece(
     assert_close(f"coordinate rates of {what}", found_rates, rates, "lanes")
 
 
-def test_cases(cut: Cut) -> None:
-    """The cuts are what the other tests take them for: lanes and remainders, in one tile or several, kept or not."""
-    system = chain_of("revolute", 71)[0]
-    tiles = mpimbs.partition.ownership.cut_chain(system.joint_patterns(0, 71), NATIVE)
-    assert tiles[0].width == NATIVE and tiles[-1].width == 1
-    assert (len(tiles) > 2) == (cut.most == 3)
-    with closing(Dynamics(system, lanes=NATIVE)) as dynamics:
-        assert dynamics.lanes == NATIVE and dynamics.subchain.tiles.kept == cut.kept
-
-
-@pytest.mark.cases(16)
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("period", PERIODS)
 def test_lanes_are_one_piece(period: str, cut: Cut) -> None:
     """Chains of every length up to a few bodies a lane, with springs, dampers and rest positions."""
@@ -134,7 +123,7 @@ def test_lanes_are_one_piece(period: str, cut: Cut) -> None:
         assert_as_one_piece(f"{period}:{n}", *chain_of(period, n, n))
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("period", ["mixed", "balls and hinges"])
 def test_springs_here_and_there(period: str, cut: Cut) -> None:
     """Springs in some lanes and tiles, dampers and torques in others."""
@@ -151,32 +140,7 @@ def test_springs_here_and_there(period: str, cut: Cut) -> None:
     assert_close("accelerations", found, dense.dense_accelerations(system, *state), "dense")
 
 
-@pytest.mark.parametrize("period", ["revolute", "mixed"])
-def test_like_bodies(period: str, cut: Cut) -> None:
-    """Tiles of the same bodies differ in the frame that they hang on, or in a torque that a function replaces."""
-    made = typed_chain(PERIODS[period], 6).bodies()
-    links = [body.model_copy(update={"name": f"{body.joint.type}_link", "parent": None}) for body in made]
-    system = System()
-    system.repeat(100 // len(links), *links)
-    q, u, tau = moving_state(system)
-    assert_as_one_piece("like bodies", system, q, u, tau)
-    system.set_torque(system.name_of(40), lambda t: 3.0 * t)
-    assert_as_one_piece("like bodies but one torque", system, q, u, tau, 0.5)
-    found, _ = evaluation(system, q, u, tau, 0.5, NATIVE)
-    assert_close("accelerations", found, dense.dense_accelerations(system, q, u, tau, 0.5), "dense")
-
-
-@pytest.mark.parametrize("n", [70, 1024])
-@pytest.mark.parametrize("kind", GENERATORS)
-def test_generated_chains(kind: str, n: int, cut: Cut) -> None:
-    """Long chains of like bodies, whose tiles share their tables; without generalized forces too."""
-    system = system_from(f"{kind}:{n}")
-    q, u, tau = moving_state(system)
-    assert_as_one_piece(f"{kind}:{n}", system, q, u, tau)
-    assert_as_one_piece(f"{kind}:{n} not driven", system, q, u, None)
-
-
-@pytest.mark.cases(6)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("period", ["revolute", "balls and hinges", "mixed"])
 def test_loads_from_outside(period: str, cut: Cut) -> None:
     """Wrenches in body and world frame and torques that are functions of time, on bodies of every lane."""
@@ -199,15 +163,6 @@ def test_lanes_against_dense(period: str, cut: Cut) -> None:
     udot, rates = evaluation(system, q, u, tau, lanes=NATIVE)
     assert_close("accelerations", udot, dense.dense_accelerations(system, q, u, tau), "dense")
     assert_close("coordinate rates", rates, dense.coordinate_rates(system, q, u), "dense")
-
-
-@pytest.mark.parametrize("period", ["revolute", "balls and hinges"])
-def test_lanes_and_extended(period: str) -> None:
-    """Rounding grows no more than in one piece."""
-    system, q, u, tau = chain_of(period, 64, 2)
-    udot = ExtendedSweeps(system, q, u).accelerations(tau)
-    for lanes in (1, NATIVE):
-        assert_close(f"accelerations in {lanes} lanes", evaluation(system, q, u, tau, lanes=lanes)[0], udot, "extended")
 
 
 @pytest.mark.parametrize("beyond", [3, 0], ids=["inside", "tip"])
@@ -243,16 +198,6 @@ def test_handle_equations_of_lanes(period: str, beyond: int, cut: Cut) -> None:
         assert_close(name, ours8, theirs, "lanes joined", scale=max(np.abs(theirs).max(), 1.0))
     assert_close("accelerations", udot8, udot, "lanes joined")
     assert_close("coordinate rates", rates8, rates, "lanes")
-
-
-def test_joint_forces_back(cut: Cut) -> None:
-    """The sweeps of one piece beside those in lanes see the same wrenches: forces go in and come out."""
-    system, q, u, tau = chain_of("balls and hinges", 50, 5, springs=False, wrenches=True)
-    with closing(Dynamics(system, lanes=NATIVE)) as dynamics:
-        udot = dynamics.accelerations(q, u, tau)
-        back = dynamics.inverse_dynamics(q, u, udot)
-        loads = np.abs(dynamics.inverse_dynamics(q, u, 0 * udot)).max()
-    assert_close("generalized forces", back, tau, "round trip", scale=loads)
 
 
 @pytest.mark.long

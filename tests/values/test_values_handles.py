@@ -14,15 +14,8 @@ from mpimbs.sweep.build import build
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
 from mpimbs.values.handles import (
-    RESPONSE,
-    SCRATCH,
-    SIZE,
-    TRANSFER,
     between,
-    combine,
-    join,
     matrices,
-    respond,
 )
 from oracles import dense
 from oracles.dense import Array
@@ -154,62 +147,12 @@ def pieces(cuts: list[int], seed: int) -> list[Array]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("length", [1, 2, 6, N])
-def test_definiteness(length: int, seed: int) -> None:
-    """I and W are symmetric and have no negative eigenvalue beyond rounding."""
-    inertia, _, compliance, _, _ = matrices(pieces([0, length], seed)[0])
-    for name, matrix in (("I", inertia), ("W", compliance)):
-        assert np.array_equal(matrix, matrix.T), f"{name} is not symmetric"
-        values = np.linalg.eigvalsh(matrix)
-        limit = -1e-14 * max(values[-1], 1.0)
-        assert values[0] >= limit, f"{name} has the eigenvalue {values[0]:.2e} beside {values[-1]:.2e}"
-
-
-def test_a_rigid_piece_has_no_compliance() -> None:
-    """W = 0, and E turns and shifts a load: [[R, [p x] R], [0, R]]."""
-    system = typed_chain(("fixed",) * 4, 1)
-    block = blocks_of(system, [0, 3], np.empty(0), np.empty(0), np.empty(0), np.zeros(3))[0]
-    _, transfer, compliance, force, acceleration = matrices(block)
-    assert not compliance.any() and not force.any() and not acceleration.any()
-    rotation = transfer[3:, 3:]
-    assert_close("rotation R R^T", rotation @ rotation.T, np.eye(3), "rounding")
-    assert_close("rotation of moments", transfer[:3, :3], rotation, "rounding")
-    assert not transfer[3:, :3].any()
-    shift = transfer[:3, 3:] @ rotation.T
-    assert_close("[p x]", shift, -shift.T, "rounding")
-
-
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
 def test_join_is_associative_and_gives_the_whole(cuts: list[int], seed: int) -> None:
     a, b, c = pieces(cuts, seed)
     left, right = product(product(a, b), c), product(a, product(b, c))
     assert_same(left, right, "join")
     assert_same(left, pieces([0, N], seed)[0], "join")
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_join_into_one_of_its_arguments(seed: int) -> None:
-    a, b, _ = pieces(CUTS[0], seed)
-    apart = np.full(SIZE, np.nan)
-    room = np.empty(RESPONSE), np.empty(SCRATCH)
-    join(a, b, apart, *room)
-    onto_left, onto_right = a.copy(), b.copy()
-    join(onto_left, b, onto_left, *room)
-    join(a, onto_right, onto_right, *room)
-    assert np.array_equal(onto_left, apart), "join into the left"
-    assert np.array_equal(onto_right, apart), "join into the right"
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_join_with_the_tip(seed: int) -> None:
-    """With nothing outboard of the right, nothing is outboard of both: E = W = c = 0."""
-    system, q, u, tau = mixed_chain(24, seed)
-    omega = np.zeros(3)
-    a, b = blocks_of(system, [0, 10, 24], q, u, tau, omega)
-    total = product(a, b)
-    assert not total[TRANSFER:].any()
-    assert_same(total, blocks_of(system, [0, 24], q, u, tau, omega)[0], "join")
 
 
 @pytest.mark.parametrize("tip", [False, True])
@@ -236,31 +179,3 @@ def test_between(seed: int, tip: bool) -> None:
     assert_close("f1 of the whole", i @ a1 - e @ f2 + p, f1, "join", scale=size)
     a2 = e_r.T @ a + w_r @ f2 + c_r
     assert_close("A2 of the whole", e.T @ a1 + w @ f2 + c, a2, "join", scale=max(np.abs(a2).max(), 1.0))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_tip_needs_no_far_handle(seed: int) -> None:
-    """With nothing outboard, I, p and the response of the shared acceleration are the same without E and W."""
-    system, q, u, tau = mixed_chain(24, seed)
-    left, right = blocks_of(system, [0, 9, 24], q, u, tau, np.zeros(3))
-    whole, response = joined(left, right)
-    short, apart, scratch = left.copy(), np.zeros(RESPONSE), np.empty(SCRATCH)
-    respond(left, right, apart, scratch, False)
-    combine(left, right, apart, short, False)
-    assert np.array_equal(short[:TRANSFER], whole[:TRANSFER])
-    half = RESPONSE // 2
-    assert np.array_equal(apart[:half], response[:half]) and not apart[half:].any()
-
-
-def test_a_pivot_that_vanishes() -> None:
-    """1 + W I with a zero in the corner is solved by an exchange of rows."""
-    left, right = np.zeros((18, 8)), np.zeros((18, 8))
-    left[6:12, :6] = right[6:12, :6] = np.eye(6)
-    w, i = np.eye(6), np.eye(6)
-    w[:2, :2] = [[1, -2], [-2, 5]]
-    i[:2, :2] = [[3, 2], [2, 2]]  # (W I)_00 = -1
-    left[12:, :6], right[:6, :6] = w, i
-    assert (np.eye(6) + w @ i)[0, 0] == 0.0
-    whole, response = joined(left.ravel(), right.ravel())
-    assert_close("N", response.reshape(12, 8)[:6, :6], np.linalg.inv(np.eye(6) + w @ i), "rounding")
-    assert_close("I", matrices(whole)[0], i @ np.linalg.inv(np.eye(6) + w @ i), "rounding")

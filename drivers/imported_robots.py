@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def mujoco_difference(path: Path, seed: int = 1) -> float:
-    """Largest difference of the accelerations in a random state, over the largest: of an MJCF file, from MuJoCo's."""
+    """Largest difference of accelerations under random forces, over the largest: of an MJCF file, from MuJoCo's."""
     import mujoco
 
     robot, model = robot_in(path), mujoco.MjModel.from_xml_path(str(path))
@@ -43,11 +43,14 @@ def mujoco_difference(path: Path, seed: int = 1) -> float:
     rng = np.random.default_rng(seed)
     data.qpos[:], data.qvel[:] = model.qpos0, rng.normal(size=model.nv)
     mujoco.mj_integratePos(model, data.qpos, 0.7 * rng.normal(size=model.nv), 1.0)
+    free = [model.jnt_dofadr[k] + i for k in np.flatnonzero(model.jnt_type == 0) for i in range(6)]
+    data.qfrc_applied[:] = rng.normal(size=model.nv)
+    data.qfrc_applied[free] = 0.0
     mujoco.mj_forward(model, data)
-    q, u, udot = [], [], []
+    q, u, udot, tau = [], [], [], []
     for joint in robot.order:
         number = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, joint.name)
-        number = int(joint.name.removeprefix("joint")) if number < 0 else number  # the reader has named it
+        number = int(joint.name.removeprefix("joint").rstrip("_")) if number < 0 else number  # the reader has named it
         at, on = model.jnt_qposadr[number], model.jnt_dofadr[number]
         x, v, a = data.qpos[at:], data.qvel[on:], data.qacc[on:]
         if joint.kind == "free":  # theirs: position first, velocity in the world's frame
@@ -56,14 +59,16 @@ def mujoco_difference(path: Path, seed: int = 1) -> float:
             q += [*x[3:7], *x[:3]]
             u += [*v[3:6], *velocity]
             udot += [*a[3:6], *(to_body @ a[:3] - np.cross(v[3:6], velocity))]
+            tau += [0.0] * 6
         else:
             nq, nu = (4, 3) if joint.kind == "ball" else (1, 1)
             q, u, udot = [*q, *x[:nq]], [*u, *v[:nu]], [*udot, *a[:nu]]
-    return _difference(system, q, u, udot)
+            tau += [*data.qfrc_applied[on : on + nu]]
+    return _difference(system, q, u, tau, udot)
 
 
 def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> float:
-    """Largest difference of the accelerations in a random state, over the largest: of a URDF file, from Pinocchio's."""
+    """Largest difference of accelerations under random forces, over the largest: of a URDF file, from Pinocchio's."""
     import pinocchio as pin
 
     robot = robot_in(path, free)
@@ -71,7 +76,7 @@ def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> float
     model = pin.buildModelFromUrdf(str(path), *([pin.JointModelFreeFlyer()] if free else []))
     rng = np.random.default_rng(seed)
     q0, v = pin.integrate(model, pin.neutral(model), 0.7 * rng.normal(size=model.nv)), rng.normal(size=model.nv)
-    tau, q, places = np.zeros(model.nv), [], []
+    tau, push, q, places = np.zeros(model.nv), np.zeros(model.nv), [], []
     for joint in robot.order:
         found = model.joints[model.getJointId("root_joint" if joint.kind == "free" else joint.name)]
         x, first = q0[found.idx_q : found.idx_q + found.nq], found.idx_v
@@ -81,10 +86,11 @@ def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> float
         else:  # a continuous joint's coordinates are a cosine and a sine
             q += [np.arctan2(x[1], x[0]) if found.nq == 2 else x[0]]
             places.append(first)
-            tau[first] = -joint.damping[0] * v[first]
+            push[first] = rng.normal()
+            tau[first] = push[first] - joint.damping[0] * v[first]
     if len(places) < model.nv:
         raise InputError("joints that carry no mass, which Pinocchio can't accelerate")
-    return _difference(system, q, v[places], pin.aba(model, model.createData(), q0, v, tau)[places])
+    return _difference(system, q, v[places], push[places], pin.aba(model, model.createData(), q0, v, tau)[places])
 
 
 def _without_loops(system: System) -> System:
@@ -95,9 +101,11 @@ def _without_loops(system: System) -> System:
     return bodies
 
 
-def _difference(system: System, q: Sequence[float], u: Sequence[float] | Floats, theirs: Sequence[float]) -> float:
+def _difference(
+    system: System, q: Sequence[float], u: Sequence[float] | Floats, tau: Sequence[float] | Floats, theirs: Floats
+) -> float:
     dynamics = Dynamics(system, comm=MPI.COMM_SELF)
-    ours = dynamics.accelerations(np.array(q), np.array(u))
+    ours = dynamics.accelerations(np.array(q), np.array(u), np.array(tau))
     dynamics.close()
     return float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-300))
 

@@ -107,7 +107,7 @@ TOLERANCE |= {
 
 # Robots and exports.
 TOLERANCE |= {
-    "imported": (1e-10, "links without mass are given a share of the next ones', thickened by 1e-13 of these"),
+    "imported": (1e-10, "random states, some near positions where joints of links without mass are one another's"),
     "difference of exports": (1e-5, "central differences over 2 ms of motions of some rad/s: their third derivatives"),
     "single": (1e-6, "single precision, 6e-8, of numbers of a few m, turned back by quaternions"),
 }

@@ -313,6 +313,7 @@ def _coordinates(system: System) -> Iterator[str]:
     from mpimbs.model import JOINT_TYPES
 
     q, u = (offsets.tolist() for offsets in system.offsets())
+    joints = {at: name for name, _, at in system.coordinates}
     for k, kind in enumerate(system.joint_types().tolist()):
         joint = JOINT_TYPES[kind]
         parts = (("q", q, joint.q_units), ("u", u, joint.u_units))
@@ -321,7 +322,9 @@ def _coordinates(system: System) -> Iterator[str]:
             for name, at, units in parts
             if units
         )
-        yield f"body '{system.name_of(k)}', {joint.name}: {', '.join(places) or 'no coordinates'}"
+        named = ", ".join(joints[at] for at in range(u[k], u[k + 1]) if at in joints)
+        title = f"body '{system.name_of(k)}', {joint.name}{f' ({named})' if named else ''}"
+        yield f"{title}: {', '.join(places) or 'no coordinates'}"
 
 
 def _facts(system: System) -> dict[str, Any]:

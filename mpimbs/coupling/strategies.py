@@ -88,7 +88,7 @@ def _pcg(solver: LoadSolver | None) -> Strategy:
         assert isinstance(part, Subchains)
         return ConstraintLoads(comm, part, chosen, EfficientDivideAndConquer(comm, len(part)))
 
-    return Strategy(divide, own_subchains, join, "pcg")
+    return Strategy(functools.partial(divide, free_roots=True), own_subchains, join, "pcg")
 
 
 def _intervals(comm: MPI.Comm, part: Part, division: Division) -> ScheduledAssembly:
@@ -113,7 +113,7 @@ def _pcg_of_trees(solver: LoadSolver | None) -> Strategy:
         assert isinstance(part, Intervals)
         return ConstraintLoads(comm, part, chosen, None if part.has_loops else _intervals(comm, part, division))
 
-    return Strategy(divide_tree, own_cut_intervals, join, "cut intervals")
+    return Strategy(functools.partial(divide_tree, free_roots=True), own_cut_intervals, join, "cut intervals")
 
 
 def _assembly(solver: LoadSolver | None) -> Strategy:

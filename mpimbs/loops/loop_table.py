@@ -254,7 +254,7 @@ def _reach(system: Contents) -> float:
 def _radius(system: Contents, body: int) -> float:
     """Radius of gyration of a body about its origin (m), 0 of one without mass."""
     made = system.segments.template(body)
-    if made.massless:
+    if not made.mass:
         return 0.0
     center = np.array(made.center_of_mass)
     xx, yy, zz = made.inertia[:3]

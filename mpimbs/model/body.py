@@ -108,13 +108,14 @@ class Body(CheckedTable):
         Name of another body (in Python, of one that is there) or "world"; None: the last body added ("world" for the
         first).
     mass : float
-        kg, positive. A body with neither mass nor inertia passes here, but not in `System.validate`.
+        kg; none only of a body that has no inertia either.
     center_of_mass : tuple of 3 floats
         m, body frame.
     inertia : tuple of 6 floats
         xx yy zz xy xz yz about the center of mass, body axes, kg m^2: the components of the matrix (xy is the
-        entry of the matrix, with its sign). Positive definite, and no principal moment above the sum of the
-        others.
+        entry of the matrix, with its sign). No principal moment is negative, none above the sum of the others. Where
+        a body has no inertia in some direction, or neither mass nor inertia, what lies on it has to resist its joint
+        (`System.validate`), and no rank has it apart from that.
     added_mass : tuple of 6 tuples of 6 floats
         What a fluid at rest around the body adds to its inertia: a symmetric matrix, not indefinite, about the origin
         of the body frame, in its components, angular part first (kg m^2, kg m, kg). Six numbers are its diagonal. It
@@ -153,23 +154,32 @@ class Body(CheckedTable):
         return super().units_of(fields) | {"added_mass": _OF_ADDED_MASS if rows else _OF_DIAGONAL}
 
     @property
-    def massless(self) -> bool:
-        """Whether the body has neither mass nor inertia."""
-        return self.mass == 0 and not any(self.inertia)
+    def thin(self) -> bool:
+        """Whether the body has no inertia in some direction: what lies on it has to resist its joint there."""
+        xx, yy, zz, xy, xz, yz = self.inertia
+        product = xx * (yy * zz - yz * yz) - xy * (xy * zz - yz * xz) + xz * (xy * yz - yy * xz)
+        if self.mass > 0 and product > 2 * _SINGULAR * (xx + yy + zz) ** 3:  # far from it, as most bodies are
+            return False
+        low, _, high = self._moments()
+        return self.mass == 0 or bool(low <= _SINGULAR * high)
+
+    def _moments(self) -> Floats:
+        """The principal moments, in order."""
+        xx, yy, zz, xy, xz, yz = self.inertia
+        return tuple(np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]).tolist())
 
     @model_validator(mode="after")
     def _check_physics(self) -> Body:
-        if self.massless:
+        if not self.mass and not any(self.inertia):
             return self
         if self.mass <= 0:
             raise ValueError(f"mass must be positive, got {self.mass:g}; give the mass in kg")
-        xx, yy, zz, xy, xz, yz = self.inertia
-        low, middle, high = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        low, middle, high = self._moments()
         moments = f"principal moments {low:.6g}, {middle:.6g}, {high:.6g} kg m^2"
-        if low <= _SINGULAR * high:
+        if low < -_SINGULAR * high:
             raise ValueError(
-                f"inertia must be positive definite, got {list(self.inertia)} with {moments}; give "
-                "xx yy zz xy xz yz about the center of mass, small positive moments for a thin body"
+                f"inertia must be positive semidefinite, got {list(self.inertia)} with {moments}; give xx yy zz xy xz "
+                "yz about the center of mass"
             )
         if low + middle < high * (1 - _SLACK):
             raise ValueError(

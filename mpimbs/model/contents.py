@@ -54,6 +54,8 @@ class Contents:
         Changes of structure.
     left_out : tuple of str
         What the file of another program says that was not taken over: a line for each kind, with names.
+    coordinates : tuple of (str, int, int)
+        Of a robot's file: the name of each joint, and where its coordinates q and speeds u begin.
     springs : dict of str to Spring
         The springs between points of bodies, by name.
     spring_bodies : list of tuple of 2 ints
@@ -87,6 +89,7 @@ class Contents:
         self.gravity = gravity
         self.segments = Segments()
         self.left_out: tuple[str, ...] = ()
+        self.coordinates: tuple[tuple[str, int, int], ...] = ()
         self.loops: list[Constraint] = []
         self.idle_loops: list[Constraint] = []
         self.events: list[Event] = []

@@ -14,6 +14,7 @@ from mpimbs.model.gear import Gear, refuse_contradictions
 from mpimbs.model.joint import Joint
 from mpimbs.model.joints import JOINT_TYPES
 from mpimbs.model.order.segments import Segment
+from mpimbs.model.resistance import check_resistance, thin_bodies
 
 _MASS_RATIO = 1e8  # beyond this ratio of masses a system counts as badly scaled
 
@@ -56,31 +57,13 @@ def refuse_gears(system: Contents, reason: str) -> None:
 
 
 def validate(system: Contents) -> None:
-    """Check a system as a whole; InputError if it has no bodies, a body neither mass nor inertia, or gears differ."""
+    """Check a system as a whole; InputError if it has no bodies, a joint that nothing resists, or gears that differ."""
     title = f"system {system.name!r}"
     check_events(system)
     refuse_contradictions(loop for loop in system.loops if isinstance(loop, Gear))
     if not system.n_bodies:
         raise InputError(f"{title}: has no bodies; add at least one [[body]] or [[repeat]]")
-    if not any(_idle(body) for segment in system.segments for body in segment.bodies):
-        return
-    carrying = {segment.parent for segment in system.segments}
-    for segment in system.segments:
-        if _idle(system.segments.template(segment.last)) and segment.last not in carrying:
-            raise InputError(
-                f"{title}: the last body {system.name_of(segment.last)!r} of a branch has "
-                "no inertia, so its joint has nothing to accelerate; give it mass and inertia or remove it"
-            )
-        for place in segment.where(_idle)[:1]:
-            raise InputError(
-                f"{title}: a body without inertia, {system.name_of(segment.first + place)!r}, leaves nothing to "
-                "accelerate where the system is cut; give it a small mass and inertia, or join it to the next body"
-            )
-
-
-def _idle(body: Body) -> bool:
-    """Whether a joint has nothing to accelerate by itself, and must."""
-    return body.massless and body.joint.motion is None
+    check_resistance(system, thin_bodies(system, ends=True))
 
 
 def summarise(system: Contents) -> Summary:

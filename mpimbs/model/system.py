@@ -362,7 +362,7 @@ class System(Contents):
         self.changes += 1
 
     def validate(self) -> None:
-        """Check the system as a whole; InputError if it has no bodies, or one without mass and inertia."""
+        """Check the system as a whole; InputError if it has no bodies, or a joint that nothing resists."""
         validate(self)
 
     def summary(self) -> Summary:

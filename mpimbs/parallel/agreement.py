@@ -156,13 +156,13 @@ def read_once(comm: MPI.Comm, given: object) -> object:
     if named is None or set(everywhere) != {named}:
         return given
 
-    def read() -> tuple[str, tuple[str, ...]]:
+    def read() -> tuple[str, tuple[str, ...], tuple[tuple[str, int, int], ...]]:
         system = system_of(named)
-        return system_text(system), system.left_out
+        return system_text(system), system.left_out, system.coordinates
 
-    text, left_out = comm.bcast(on_root(comm, read))
+    text, left_out, coordinates = comm.bcast(on_root(comm, read))
     system = system_from_text(text, named)
-    system.left_out = left_out
+    system.left_out, system.coordinates = left_out, coordinates
     return system
 
 

@@ -11,11 +11,13 @@ from mpimbs.base.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
+from mpimbs.model.resistance import thin_bodies
 from mpimbs.partition.balance import balance
 from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.intervals import cut_tree
 from mpimbs.partition.lanes import chosen_width, cut_chain, width_of
 from mpimbs.partition.schedule import Schedule
+from mpimbs.partition.thin import kept_together, refuse_thin
 
 Integers = npt.NDArray[np.int64]
 
@@ -54,7 +56,12 @@ class Division(NamedTuple):
 
 
 def divide(
-    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+    system: System,
+    size: int,
+    cuts: int | None = None,
+    tip_ratio: float | None = None,
+    lanes: int | None = None,
+    free_roots: bool = False,
 ) -> Division:
     """Check that this version solves the system on so many ranks, and divide it.
 
@@ -69,6 +76,8 @@ def divide(
         How many times more bodies the last subchain gets, whose sweep is cheaper; a measured ratio by default.
     lanes : int, optional
         See `Dynamics`.
+    free_roots : bool
+        The coupling leaves out the joints between subchains at first; see `kept_together`.
 
     Raises
     ------
@@ -80,7 +89,7 @@ def divide(
     share = system.n_bodies // count
     width = _width(system, share, lanes)
     ratio = tip_ratio_of(width, share) if tip_ratio is None else tip_ratio
-    return _division(system, size, count, ratio, width)
+    return _division(system, size, count, ratio, width, free_roots)
 
 
 def divide_bodies(
@@ -92,6 +101,7 @@ def divide_bodies(
     one) and lanes (no bodies are swept).
     """
     _refuse_cuts_and_trees(system, size, cuts)
+    refuse_thin(system, "dca")
     if lanes not in (None, 1):
         raise InputError(f"the coupling dca sweeps no bodies in lanes; leave `lanes={lanes}` out")
     count = _subchains(system, size, None)
@@ -106,6 +116,8 @@ def divide_terminal(
     Parameters and errors are those of `divide`; also refused are trees on one rank, and cuts of their own.
     """
     _refuse_cuts_and_trees(system, size, cuts)
+    if size > 1:
+        refuse_thin(system, "dca-terminal")
     count = _subchains(system, size, None)
     width = _width(system, system.n_bodies * 3 // 4 if count > 1 else system.n_bodies, lanes)
     ratio = terminal_ratio(width) if tip_ratio is None else tip_ratio
@@ -118,7 +130,12 @@ def as_tree(system: Contents) -> bool:
 
 
 def divide_tree(
-    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+    system: System,
+    size: int,
+    cuts: int | None = None,
+    tip_ratio: float | None = None,
+    lanes: int | None = None,
+    free_roots: bool = False,
 ) -> Division:
     """Divide a tree into intervals of its bodies in depth-first order, of equal cost, and share these among the ranks.
 
@@ -131,10 +148,12 @@ def divide_tree(
             f"`tip_ratio={tip_ratio}` out"
         )
     count, width = _pieces(system, size, cuts), 0 if lanes is None else width_of(lanes)
+    width = 1 if len(thin_bodies(system, ends=True)) else width
     if count == 1:
         return Division(width, 1.0, np.array([0, system.n_bodies]), np.arange(2))
     order, bounds = cut_tree(system, count)
-    return Division(width, 1.0, balance(system, order, bounds, width), _owners(count, size), order)
+    bounds = kept_together(system, balance(system, order, bounds, width), order, free_roots)
+    return Division(width, 1.0, bounds, _owners(count, size), order)
 
 
 def divide_absolute(
@@ -148,6 +167,7 @@ def divide_absolute(
         raise InputError(f"the coupling augmented joins single bodies, one part to a rank; leave `cuts={cuts}` out")
     if lanes not in (None, 1):
         raise InputError(f"the coupling augmented sweeps no bodies in lanes; leave `lanes={lanes}` out")
+    refuse_thin(system, "augmented")
     return divide_tree(system, size, None, tip_ratio, 1)
 
 
@@ -164,15 +184,18 @@ def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
 
 
 def _width(system: System, share: int, lanes: int | None) -> int:
-    """Number of lanes for a share of bodies: 1 where joints differ too much from body to body."""
+    """Number of lanes for a share of bodies: 1 where joints differ too much, or a lane could end at a thin body."""
     width = chosen_width(share, lanes) if system.is_chain else 1
+    if width > 1 and len(thin_bodies(system, ends=True)):
+        return 1
     if width > 1 and not any(tile.width > 1 for tile in cut_chain(system.joint_patterns(0, share), width)):
         return 1
     return width
 
 
-def _division(system: System, size: int, count: int, ratio: float, width: int) -> Division:
+def _division(system: System, size: int, count: int, ratio: float, width: int, free_roots: bool = False) -> Division:
     bounds = split_chain(BodyCosts(system), count, ratio, width)
+    bounds = kept_together(system, bounds, free_roots=free_roots)
     return Division(width, ratio, bounds, _owners(count, size))
 
 

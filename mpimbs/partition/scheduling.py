@@ -16,6 +16,7 @@ from mpimbs.partition.division import Division, divide_tree
 from mpimbs.partition.schedule import balanced, serial
 from mpimbs.partition.schedule_file import Laid, read_schedule
 from mpimbs.partition.schedule_search import Search
+from mpimbs.partition.thin import check_pieces, refuse_thin
 
 Integers = npt.NDArray[np.int64]
 
@@ -54,6 +55,9 @@ def divide_scheduled(
         laid = _of_file(schedule, system, size, cuts, leaves)
     else:
         laid = lay(system, divided, leaves, schedule)
+    if leaves == BODIES:
+        refuse_thin(system, "assembly with `leaves='bodies'`")
+    check_pieces(system, laid.bounds, laid.order)
     owners = np.searchsorted(laid.schedule.owners, np.arange(size + 1))
     return Division(divided.width, 1.0, laid.bounds, owners, laid.order, laid.schedule)
 

@@ -162,7 +162,7 @@ AT_TWO = "[[body]] 2 'two'"
 BAD_MODELS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # text, what takes its place, words of the message
     "mass": ("mass = 2.5", "mass = 0", (AT_TWO, "mass must be positive, got 0; give the mass in kg")),
     "negative mass": ("mass = 2.5", "mass = -1", (AT_TWO, "mass must be positive, got -1")),
-    "inertia": ("[1.5, 1.25, 1, 0, 0, 0]", "[1, 1, 1, 2, 0, 0]", (AT_TWO, "positive definite", "give xx yy zz")),
+    "inertia": ("[1.5, 1.25, 1, 0, 0, 0]", "[1, 1, 1, 2, 0, 0]", (AT_TWO, "semidefinite", "give xx yy zz")),
     "triangle": ("[1.5, 1.25, 1, 0, 0, 0]", "[1, 1, 3, 0, 0, 0]", (AT_TWO, "inertia is of no rigid body", "check the")),
     "axis": ("[0, 1, 1]", "[0, 0, 0]", (AT_TWO, "joint: axis must not be zero", "give a direction")),
     "quaternion": ("[0.6, 0.8, 0, 0]", "[0.6, 0.8, 0.1, 0]", (AT_TWO, "rotation must be a unit quaternion", "write [")),
@@ -179,7 +179,7 @@ BAD_MODELS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # text, what takes 
     "twice": ('name = "three"\nparent = "two"', 'name = "two"\nparent = "world"',
               ("[[body]] 3 'two' is connected twice: to 'one' and to 'world'", "[[loop]]")),
     "no inertia": ("mass = 0.25\ninertia = [1, 1, 1, 0, 0, 0]", "mass = 0\ninertia = [0, 0, 0, 0, 0, 0]",
-                   ("@/model.toml: system 'four'", "the last body 'four'", "no inertia", "give it mass")),
+                   ("@/model.toml: system 'four'", "joint of body 'four'", "no inertia", "give it mass")),
     "truncated": ("inertia = [1.5, 1.25, 1, 0, 0, 0]", "inertia = [1.5, 1.25",
                   ("@/model.toml: is not valid TOML", "line")),
     "half a file": (MODEL[MODEL.index("[body.joint]") + 9 :], "", ("@/model.toml: is not valid TOML", "complete")),

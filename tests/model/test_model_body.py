@@ -106,10 +106,9 @@ REFUSED_BODIES = [
     ({"mass": math.nan}, "mass must be a finite number, got nan"),
     ({"mass": "1"}, "mass must be a finite number, got '1'"),
     ({"inertia": [1, 1, 1]}, "inertia needs 6 numbers (xx yy zz xy xz yz), got 3"),
-    ({"inertia": [0] * 6}, "inertia must be positive definite, got [0.0, 0.0, 0.0"),
     (
         {"inertia": [1, 1, 1, 2, 0, 0]},
-        "inertia must be positive definite.* principal moments -1, 1, 3 kg m^2",
+        "inertia must be positive semidefinite.* principal moments -1, 1, 3 kg m^2",
     ),
     ({"inertia": [1, 1, 2.1, 0, 0, 0]}, "the largest exceeds the sum of the others; check the order"),
     ({"inertia": [1, 1, math.inf, 0, 0, 0]}, "inertia must be a finite number, got inf"),
@@ -136,7 +135,7 @@ def test_a_body_refuses(fields, message):
 def test_limits_of_the_inertia_that_are_allowed():
     Body(**(SOLID | {"inertia": [1, 1, 2, 0, 0, 0]}))  # a flat disc
     Body(**(SOLID | {"inertia": [1e-9, 1, 1, 0, 0, 0]}))  # a thin rod
-    assert Body(**(SOLID | {"mass": 0, "inertia": [0] * 6})).massless
+    assert Body(**(SOLID | {"mass": 0, "inertia": [0] * 6})).thin
 
 
 def test_tables_are_frozen():

@@ -126,7 +126,7 @@ REFUSED = [  # text, what the message says after the file and the line
     ("name = 3\n" + BODY, "system: name must be a printable, non-empty text, got 3"),
     ("", "system 'system': has no bodies; add at least one [[body]] or [[repeat]]"),
     (BODY + SECOND.replace("mass = 1", "mass = 0").replace("[1, 1, 1,", "[0, 0, 0,"),
-     "system 'system': the last body 'arm' of a branch has no inertia, so its joint has nothing to"),
+     "system 'system': nothing resists the joint of body 'arm': it has no inertia of its own there, and nothing lies"),
     (REPEAT.replace("count = 3", ""), "[[repeat]] 1: count is missing; give how often to repeat"),
     (REPEAT.replace("3", "0"), "[[repeat]] 1: count should be greater than or equal to 1, got 0"),
     (REPEAT.replace("3", "2.5"), "[[repeat]] 1: count should be a valid integer, got 2.5"),

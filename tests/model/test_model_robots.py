@@ -220,6 +220,42 @@ def test_what_is_not_taken_from_a_file_is_told(tmp_path: Path) -> None:
 
 
 @alone
+def test_rotors_of_actuators_are_those_of_mujoco(tmp_path: Path) -> None:
+    """Of version 4 on: gear squared times theirs, of each; those of tendons are told."""
+    mujoco = pytest.importorskip("mujoco")
+    text = """<worldbody><body name="a"><joint name="j" axis="0 1 0" armature="0.1" damping="0.3"/>
+    <geom type="capsule" fromto="0 0 0 1 0 0" size=".05" mass="1"/></body></worldbody><actuator>
+    <motor joint="j" gear="10" armature="0.01" damping="0.02"/>
+    <motor joint="j" gear="-2" armature="0.05"/></actuator>"""
+    model = mujoco.MjModel.from_xml_string(f"<mujoco>{text}</mujoco>")
+    data = mujoco.MjData(model)
+    data.qvel[:] = 1.0
+    mujoco.mj_forward(model, data)
+    system = read_text(tmp_path, text)
+    joint = system.body(0).joint
+    assert joint.armature == pytest.approx((0.1 + 100 * 0.01 + 4 * 0.05,))
+    assert joint.damping == pytest.approx(-data.qfrc_passive)
+    with closing(Dynamics(system)) as dynamics:
+        assert_close("udot", dynamics.accelerations(np.zeros(1), np.ones(1)), data.qacc, "imported")
+
+
+@alone
+def test_random_robots_are_as_their_peers_have_them() -> None:
+    """More of them by the driver."""
+    found = driver("random_robots").main(20)
+    assert not found["wrong"]
+    assert min(found["counts"][kind, "right"] for kind in ("mjcf", "urdf")) > 5
+
+
+@alone
+def test_elements_that_are_not_read_are_told(arm: Path) -> None:
+    more = '<loop_joint name="pin"/><gazebo reference="hand"/><transmission name="t"/></robot>'
+    arm.write_text(URDF.replace("</robot>", more).replace("</joint></robot>", "<safety_controller/></joint></robot>"))
+    told = set(read_robot(arm).left_out)
+    assert {"left out: <loop_joint>: pin", "left out: <gazebo>: hand", "left out: <transmission>: t"} <= told
+
+
+@alone
 def test_the_package_of_gymnasium_if_it_is_there() -> None:
     """Not installed for the tests: the driver takes it, and others."""
     assets = pytest.importorskip("gymnasium.envs.mujoco").__path__[0]
@@ -234,15 +270,24 @@ def test_joints_of_one_link_are_few_types(zoo: Path) -> None:
     system = read_robot(zoo)
     kinds = {body.name: body.joint.type for body in system.bodies()}
     assert kinds == {
-        "cart": "planar", "hip_x+hip_z": "universal", "hip": "revolute", "skew_1": "revolute", "skew": "revolute",
-        "turn": "revolute", "telescope": "prismatic", "plate": "fixed", "ball": "spherical", "screw": "cylindrical",
+        "x": "prismatic", "z": "prismatic", "cart": "revolute", "hip_x+hip_z": "universal", "hip": "revolute",
+        "skew_1": "revolute", "skew": "revolute", "turn": "revolute", "telescope": "prismatic", "plate": "fixed",
+        "ball": "spherical", "slip": "prismatic", "screw": "revolute",
         "drone": "free", "rotor0": "revolute", "rotor1": "revolute",
     }  # fmt: skip
+    names = ["x", "z", "pitch", "hip_x", "hip_z", "hip_y", "skew_1", "skew_2", "turn", "reach", "ball", "slip", "spin"]
+    assert [name for name, _, _ in system.coordinates] == [*names, "fly", "joint14", "joint15"]  # as in the file
+    assert system.coordinates[-3:] == (("fly", 16, 15), ("joint14", 23, 21), ("joint15", 24, 22))
     assert system.gravity == (0, 1, -9)
     cart = system.body(system.index_of("cart"))
-    assert cart.joint.q == pytest.approx((0.5, 0, np.radians(20)))  # z, x, pitch: right-handed
-    assert cart.joint.stiffness == (0, 0, 3) and cart.joint.rest[2] == pytest.approx(np.radians(7))
-    assert cart.joint.armature == (0.01,) * 3
+    assert cart.joint.q == pytest.approx(np.radians([20])) and cart.joint.rest == pytest.approx(np.radians([7]))
+    assert cart.joint.stiffness == (3,) and cart.joint.armature == (0.01,)
+    assert system.body(1).joint.q == (0.5,) and system.body(0).mass == 0
+    handed = MJCF.replace('type="slide" axis="0 0 1" ref="0.5"', 'type="slide" axis="0 0 -1"')
+    handed = handed.replace('<joint name="slip" type="slide"/> <joint name="spin"/>', '<joint/> <joint type="slide"/>')
+    zoo.write_text(handed)  # in the order in which the coordinates of one joint are
+    kinds = {body.name: body.joint.type for body in read_robot(zoo).bodies()}
+    assert (kinds["cart"], kinds["screw"]) == ("planar", "cylindrical")
 
 
 @alone
@@ -295,6 +340,11 @@ def test_joints_that_mimic_others_accelerate_as_in_pinocchio(tmp_path: Path) -> 
     assert_close("accelerations", found, ratios * expected, "pinocchio")
 
 
+def read_robot_text(path: Path, text: str) -> System:
+    path.write_text(text)
+    return read_robot(path)
+
+
 @alone
 def test_what_gears_take_over(zoo: Path, arm: Path) -> None:
     zoo.write_text(MJCF.replace('joint2="reach"', 'joint2="hip_x" polycoef="0.5 2 0 0 0"'))
@@ -305,8 +355,11 @@ def test_what_gears_take_over(zoo: Path, arm: Path) -> None:
     gear = next(loop for loop in read_robot(zoo).loops if isinstance(loop, Gear))
     assert (gear.joint, gear.of, gear.ratio) == ("turn", "telescope", 2.0)
     arm.write_text(URDF.replace('<mimic joint="yaw"/>', '<mimic joint="yow"/>'))
-    with pytest.raises(InputError, match=r"joint 'grip': mimic of 'yow', which is no joint.*'yaw'"):
-        read_robot(arm)
+    assert "left out: mimic of what is no joint: grip after yow; did you mean 'yaw'?" in read_robot(arm).left_out
+    arm.write_text(URDF.replace('<mimic joint="yaw"/>', '<mimic joint="yaw" multiplier="0" offset="0.2"/>'))
+    still = read_robot(arm)
+    assert "left out: motion, for it mimics another with multiplier 0, of joint: grip" in still.left_out
+    assert still.nu == read_robot_text(arm, URDF).nu - 1
 
 
 @alone
@@ -357,13 +410,17 @@ def test_rank_0_reads_for_all(comm: MPI.Comm, arm: Path) -> None:
     if comm.size > 1:
         assert list(system.bodies()) == list(system_from(path).bodies())
         assert system.left_out == system_from(path).left_out
+        assert system.coordinates == system_from(path).coordinates
     else:
         assert system == path
 
 
 REFUSED = [
     (URDF.replace("</robot>", ""), "is not valid XML"),
-    ("<sdf/>", "is neither URDF nor MJCF: its root is <sdf>"),
+    ("<sdf/>", "is SDF, which is not read: convert it to URDF or MJCF first"),
+    ('<robot xmlns:xacro="http://www.ros.org/wiki/xacro"><xacro:arm/></robot>', "is a xacro file: write what it makes"),
+    ('<robot name="r"><link name="a"/><link name="b"/><joint name="j" type="fixed"><parent link="a"/><child link="b"/>'
+     "</joint></robot>", "no link has mass ('a', 'b'): give them <inertial>"),
     ("<robot/>", "has no links"),
     (URDF.replace('child link="hand"', 'child link="hnd"'),
      "joint 'yaw': child 'hnd' is no link; did you mean 'hand'?"),
@@ -408,19 +465,19 @@ def test_a_base_without_mass_may_not_float_on_joints(tmp_path: Path, first: str,
     path = tmp_path / "r.urdf"
     path.write_text(FLOATING.replace("FIRST", first).replace("SECOND", second))
     assert read_robot(path).n_bodies == (2 if first == second else 1)
-    with pytest.raises(InputError, match=r"r\.urdf: joint 'root': nothing resists it: link 'base' has no inertia"):
+    with pytest.raises(InputError, match=r"r\.urdf: system 'r': nothing resists the joint of body 'base'"):
         read_robot(path, free=True)
     path.write_text(FLOATING.replace("FIRST", "fixed").replace("SECOND", "fixed"))
     assert read_robot(path, free=True).nu == 6
 
 
 @alone
-def test_a_hinge_through_a_point_mass_is_told(tmp_path: Path) -> None:
+def test_a_hinge_through_a_point_mass_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "r.urdf"
     text = FLOATING.replace("FIRST", "fixed").replace("SECOND", "continuous")
     path.write_text(re.sub("<inertia [^>]*>", "", text).replace("0.1 0.2 0.3", "0 0.2 0"))  # a point of the axis
-    (told,) = read_robot(path).left_out
-    assert told.startswith("left out: resistance") and told.endswith("at joint: second")
+    with pytest.raises(InputError, match="nothing resists the joint of body 'end'"):
+        read_robot(path)
 
 
 @alone
@@ -434,7 +491,7 @@ def test_parallel_axes_need_something_between(tmp_path: Path) -> None:
         )
         return read_robot(path).nu
 
-    with pytest.raises(InputError, match="nothing resists it"):
+    with pytest.raises(InputError, match="nothing resists the joint of body 'one'"):
         read()
     others = {"one": 'armature="0.1"'}, {"two": 'armature="0.1"'}, {"two": 'pos="1 0 0"'}, {"two": 'axis="0 1 1"'}
     assert [read(**other) for other in others] == [2, 2, 2, 2]

@@ -174,10 +174,12 @@ def test_a_system_refuses(action, message):
 def test_a_body_without_inertia_is_not_valid():
     system = filled()
     system.add(body("tip", mass=0, inertia=[0] * 6))
-    with pytest.raises(InputError, match="the last body 'tip' of a branch has no inertia, so its joint has nothing to"):
+    with pytest.raises(InputError, match=r"nothing resists the joint of body 'tip': .* and nothing lies on it"):
         system.validate()
     system.add(body("load"))
-    with pytest.raises(InputError, match="a body without inertia, 'tip', leaves nothing to accelerate"):
+    with pytest.raises(
+        InputError, match=r"nothing resists the joint of body 'tip': .* joints on it move it the same way"
+    ):
         system.validate()
 
 

@@ -159,7 +159,7 @@ def described_otherwise(system: System, swapped: bool, halved: bool) -> System:
         if parent != body.parent:
             at = {"position": tuple(np.subtract(body.joint.position, HALF).tolist())}
             body = body.model_copy(update={"joint": Joint(**dict(body.joint.given) | at)})
-        if not halved or body.massless:
+        if not halved or not body.mass:
             made.add(body.model_copy(update={"parent": parent}))
             continue
         half = {"mass": body.mass / 2, "inertia": tuple(value / 2 for value in body.inertia)}

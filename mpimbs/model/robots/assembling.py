@@ -15,15 +15,10 @@ from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
 from mpimbs.model.robots.joint_groups import JointGroup, grouped
-from mpimbs.model.robots.resistance import check_resistance
 from mpimbs.model.robots.robot import HERE, Floats, Pose, Robot, RobotLink, RobotLoop, matrix_of, quaternion_of
-from mpimbs.model.robots.shared_inertia import is_thin, merge, share, thicken
 from mpimbs.model.system import System
 
 _LEAST = 1e-15  # kg, and kg m^2: below it a link counts as without mass
-# Of the next link's inertia, for one without: next to nothing where it has mass or armature; elsewhere as much as
-# rounding would cost where the system is cut there.
-_NOTHING, _ALONE = 1e-13, 1e-8
 
 
 def assembled(robot: Robot) -> System:
@@ -37,8 +32,6 @@ def assembled(robot: Robot) -> System:
     links, groups, last = _single_jointed(_gathered(robot), robot)
     _merge(links, groups)
     moving = _moving(links, groups, robot)
-    check_resistance(links, groups, moving, robot)
-    _share_inertia(links, groups, moving, robot)
     system = System(robot.name, robot.gravity)
     carriers = [(WORLD, HERE)] * len(links)  # of each link: a body, and the link's frame in the body's
     shapes: dict[str, list[Shape]] = {WORLD: []}
@@ -63,13 +56,31 @@ def assembled(robot: Robot) -> System:
         fields = {"mass": link.mass, "center_of_mass": (own @ Pose(np.eye(3), link.center)).position}
         fields |= {"inertia": _six(own.rotation @ link.inertia @ own.rotation.T), "parent": on}
         made.append((link.name, fields | {"joint": joint}))
+    bodies, refused = [], []
     for name, given in made:
         joint = Joint(**given.pop("joint"))  # type: ignore[arg-type]
-        system.add(Body(name=name, geometry=tuple(shapes[name]), joint=joint, **given))
+        try:
+            bodies.append(Body(name=name, geometry=tuple(shapes[name]), joint=joint, **given))
+        except InputError as error:
+            refused.append(str(error))
+    if refused:
+        raise InputError("; ".join(refused))
+    for body in bodies:
+        system.add(body)
+    system.coordinates = tuple(_coordinates(robot))
     for loop in robot.loops:
         _close(system, loop, robot, [carriers[k] for k in last])
     _add_gears(system, robot, moved_by)
     return system
+
+
+def _coordinates(robot: Robot) -> Iterator[tuple[str, int, int]]:
+    """The name of each joint, and where its coordinates and speeds begin."""
+    q = u = 0
+    for joint in robot.order:
+        yield joint.name, q, u
+        nq, nu = {"free": (7, 6), "ball": (4, 3), "planar": (3, 3)}.get(joint.kind, (1, 1))
+        q, u = q + nq, u + nu
 
 
 def _add_gears(system: System, robot: Robot, bodies: dict[str, str]) -> None:
@@ -153,15 +164,30 @@ def _moving(links: list[RobotLink], groups: list[JointGroup | None], robot: Robo
 
 
 def _merge(links: list[RobotLink], groups: list[JointGroup | None]) -> None:
-    """Add fixed links that are no rigid bodies by themselves to those that they lie on; these carry what is on them."""
+    """Add fixed links to what they lie on where either is no rigid body by itself; that carries what is on them."""
     for number in range(len(links) - 1, -1, -1):
         link = links[number]
-        if groups[number] is None and link.parent >= 0 and not _massless(link) and not _is_body(link):
-            merge(links[link.parent], link)
+        if groups[number] is not None or link.parent < 0 or _massless(link):
+            continue
+        if not (_is_body(link) and _is_body(links[link.parent])):
+            _add(links[link.parent], link)
             link.mass, link.inertia = 0.0, np.zeros((3, 3))
     for link in links:  # on what is left of them nothing lies
         while link.parent >= 0 and groups[link.parent] is None and _massless(above := links[link.parent]):
             link.parent, link.pose = above.parent, above.pose @ link.pose
+
+
+def _add(before: RobotLink, link: RobotLink) -> None:
+    """Add a link's mass and inertia to those of the one that it is fixed to."""
+    turn, place = link.pose
+    added = link.mass, turn @ link.center + place, turn @ link.inertia @ turn.T
+    parts = [(before.mass, before.center, before.inertia), added]
+    before.mass = sum(mass for mass, _, _ in parts)
+    before.center = sum((mass * center for mass, center, _ in parts), np.zeros(3)) / (before.mass or 1.0)
+    before.inertia = np.zeros((3, 3))
+    for mass, center, inertia in parts:
+        away = center - before.center
+        before.inertia = before.inertia + inertia + mass * (away @ away * np.eye(3) - np.outer(away, away))
 
 
 def _is_body(link: RobotLink) -> bool:
@@ -170,25 +196,6 @@ def _is_body(link: RobotLink) -> bool:
     except InputError:
         return False
     return True
-
-
-def _share_inertia(links: list[RobotLink], groups: list[JointGroup | None], moving: set[int], robot: Robot) -> None:
-    """Give links that move without inertia a share of what lies on them, or else a little inertia."""
-    for number in sorted(moving, reverse=True):
-        link, group = links[number], groups[number]
-        if group is None or not is_thin(link):
-            continue
-        on_it = [k for k in sorted(moving) if links[k].parent == number]
-        unmoved = {k: np.eye(4) if (joint := groups[k]) is None else joint.unmoved() for k in on_it}
-        if any(share(link, links[k], unmoved[k]) for k in on_it if not _massless(links[k])):
-            continue
-        driven = not _massless(link) or all(any(joint.armature) for joint in group.joints)
-        thicken(link, links[on_it[0]] if on_it else link, _NOTHING if driven else _ALONE)
-        if not driven:
-            robot.leave_out(f"exactness (inertia of {_ALONE:g} of the next link's was added) at joint", group.name)
-    for number in moving:  # thin again by rounding, after they have shared
-        if groups[number] is not None and is_thin(links[number]):
-            thicken(links[number], links[number], _NOTHING)
 
 
 def _close(system: System, loop: RobotLoop, robot: Robot, carriers: list[tuple[str, Pose]]) -> None:

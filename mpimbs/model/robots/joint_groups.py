@@ -1,8 +1,9 @@
-"""Joints of one link that follow one another, gathered to joints of the types that a `System` has."""
+"""Joints of one link that follow one another, gathered to joints of the types that a `System` has, in their order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,29 +54,8 @@ class JointGroup(NamedTuple):
         return self.frame @ self._moved(self.joints[-1])
 
     def _moved(self, joint: RobotJoint) -> Pose:
-        """How far the reference value of a joint's coordinate moves."""
-        axis = self.frame.rotation.T @ joint.axis
-        if joint.kind == "hinge":
-            return Pose(turned(axis, joint.reference), np.zeros(3))
-        return Pose(np.eye(3), joint.reference * axis)
-
-    def unmoved(self) -> Floats:
-        """What the joint leaves where it is, as columns of homogeneous vectors in the frame of the link [4, k].
-
-        A point p that moves neither with the joint is (p, 1), a direction that it doesn't turn (d, 0).
-        """
-        axis, anchor = self.joints[-1].axis, self.frame.position
-        kinds = {joint.kind for joint in self.joints}
-        found = np.eye(4)[:, :0]
-        if kinds == {"slide"}:
-            return np.eye(4)[:, :3]
-        if self.type == "revolute":
-            found = np.stack([np.append(axis, 0.0), np.append(anchor, 1.0)], axis=1)
-        elif self.type in ("planar", "cylindrical"):
-            found = np.append(axis, 0.0)[:, None]
-        elif self.type in ("universal", "spherical"):
-            found = np.append(anchor, 1.0)[:, None]
-        return found
+        """How far the reference value of a joint's coordinate moves, in the frame of the joint."""
+        return replace(joint, axis=self.frame.rotation.T @ joint.axis).moved(joint.reference)
 
     def fields(self) -> dict[str, Any]:
         """The fields of the `Joint`, but for where it lies."""
@@ -92,13 +72,6 @@ class JointGroup(NamedTuple):
             if any(value is not None for value in given):
                 found[name] = [number for value in given for number in ((0.0,) if value is None else value)]
         return found
-
-
-def turned(axis: Floats, angle: float) -> Floats:
-    """The rotation about a unit axis by an angle (rad): [3, 3]."""
-    from scipy.spatial.transform import Rotation
-
-    return np.asarray(Rotation.from_rotvec(angle * np.asarray(axis)).as_matrix())
 
 
 def grouped(joints: Sequence[RobotJoint]) -> Iterator[JointGroup]:
@@ -121,12 +94,11 @@ def _together(joints: list[RobotJoint]) -> JointGroup | None:
         rotation = _upright(last.axis) if last.kind == "planar" else np.eye(3)
         return JointGroup(_SINGLE[last.kind], (last,), Pose(rotation, last.anchor))
     if kinds == ["slide", "slide", "hinge"] and _perpendicular(axes):
-        first, second = joints[:2] if np.cross(axes[0], axes[1]) @ axes[2] > 0 else joints[1::-1]
-        frame = Pose(np.stack([first.axis, second.axis, last.axis], axis=1), last.anchor)
-        return JointGroup("planar", (first, second, last), frame)
-    if sorted(kinds) == ["hinge", "slide"] and np.abs(axes[0] - axes[1]).max() < _PARALLEL:
-        hinge, slide = sorted(joints, key=lambda joint: joint.kind)
-        return JointGroup("cylindrical", (hinge, slide), Pose(np.eye(3), hinge.anchor))
+        if np.cross(axes[0], axes[1]) @ axes[2] < 0:
+            return None  # the other way round, and coordinates are in the file's order
+        return JointGroup("planar", tuple(joints), Pose(np.stack(axes, axis=1), last.anchor))
+    if kinds == ["hinge", "slide"] and np.abs(axes[0] - axes[1]).max() < _PARALLEL:
+        return JointGroup("cylindrical", tuple(joints), Pose(np.eye(3), joints[0].anchor))
     if kinds == ["hinge", "hinge"] and _perpendicular(axes):
         normal, apart = np.cross(axes[0], axes[1]), joints[1].anchor - joints[0].anchor
         if abs(apart @ normal) < _PARALLEL:

@@ -117,6 +117,11 @@ class _Compiled:
         stiffness = 0.0 if kind == "free" or self._disabled("SPRING") else float(m.jnt_stiffness[j])
         damping = np.zeros(nu) if self._disabled("DAMPER") else m.dof_damping[u0 : u0 + nu]
         single = kind in ("hinge", "slide")
+        if single:  # rotors of actuators turn with the joint, gear times as fast
+            rotors = [k for k in self._turning() if m.actuator_trnid[k, 0] == j]
+            squares = m.actuator_gear[rotors, 0] ** 2
+            armature = armature + squares @ m.actuator_armature[rotors]
+            damping = damping + squares @ m.actuator_damping[rotors] * (not self._disabled("DAMPER"))
         return RobotJoint(
             self._name("joint", j),
             kind,
@@ -129,6 +134,20 @@ class _Compiled:
             tuple(float(damping[i]) for i in speeds),
             tuple(float(armature[i]) for i in speeds),
         )
+
+    def _turning(self) -> list[int]:
+        """The actuators of single joints: hinges or slides."""
+        m = self._model
+        return [
+            k
+            for k in range(self._actuators if hasattr(m, "actuator_armature") else 0)
+            if m.actuator_trntype[k] in (0, 1) and _KINDS[m.jnt_type[m.actuator_trnid[k, 0]]] in ("hinge", "slide")
+        ]
+
+    @property
+    def _actuators(self) -> int:
+        m = self._model
+        return int(m.nactuator if hasattr(m, "nactuator") else m.nu)
 
     def _shape(self, geom: int) -> Shape | None:
         m, kind = self._model, int(self._model.geom_type[geom])
@@ -221,9 +240,14 @@ class _Compiled:
         for kind, there in (("compensation of gravity", m.body_gravcomp != 0), ("plugin", m.body_plugin >= 0)):
             for number in np.flatnonzero(there).tolist():
                 robot.leave_out(f"{kind} of body", self._name("body", number))
-        for kind, count in (("actuator", m.nactuator if hasattr(m, "nactuator") else m.nu), ("tendon", m.ntendon)):
+        for kind, count in (("actuator", self._actuators), ("tendon", m.ntendon), ("sensor", m.nsensor)):
             for number in range(count):
                 robot.leave_out(kind, self._name(kind, number))
+        for number in (
+            set(range(self._actuators)).difference(self._turning()) if hasattr(m, "actuator_armature") else ()
+        ):
+            if m.actuator_armature[number] or m.actuator_damping[number]:
+                robot.leave_out("armature and damping of actuator", self._name("actuator", number))
         for number in range(m.nkey):
             robot.leave_out("keyframe (a state to begin with: `--state`)", self._name("key", number))
         for number in np.flatnonzero(m.body_mocapid >= 0).tolist():

@@ -16,7 +16,7 @@ from mpimbs.model.robots.urdf import read_urdf
 from mpimbs.model.system import System
 from mpimbs.model.text.toml import at
 
-ROBOTS = (".urdf", ".xml", ".mjcf")
+ROBOTS = (".urdf", ".xml", ".mjcf", ".xacro", ".sdf")
 
 
 def is_robot(path: str | os.PathLike[str]) -> bool:
@@ -43,10 +43,28 @@ def read_robot(path: str | os.PathLike[str], free: bool = False) -> System:
         robot = robot_in(place, free)
         system = assembled(robot)
         if not system.n_bodies:
-            raise InputError("nothing in it moves and has mass: its first link is fixed to the world; let it float")
+            raise InputError(_why_nothing(robot, free))
         system.validate()
     system.left_out = tuple(told(robot))
     return system
+
+
+def _why_nothing(robot: Robot, free: bool) -> str:
+    """Why no link of a robot is a body."""
+    if any(link.mass for link in robot.links):
+        fixed = "; its first link is fixed to the world: let it float (`free`)" if not free else ""
+        return f"nothing that moves has mass{fixed}"
+    names = ", ".join(repr(link.name) for link in robot.links[:4])
+    more = ", ..." if len(robot.links) > 4 else ""
+    return f"no link has mass ({names}{more}): give them <inertial> with mass and inertia"
+
+
+def _refuse_xacro(path: Path, root: ElementTree.Element) -> None:
+    """Refuse what xacro makes a robot of: links and joints with names in braces, or none yet."""
+    moving = [node for item in root if item.tag in ("link", "joint") for node in item.iter()]
+    named = any("${" in value for node in moving for value in node.attrib.values())
+    if path.suffix.lower() == ".xacro" or named or not (moving or all("xacro" not in node.tag for node in root)):
+        raise InputError("is a xacro file: write what it makes with xacro FILE > robot.urdf first")
 
 
 def robot_in(path: Path, free: bool = False) -> Robot:
@@ -61,10 +79,13 @@ def robot_in(path: Path, free: bool = False) -> Robot:
     except ElementTree.ParseError as error:
         raise InputError(f"is not valid XML: {error}; correct or complete the file there") from None
     if root.tag == "robot":
+        _refuse_xacro(path, root)
         robot = read_urdf(path, root)
         if free:
             robot.links[0].joints = [RobotJoint("root", "free")]
         return robot
+    if root.tag == "sdf":
+        raise InputError("is SDF, which is not read: convert it to URDF or MJCF first")
     if root.tag != "mujoco":
         raise InputError(f"is neither URDF nor MJCF: its root is <{root.tag}>, not <robot> or <mujoco>")
     if free:

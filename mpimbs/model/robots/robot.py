@@ -83,6 +83,14 @@ class RobotJoint:
     damping: tuple[float, ...] = (0.0,)
     armature: tuple[float, ...] = (0.0,)
 
+    def moved(self, distance: float) -> Pose:
+        """How far a hinge or slide moves what is on it, by a part of its coordinate (rad, m), from its anchor."""
+        from scipy.spatial.transform import Rotation
+
+        if self.kind == "hinge":
+            return Pose(np.asarray(Rotation.from_rotvec(distance * self.axis).as_matrix()), np.zeros(3))
+        return Pose(np.eye(3), distance * self.axis)
+
 
 @dataclass
 class RobotLink:

@@ -29,7 +29,12 @@ _KINDS: dict[str, JointKind | None] = {
     "fixed": None, "revolute": "hinge", "continuous": "hinge", "prismatic": "slide", "floating": "free",
     "planar": "planar",
 }  # fmt: skip
-_GYRATION = 1e-9  # m, radius below which an inertia is the rounding of a point mass
+_GYRATION = 1e-8  # m, radius below which an inertia is the rounding of a point mass
+_READ = {  # of the children of each element; all others are told
+    "robot": {"link", "joint", "material"},
+    "link": {"inertial", "visual", "collision"},
+    "joint": {"origin", "parent", "child", "axis", "limit", "dynamics", "mimic"},
+}
 _PACKAGES = "ROS_PACKAGE_PATH"  # environment variable: folders of packages
 
 
@@ -59,7 +64,7 @@ class _Urdf:
             for item in root.findall("material")
             if (name := item.get("name")) and (color := _color(item)) is not None
         }
-        self._transmissions = [item.get("name", "?") for item in root.findall("transmission")]
+        self._root = root
 
     def robot(self) -> Robot:
         """What is in it."""
@@ -71,12 +76,13 @@ class _Urdf:
             link = self._link(name, robot)
             if joint is not None:
                 link.parent = numbers[self._end(joint, "parent")]
-                link.pose = _origin(joint)
-                link.joints = self._moves(joint, robot)
+                link.pose, link.joints = self._placed(joint, robot)
             numbers[name] = len(robot.links)
             robot.links.append(link)
-        for name in self._transmissions:
-            robot.leave_out("transmission", name)
+        for item in (self._root, *self._links.values(), *self._joints.values()):
+            for inner in (inner for inner in item if inner.tag not in _READ[item.tag]):
+                of = "" if item is self._root else f" of {item.tag} {item.get('name')}"
+                robot.leave_out(f"<{inner.tag}>", (inner.get("name") or inner.get("reference") or "unnamed") + of)
         touching = sum(len(item.findall("collision")) for item in self._links.values())
         if touching:
             robot.leave_out("contacts", f"of {touching} collision shapes")
@@ -150,7 +156,7 @@ class _Urdf:
         if moves is None:
             return []
         title = f"joint {name!r}"
-        made = RobotJoint(name, moves, _axis(joint, title))
+        made = RobotJoint(name, moves) if moves == "free" else RobotJoint(name, moves, _axis(joint, title))
         dynamics = joint.find("dynamics")
         if dynamics is not None:
             made.damping = (_number(dynamics, "damping", title, 0.0),)
@@ -158,17 +164,26 @@ class _Urdf:
                 robot.leave_out("friction of joint", name)
         if joint.find("limit") is not None and kind in ("revolute", "prismatic"):
             robot.leave_out("limit of joint", name)
-        if (mimic := joint.find("mimic")) is not None:
-            robot.gears.append(self._gear(name, mimic))
         return [made]
 
-    def _gear(self, name: str, mimic: ElementTree.Element) -> RobotGear:
-        """What makes a joint follow another."""
-        title, of = f"joint {name!r}: mimic", mimic.get("joint", "")
-        if of not in self._joints:
-            raise InputError(f"{title} of {of!r}, which is no joint{suggest(of, self._joints)}")
+    def _placed(self, joint: ElementTree.Element, robot: Robot) -> tuple[Pose, list[RobotJoint]]:
+        """Where a joint lies, and how it moves: one that mimics another with multiplier 0 stays where that puts it."""
+        pose, moves, mimic = _origin(joint), self._moves(joint, robot), joint.find("mimic")
+        if mimic is None or not moves:
+            return pose, moves
+        (made,) = moves
+        title, of = f"joint {made.name!r}: mimic", mimic.get("joint", "")
         ratio, offset = _number(mimic, "multiplier", title, 1.0), _number(mimic, "offset", title, 0.0)
-        return RobotGear(f"{name} after {of}", name, of, ratio, offset)
+        if made.kind not in ("hinge", "slide"):
+            robot.leave_out("mimic of a joint of several axes", made.name)
+        elif not ratio:
+            robot.leave_out("motion, for it mimics another with multiplier 0, of joint", made.name)
+            return pose @ made.moved(offset), []
+        elif of not in self._joints:
+            robot.leave_out("mimic of what is no joint", f"{made.name} after {of}{suggest(of, self._joints)}")
+        else:
+            robot.gears.append(RobotGear(f"{made.name} after {of}", made.name, of, ratio, offset))
+        return pose, moves
 
     def _shape(self, visual: ElementTree.Element, link: str) -> Shape | None:
         geometry = visual.find("geometry")

@@ -76,6 +76,8 @@ def system_text(system: System, functions: bool = False) -> str:
         A load is a function of time or state (without `functions`).
     """
     lines = [f"name = {_value(system.name)}", f"gravity = {_value(system.gravity)}"]
+    lines += [f"# {line}" for line in system.left_out]
+    lines += [f"# joint {name}: q from {q} on, u from {u} on" for name, q, u in system.coordinates]
     for force in system.force_functions:
         if not functions:
             raise InputError(

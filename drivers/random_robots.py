@@ -1,0 +1,170 @@
+"""Robots as odd as those in the wild, drawn at random as MJCF and URDF texts, against MuJoCo and Pinocchio.
+
+    python drivers/random_robots.py --count 1000
+
+Several joints of a body, links without mass and point masses, references, armature, dampers, springs, rotors of
+actuators, names that collide. What a peer refuses is counted apart, as is what nothing resists. A difference counts as
+wrong where it is more than 1e-10 of the largest acceleration, or than rounding where joints are nearly one another's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from imported_robots import mujoco_difference, pinocchio_difference
+from mpimbs.base.errors import InputError
+from mpimbs.dynamics import Dynamics
+from mpimbs.model import System, read_robot
+
+BOUND = 1e-10  # of the largest acceleration
+ROUNDING = 1e-14  # times the condition of the inertia matrix
+
+
+class _Draw:
+    """Numbers and texts from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def chance(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def numbers(self, count: int, size: float = 1.0) -> str:
+        return " ".join(f"{x:.6g}" for x in self.rng.uniform(-size, size, count))
+
+    def axis(self) -> str:
+        """Of the frame, or any."""
+        return ("1 0 0", "0 1 0", "0 0 1", "0 0 -1")[self.rng.integers(4)] if self.chance(0.6) else self.numbers(3)
+
+    def moments(self, mass: float) -> list[float]:
+        x, y, z = self.rng.uniform(0.01, 0.2, 3) ** 2 * mass
+        return [y + z, x + z, x + y]
+
+
+def mjcf(seed: int) -> str:
+    """An MJCF text."""
+    d = _Draw(seed)
+    count, actuators = iter(range(int(d.rng.integers(2, 9)))), list[str]()
+
+    def joint(number: int) -> str:
+        kind = ("hinge", "hinge", "slide")[d.rng.integers(3)]
+        given = f'type="{kind}" axis="{d.axis()}"'
+        name, named = f"joint{number % 10}{number // 10}" if d.chance(0.3) else f"j{number}", d.chance(0.7)
+        given += f' name="{name}"' if named else ""
+        for key, share, text in (
+            ("pos", 0.5, d.numbers(3, 0.3)), ("ref", 0.3, d.numbers(1)), ("damping", 0.3, "0.3"),
+            ("armature", 0.3, "0.02"), ("stiffness", 0.3, "2"), ("springref", 0.2, d.numbers(1)),
+        ):  # fmt: skip
+            given += f' {key}="{text}"' if d.chance(share) else ""
+        if named and d.chance(0.2):
+            gear = d.numbers(1, 5)
+            actuators.append(f'<motor joint="{name}" gear="{gear}" armature="0.01" damping="0.02"/>')
+        return f"<joint {given}/>"
+
+    def body(depth: int) -> str:
+        number = next(count, None)
+        if number is None:
+            return ""
+        massless = depth < 4 and d.chance(0.25)
+        mass = float(d.rng.uniform(0.2, 3))
+        x, y, z = d.moments(mass)
+        inside = "".join(joint(10 * number + k) for k in range(d.rng.integers(0 if depth else 1, 4)))
+        if depth == 0 and d.chance(0.2):
+            inside = "<freejoint/>"
+        elif d.chance(0.15):
+            inside = f'<joint type="ball" pos="{d.numbers(3, 0.2)}" damping="0.1"/>'
+        if not massless:
+            place = f'pos="{d.numbers(3, 0.3)}" quat="{d.numbers(4)}"'
+            inside += f'<inertial {place} mass="{mass}" diaginertia="{x} {y} {z}"/>'
+        inside += "".join(body(depth + 1) for _ in range(d.rng.integers(1, 3)))
+        return f'<body pos="{d.numbers(3)}" quat="{d.numbers(4)}">{inside}</body>'
+
+    bodies = body(0)
+    return f"<mujoco><worldbody>{bodies}</worldbody><actuator>{''.join(actuators)}</actuator></mujoco>"
+
+
+def urdf(seed: int) -> str:
+    """A URDF text."""
+    d = _Draw(seed)
+    parts = list[str]()
+    for k in range(int(d.rng.integers(3, 10))):
+        mass = float(d.rng.uniform(0.2, 3))
+        xx, yy, zz = (0.0, 0.0, 0.0) if d.chance(0.1) else d.moments(mass)
+        inertial = (
+            f'<inertial><origin xyz="{d.numbers(3, 0.3)}" rpy="{d.numbers(3)}"/><mass value="{mass}"/>'
+            f'<inertia ixx="{xx}" iyy="{yy}" izz="{zz}" ixy="0" ixz="0" iyz="0"/></inertial>'
+        )
+        parts.append(f'<link name="l{k}">{"" if d.chance(0.3) else inertial}</link>')
+        if k:
+            kind = ("revolute", "continuous", "prismatic", "fixed")[d.rng.integers(4)]
+            limit = '<limit lower="-9" upper="9" effort="9" velocity="9"/>' if kind in ("revolute", "prismatic") else ""
+            parent = k - 1 if d.chance(0.6) else int(d.rng.integers(k))
+            moves = f'<axis xyz="{d.axis()}"/><origin xyz="{d.numbers(3)}" rpy="{d.numbers(3)}"/>{limit}'
+            ends = f'<parent link="l{parent}"/><child link="l{k}"/><dynamics damping="0.2"/>'
+            parts.append(f'<joint name="j{k}" type="{kind}">{ends}{moves}</joint>')
+    return f'<robot name="r">{"".join(parts)}</robot>'
+
+
+def _condition(system: System) -> float:
+    """Of the inertia matrix where it begins, without units: with its diagonal scaled to 1."""
+    dynamics = Dynamics(system)
+    matrix = dynamics.inertia_matrix(dynamics.subchain.q)
+    dynamics.close()
+    size = np.sqrt(np.diag(matrix))
+    return float(np.linalg.cond(matrix / np.outer(size, size)))
+
+
+def compared(kind: str, seed: int, folder: Path) -> tuple[str, str]:
+    """What comes of a robot: "right", "wrong", "refused by the peer" or "refused"; and why."""
+    path = folder / f"robot.{'xml' if kind == 'mjcf' else 'urdf'}"
+    path.write_text(mjcf(seed) if kind == "mjcf" else urdf(seed), encoding="utf-8")
+    free = kind == "urdf" and seed % 2 == 1
+    try:
+        system = read_robot(path, free)
+        found = mujoco_difference(path, seed) if kind == "mjcf" else pinocchio_difference(path, free, seed)
+    except InputError as error:
+        by_peer = "refused by MuJoCo" in str(error) or "Pinocchio" in str(error)
+        return "refused by the peer" if by_peer else "refused", str(error)
+    worst = 1.0 if found < BOUND else _condition(system)
+    return ("right" if found < BOUND + ROUNDING * worst else "wrong"), f"{found:.1e}, condition {worst:.1e}"
+
+
+def main(count: int, kinds: Sequence[str] = ("mjcf", "urdf"), first: int = 0) -> dict[str, Any]:
+    """Compare so many of each kind, from a first seed on: how many are what, and those that are wrong."""
+    counts, wrong = Counter[tuple[str, str]](), list[str]()
+    reasons = Counter[str]()
+    with tempfile.TemporaryDirectory() as name:
+        for kind in kinds:
+            for seed in range(first, first + count):
+                found, why = compared(kind, seed, Path(name))
+                counts[kind, found] += 1
+                if found == "wrong":
+                    wrong.append(f"{kind} {seed}: {why}")
+                elif found == "refused":
+                    reasons[why.split("body '")[0].split("urdf: ")[-1].split("xml: ")[-1]] += 1
+    return {"counts": counts, "wrong": wrong, "reasons": reasons}
+
+
+@click.command()
+@click.option("--count", default=1000, show_default=True, help="Robots of each kind.")
+@click.option("--first", default=0, show_default=True, help="The first seed.")
+def command(count: int, first: int) -> None:
+    """Compare random robots with MuJoCo and Pinocchio; exit code 1 if one is wrong."""
+    found = main(count, first=first)
+    for (kind, what), number in sorted(found["counts"].items()):
+        print(f"{kind} {what}: {number}")
+    for reason, number in found["reasons"].most_common():
+        print(f"refused, {number}: {reason}")
+    print(*found["wrong"], sep="\n")
+    raise SystemExit(bool(found["wrong"]))
+
+
+if __name__ == "__main__":
+    command()

@@ -8,6 +8,7 @@
 # make checked  set up, run numeric tests at 1 rank with kernels that hold all they read and write against its bounds
 # make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there
+# make robots set up, fetch packages that bring robots' files, compare these and random ones with MuJoCo and Pinocchio
 # make faults set up, inject some 140 faults into running jobs of every topology (100 kill a rank), restart each
 # make mutants  set up, seed some forty faults into a copy of the package, tell which tests catch each
 # make clean  remove what was made here (the set-up too)
@@ -34,7 +35,7 @@ CHECKED ?= $(addprefix tests/,kernels values sweep parts loops coupling closure 
 SECONDS ?= 180
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 
-.PHONY: run peers test long checked processors environments faults fuzz mutants nightly lint docs setup clean
+.PHONY: run peers test long checked processors environments robots faults fuzz mutants nightly lint docs setup clean
 
 setup:
 	@bash .ci/setup
@@ -61,6 +62,9 @@ processors: setup
 environments: setup
 	@bash .ci/environments
 
+robots: setup
+	@bash .ci/robots
+
 faults: setup
 	$(BIN)/python drivers/faults.py --folder results/faults $(ARGS)
 
@@ -71,8 +75,8 @@ mutants: setup
 	$(BIN)/python drivers/mutants.py $(ARGS)
 
 nightly: setup
-	@bash .ci/stages "make long" "make checked" "make processors" "make environments" "make faults" "make fuzz SECONDS=900" \
-	  "make mutants"
+	@bash .ci/stages "make long" "make checked" "make processors" "make environments" "make robots" "make faults" \
+	  "make fuzz SECONDS=900" "make mutants"
 
 lint: setup
 	$(BIN)/ruff check .

@@ -10,9 +10,10 @@ off, as they are left out), URDF with Pinocchio, fixed to the world and floating
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -20,38 +21,47 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
+from mpimbs.closure.assembly import assemble
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, is_robot
 from mpimbs.model.robots.assembling import assembled
 from mpimbs.model.robots.reading import robot_in
-from mpimbs.model.robots.robot import Robot, matrix_of
+from mpimbs.model.robots.robot import Robot, RobotJoint, matrix_of
 
 Floats = npt.NDArray[np.float64]
+BOUND, WRONG = 1e-10, "WRONG"  # of the largest acceleration
+ROUNDING = 1e-14  # times the condition of the inertia matrix
+CLOSED = 1e-9  # m, rad: what MuJoCo's constraints are open by where ours are closed
 
 
-def mujoco_difference(path: Path, seed: int = 1) -> float:
+class Found(NamedTuple):
+    """How far accelerations are from those of a peer, of the largest, and the condition of the inertia matrix there.
+
+    With the diagonal of the matrix scaled to 1, so that it has no units.
+    """
+
+    difference: float
+    condition: float
+
+    @property
+    def wrong(self) -> bool:
+        """Whether that is more than rounding is, where joints are nearly one another's."""
+        return self.difference > BOUND + ROUNDING * self.condition
+
+
+def mujoco_difference(path: Path, seed: int = 1) -> Found:
     """Largest difference of accelerations under random forces, over the largest: of an MJCF file, from MuJoCo's."""
-    import mujoco
-
-    robot, model = robot_in(path), mujoco.MjModel.from_xml_path(str(path))
-    system = _without_loops(assembled(robot))
-    data, off = mujoco.MjData(model), mujoco.mjtDisableBit
-    model.opt.disableflags |= off.mjDSBL_CONSTRAINT | off.mjDSBL_ACTUATION
-    model.opt.density = model.opt.viscosity = 0.0
-    for name in ("tendon_stiffness", "tendon_damping", "tendon_armature", "body_gravcomp"):
-        getattr(model, name)[:] = 0.0
+    theirs = _Mujoco(path)
+    system = _without_loops(theirs.system)
+    model, data, mujoco = theirs.model, theirs.data, theirs.mujoco
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
     rng = np.random.default_rng(seed)
     data.qpos[:], data.qvel[:] = model.qpos0, rng.normal(size=model.nv)
     mujoco.mj_integratePos(model, data.qpos, 0.7 * rng.normal(size=model.nv), 1.0)
-    free = [model.jnt_dofadr[k] + i for k in np.flatnonzero(model.jnt_type == 0) for i in range(6)]
-    data.qfrc_applied[:] = rng.normal(size=model.nv)
-    data.qfrc_applied[free] = 0.0
+    theirs.push(rng)
     mujoco.mj_forward(model, data)
     q, u, udot, tau = [], [], [], []
-    for joint in robot.order:
-        number = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, joint.name)
-        number = int(joint.name.removeprefix("joint").rstrip("_")) if number < 0 else number  # the reader has named it
-        at, on = model.jnt_qposadr[number], model.jnt_dofadr[number]
+    for joint, at, on in theirs.places():
         x, v, a = data.qpos[at:], data.qvel[on:], data.qacc[on:]
         if joint.kind == "free":  # theirs: position first, velocity in the world's frame
             to_body = matrix_of(x[3:7]).T
@@ -64,10 +74,91 @@ def mujoco_difference(path: Path, seed: int = 1) -> float:
             nq, nu = (4, 3) if joint.kind == "ball" else (1, 1)
             q, u, udot = [*q, *x[:nq]], [*u, *v[:nu]], [*udot, *a[:nu]]
             tau += [*data.qfrc_applied[on : on + nu]]
-    return _difference(system, q, u, tau, udot)
+    return _difference(system, q, u, tau, np.array(udot))
 
 
-def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> float:
+def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
+    """Largest difference of accelerations from rest with loops and gears that hold, from a dense solution.
+
+    Of M a + J^T f = forces and J a = 0, with MuJoCo's inertia matrix, forces and rows of constraints; where our loops
+    are closed, theirs are. None where nothing holds.
+
+    Raises
+    ------
+    InputError
+        Not all that holds in MuJoCo does here; or theirs is open where ours is closed.
+    """
+    theirs = _Mujoco(path)
+    system, model, data, mujoco = theirs.system, theirs.model, theirs.data, theirs.mujoco
+    if any(kind.startswith(("equality", "gear", "loop")) for kind in theirs.robot.left_out):
+        raise InputError("constraints that are left out")
+    if not system.loops:
+        return None
+    off = mujoco.mjtDisableBit
+    model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS
+    model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    rng = np.random.default_rng(seed)
+    q = assemble(system, *system.initial_state(0, system.n_bodies)).q
+    data.qpos[:] = model.qpos0
+    theirs.push(rng)
+    first, tau = 0, np.zeros(system.nu)
+    for (joint, at, on), (_, _, begin) in zip(theirs.places(), system.coordinates, strict=True):
+        nq, nu = {"free": (7, 6), "ball": (4, 3)}.get(joint.kind, (1, 1))
+        own = q[first : first + nq]
+        data.qpos[at : at + nq] = [*own[4:], *own[:4]] if joint.kind == "free" else own
+        tau[begin : begin + nu] = data.qfrc_applied[on : on + nu]
+        first += nq
+    mujoco.mj_forward(model, data)
+    rows = data.efc_J[: data.nefc * model.nv].reshape(data.nefc, model.nv)
+    if (left := np.abs(data.efc_pos).max(initial=0.0)) > CLOSED:
+        raise InputError(f"MuJoCo's constraints are open by {left:.2g} where ours are closed")
+    inertia = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, inertia)
+    matrix = np.block([[inertia, rows.T], [rows, np.zeros((data.nefc, data.nefc))]])
+    right = np.append(data.qfrc_smooth, np.zeros(data.nefc))
+    size = np.sqrt(np.append(np.diag(inertia), np.ones(data.nefc)))
+    found = np.linalg.lstsq(matrix / np.outer(size, size), right / size, rcond=1e-12)[0] / size
+    expected = np.zeros(system.nu)
+    for (joint, at, on), (_, _, begin) in zip(theirs.places(), system.coordinates, strict=True):
+        nu = {"free": 6, "ball": 3}.get(joint.kind, 1)
+        own = found[on : on + nu]
+        turned = matrix_of(data.qpos[at + 3 : at + 7]).T if joint.kind == "free" else None
+        expected[begin : begin + nu] = own if turned is None else [*own[3:], *(turned @ own[:3])]
+    return _difference(system, q, np.zeros(system.nu), tau, expected, np.abs(data.qacc_smooth).max())
+
+
+class _Mujoco:
+    """A file as MuJoCo has it, without what is left out here, and as a `System`."""
+
+    def __init__(self, path: Path) -> None:
+        import mujoco
+
+        self.mujoco = mujoco
+        self.robot: Robot = robot_in(path)
+        self.system = assembled(self.robot)
+        self.model = mujoco.MjModel.from_xml_path(str(path))
+        self.data = mujoco.MjData(self.model)
+        self.model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
+        self.model.opt.density = self.model.opt.viscosity = 0.0
+        for name in ("tendon_stiffness", "tendon_damping", "tendon_armature", "body_gravcomp"):
+            getattr(self.model, name)[:] = 0.0
+
+    def push(self, rng: np.random.Generator) -> None:
+        """Let random forces act along all joints but free ones."""
+        free = [self.model.jnt_dofadr[k] + i for k in np.flatnonzero(self.model.jnt_type == 0) for i in range(6)]
+        self.data.qfrc_applied[:] = rng.normal(size=self.model.nv)
+        self.data.qfrc_applied[free] = 0.0
+
+    def places(self) -> Iterator[tuple[RobotJoint, int, int]]:
+        """Each joint in our order, and where its coordinates and speeds begin in theirs."""
+        for joint in self.robot.order:
+            number = self.mujoco.mj_name2id(self.model, self.mujoco.mjtObj.mjOBJ_JOINT, joint.name)
+            if number < 0:  # the reader has named it
+                number = int(joint.name.removeprefix("joint").rstrip("_"))
+            yield joint, self.model.jnt_qposadr[number], self.model.jnt_dofadr[number]
+
+
+def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> Found:
     """Largest difference of accelerations under random forces, over the largest: of a URDF file, from Pinocchio's."""
     import pinocchio as pin
 
@@ -102,12 +193,21 @@ def _without_loops(system: System) -> System:
 
 
 def _difference(
-    system: System, q: Sequence[float], u: Sequence[float] | Floats, tau: Sequence[float] | Floats, theirs: Floats
-) -> float:
+    system: System,
+    q: Sequence[float],
+    u: Sequence[float] | Floats,
+    tau: Sequence[float] | Floats,
+    theirs: Floats,
+    least: float = 1e-300,
+) -> Found:
+    """Largest difference of accelerations, of the largest one, or of `least`: without constraints that may lock all."""
     dynamics = Dynamics(system, comm=MPI.COMM_SELF)
     ours = dynamics.accelerations(np.array(q), np.array(u), np.array(tau))
+    inertia = dynamics.inertia_matrix(np.array(q))
     dynamics.close()
-    return float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-300))
+    size = np.sqrt(np.diag(inertia))
+    difference = float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), least))
+    return Found(difference, float(np.linalg.cond(inertia / np.outer(size, size))))
 
 
 def _compared(path: Path) -> list[dict[str, Any]]:
@@ -120,11 +220,30 @@ def _compared(path: Path) -> list[dict[str, Any]]:
             system = assembled(robot)
             row |= {"bodies": system.n_bodies, "freedoms": system.nu, "left_out": robot.left_out}
             urdf = path.suffix == ".urdf"
-            row["difference"] = pinocchio_difference(path, free) if urdf else mujoco_difference(path)
+            found = pinocchio_difference(path, free) if urdf else mujoco_difference(path)
+            row |= {"difference": found.difference, "wrong": found.wrong}
+            if not urdf and (held := mujoco_held_difference(path)) is not None:
+                row |= {"held": held.difference, "wrong": found.wrong or held.wrong}
         except (InputError, ValueError) as error:
             row["refused"] = str(error)
         rows.append(row)
     return rows
+
+
+def _class_of(row: dict[str, Any]) -> str:
+    """What came of a robot."""
+    if row.get("wrong"):
+        return WRONG
+    if "difference" in row:
+        return "agrees, but for constraints that are left out" if "refused" in row else "agrees"
+    why = row["refused"]
+    for word, found in {
+        "MuJoCo": "refused by MuJoCo", "Pinocchio": "not accelerated by Pinocchio", "its root is": "no robot",
+        "is SDF": "SDF", "xacro": "xacro", "inertia is": "of no rigid body", "inertia must": "of no rigid body",
+    }.items():  # fmt: skip
+        if word in why:
+            return found
+    return "nothing moves and has mass" if "mass" in why or "no bodies" in why or "no links" in why else "refused"
 
 
 def main(places: Sequence[Path], folder: Path | None = None) -> list[dict[str, Any]]:
@@ -141,14 +260,18 @@ def main(places: Sequence[Path], folder: Path | None = None) -> list[dict[str, A
     list of dict
         robot, free (whether its first link floats), bodies, freedoms, left_out, difference; or why it is refused.
     """
-    files = [file for place in places for file in (sorted(place.rglob("*.*")) if place.is_dir() else [place])]
-    rows = []
-    for file in filter(is_robot, files):
+    files = [(place, file) for place in places for file in (sorted(place.rglob("*.*")) if place.is_dir() else [place])]
+    rows, classes = [], Counter[tuple[str, str]]()
+    for place, file in ((place, file) for place, file in files if is_robot(file)):
         for row in _compared(file):
+            classes[file.relative_to(place).parts[0], _class_of(row)] += 1
             told = f"{row['difference']:.1e}" if "difference" in row else f"refused: {row['refused']}"
+            told += f"; with its loops {row['held']:.1e}" if "held" in row else ""
             size = f"{row['bodies']:4d} bodies {row['freedoms']:4d} freedoms" if "bodies" in row else ""
             print(f"{row['robot']:50s} {'free ' if row['free'] else 'fixed'} {size}  {told}", flush=True)
             rows.append(row)
+    for (package, found), number in sorted(classes.items()):
+        print(f"{package}: {found}: {number}")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "imported_robots.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
@@ -159,8 +282,8 @@ def main(places: Sequence[Path], folder: Path | None = None) -> list[dict[str, A
 @click.argument("places", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--folder", type=Path, help="Where imported_robots.json goes.")
 def command(places: tuple[Path, ...], folder: Path | None) -> None:
-    """Compare imported robots with MuJoCo and Pinocchio."""
-    main(places, folder)
+    """Compare imported robots with MuJoCo and Pinocchio; exit code 1 if one is wrong."""
+    raise SystemExit(any(_class_of(row) == WRONG for row in main(places, folder)))
 
 
 if __name__ == "__main__":

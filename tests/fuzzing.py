@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
+from scipy.spatial.transform import Rotation
 
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
@@ -26,14 +27,14 @@ from oracles import dense
 from oracles.dense import Array
 from oracles.descriptor import ROUNDINGS, Descriptor, followed
 from oracles.loops import opened
-from oracles.other_units import OtherUnits, in_units
+from oracles.other_units import OtherUnits, described_otherwise, elsewhere, in_another_order, in_units
 from oracles.structured_systems import TIME, Case, Weighted
 from tolerances import TOLERANCE
 
 OPEN = 1e-6  # m and rad
 UNJUDGED = 1e-3  # of the largest acceleration: where rounding alone does so much nothing can be told
 HUGE = 1e8  # loads, of those that are needed
-INVARIANT = 3  # which seeds are evaluated in other units, too
+INVARIANT = 3  # which seeds are described otherwise, too
 REDUCING = 30.0  # s to make a case smaller
 
 Settings = dict[str, Any]
@@ -85,25 +86,56 @@ def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
         if oracle is not None:
             oracle.judge(found, settings, told, verdict)
     if case.seed % INVARIANT == 0 and not case.system.has_motions:
-        in_other_units(case, comm, oracle, verdict)
+        invariant(case, comm, oracle, verdict)
     return verdict
 
 
-def in_other_units(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verdict) -> None:
-    """Evaluate a case in units that its seed draws; accelerations have to be what they were. All ranks call."""
-    source = Weighted(case.seed + 3 * 10**9)
-    units = OtherUnits(*(source.decades(-6, 6) for _ in range(3)))
-    system, told = case.system, f"coupling=dcae in {tuple(round(unit, 9) for unit in units)}"
-    given = case.q * units.q(system), case.u * units.u(system), case.tau * units.tau(system)
+class Otherwise(NamedTuple):
+    """A case described otherwise: its system and state, and what its accelerations are times, where those stood."""
+
+    told: str
+    system: System
+    state: tuple[Array, Array, Array]
+    times: Array
+    where: Array
+
+
+def described(case: Case) -> Otherwise:
+    """In a way that the seed draws: other units, elsewhere, another order, loops led otherwise, bodies in halves."""
+    system, draw, state = case.system, np.random.default_rng(case.seed), (case.q, case.u, case.tau)
+    ones, all_of_them, way = np.ones(system.nu), np.arange(system.nu), int(draw.integers(6))
+    if way < 2:
+        source = Weighted(case.seed + 3 * 10**9)
+        units = OtherUnits(*(source.decades(-6, 6) for _ in range(3)))
+        state = case.q * units.q(system), case.u * units.u(system), case.tau * units.tau(system)
+        told = f"in {tuple(round(unit, 9) for unit in units)}"
+        return Otherwise(told, in_units(system, units), state, units.second / units.u(system), all_of_them)
+    if way == 2:
+        moved = elsewhere(system, Rotation.random(random_state=draw).as_matrix(), draw.uniform(-30, 30, 3))
+        return Otherwise("elsewhere", moved, state, ones, all_of_them)
+    if way == 3:
+        other, of_q, of_u = in_another_order(system, draw)
+        return Otherwise("in another order", other, (case.q[of_q], case.u[of_u], case.tau[of_u]), ones, of_u)
+    told = ("with loops led otherwise", "in halves")[way - 4]
+    return Otherwise(told, described_otherwise(system, way == 4, way == 5), state, ones, all_of_them)
+
+
+def invariant(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verdict) -> None:
+    """Evaluate a case that is described otherwise; accelerations have to be what they were. All ranks call."""
+    other = described(case)
+    told = f"coupling=dcae {other.told}"
     try:
-        with closing(Dynamics(in_units(system, units), comm)) as dynamics:
-            q, u, tau = given[0][dynamics.gather_q.part], *(part[dynamics.gather_u.part] for part in given[1:])
+        with closing(Dynamics(other.system, comm)) as dynamics:
+            own = dynamics.gather_u.part
+            q, u, tau = (part[at] for part, at in zip(other.state, (dynamics.gather_q.part, own, own), strict=True))
             whole = kept(dynamics.gather_u(dynamics.accelerations(q, u, tau, TIME, warn=False)))
     except (InputError, SimulationError) as error:
         verdict.refused.append(f"{told}: {error}")
         return
     if oracle is not None and whole is not None and not verdict.told and not verdict.unjudged:
-        oracle.judge_accelerations(whole * units.second / units.u(system), {"coupling": "dcae"}, told, verdict)
+        udot = np.empty_like(whole)
+        udot[other.where] = whole
+        oracle.judge_accelerations(udot * other.times, {"coupling": "dcae"}, told, verdict)
 
 
 def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:

@@ -119,7 +119,7 @@ def arm(tmp_path: Path) -> Path:
 @alone
 def test_mjcf_accelerates_as_in_mujoco(zoo: Path) -> None:
     for seed in range(4):
-        assert driver("imported_robots").mujoco_difference(zoo, seed) < TOLERANCE["imported"][0]
+        assert driver("imported_robots").mujoco_difference(zoo, seed).difference < TOLERANCE["imported"][0]
 
 
 @alone
@@ -127,7 +127,7 @@ def test_mjcf_accelerates_as_in_mujoco(zoo: Path) -> None:
 def test_urdf_accelerates_as_in_pinocchio(arm: Path, free: bool) -> None:
     arm.write_text(URDF.replace('name="wave" type="continuous"', 'name="wave" type="fixed"'))  # it has no mass
     for seed in range(4):
-        assert driver("imported_robots").pinocchio_difference(arm, free, seed) < TOLERANCE["imported"][0]
+        assert driver("imported_robots").pinocchio_difference(arm, free, seed).difference < TOLERANCE["imported"][0]
 
 
 TURNTABLE = """<mujoco model="a turntable without mass of its own"><worldbody>
@@ -156,7 +156,10 @@ def test_a_link_without_mass_at_the_top(tmp_path: Path, text: str, speeds: int, 
     assert system.nu == speeds and sum(body.mass for body in system.bodies()) == pytest.approx(mass, rel=1e-12)
     pytest.importorskip("mujoco")
     for seed in range(3):
-        assert driver("imported_robots").mujoco_difference(tmp_path / "robot.xml", seed) < TOLERANCE["imported"][0]
+        assert (
+            driver("imported_robots").mujoco_difference(tmp_path / "robot.xml", seed).difference
+            < TOLERANCE["imported"][0]
+        )
 
 
 def read_text(tmp_path: Path, body: str) -> System:
@@ -253,16 +256,6 @@ def test_elements_that_are_not_read_are_told(arm: Path) -> None:
     arm.write_text(URDF.replace("</robot>", more).replace("</joint></robot>", "<safety_controller/></joint></robot>"))
     told = set(read_robot(arm).left_out)
     assert {"left out: <loop_joint>: pin", "left out: <gazebo>: hand", "left out: <transmission>: t"} <= told
-
-
-@alone
-def test_the_package_of_gymnasium_if_it_is_there() -> None:
-    """Not installed for the tests: the driver takes it, and others."""
-    assets = pytest.importorskip("gymnasium.envs.mujoco").__path__[0]
-    for name in ("ant", "half_cheetah", "humanoid"):
-        assert (
-            driver("imported_robots").mujoco_difference(Path(assets) / f"assets/{name}.xml") < TOLERANCE["imported"][0]
-        )
 
 
 @alone
@@ -505,3 +498,21 @@ def test_mujoco_says_what_is_bad(tmp_path: Path) -> None:
         read_robot(tmp_path / "bad.xml")
     with pytest.raises(InputError, match="there is no such file"):
         robot_in(tmp_path / "none.xml")
+
+
+@alone
+def test_what_is_held_in_the_zoo_moves_as_in_mujoco(tmp_path: Path, zoo: Path) -> None:
+    """By a dense solution of its rows: points, bodies that are held as they lie, in which sites, gears."""
+    pytest.importorskip("mujoco")
+    held = driver("imported_robots").mujoco_held_difference
+    assert held(zoo).difference < TOLERANCE["imported"][0]
+    parts = '<freejoint/><geom type="box" size=".1 .2 .3"/><site name="{0}" pos=".1 0 .2"/>'
+    bodies = "".join(f'<body name="{n}" pos="{x} 0 0">{parts.format(n)}</body>' for x, n in enumerate("ab"))
+    for equality in (
+        '<weld body1="a" body2="b" anchor="0.3 0 0"/>', '<weld body1="a" body2="b" relpose="1 0.2 0 0.5 0.5 0.5 0.5"/>',
+        '<connect site1="a" site2="b"/>', '<weld site1="a" site2="b"/>',
+        '<weld body1="a" anchor="0 1 0" torquescale="0"/>',
+        '<connect body1="a" body2="b" anchor="0 0 1"/><weld body1="b" active="false"/>',
+    ):  # fmt: skip
+        read_text(tmp_path, f"<worldbody>{bodies}</worldbody><equality>{equality}</equality>")
+        assert held(tmp_path / "robot.xml").difference < TOLERANCE["imported"][0], equality

@@ -181,5 +181,23 @@ def described_otherwise(system: System, swapped: bool, halved: bool) -> System:
     return made
 
 
+def in_another_order(system: System, draw: np.random.Generator) -> tuple[System, Array, Array]:
+    """The system with its bodies, loops and springs listed otherwise, and where its numbers stood: of q, and of u."""
+    bodies, at = list(system.bodies()), system.offsets()
+    waiting, order = [k for k, body in enumerate(bodies) if body.parent == "world"], list[int]()
+    while waiting:
+        order.append(waiting.pop(int(draw.integers(len(waiting)))))
+        waiting += [k for k, body in enumerate(bodies) if body.parent == bodies[order[-1]].name]
+    made = System(system.name, system.gravity)
+    for k in order:
+        made.add(bodies[k])
+    for loop in draw.permutation(np.array([*system.loops, None], object)[:-1]):
+        made.add_gear(loop) if isinstance(loop, Gear) else made.add_loop(loop)
+    for name in draw.permutation(sorted(system.springs)):
+        made.add_spring(system.springs[name])
+    where_q, where_u = (np.concatenate([np.arange(places[k], places[k + 1]) for k in order]) for places in at)
+    return made, where_q, where_u
+
+
 HALF = 0.3, -0.2, 0.1  # m, where the second half of a body has its origin
 SYMMETRIC = ("fixed", "revolute", "prismatic", "helical", "cylindrical", "spherical")

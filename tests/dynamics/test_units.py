@@ -18,7 +18,7 @@ from mpimbs.model import Joint, System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping.projection import closed
 from oracles.dense import Array
-from oracles.other_units import OtherUnits, described_otherwise, elsewhere, in_units
+from oracles.other_units import OtherUnits, described_otherwise, elsewhere, in_another_order, in_units
 from oracles.random_loops import random_mechanism
 from oracles.structured_systems import case_of
 from tolerances import assert_close
@@ -103,6 +103,36 @@ def test_a_state_that_is_described_otherwise(comm: MPI.Comm, seed: int) -> None:
     for name, values in found.items():
         scale = max(float(np.abs(right).max(initial=0.0)), 1.0)  # of what is locked: beside a fall
         assert_close(f"accelerations when {name}", values, right, "units", scale=scale)
+
+
+@pytest.mark.cases(6)
+@pytest.mark.parametrize("seed", range(SYSTEMS))
+def test_all_that_is_asked_elsewhere_and_in_another_order(seed: int) -> None:
+    """Loads, inverse dynamics, M, closed states: in a world that is turned and moved, and with all listed otherwise."""
+    system, q, u, tau = drawn(seed)
+    draw = np.random.default_rng(seed)
+    plain = answers(system, q, u, tau, OtherUnits(), "dcae")
+    turned = Rotation.random(random_state=draw).as_matrix()
+    moved = answers(elsewhere(system, turned, draw.uniform(-1e2, 1e2, 3)), q, u, tau, OtherUnits(), "dcae")
+    for load, loop in zip(moved.get("loads of loops", ()), system.loops, strict=False):
+        if loop.bodies[1] == "world":  # on whose axes it is told
+            load[:] = np.append(turned.T @ load[:3], turned.T @ load[3:])
+    other, of_q, of_u = in_another_order(system, draw)
+    listed = answers(other, q[of_q], u[of_u], tau[of_u], OtherUnits(), "dcae")
+    bodies = [system.index_of(other.name_of(k)) for k in range(other.n_bodies)]
+    loops = [loop.name for loop in system.loops]
+    places = {
+        "loads": bodies, "loads of loops": [loops.index(loop.name) for loop in other.loops], "closed": of_q,
+        "M": np.ix_(of_u, of_u),
+    }  # fmt: skip
+    for name, values in plain.items():
+        if name == "energy":  # of weight, from another height
+            moved[name], values = moved[name][:1], values[:1]
+            listed[name] = listed[name][:1]
+        scale = max(float(np.abs(values).max(initial=0.0)), 1.0)
+        there_too = values if name == "energy" else values[places.get(name, of_u)]
+        assert_close(f"{name} elsewhere", moved[name], values, "units", scale=scale, comm=MPI.COMM_SELF)
+        assert_close(f"{name} in another order", listed[name], there_too, "units", scale=scale, comm=MPI.COMM_SELF)
 
 
 def four_bar(size: float, far: float, angle: float) -> System:

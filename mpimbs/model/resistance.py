@@ -34,9 +34,14 @@ def thin_bodies(system: Contents, ends: bool = False) -> Integers:
     found = [
         segment.first + place + segment.places * np.unique([0, segment.count - 1] if ends else np.arange(segment.count))
         for segment in system.segments
-        for place in segment.where(lambda body: body.thin and body.joint.motion is None)
+        if any(map(_yields, segment.bodies))
+        for place in segment.where(_yields)
     ]
-    return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    return np.sort(np.concatenate(found)) if found else _NONE
+
+
+def _yields(body: Body) -> bool:
+    return body.thin and body.joint.motion is None
 
 
 def check_resistance(

@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import LoadNotFiniteError, SimulationError
 from mpimbs.dynamics import Dynamics
+from mpimbs.model.resistance import thin_bodies
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,6 +70,11 @@ class StepFailure:
             return SimulationError(failure)
         where = f"at t = {t:g} s (step {size:.3g} s)"
         cause = "likely cause: too large a step, too stiff a spring or damper, or a load that grows without bound"
+        if len(thin := thin_bodies(system := self._dynamics.system, ends=True)):
+            cause += (
+                f"; or joints before and behind bodies without inertia, such as '{system.name_of(int(thin[0]))}', that "
+                "move one another the same way in this position (gimbal lock)"
+            )
         if self._any(self.not_finite):  # on all bodies, by their coupling: the fastest one is where to look
             speed, body = self._largest(u)
             return SimulationError(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpimbs.base.errors import InputError
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import Joint, System
+from mpimbs.run.run import simulate
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import random_system
@@ -58,6 +59,21 @@ def test_against_dense(comm: MPI.Comm, seed: int, chain: bool, coupling: str) ->
             assert_close("forces", found, forces[own], "dense", scale=float(np.abs(forces).max()), comm=comm)
             told = dynamics.residual(q[part], u[own], tau=tau[own])
             assert told.motion < 1e-9
+
+
+def test_lock_is_told(comm: MPI.Comm) -> None:
+    """Three hinges with nothing between them, of which the first and the last lie in one another."""
+    system = System("gimbal")
+    for name, axis, q in (("a", (0, 0, 1), 0.3), ("b", (0, 1, 0), 0.1)):
+        system.add(name=name, mass=0, inertia=(0,) * 6, joint=Joint(type="revolute", axis=axis, q=(q,)))
+    moments, joint = (0.1, 0.12, 0.14, 0, 0, 0), Joint(type="revolute", axis=(1, 0, 0))
+    system.add(name="c", mass=1, center_of_mass=(0.1, 0.2, 0.3), inertia=moments, joint=joint)
+    for k in range(comm.size - 1):
+        system.add(name=f"d{k}", mass=1, inertia=moments, joint=joint)
+    q, u = system.initial_state(0, system.n_bodies)
+    q[1], u[:3] = np.pi / 2, (0.1, 0.2, 0.3)
+    with pytest.raises(SimulationError, match=r"bodies without inertia, such as 'a', .*\(gimbal lock\)"):
+        simulate(system, 0.1, comm, state=(q, u))
 
 
 def test_what_nothing_resists_is_refused(comm: MPI.Comm) -> None:

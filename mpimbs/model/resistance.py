@@ -118,7 +118,7 @@ class Resistance:
 def _inertia(body: Body) -> Floats:
     """The spatial inertia [6, 6] of a body about its origin, in its frame."""
     xx, yy, zz, xy, xz, yz = body.inertia
-    across = _cross(np.array(body.center_of_mass))
+    across = np.cross(np.eye(3), body.center_of_mass)  # of the center, as a matrix
     found = np.block([
         [np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) - body.mass * across @ across, body.mass * across],
         [-body.mass * across, body.mass * np.eye(3)],
@@ -133,15 +133,14 @@ def _motions(joint: Joint) -> tuple[Floats, Floats]:
     """
     from scipy.spatial.transform import Rotation
 
-    rotation, position = _matrix(joint.rotation), np.array(joint.position)
+    rotation, position = Rotation.from_quat(joint.rotation, scalar_first=True).as_matrix(), np.array(joint.position)
     coordinates, axes = list(joint.q), list[Floats]()
     for step in joint.kind.steps:
         z = joint.axis if step.align == "axis" else _TOWARDS[step.align]
         if step.turn == 4:
-            turned = _matrix(tuple(coordinates[:4]))
+            turned = Rotation.from_quat(coordinates[:4], scalar_first=True).as_matrix()
         else:
-            angle = coordinates[0] if step.turn else 0.0
-            turned = np.asarray(Rotation.from_rotvec(angle * np.array(z)).as_matrix())
+            turned = Rotation.from_rotvec((coordinates[0] if step.turn else 0.0) * np.array(z)).as_matrix()
         slides = [axis for axis in step.axes if axis >= 3]
         distances = coordinates[step.turn : step.turn + len(slides)]
         coordinates = coordinates[step.turn + len(slides) :]
@@ -160,7 +159,7 @@ def _motions(joint: Joint) -> tuple[Floats, Floats]:
 
 def _carried(rotation: Floats, position: Floats) -> Floats:
     """What takes motions to a frame that lies so in theirs [6, 6]."""
-    return np.block([[rotation.T, np.zeros((3, 3))], [-rotation.T @ _cross(position), rotation.T]])
+    return np.block([[rotation.T, np.zeros((3, 3))], [-rotation.T @ np.cross(np.eye(3), position), rotation.T]])
 
 
 def _upright(z: tuple[float, ...]) -> Floats:
@@ -168,16 +167,3 @@ def _upright(z: tuple[float, ...]) -> Floats:
     first = np.cross(z, np.eye(3)[np.argmin(np.abs(z))])
     first /= np.linalg.norm(first)
     return np.stack([first, np.cross(z, first), np.array(z)], axis=1)
-
-
-def _matrix(quaternion: tuple[float, ...]) -> Floats:
-    from scipy.spatial.transform import Rotation
-
-    w, x, y, z = quaternion
-    return np.asarray(Rotation.from_quat([x, y, z, w]).as_matrix())
-
-
-def _cross(vector: Floats) -> Floats:
-    """The matrix of the cross product with a vector [3, 3]."""
-    x, y, z = vector
-    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])

@@ -89,6 +89,29 @@ def violation(system: System, turn: float = 0.0, axis: int = 2, shift: tuple[flo
 ANGLES = (0.0, 1e-12, 1e-7, 1e-3, 0.5, np.pi / 2, 2.0, np.pi - 1e-2, np.pi - 1e-6, np.pi - 1e-9, np.pi)
 
 
+def test_how_far_loops_are_from_closed() -> None:
+    assert violation(hung("fixed"), 0.4, 0, (0.3, 0, 0)) == pytest.approx(0.5)
+    assert violation(hung("revolute"), 2.5) == pytest.approx(0)
+    assert violation(hung("revolute"), 0.2, 0) == pytest.approx(0.2)
+    assert violation(hung("revolute", axis=(0, 1, 0)), -3.0, 1, (0, 0.1, 0)) == pytest.approx(0.1)
+    assert violation(hung("cylindrical"), 1.0, 2, (0.1, 0, 5)) == pytest.approx(0.1)
+    assert violation(hung("prismatic"), 0.1, 2, (0, 0, -5)) == pytest.approx(0.1)
+    assert violation(hung("planar"), 1.0, 2, (3, 4, 0.2)) == pytest.approx(0.2)
+    assert violation(hung("planar"), 0.3, 0, (3, 4, 0)) == pytest.approx(0.3)
+    assert violation(hung("spherical"), 3.0, 1, (0, 0.6, 0.8)) == pytest.approx(1.0)
+    assert violation(hung("universal"), 1.5, 0) == pytest.approx(0)
+    assert violation(hung("universal"), -2.5, 1) == pytest.approx(0)
+    assert violation(hung("universal"), 0.3, 2) == pytest.approx(0.3)
+
+
+def test_a_screw_may_have_turned_several_times() -> None:
+    pitch, turned = 0.1, 1.0 + 6 * np.pi
+    assert violation(hung("helical", pitch=pitch), turned, 2, (0, 0, pitch * turned)) == pytest.approx(0, abs=1e-14)
+    off = 0.01 * np.hypot(1, pitch)  # along the axis; by that much less where the turn may give way, too
+    found = violation(hung("helical", pitch=pitch), turned, 2, (0, 0, pitch * turned + off))
+    assert found == pytest.approx(off / np.hypot(1, pitch))
+
+
 def axes() -> Array:
     """Unit vectors: along the axes, in their planes, and any."""
     drawn = np.random.default_rng(4).normal(size=(20, 3))

@@ -12,6 +12,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.pipeline import scan_motions
 from mpimbs.kernels.compiler import kernel
+from mpimbs.model import system_from
 from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
@@ -187,6 +188,21 @@ def test_plans_have_messages_of_their_own(comm: MPI.Comm) -> None:
     for scan in scans:
         scan.close()
     parallel_assert(found == expected, f"angular velocities {found}, not {expected}", comm)
+
+
+def test_two_dynamics_in_turns(comm: MPI.Comm) -> None:
+    """Of one system and another, on one communicator: each has the accelerations that it has alone."""
+    systems = [system_from(f"spatial_chain:{16 * comm.size}"), system_from(f"chain:{8 * comm.size}")]
+    alone = []
+    for system in systems:
+        with closing(Dynamics(system, comm)) as dynamics:
+            alone.append(dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u))
+    with closing(Dynamics(systems[0], comm)) as first, closing(Dynamics(systems[1], comm, "pcg")) as second:
+        for _ in range(3):
+            for dynamics, expected, tolerance in ((first, alone[0], "exact"), (second, alone[1], "iterated")):
+                found = dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
+                size = comm.allreduce(np.abs(expected).max(), MPI.MAX)
+                assert_close("accelerations", found, expected, tolerance, scale=size, comm=comm)
 
 
 def test_an_exchange_between_any_ranks(comm: MPI.Comm) -> None:

@@ -75,12 +75,14 @@ def _needed(system: Contents, order: Order | None, body: int) -> int:
     resistance = Resistance(system)
     children = resistance.children_of(body)
     children = children[np.argsort(order.places[children])]
+    if not len(children):  # fixed, as a mark: it moves nothing by itself
+        return int(order.places[body])
     enough = next((k for k in range(len(children)) if resistance.suffices(body, children[: k + 1])), -1)
     return int(order.places[children[enough]])
 
 
 def check_pieces(system: Contents, bounds: Integers, order: Order | None, thin: Integers | None = None) -> None:
-    """Refuse pieces that have not all that resists the joint of a thin body in them; arguments are its."""
+    """Refuse pieces without all that resists the joint of a thin body in them; arguments as of `kept_together`."""
     thin = thin_bodies(system) if thin is None else thin
     if not len(thin) or len(bounds) == 2:
         return

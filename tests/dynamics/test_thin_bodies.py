@@ -61,6 +61,23 @@ def test_against_dense(comm: MPI.Comm, seed: int, chain: bool, coupling: str) ->
             assert told.motion < 1e-9
 
 
+@pytest.mark.ranks(2, 3, 4)
+@pytest.mark.parametrize("coupling", ["dcae", "pcg", "assembly"])
+@pytest.mark.parametrize("chain", [True, False])
+def test_marks_without_mass_are_no_burden(comm: MPI.Comm, chain: bool, coupling: str) -> None:
+    """Fixed where nothing lies on them: on a tree and on the tip of a chain, on any ranks."""
+    system, q, u, tau = random_system(2, 8, chain)
+    for k in (7,) if chain else (3, 7):
+        joint = Joint(type="fixed", position=(0.1, 0, 0))
+        system.add(name=f"mark {k}", parent=system.name_of(k), mass=0, inertia=(0,) * 6, joint=joint)
+    reference = dense.dense_accelerations(system, q, u, tau)
+    with closing(Dynamics(system, comm, coupling=coupling)) as dynamics:
+        own = dynamics.gather_u.part
+        udot = dynamics.accelerations(q[dynamics.gather_q.part], u[own], tau[own])
+    kind = "iterated" if coupling == "pcg" else "dense"
+    assert_close("accelerations", udot, reference[own], kind, scale=float(np.abs(reference).max()), comm=comm)
+
+
 def test_lock_is_told(comm: MPI.Comm) -> None:
     """Three hinges with nothing between them, of which the first and the last lie in one another."""
     system = System("gimbal")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Any, NoReturn
 
 Keys = tuple[str | int, ...]
 """Where something stands in tables: keys, and the numbers of items of lists, from 0 on."""
@@ -38,6 +39,55 @@ class LoadNotFiniteError(SimulationError):
 
 class InterruptionError(SimulationError):
     """A simulation that a signal has ended, after it wrote a checkpoint: names the time, and how to go on."""
+
+
+class HaltError(SimulationError):
+    """A function of the user's that was interrupted, or called `sys.exit`: ranks agree on it before they do the same.
+
+    Parameters
+    ----------
+    told : str
+        Where.
+    leaves : bool
+        By `sys.exit`.
+    code : object
+        What that was given.
+    """
+
+    def __init__(self, told: str, leaves: bool = False, code: Any = None) -> None:
+        super().__init__(told, leaves, code if isinstance(code, int | str | None) else str(code))
+
+    @classmethod
+    def of(cls, error: KeyboardInterrupt | SystemExit, told: str = "") -> HaltError:
+        """Make it of what a function raised, or of a Ctrl-C."""
+        return cls(told or str(error), isinstance(error, SystemExit), getattr(error, "code", None))
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def meant(self) -> KeyboardInterrupt | SystemExit:
+        """What the function raised, to be raised by all ranks."""
+        told, leaves, code = self.args
+        error = SystemExit(code) if leaves else KeyboardInterrupt(*[told] if told else [])
+        error.__dict__["by all ranks"] = told
+        return error
+
+
+def as_meant(error: SimulationError) -> BaseException:
+    """An error as it is raised when all ranks know of it."""
+    return error.meant if isinstance(error, HaltError) else error
+
+
+def by_all_ranks(error: BaseException | None) -> str | None:
+    """Where it was halted, of an end of the program that all ranks raise (`HaltError`); None of any other error."""
+    found: str | None = getattr(error, "__dict__", {}).get("by all ranks")
+    return found
+
+
+def not_copied(thing: str, instead: str) -> NoReturn:
+    """Refuse to pickle or copy what holds compiled code, messages or an open file."""
+    raise TypeError(f"a {thing} can't be pickled or copied: {instead}")
 
 
 def warn_caller(text: str) -> None:

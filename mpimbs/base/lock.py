@@ -199,6 +199,11 @@ def _ticks(process: int) -> int:
 
 
 def _said(path: Path, owner: Owner, setting: str | None = None) -> str:
+    if owner.host == socket.gethostname() and (owner.process, owner.ticks) == (os.getpid(), _ticks(os.getpid())):
+        return (
+            f"{path}: is being written by another simulation of this process: close that, or take the `Simulation` in "
+            f"a `with` block{'' if setting is None else f', or choose another name with `{setting}`'}"
+        )
     gone = f", or remove {lock_of(path).name} if it is gone" if owner.host != socket.gethostname() else ""
     other = "" if setting is None else f", or choose another name with `{setting}`"
     return f"{path}: is being written by {owner}; wait until it ends, or end it{gone}{other}"

@@ -44,6 +44,17 @@ def current_folder() -> Path:
         raise InputError("the current folder has been removed: change to another one") from None
 
 
+def absolute(path: str | Path) -> Path:
+    """Give a path as it is from any folder: the current one may be changed while a file is open.
+
+    Raises
+    ------
+    InputError
+        The current folder has been removed.
+    """
+    return current_folder() / path
+
+
 def part_of(path: Path) -> Path:
     """Where a file is until it is complete."""
     return path.with_name(path.name + ".part")

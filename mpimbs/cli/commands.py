@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpimbs.base.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError, by_all_ranks
 from mpimbs.base.places import check_folder, check_new, check_place, current_folder
 from mpimbs.cli.ensemble import simulate_table
 from mpimbs.cli.options import (
@@ -71,7 +72,14 @@ SECTIONS: dict[str, dict[str, str]] = {
         "modes": "evaluation",
     },
     "Models": {"check": "", "convert": "models", "new": "models", "schema": "models"},
-    "Speed": {"bench": "study", "study": "study", "predict": "study", "schedule": "schedule", "tune": "tune"},
+    "Speed": {
+        "compile": "ahead",
+        "bench": "study",
+        "study": "study",
+        "predict": "study",
+        "schedule": "schedule",
+        "tune": "tune",
+    },
 }
 
 
@@ -166,8 +174,7 @@ def run(
     asked = together(comm, lambda: SimulationSettings.asked(given))
     system = read(comm, model, forces)
     note_lanes(comm, system, settings)
-    if pictures:
-        _check_pictures(comm, output, asked.force)
+    if pictures := pictures and _check_pictures(comm, output, asked.force):
         asked = replace(asked, poses=True)
     begin = together(comm, lambda: read_state(state, system, MOVING) if state else None)
     result = simulate(
@@ -198,8 +205,7 @@ def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tup
     kept = read_checkpoint(file, comm)
     if pictures and kept.header.get("kind") == ENSEMBLE:
         raise InputError("--pictures: are of a run, and this is an ensemble: leave them out, and use mpimbs plot")
-    if pictures:
-        _check_pictures(comm, kept.output, force or kept.header["settings"]["force"])
+    pictures = pictures and _check_pictures(comm, kept.output, force or kept.header["settings"]["force"])
     if (result := finished(kept, comm)) is not None:
         if comm.rank == 0:
             click.echo(f"{kept.output}: is complete: nothing is left to do")
@@ -212,17 +218,26 @@ def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tup
     on_first_ranks(comm, most_ranks(kept) or comm.size, work)
 
 
-def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> None:
-    """Refuse pictures that can't be drawn at the end, before the run."""
+def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> bool:
+    """Refuse pictures whose places are taken, before the run; say whether they can be drawn."""
 
-    def check() -> None:
-        from mpimbs.plots.pictures import pictures_of
-
+    def check() -> bool:
+        try:
+            from mpimbs.plots.pictures import pictures_of
+        except Exception as error:  # an installation that is broken, a file of settings that matplotlib can't read
+            _tell_no_pictures(error)
+            return False
         check_place(output)
         for picture in pictures_of(output).values():
             check_new(picture, force)
+        return True
 
-    on_root(comm, check)
+    return bool(comm.bcast(on_root(comm, check)))
+
+
+def _tell_no_pictures(error: Exception) -> None:
+    said = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    click.echo(f"mpimbs: note: no pictures are drawn ({said}); mpimbs plot draws them from the output", err=True)
 
 
 def _tell(comm: MPI.Comm, result: Result | EnsembleResult, output: Path, pictures: bool, written: bool = True) -> None:
@@ -233,8 +248,11 @@ def _tell(comm: MPI.Comm, result: Result | EnsembleResult, output: Path, picture
         if pictures:
             from mpimbs.plots.pictures import draw_run
 
-            for picture in draw_run(output):
-                click.echo(f"drew {picture}")
+            try:
+                for picture in draw_run(output):
+                    click.echo(f"drew {picture}")
+            except Exception as error:  # the run is there, whatever becomes of its pictures
+                _tell_no_pictures(error)
 
 
 @cli.command()
@@ -434,8 +452,9 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
     comm : MPI.Comm, optional
         All ranks that were started, by default.
     """
-    with lasting_streams() as out, _Job(comm) as job:
-        code, message = _run(job, list(sys.argv[1:] if arguments is None else arguments))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with lasting_streams() as out, _Job(comm, f"mpimbs {words[0]}" if words else "mpimbs") as job:
+        code, message = _run(job, words)
         out.flush()
         if out.error is not None and not isinstance(out.error, BrokenPipeError):  # who closes a pipe has read enough
             unwritten = f"mpimbs: standard output can't be written ({out.error.strerror})"
@@ -459,8 +478,9 @@ class _Job(contextlib.ExitStack):
         This one's; until then what the launcher says. Only rank 0 shows anything.
     """
 
-    def __init__(self, comm: MPI.Comm | None) -> None:
+    def __init__(self, comm: MPI.Comm | None, command: str) -> None:
         super().__init__()
+        self._command = command
         self.launch = launch_of(os.environ)
         self._given = self.comm = comm
         self.rank = comm.rank if comm is not None else self.launch.task if self.launch is not None else 0
@@ -472,18 +492,23 @@ class _Job(contextlib.ExitStack):
         if self.rank > 0:
             self._told.enter_context(contextlib.redirect_stdout(io.StringIO()))
 
-    def start(self) -> MPI.Comm:
-        """Start MPI, with all other ranks, and have any error end the whole job from here on."""
+    def start(self, refused: str | None = None) -> MPI.Comm:
+        """Start MPI, with all other ranks, and have any error end the whole job from here on.
+
+        `refused`: why this rank won't do what its command line says; then so must the others.
+        """
         from mpi4py import MPI
 
-        from mpimbs.parallel.agreement import abort_on_error
+        from mpimbs.parallel.agreement import abort_on_error, alike
         from mpimbs.run.compile_notice import compilation_told
 
+        os.environ["MPLBACKEND"] = "agg"  # pictures are files, whatever a notebook has left for those that it starts
         self.comm = MPI.COMM_WORLD if self._given is None else self._given
         self.rank = self.comm.rank
         self._hush()
         self.enter_context(abort_on_error(self.comm))
         refuse_singletons(MPI.COMM_WORLD)
+        alike(self.comm, lambda: {"the command": self._command, "its options": refused and f"refused ({refused})"})
         together(self.comm, current_folder)
         self._told.enter_context(compilation_told(self.rank == 0))
         return self.comm
@@ -494,9 +519,9 @@ def _run(job: _Job, arguments: list[str]) -> tuple[int, str]:
     try:
         try:
             cli.main(arguments, prog_name="mpimbs", standalone_mode=False, obj=job.start)
-        except (InputError, click.ClickException):
+        except (InputError, click.ClickException) as error:
             if job.comm is None and job.launch is not None:
-                job.start()  # so that one rank speaks, and all end after it
+                job.start(str(error))  # so that one rank speaks, and all end after it
             raise
     except InputError as error:
         return 2, f"mpimbs: {error}"
@@ -510,4 +535,10 @@ def _run(job: _Job, arguments: list[str]) -> tuple[int, str]:
         return TO_BE_CONTINUED, f"mpimbs: {error}"
     except SimulationError as error:
         return 1, f"mpimbs: {error}"
+    except click.Abort as error:  # as click names a KeyboardInterrupt
+        return 128 + signal.SIGINT, f"mpimbs: {error.__cause__ or 'interrupted'}"
+    except SystemExit as error:
+        if (told := by_all_ranks(error)) is None:
+            raise
+        return (error.code if isinstance(error.code, int) and error.code else 1), f"mpimbs: {told}"
     return 0, ""

@@ -102,6 +102,8 @@ def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
             name = settings.get("coupling", EvaluationSettings.coupling)
             if name not in CHOICES:
                 raise InputError(f"unknown coupling '{name}'; choose one of: {', '.join(CHOICES)}")
+            if name == "auto" and "model" not in options:
+                raise InputError("--coupling auto: chooses for a run: name the coupling")
             chosen = {"coupling": _chosen(part, settings, options)} if name == "auto" else {}
             command(part, settings=settings | chosen, **options)
 

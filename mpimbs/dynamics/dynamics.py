@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +12,7 @@ from mpi4py import MPI
 from numba.core.errors import NumbaError
 
 from mpimbs.base.arguments import check_array, check_time, doubles
-from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant, not_copied
 from mpimbs.base.settings import takes
 from mpimbs.coupling import Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
@@ -179,6 +178,9 @@ class Dynamics(JointSpace, JointLoads):
         """Divide the system among the ranks; and say whose part is evaluated here, which a subclass may choose."""
         return strategy.divide(system, comm.size, settings.cuts, settings.tip_ratio, settings.lanes), comm.rank
 
+    def __reduce__(self) -> NoReturn:
+        not_copied("Dynamics", "make one where it is needed, from its `system`")
+
     def derivative(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None
     ) -> None:
@@ -218,7 +220,7 @@ class Dynamics(JointSpace, JointLoads):
         except (InputError, TypeError, NumbaError) as error:
             self._refuse(error, t, q, u, udot, rates, tau)
         if failure is not None:
-            raise failure
+            raise as_meant(failure)
 
     def _check(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> None:
         """Refuse arrays that compiled code can't take, and a system that was changed."""
@@ -261,15 +263,23 @@ class Dynamics(JointSpace, JointLoads):
             if tau is not None:
                 acted = self._acted = self._acted if self._acted.forces is tau else Acted(tau)
         if self.loops is not None and (self.loops.refining or self.evaluations == 1):
-            self._refine(t, q, u, udot)
+            acted = self._refine(t, q, u, udot, acted)
         return acted
 
-    def _refine(self, t: float, q: Floats, u: Floats, udot: Floats) -> None:
-        """Refine an evaluation by what it leaves of the loops' equations (`ClosedLoops.refine`); all ranks call."""
+    def _refine(self, t: float, q: Floats, u: Floats, udot: Floats, acted: Acted = NOTHING) -> Acted:
+        """Refine an evaluation by what it leaves of the loops' equations (`ClosedLoops.refine`); all ranks call.
+
+        Gives what acted, with what halts the program meanwhile.
+        """
         assert self.loops is not None
-        with contextlib.suppress(SimulationError):  # found in the evaluation, which has no numbers then
+        try:
             q, u = self.external.motions.follow(t, q, u)
+        except HaltError as halt:
+            acted = acted._replace(failure=halt)
+        except SimulationError:  # found in the evaluation, which has no numbers then
+            pass
         self.loops.refine(q, u, udot)
+        return acted
 
     @property
     def compiled(self) -> tuple[int, Integers] | None:
@@ -340,7 +350,7 @@ class Dynamics(JointSpace, JointLoads):
         def action() -> Acted:
             acted = self.evaluate(t, q, u, udot, rates, tau)
             if self.loops is not None and not self.loops.refining:
-                self._refine(t, q, u, udot)
+                acted = self._refine(t, q, u, udot, acted)
             if acted.failure is not None:
                 raise acted.failure
             return acted

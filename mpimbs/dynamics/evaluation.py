@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.base.errors import SimulationError
+from mpimbs.base.errors import HaltError, SimulationError
 from mpimbs.coupling import Coupling
 from mpimbs.dynamics.far_ends import FarEnds
 from mpimbs.dynamics.pipeline import (
@@ -140,9 +139,14 @@ class Evaluation:
         The `failure` of a user function is given, not raised: the other ranks know nothing of it.
         """
         run, rank = self._phases, self.rank
+        halt: HaltError | None = None
         if self._external.motions and not unforced:
-            with contextlib.suppress(SimulationError):  # which is found again, where the others are not left waiting
+            try:
                 q, u = self._external.motions.follow(t, q, u)
+            except HaltError as error:
+                halt = error
+            except SimulationError:  # which is found again, where the others are not left waiting
+                pass
         acted = NOTHING if tau is None else Acted(tau)
         run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
         if self.placed:
@@ -162,7 +166,7 @@ class Evaluation:
             self._part.loads[:] = self._solve(t, q, self._part.blocks, self._root)
             self.laps[COUPLING] += time.perf_counter() - began
             run(rank, OUTWARD, PHASES, q, u, acted.forces, udot, rates)
-        return acted
+        return acted if halt is None else acted._replace(failure=halt)
 
     def without_forces(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> None:
         """Evaluate as `in_turn`, at no time: nothing acts on bodies but weight, and no function is called.

@@ -19,9 +19,10 @@ from mpimbs.dynamics.selection import OF_JOINTS, Selection
 from mpimbs.files.output_layout import SAMPLED, SEGMENTS
 from mpimbs.files.reading import open_run
 from mpimbs.files.rods import RodHistory, rod_history, tension
-from mpimbs.model import System, system_from_text
+from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.connections import Connections, connected
 from mpimbs.model.text.table import suggest
+from mpimbs.model.text.writing import holds_functions
 from mpimbs.parts.kinematics import kinematics, pose_numbers
 from mpimbs.parts.subchain import Subchain
 
@@ -149,6 +150,25 @@ class MotionSegment:
         self._read, self._system, self._partial = read, system, partial
         self._found: dict[str, Floats | None] = {}
 
+    def arrays(self, copies: int) -> tuple[Any, ...]:
+        """What was kept as arrays by name, the systems of so many copies without functions, and `partial`."""
+        from mpimbs.files.samples import Sample
+
+        kept = {name: self.read(name) for name in Sample._fields if name != "solution"}  # which is for one run's record
+        systems = {id(system): system for k in range(copies) for system in (self._system(k),)}
+        plain = {number: _without_functions(system) for number, system in systems.items()}
+        order = [plain[id(self._system(k))] for k in range(copies)] if len(plain) > 1 else list(plain.values())
+        return {name: values for name, values in kept.items() if values is not None}, order, self.partial
+
+    @classmethod
+    def of_arrays(cls, kept: dict[str, Floats], systems: list[System], bodies: dict[str, Integers]) -> MotionSegment:
+        """Make it of what `arrays` gave."""
+
+        def read(name: str, at: Place | None) -> Floats | None:
+            return kept[name][at or ALL] if name in kept else None
+
+        return cls(read, lambda k: systems[k % len(systems)], lambda: bodies)
+
     @cached_property
     def system(self) -> System:
         """What moved, of copies the first."""
@@ -215,7 +235,7 @@ class MotionSegment:
         def read(name: str, at: Place | None) -> Floats | None:
             if name == "time" or at is None:
                 found = self.read(name)
-                return found if found is None or name == "time" else found[:, k]
+                return found if found is None or found.ndim == 1 else found[:, k]  # of time, of all copies
             return self.read(name, (at[0], k, *at[1:]))
 
         return MotionSegment(read, lambda _: self._system(k), lambda: self.partial)
@@ -250,6 +270,14 @@ class Motion(Sampled):
     ) -> None:
         self.where, self._parts, self.names, self.parameters = where, list(parts), tuple(names), parameters or {}
         self._joined: dict[str, Floats | None] = {}
+        self._file: tuple[Path, str, int] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Of a file another process gets path and run; of memory the arrays, and the system without its functions."""
+        if self._file is not None:
+            return Motion.in_file, (*self._file, self.names, self.parameters)
+        parts = [part.arrays(max(len(self.names), 1)) for part in self._parts]
+        return _of_arrays, (self.where, parts, self.names, self.parameters)
 
     @classmethod
     def in_memory(
@@ -277,7 +305,9 @@ class Motion(Sampled):
         parts = [
             MotionSegment(partial(file.read, place), partial(file.system, place), file.partial) for place in places
         ]
-        return cls(f"in {path}", parts, names, parameters)
+        motion = cls(f"in {path}", parts, names, parameters)
+        motion._file = path, run, structures
+        return motion
 
     def __repr__(self) -> str:
         structures, t = f"{len(self._parts)} structures, " if len(self._parts) > 1 else "", self.t
@@ -384,6 +414,15 @@ class Motion(Sampled):
         if not self.names:
             raise InputError(f"{self.where} is the motion of a run, not of an ensemble; leave `copy` out")
         return self.copy(copy)
+
+
+def _of_arrays(where: str, parts: Sequence[tuple[Any, ...]], *more: Any) -> Motion:
+    return Motion(where, [MotionSegment.of_arrays(*part) for part in parts], *more)
+
+
+def _without_functions(system: System) -> System:
+    """The system as an output file has it: functions can't go to another process."""
+    return system_from_text(system_text(system, functions=True), "a pickle") if holds_functions(system) else system
 
 
 def _read_only(values: Floats | None) -> Floats | None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.disk import reason_of
+from mpimbs.base.interruption import undisturbed
 from mpimbs.base.sizes import tuned
 from mpimbs.files.output import OutputError, OutputFile, Rows, part_of
 from mpimbs.files.shared_file import SharedFile
@@ -87,13 +88,14 @@ class SampleWriter:
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
         """Take a sample: this rank's stretches of it, and what all ranks have; then write, if this is due."""
-        for name, values in own.items():
-            self._own[name].append(np.array(values).ravel())
-        for name, value in common.items():
-            self._common.setdefault(name, []).append(value)
-        self._count += 1
-        if due:
-            self._flush()
+        with undisturbed():
+            for name, values in own.items():
+                self._own[name].append(np.array(values).ravel())
+            for name, value in common.items():
+                self._common.setdefault(name, []).append(value)
+            self._count += 1
+            if due:
+                self._flush()
 
     def put_extremes(self, found: dict[str, Floats]) -> dict[str, Floats]:
         """Write the extremes of all steps: four rows of this rank's numbers, by quantity; there is nothing to give."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.base.errors import SimulationError
+from mpimbs.base.errors import HaltError, SimulationError
 
 Floats = npt.NDArray[np.float64]
 _LONGEST = 300  # characters of the message of an error that a function raised
@@ -33,10 +33,15 @@ def called(
     ------
     SimulationError
         It failed; names the error with file and line.
+    HaltError
+        It was interrupted, or called `sys.exit`: the other ranks know nothing of it yet, and would wait for this one.
     """
     try:
         return function(t, *arguments) if of_time else function(*arguments)
-    except BaseException as error:  # sys.exit too: the other ranks know nothing of it, and would wait for this one
+    except (KeyboardInterrupt, SystemExit) as error:
+        how = "called sys.exit" if isinstance(error, SystemExit) else "was interrupted"
+        raise HaltError.of(error, f"{what()} {how} at t = {t:g} s") from error
+    except BaseException as error:
         raise SimulationError(f"{what()} failed at t = {t:g} s: {_short(error)}{_place(function, error)}") from error
 
 

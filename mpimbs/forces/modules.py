@@ -43,6 +43,8 @@ def add_forces(system: System, given: str) -> None:
         result = function(system)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:  # sys.exit too: on one rank alone it would leave the others waiting
         raise InputError(f"{where}: failed: {error!r}{_place(error)}; it is called with the System") from error
     if result is not None:
@@ -87,6 +89,8 @@ def function_of(given: str, where: str) -> Callable[..., Any]:
             f"{where}: there is no module '{module_name}' in {current_folder()} or among those installed"
             f"{hint or '; check its name, or set PYTHONPATH'}"
         ) from None
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:  # sys.exit too, as below the end of a script
         raise InputError(f"{where}: the module can't be imported: {error!r}{_place(error)}") from error
     function = getattr(module, name, None)

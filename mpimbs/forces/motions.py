@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.errors import HaltError, InputError, SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.modules import function_of
 from mpimbs.model import System
@@ -149,6 +149,8 @@ class GivenMotions:
             try:
                 with np.errstate(all="ignore"):
                     ends = value(t + step), value(t + 2 * step)
+            except HaltError:
+                raise
             except SimulationError:  # a table ends
                 break
             change, mean = (ends[1] - ends[0])[:2] / step, 0.5 * (ends[0] + ends[1])[1:]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.base.errors import LoadNotFiniteError, SimulationError
+from mpimbs.base.errors import HaltError, LoadNotFiniteError, SimulationError
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import MakeExchange
 from mpimbs.parts.subchain import AT_REST, Subchain
@@ -72,6 +72,8 @@ class ForcesOfCopies:
                 continue
             try:
                 external.apply(t, q[k], u[k], AT_REST[None], tau[k])
+            except HaltError:
+                raise
             except SimulationError as error:
                 tau[k] = np.nan
                 if not isinstance(error, LoadNotFiniteError):  # which a smaller step may avoid

@@ -34,32 +34,71 @@ UNUSED_DAYS = 30  # after which a folder, or a file in one, is removed
 _FOLDER = re.compile(r"[0-9a-f]{16}")
 
 
-@functools.cache
-def cache_folder() -> Path:
-    """Folder of the compiled code; `MPIMBS_CACHE_DIR` moves it.
+_full: set[Path] = set()  # places that take no more
 
-    Where none of the places can be written, one for this process alone, which compiles anew.
+
+@functools.cache
+def cache_folders() -> tuple[Path, ...]:
+    """Folders of the compiled code: that which is written, and those that can only be read, as one made for all.
+
+    `MPIMBS_CACHE_DIR` is the first place, then the user's, then a temporary one. Where none can be written, it is one
+    for this process alone, which compiles anew.
     """
+    readable: list[Path] = []
     for base in _places():
+        folder = base / digest(*_state())
         with contextlib.suppress(OSError):
-            base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not (os.access(base, os.W_OK) and _is_ours(base)):
-                continue
-            folder = base / digest(*_state())
-            if not folder.exists():
-                remove_unused(base)
-            folder.mkdir(exist_ok=True)
-            os.utime(folder)
-            return folder
-    return Path(tempfile.mkdtemp(prefix="mpimbs-"))
+            if _prepared(base, folder):
+                return folder, *readable
+            if folder.is_dir() and _is_ours(base):
+                readable.append(folder)
+    return Path(tempfile.mkdtemp(prefix="mpimbs-")), *readable
+
+
+def cache_folder() -> Path:
+    """Folder into which compiled code is written."""
+    return cache_folders()[0]
+
+
+def keep_elsewhere(error: OSError) -> bool:
+    """Have compiled code written to the next place, for this one took no more, and say so; False if there is none."""
+    base = cache_folder().parent
+    if base not in _places() or base in _full:
+        return False
+    _full.add(base)
+    cache_folders.cache_clear()
+    instead = cache_folder().parent
+    where = f"kept in {instead}" if instead in _places() else "not kept"
+    sys.stderr.write(
+        f"mpimbs: {base} can't be written ({error.strerror}): what is compiled is {where}; make room there, or name "
+        "another folder by MPIMBS_CACHE_DIR\n"
+    )
+    return True
+
+
+def _prepared(base: Path, folder: Path) -> bool:
+    """Make a folder in a place, if that can be written."""
+    if base in _full:
+        return False
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (os.access(base, os.W_OK) and _is_ours(base)):
+            return False
+        if not folder.exists():
+            remove_unused(base)
+        folder.mkdir(exist_ok=True)
+        os.utime(folder)
+    except OSError:
+        return False
+    return True
 
 
 def _places() -> list[Path]:
     root = os.environ.get("MPIMBS_CACHE_DIR")
+    places = [Path(root).absolute()] if root else []
     with contextlib.suppress(RuntimeError):  # no home
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return [Path(root) if root else Path(home) / "mpimbs" / "kernels", _temporary()]
-    return [_temporary()]
+        places.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpimbs" / "kernels")
+    return [*places, _temporary()]
 
 
 def _temporary() -> Path:

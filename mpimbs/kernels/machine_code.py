@@ -24,8 +24,12 @@ from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python
 from numba.core.types.containers import BaseTuple
 
-from mpimbs.kernels.kernel_cache import cache_folder, outside, remove_unused_files, stamp
+from mpimbs.base.disk import check_room
+from mpimbs.kernels.kernel_cache import cache_folder, cache_folders, keep_elsewhere, outside, remove_unused_files, stamp
 from mpimbs.kernels.reach import digest
+from mpimbs.kernels.turns import COMPILING
+
+ROOM = 2**22  # bytes, that a process may want for what it compiles
 
 
 class Code(NamedTuple):
@@ -67,15 +71,18 @@ def load(symbol: str) -> Code | None:
     """Have a function's code, and all that it calls, ready to be linked; None if it is not kept, in part or whole."""
     if symbol in _LOADED:
         return _LOADED[symbol]
-    try:
-        code: Code = Code(*pickle.loads(_file(symbol).read_bytes()))
-    except Exception:  # none, or of another state: what is not understood is compiled anew
-        return None
-    if any(load(needed) is None for needed in code.needed):
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(_file(symbol))  # it is in use
-    return make_ready(symbol, code)
+    for folder in cache_folders():
+        file = folder / f"{symbol}.part"
+        try:
+            code: Code = Code(*pickle.loads(file.read_bytes()))
+        except Exception:  # none, or of another state: what is not understood is compiled anew
+            continue
+        if any(load(needed) is None for needed in code.needed):
+            continue
+        with contextlib.suppress(OSError):
+            os.utime(file)  # it is in use
+        return make_ready(symbol, code)
+    return None
 
 
 def make_ready(symbol: str, code: Code) -> Code:
@@ -90,15 +97,28 @@ def make_ready(symbol: str, code: Code) -> Code:
 
 def keep(symbol: str, code: Code) -> None:
     """Write a function's code for others; where that can't be done, this process has it alone."""
-    with contextlib.suppress(OSError):
-        file = _file(symbol)
+
+    def write() -> None:
+        file = cache_folder() / f"{symbol}.part"
         unfinished = file.with_name(f"{file.name}.{os.getpid()}")
-        unfinished.write_bytes(pickle.dumps(tuple(code)))
-        unfinished.replace(file)
+        try:
+            unfinished.write_bytes(pickle.dumps(tuple(code)))
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    _written(write)
 
 
-def _file(symbol: str) -> Path:
-    return cache_folder() / f"{symbol}.part"
+def _written(write: Callable[[], None]) -> None:
+    """Write something to the cache's folder, or to the one that takes its place when its disk is full."""
+    while True:
+        try:
+            write()
+        except OSError as error:
+            if keep_elsewhere(error):
+                continue
+        return
 
 
 # --- what Python calls
@@ -160,9 +180,8 @@ class KernelCache(FunctionCache):
     def _cache_path(self) -> str:
         return str(cache_folder())
 
-    @functools.cached_property
-    def _cache_file(self) -> IndexDataCacheFile:
-        return IndexDataCacheFile(self._cache_path, self._impl.filename_base, "")
+    def _look_into(self, folder: Path) -> None:
+        self._cache_file = IndexDataCacheFile(str(folder), self._impl.filename_base, "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load a kernel's machine code, if it is there.
@@ -171,23 +190,56 @@ class KernelCache(FunctionCache):
         second. Kernels own none, and whatever is compiled later sees to that itself.
         """
         _know_helpers()
-        with self._guard_against_spurious_io_errors():
+        found = self._found(sig, target_context)
+        if found is None and not _has_room(cache_folder()):
+            found = self._found(sig, target_context)  # in the next place, where an earlier process has kept it
+        if found is None and COMPILING.begin(cache_folder(), f"{self._impl.filename_base} {sig}"):
+            found = self._found(sig, target_context)  # which another process may have compiled meanwhile
+            if found is not None:
+                COMPILING.end()
+        return found
+
+    def _found(self, sig: Any, target_context: Any) -> Any:
+        """What any folder has of the kernel."""
+        for folder in cache_folders():
+            self._look_into(folder)
+            index = Path(self._cache_file._index_path)
             try:
                 found = self._load_overload(sig, target_context)
             except Exception as error:  # cut, empty or garbage: whatever reading it may raise
-                index = Path(self._cache_file._index_path)
                 sys.stderr.write(f"mpimbs: {index} is damaged ({type(error).__name__}): removed, and compiled anew\n")
-                index.unlink(missing_ok=True)
-                return None
+                with contextlib.suppress(OSError):  # of a folder that can only be read
+                    index.unlink(missing_ok=True)
+                continue
             if found is not None:
                 with contextlib.suppress(OSError):  # it is in use: `remove_unused_files`
-                    os.utime(self._cache_file._index_path)
-            return found
+                    os.utime(index)
+                return found
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel's machine code; the first of a process clears away what nobody has used for long."""
         _tidy_up()
-        super().save_overload(sig, data)
+
+        def write() -> None:
+            self._look_into(cache_folder())
+            FunctionCache.save_overload(self, sig, data)
+
+        _written(write)
+        COMPILING.end()
+
+
+@functools.cache
+def _has_room(folder: Path) -> bool:
+    """Whether a folder takes what is about to be compiled; if not, it is kept elsewhere."""
+    probe = folder / f"room.{os.getpid()}"
+    try:
+        check_room(probe, ROOM)
+    except OSError as error:
+        return not keep_elsewhere(error)
+    finally:
+        probe.unlink(missing_ok=True)
+    return True
 
 
 @functools.cache

@@ -7,18 +7,20 @@ import marshal
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.base.errors import InputError, SimulationError, warn_caller
+from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant, by_all_ranks, warn_caller
 from mpimbs.base.sizes import PACKAGE, VARIABLE, tuned
 from mpimbs.kernels.compiler import many_objects
+from mpimbs.kernels.turns import COMPILING
 from mpimbs.model import System, facts, is_robot, system_from_text, system_of, system_text
 from mpimbs.model.facts import digest
+from mpimbs.parallel.launcher import let_jobs_start
 
 T = TypeVar("T")
 
@@ -37,21 +39,31 @@ def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
     ------
     InputError, SimulationError
         On all ranks, that of the lowest rank that found one.
+    KeyboardInterrupt, SystemExit
+        On all ranks: a function of the user's raised it on one of them.
     """
     if comm.size == 1:
-        return action()
+        try:
+            return action()
+        except HaltError as halt:
+            raise halt.meant from None
     results: list[T] = []
     mine = None
     try:
         results.append(action())
     except (InputError, SimulationError) as error:
-        mine = type(error), str(error)
+        mine = type(error), error.args
     failed = np.array(mine is not None)
     comm.Allreduce(MPI.IN_PLACE, failed, MPI.LOR)  # 1 us; a gathering of objects takes 10
     if failed:
-        kind, message = next(failure for failure in comm.allgather(mine) if failure is not None)
-        raise kind(message)
+        raise as_meant(first_failure(comm.allgather(mine)))
     return results[0]
+
+
+def first_failure(found: Iterable[tuple[type[T], tuple[Any, ...]] | None]) -> T:
+    """Give the error that ranks raise: the first, by type and arguments, but one that halts all is before others."""
+    kind, arguments = max(filter(None, found), key=lambda failure: issubclass(failure[0], HaltError))
+    return kind(*arguments)
 
 
 def alike(comm: MPI.Comm, describe: Callable[[], dict[str, Any]]) -> None:
@@ -174,11 +186,14 @@ def communicator(given: object) -> MPI.Comm:
     InputError
         It is none.
     """
+    let_jobs_start()
     if given is None:
         _warn_apart(MPI.COMM_WORLD)
         return MPI.COMM_SELF
     if not isinstance(given, MPI.Comm) or given == MPI.COMM_NULL:
         raise InputError(f"comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, got {given!r}")
+    if given.Is_inter():
+        raise InputError("comm is an intercommunicator, between two groups: give one of a single group, as its Merge()")
     return given
 
 
@@ -215,7 +230,7 @@ def abort_on_error(comm: MPI.Comm) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if comm.size == 1 and isinstance(error, SystemExit | KeyboardInterrupt):
+        if by_all_ranks(error) is not None or (comm.size == 1 and isinstance(error, SystemExit | KeyboardInterrupt)):
             raise
         sys.stdout.flush()
         sys.stderr.write(f"[rank {comm.rank} of {comm.size}] {traceback.format_exc()}")
@@ -253,7 +268,7 @@ def first_on_node(comm: MPI.Comm, action: Callable[[], None]) -> None:
     try:
         try:
             if node.rank == 0:
-                with many_objects():
+                with many_objects(), COMPILING.meant():
                     action()
         finally:
             node.Barrier()  # the others find the same error themselves

@@ -104,6 +104,19 @@ def refuse_singletons(
     )
 
 
+_LEFT_BEHIND = "OMPI_MCA_ess"
+
+
+def let_jobs_start() -> None:
+    """Take out of the environment what Open MPI has put there when MPI began in a process that no mpiexec started.
+
+    An mpiexec that this process starts, as from a notebook, would end with code 1 and without a word: it takes itself
+    for this process. What the user has set, which `os.environ` knows, stays.
+    """
+    if _LEFT_BEHIND not in os.environ:
+        os.unsetenv(_LEFT_BEHIND)
+
+
 def _read(environment: Mapping[str, str], tasks: str, task: str) -> Launch | None:
     if not environment.get(tasks, "").isdecimal():
         return None

@@ -15,7 +15,8 @@ try:
     import petsc4py
 
     # On every process for itself: else all of COMM_WORLD would have to come here, also ranks that have nothing to do.
-    petsc4py.init([], comm=MPI.COMM_SELF)
+    # Signals stay Python's: PETSc would end the process at SIGHUP, and report others.
+    petsc4py.init(["mpimbs", "-no_signal_handler"], comm=MPI.COMM_SELF)
     from petsc4py import PETSc
 except ImportError as error:
     raise InputError(

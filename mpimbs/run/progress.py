@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from types import TracebackType
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -26,6 +27,13 @@ class Stepping(Protocol):
     def rejected(self) -> int: ...
     @property
     def step_size(self) -> float: ...
+
+
+class _Bar(tqdm):
+    """A bar whose lock is one of threads: that of processes leaves a semaphore where a pool ends its workers."""
+
+
+_Bar.set_lock(threading.RLock())
 
 
 class Progress:
@@ -50,13 +58,14 @@ class Progress:
         self._terminal = enabled and self._stream.isatty()
         self._lines = enabled and not self._terminal
         self._pause = max(JOB_SECONDS, LINE_SECONDS) if "SLURM_JOB_ID" in os.environ else LINE_SECONDS
-        self._bar = tqdm(
-            total=t_end,
-            initial=t_begin,
-            file=self._stream,
-            disable=not self._terminal,
-            bar_format="{percentage:3.0f}%|{bar}| t = {n:.3g}/{total:g} s [{elapsed}{postfix}]",
-        )
+        self._bar: tqdm[Any] | None = None
+        if self._terminal:
+            self._bar = _Bar(
+                total=t_end,
+                initial=t_begin,
+                file=self._stream,
+                bar_format="{percentage:3.0f}%|{bar}| t = {n:.3g}/{total:g} s [{elapsed}{postfix}]",
+            )
 
     def __enter__(self) -> Progress:
         return self
@@ -64,14 +73,15 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
     def show(self, run: Stepping) -> None:
         """Tell how far a run is; cheap, call it after every step."""
-        if not (self._terminal or self._lines):
+        if self._bar is None and not self._lines:
             return
         now = time.monotonic()
-        if self._terminal:
+        if self._bar is not None:
             self._bar.set_postfix_str(self._told(now, run), refresh=False)
             self._bar.update(run.time - self._bar.n)
         elif now - self._shown >= self._pause:

@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError
+from mpimbs.base.places import absolute
 from mpimbs.files.checkpoint import Kept, read_header, restart_call
 from mpimbs.forces.modules import add_forces
 from mpimbs.model import System, system_from_text, system_text
@@ -33,7 +34,8 @@ def read_checkpoint(file: str | Path, comm: MPI.Comm) -> Kept:
         On all ranks; see `checkpoint.read_header`.
     """
     place = together(comm, lambda: as_path("the checkpoint", file))
-    return Kept(place, comm.bcast(on_root(comm, lambda: read_header(place))))
+    header = comm.bcast(on_root(comm, lambda: read_header(place)))
+    return Kept(together(comm, lambda: absolute(place)), header)
 
 
 def restart(

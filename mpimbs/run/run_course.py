@@ -105,7 +105,7 @@ class Run:
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         self._memory = RunMemory(system, segment.dynamics, segment.settings, self.files)
         with contextlib.ExitStack() as after_error:
-            after_error.callback(self.files.release)
+            after_error.callback(self.files.abandon)
             self._recorder = self._make_recorder(self._open)
             segment.compile()
             after_error.pop_all()
@@ -168,6 +168,11 @@ class Run:
     def dynamics(self) -> Dynamics:
         """Of the system as it holds together now."""
         return self._segment.dynamics
+
+    @property
+    def starting(self) -> bool:
+        """Whether nothing integrates yet."""
+        return self._stepper is None
 
     @property
     def stepper(self) -> Integrator:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from mpimbs.base.interruption import undisturbed
 from mpimbs.base.lock import Lock
 from mpimbs.base.places import check_new, check_writable
 from mpimbs.files.checkpoint import Kept
@@ -67,6 +68,7 @@ class RunFiles:
         self.place = together(comm, lambda: place_of(self.checkpoints, output)) if keeps else None
         self.run: str | None = None
         self._lock: Lock | None = None  # on rank 0, of the checkpoints
+        self._writer: SampleWriter | None = None
 
     def open(
         self,
@@ -99,9 +101,11 @@ class RunFiles:
         comm, path, kept = self._comm, self.output, self.kept
         if path is None:
             return keep(comm, widths)
-        file = on_root(comm, lambda: self._begin(path, begin) if kept is None else self._go_on(path, kept, rows))
-        self.run = comm.bcast(None if file is None else file.run)
-        return SampleWriter(comm, file, path, widths, units)
+        with undisturbed():
+            file = on_root(comm, lambda: self._begin(path, begin) if kept is None else self._go_on(path, kept, rows))
+            self.run = comm.bcast(None if file is None else file.run)
+            self._writer = SampleWriter(comm, file, path, widths, units)
+        return self._writer
 
     def _begin(self, path: Path, begin: Callable[[Path], OutputFile]) -> OutputFile:
         check_new(path, self._force, instead=NOWHERE)
@@ -120,6 +124,12 @@ class RunFiles:
             check_writable(self.place, "checkpoints.path")
             self._lock = Lock(self.place, PATIENCE)
         return OutputFile.continued(path, kept.header["run"], rows)
+
+    def abandon(self) -> None:
+        """Let go of all files, where an error has left them as they are."""
+        if self._writer is not None:
+            self._writer.abandon()
+        self.release()
 
     def release(self) -> None:
         """Let other runs write checkpoints where this one did."""

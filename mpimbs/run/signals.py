@@ -12,7 +12,7 @@ from typing import Any
 
 CHECKPOINT, STOP = 1, 2  # what is asked for, in bits
 GOES_ON = signal.SIGUSR1
-ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, signal.SIGHUP)
 
 
 class _Action(ctypes.Structure):
@@ -45,8 +45,9 @@ def _hold_once(number: signal.Signals) -> None:
 class Signals:
     """Takes signals while it is entered; a context manager.
 
-    SIGUSR1 asks for a checkpoint; SIGTERM, SIGINT and SIGUSR2 ask for one and the end. From the first of these on, the
-    operating system ends the process at the same one, and soon at each of them, whatever the process waits for by then.
+    SIGUSR1 asks for a checkpoint; SIGTERM, SIGINT, SIGUSR2 and SIGHUP, which `nohup` keeps from it, ask for one and the
+    end. From the first of these on, the operating system ends the process at the same one, and soon at each of them,
+    whatever the process waits for by then.
 
     Parameters
     ----------
@@ -70,9 +71,11 @@ class Signals:
     def __enter__(self) -> Signals:
         if self.enabled:
             for number in (GOES_ON, *ENDS):
+                if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                    continue
                 self._before[number] = signal.signal(number, self._take)
-            for number in ENDS:
-                _hold_once(number)
+                if number != GOES_ON:
+                    _hold_once(number)
         return self
 
     def __exit__(
@@ -88,7 +91,7 @@ class Signals:
             return
         self._asked |= STOP
         self.received = signal.Signals(number).name
-        for other in ENDS:
+        for other in self._before.keys() & ENDS:
             signal.signal(other, signal.SIG_DFL)
 
     def asked(self) -> int:

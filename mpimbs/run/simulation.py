@@ -8,20 +8,21 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import check_kinds, doubles
-from mpimbs.base.errors import InputError, SimulationError
-from mpimbs.base.places import check_new, replacing
+from mpimbs.base.errors import InputError, SimulationError, by_all_ranks, not_copied
+from mpimbs.base.interruption import interrupted, undisturbed
+from mpimbs.base.places import absolute, check_new, replacing
 from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.checkpoint import Kept
 from mpimbs.model import System
-from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, warn_unguarded
+from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, together, warn_unguarded
 from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import Result
@@ -92,7 +93,8 @@ class Simulation:
 
         whole, (found, begin) = same_system(world, system, asked)
         warn_unguarded(world)
-        self._start(world, whole, found, None if output is None else Path(output), checkpoints, signals, None, begin)
+        path = None if output is None else together(world, lambda: absolute(output))
+        self._start(world, whole, found, path, checkpoints, signals, None, begin)
 
     @classmethod
     def going_on(
@@ -121,8 +123,8 @@ class Simulation:
         with contextlib.ExitStack() as after_error:
             taken = after_error.enter_context(Signals(signals))
             self._run = Run(system, settings, comm, output, checkpoints, taken, kept, state)
-            self._run.begin()
             self._open = after_error.pop_all()
+        self._try(self._run.begin)
 
     def __enter__(self) -> Self:
         return self
@@ -132,9 +134,11 @@ class Simulation:
     ) -> None:
         if error is None:
             self.close()
-        elif self._run.outcome is None and self._comm.size == 1:  # of several, others may know nothing of it
-            self._end(f"stopped: {kind.__name__ if kind else ''} {error}".rstrip())
-        self._open.close()
+        else:
+            self._break(error)
+
+    def __reduce__(self) -> NoReturn:
+        not_copied("Simulation", "give its `result`, or its `state`")
 
     def __repr__(self) -> str:
         outcome = self._run.outcome
@@ -265,18 +269,40 @@ class Simulation:
         run, end = self._going(), self._end_time
         if end == NEVER:
             raise InputError("there is no end to simulate to: make the simulation with t_end, or use `advance`")
-        with Progress(end, progress and self._comm.rank == 0, t_begin=run.stepper.time) as shown:
-            while not run.ended:
-                self._try(run.step, True)
-                shown.show(run.stepper)
+
+        def to_end() -> None:
+            with Progress(end, progress and self._comm.rank == 0, t_begin=run.stepper.time) as shown:
+                while not run.ended:
+                    run.step(True)
+                    shown.show(run.stepper)
+
+        self._try(to_end)
         return self.close()
 
     def _try(self, action: Callable[..., None], *arguments: float) -> None:
         try:
             action(*arguments)
-        except SimulationError:
-            self._open.close()
+        except BaseException as error:
+            self._break(error)
             raise
+
+    def _break(self, error: BaseException) -> None:
+        """End what an error has stopped, which may be a Ctrl-C: with its output, if all ranks know of it."""
+        run, path = self._run, self._run.files.output
+        with self._open:
+            if run.outcome is not None or not (self._comm.size == 1 or by_all_ranks(error) is not None):
+                return
+            kept = (
+                "its samples are lost; give an `output`, or take steps with `Simulation`"
+                if path is None
+                else (f"{path} has its samples")
+            )
+            status = interrupted(error, 0.0 if run.starting else run.stepper.time, kept)
+            with undisturbed():
+                try:
+                    run.end(status=status)
+                except Exception:  # of what is half done
+                    run.files.abandon()
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write the state now: q and u to an .npz file, for `--state`; or without a path a checkpoint, for `restart`.

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
+from mpimbs.parallel.agreement import together
 from mpimbs.stepping.schemes import Accuracy
 
 Floats = npt.NDArray[np.float64]
@@ -74,7 +75,8 @@ def wrong_motion(dynamics: Dynamics, t: float) -> str:
     """Say which joint's motion is none, as what it gives at a time (s) does not fit together; all ranks call."""
     if not dynamics.follows:
         return ""
-    name = next(filter(None, dynamics.comm.allgather(dynamics.external.motions.inconsistent(t))), None)
+    own = together(dynamics.comm, lambda: dynamics.external.motions.inconsistent(t))
+    name = next(filter(None, dynamics.comm.allgather(own)), None)
     if name is None:
         return ""
     return (

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
+from mpimbs.parallel.agreement import together
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,18 +20,14 @@ def follow(dynamics: Dynamics, begin: float, end: float, q: Floats, u: Floats) -
     SimulationError
         On all ranks: a motion jumps in the step, or can't be found at its end.
     """
-    motions, told = dynamics.external.motions, ""
-    try:
-        name = motions.jump(begin, end, u)
-        if name is not None:
-            told = (
+    motions = dynamics.external.motions
+
+    def followed() -> tuple[Floats, Floats]:
+        if (name := motions.jump(begin, end, u)) is not None:
+            raise SimulationError(
                 f"the motion of body '{name}' jumps, or changes more in this step than its accelerations say; give one "
                 "with continuous speeds, or smaller steps"
             )
-        q, u = motions.follow(end, q, u)
-    except SimulationError as error:
-        told = str(error)
-    for found in dynamics.comm.allgather(told):
-        if found:
-            raise SimulationError(found)
-    return q, u
+        return motions.follow(end, q, u)
+
+    return together(dynamics.comm, followed)

@@ -225,9 +225,13 @@ class Integrator(ABC):
     def _evaluate(self, t: float, q: Floats, u: Floats, out: Floats, rates: Floats, udot: Floats) -> None:
         """Write rates of q, udot and power to `out`, and its parts. What breaks is kept for `_examine`: on it goes."""
         broken, self._acted = False, NOTHING
-        try:
-            if self._follows:
+        if self._follows:
+            try:
                 q, u = self._dynamics.external.motions.follow(t, q, u)
+            except SimulationError as error:  # the other ranks wait for this one's part in the evaluation
+                self._broke.take(error)
+                broken = True
+        try:
             self._acted = acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.base.errors import SimulationError
+from mpimbs.base.errors import HaltError
 from mpimbs.dynamics import Dynamics
+from mpimbs.parallel.agreement import together
 from mpimbs.parallel.largest import largest
 from mpimbs.stepping.schemes import stable_radius
 
@@ -58,6 +59,7 @@ class StabilityProbe:
         self._due = FIRST
         self.mode: Mode | None = None
         self.largest_step = np.inf
+        self._halt: HaltError | None = None
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """What it has found so far, for JSON, and this rank's part of its vectors; `recall` takes it again."""
@@ -104,7 +106,7 @@ class StabilityProbe:
 
         Coordinates are scaled by the rate of the motion, so that they count as much as the speeds.
         """
-        counted = self._dynamics.evaluations
+        counted, self._halt = self._dynamics.evaluations, None
         self._state = t, q, u, self._derivative(t, q, u), largest(self._dynamics.comm, u)[0]
         rate = self._rough_rate() if self.mode is None else self.mode.rate
         count = PRODUCTS[self.mode is not None]
@@ -122,6 +124,7 @@ class StabilityProbe:
             basis.append((new - h[: k + 1, k] @ np.array(basis)) / h[k + 1, k])
         self._dynamics.evaluations = counted
         if not np.isfinite(h).all():
+            together(self._dynamics.comm, self._end_if_halted)
             return None
         values, vectors = np.linalg.eig(h[: k + 1, : k + 1])
         top = int(np.argmax(np.abs(values)))
@@ -129,6 +132,10 @@ class StabilityProbe:
             return None
         self._vector = np.real(vectors[:, top]) @ np.array(basis[: k + 1]) / scale
         return Mode(float(abs(values[top])), float(abs(np.angle(values[top]))))
+
+    def _end_if_halted(self) -> None:
+        if self._halt is not None:
+            raise self._halt
 
     def _rough_rate(self) -> float:
         """Rate of the fastest motion (1/s) from what two products make of random speeds; 1 if nothing."""
@@ -157,8 +164,8 @@ class StabilityProbe:
 
     def _derivative(self, t: float, q: Floats, u: Floats) -> Floats:
         rates = np.empty(len(q) + len(u))
-        try:
-            self._dynamics.derivative(t, q, u, rates[len(q) :], rates[: len(q)])
-        except SimulationError:  # of this rank's functions; the steps tell of it, if it matters
+        failure = self._dynamics.evaluate(t, q, u, rates[len(q) :], rates[: len(q)]).failure
+        if failure is not None:  # of this rank's functions; the steps tell of it, if it matters
             rates[:] = np.nan
+            self._halt = failure if isinstance(failure, HaltError) else self._halt
         return rates

@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.base.errors import LoadNotFiniteError, SimulationError
+from mpimbs.base.errors import HaltError, LoadNotFiniteError, SimulationError, as_meant
 from mpimbs.dynamics import Dynamics
 from mpimbs.model.resistance import thin_bodies
+from mpimbs.parallel.agreement import first_failure
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,6 +36,7 @@ class StepFailure:
     def begin(self) -> None:
         """A step begins: forget what was."""
         self.failure = ""
+        self._halt: HaltError | None = None
         self._doubt = ""  # a function of the state that was not finite: a smaller step may help
         self.not_finite = False
 
@@ -44,6 +46,7 @@ class StepFailure:
             self._doubt = self._doubt or str(error)
         else:
             self.failure = self.failure or str(error)
+            self._halt = error if isinstance(error, HaltError) else self._halt
 
     def anywhere(self) -> bool:
         """Whether a function of the model failed on any rank; all call."""
@@ -52,7 +55,7 @@ class StepFailure:
     def _any(self, fact: object) -> bool:
         return self._dynamics.comm.allreduce(bool(fact), MPI.LOR)
 
-    def explain(self, t: float, size: float, q: Floats, u: Floats, held: Floats | None) -> SimulationError:
+    def explain(self, t: float, size: float, q: Floats, u: Floats, held: Floats | None) -> BaseException:
         """Give the same error on all ranks for a step that broke: a function failed, not finite, or it underflows.
 
         Parameters
@@ -65,9 +68,10 @@ class StepFailure:
             Forces on its joints (N m, N).
         """
         comm = self._dynamics.comm
-        failure = next((text for text in comm.allgather(self.failure or self._doubt) if text), None)
-        if failure:
-            return SimulationError(failure)
+        text, halt = self.failure or self._doubt, self._halt
+        failures = comm.allgather((HaltError, halt.args) if halt else (SimulationError, (text,)) if text else None)
+        if any(failures):
+            return as_meant(first_failure(failures))
         where = f"at t = {t:g} s (step {size:.3g} s)"
         cause = "likely cause: too large a step, too stiff a spring or damper, or a load that grows without bound"
         if len(thin := thin_bodies(system := self._dynamics.system, ends=True)):

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import pickle
 import re
 import sys
@@ -262,9 +263,9 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "run @/model.toml --t-end 1 -o @/none/out.h5": ("@/none/out.h5: there is no folder @/none; make it first",),
     "run @/model.toml --t-end 1 -o @/model.toml/out.h5": ("@/model.toml/out.h5: there is no folder @/model.toml",),
     "run @/model.toml --t-end 1 -o @": ("@: is a folder; give the name of a file with -o",),
-    "run @/model.toml --t-end 1 -o .": (".: is a folder; give the name of a file with -o",),
+    "run @/model.toml --t-end 1 -o .": (f"{Path.cwd()}: is a folder; give the name of a file with -o",),
     "run @/model.toml --t-end 1 -o . --pictures": (".: is a folder; give the name of a file with -o",),
-    f"{RUN} --checkpoint .": (".: give checkpoints a name of their own, such as out.checkpoint.h5",),
+    f"{RUN} --checkpoint .": (f"{Path.cwd()}: give checkpoints a name of their own, such as out.checkpoint.h5",),
     f"run @/model.toml --t-end 1 -o @/{'x' * 300}.h5": ("cannot be written", "name too long", "another place with -o"),
     "run @/model.toml --t-end 1 -o @/x.png": ("-o @/x.png: what is written is no .png file", "ends with .h5"),
     "run @/model.toml --t-end 1 -o @/x.npz": ("no .npz file",),
@@ -986,3 +987,44 @@ def test_settle(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> No
     refuses(comm, call, folder, "settle rope:4 -o @/state.npz", "state.npz: exists", "--force")
     found = call("acceleration rope:4 --state @/state.npz -o @/out.npz")
     assert comm.rank or found.code == 0, found
+
+
+def test_pictures_whatever_the_environment_says(
+    comm: MPI.Comm, call: Callable[[str], Call], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backend of a notebook is none of ours; pictures that can't be drawn end no run."""
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    found = call("run @/model.toml -o @/out.h5 --t-end 0.02 --pictures")
+    assert found.code == 0 and os.environ["MPLBACKEND"] == "agg" and ("drew " in found.out) == (comm.rank == 0)
+
+    def broken(*_: object) -> None:
+        raise ValueError("no font\nat all")
+
+    monkeypatch.setattr(importlib.import_module("mpimbs.plots.pictures"), "draw_run", broken)
+    found = call("run @/model.toml -o @/out.h5 --t-end 0.02 --pictures --force")
+    assert found.code == 0 and ("wrote " in found.out) == (comm.rank == 0)
+    assert comm.rank or found.err.endswith(
+        "mpimbs: note: no pictures are drawn (no font); mpimbs plot draws them from the output\n"
+    )
+    monkeypatch.setitem(sys.modules, "mpimbs.plots.pictures", None)  # as where matplotlib can't be imported
+    found = call("run @/model.toml -o @/out.h5 --t-end 0.02 --pictures --force")
+    assert found.code == 0 and (comm.rank or "no pictures are drawn (import of" in found.err)
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size == 1, reason="one rank agrees with itself")
+def test_ranks_of_different_commands(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
+    """One message, and no rank waits for others that do something else."""
+    found = call("check chain:8" if comm.rank else "acceleration chain:8 -o @/a.npz")
+    told = "mpimbs: the ranks disagree on the command: mpimbs acceleration on rank 0, mpimbs check on "
+    assert found.code == 2 and (comm.rank or found.err.startswith(told))
+
+
+def test_compile(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
+    found = call("compile chain:8 @/model.toml --integrator ra34pw2")
+    assert found.code == 0 and (comm.rank or found.out.splitlines()[-1].startswith("compiled, or loaded: ")), found
+    for command, words in (
+        ("compile --coupling pcg", "options are those of runs of MODELS"),
+        ("compile chain:8 --coupling auto", "--coupling auto: chooses for a run"),
+    ):
+        found = call(command)
+        assert found.code == 2 and (comm.rank or words in found.err)

@@ -366,7 +366,7 @@ def test_a_second_signal_is_left_to_the_operating_system() -> None:
 @pytest.mark.parametrize(
     ("checkpoints", "output", "message"),
     [
-        (Checkpoints(path="none/kept.h5"), "out.h5", r"none/kept\.h5: there is no folder none"),
+        (Checkpoints(path="none/kept.h5"), "out.h5", r"none/kept\.h5: there is no folder /.*/none;"),
         (Checkpoints(), None, "give `output`"),
     ],
 )

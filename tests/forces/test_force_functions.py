@@ -198,17 +198,11 @@ def compiled_fails(t, motion):
     return 0.0, 0.0
 
 
-def interrupted(t: float, motion: BodyMotion) -> Any:
-    raise KeyboardInterrupt
-
-
 ON_6 = "on body 'link6'"
 BROKEN: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "raises": (fails, {}, ("KeyError('no such row') (", "test_force_functions.py, line ")),
     "raises, compiled": (compiled_fails, {}, (ON_6, "ValueError('no water') (", "test_force_functions.py, line ")),
     "raises, vectorized": (fails, {"vectorized": True}, (" 'link1'", "KeyError('no such row') (")),
-    "exits": (lambda t, motion: exit(3), {}, ("SystemExit(3)",)),
-    "is interrupted": (interrupted, {}, ("KeyboardInterrupt() (", "test_force_functions.py, line ")),
     "is called wrongly": (lambda t: 0.0, {}, ("TypeError", "(function of ", "test_force_functions.py, line ")),
     "is nan": (only_on(5, (0.0, (0.0, np.nan, 0.0))), {}, (ON_6, "is not finite", "force [ 0. nan  0.]")),
     "is nan, vectorized": (some_nan, {"vectorized": True}, (ON_6, "is not finite", "moment [0. 0. 0.]")),

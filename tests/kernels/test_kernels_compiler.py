@@ -1,11 +1,13 @@
 """Kernels: what is compiled, and where it is kept."""
 
 import ast
+import errno
 import importlib
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ import numba
 import numpy as np
 import pytest
 from llvmlite import binding
-from numba.core import errors
+from numba.core import errors, event
 
 import mpimbs
 from mpi_helpers import plain_environment
@@ -26,8 +28,9 @@ from mpimbs.coupling.pcg import constraint_equations
 from mpimbs.dynamics import pipeline
 from mpimbs.kernels import kernel_cache, machine_code, reach
 from mpimbs.kernels.compiler import kernel, kernel_overload
-from mpimbs.kernels.kernel_cache import cache_folder, remove_unused, stamp_of
+from mpimbs.kernels.kernel_cache import cache_folder, cache_folders, remove_unused, stamp_of
 from mpimbs.kernels.reach import code_of
+from mpimbs.kernels.turns import Turns
 from mpimbs.stepping import march
 from mpimbs.values.handles import join
 
@@ -119,16 +122,16 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # no folder
     monkeypatch.setattr(kernel_cache.tempfile, "tempdir", str(tmp_path))
-    cache_folder.cache_clear()
+    cache_folders.cache_clear()
     yield tmp_path / f"mpimbs-{os.getuid()}"
-    cache_folder.cache_clear()
+    cache_folders.cache_clear()
 
 
 def test_temporary_folder_is_private(base: Path) -> None:
     """Compiled code is loaded from a folder under the temporary one only if nobody else can write there."""
     assert cache_folder().parent == base and base.stat().st_mode & 0o077 == 0
     base.chmod(0o777)
-    cache_folder.cache_clear()
+    cache_folders.cache_clear()
     assert cache_folder().parent == base.parent
 
 
@@ -319,19 +322,103 @@ def test_a_change_compiles_what_it_reaches_and_nothing_else(copied: Path, tmp_pa
     assert compiled() == 0
 
 
+def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> tuple[float, int]:
+    """What kernels give that this process has not compiled yet, and how many were compiled."""
+    monkeypatch.setattr(machine_code, "_LOADED", {})
+    values = np.ones(1)
+    scope = {"__name__": __name__, "_twice": kernel(_twice.py_func)}
+    with event.install_recorder("numba:compile") as compiled:
+        kernel(FunctionType(_four_times.py_func.__code__, scope))(values)
+    return float(values[0]), len(compiled.buffer) // 2
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
+    """A place that MPIMBS_CACHE_DIR names, and the user's."""
+    monkeypatch.setenv("MPIMBS_CACHE_DIR", str(tmp_path / "first"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "_full", set())
+    machine_code._has_room.cache_clear()
+    cache_folders.cache_clear()
+    yield tmp_path / "first", tmp_path / "mpimbs" / "kernels"
+    cache_folders.cache_clear()
+    machine_code._has_room.cache_clear()
+
+
+def test_a_cache_that_can_only_be_read(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is loaded; the rest goes to the user's."""
+    first, second = places
+    assert compiled_anew(monkeypatch) == (4.0, 2)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != first and access(path, mode))
+    cache_folders.cache_clear()
+    assert cache_folder().parent == second and compiled_anew(monkeypatch) == (4.0, 0)
+    for file in first.rglob("*.nb*"):
+        file.unlink()
+    assert compiled_anew(monkeypatch) == (4.0, 1)  # of the two, the inner one is there
+    assert {file.suffix for file in second.rglob("*.*") if file.parent != second} >= {".nbi", ".nbc"}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["before", "when it is written"])
+def test_a_disk_that_is_full(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seen: bool
+) -> None:
+    """One line, and the next place; a later process finds there what this one has left."""
+    first, second = places
+
+    def full(path: Path, *rest: Any) -> None:
+        if first in path.parents:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    if seen:
+        monkeypatch.setattr(machine_code, "check_room", full)
+    else:
+        saved = numba.core.caching.IndexDataCacheFile.save
+        monkeypatch.setattr(
+            numba.core.caching.IndexDataCacheFile,
+            "save",
+            lambda self, *given: (full(Path(self._index_path)), saved(self, *given)),
+        )
+    assert compiled_anew(monkeypatch) == (4.0, 2)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{first} can't be written (No space left on device)" in said
+    assert f"is kept in {second};" in said and len(list(second.rglob("*.nbi"))) == 1
+    monkeypatch.setattr(kernel_cache, "_full", set())  # as of another process
+    machine_code._has_room.cache_clear()
+    cache_folders.cache_clear()
+    assert compiled_anew(monkeypatch)[1] <= (not seen)
+
+
+def test_one_process_compiles_and_others_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel at a time, and only where several may want the same."""
+    text = (
+        "import sys; from pathlib import Path; from mpimbs.kernels.turns import COMPILING\n"
+        "with COMPILING.meant():\n"
+        "    assert COMPILING.begin(Path(sys.argv[1]), 'kernel'); print('began', flush=True); sys.stdin.readline()\n"
+    )
+    command, turns = [sys.executable, "-c", text, str(tmp_path)], Turns()
+    assert not turns.begin(tmp_path, "kernel")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other, turns.meant():
+        assert other.stdin and other.stdout and other.stdout.readline() == "began\n"
+        assert turns.begin(tmp_path, "another kernel") and not turns.begin(tmp_path, "one within it")
+        turns.end()
+        threading.Timer(0.3, lambda: print(file=other.stdin, flush=True)).start()
+        began = time.monotonic()
+        assert turns.begin(tmp_path, "kernel") and time.monotonic() - began > 0.2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"compiles kernels into {tmp_path.parent}: waiting for it" in said
+
+
 @pytest.mark.parametrize("damage", [b"", b"garbage", None], ids=["empty", "garbage", "cut"])
 def test_damaged_files_are_compiled_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], damage: bytes | None
 ) -> None:
     """Each file of a kernel and of what it calls; one line says where they were."""
     monkeypatch.setattr(machine_code, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(machine_code, "cache_folders", lambda: (tmp_path,))
 
     def doubled() -> float:
-        monkeypatch.setattr(machine_code, "_LOADED", {})
-        values = np.ones(1)  # of kernels that this process has not compiled yet
-        scope = {"__name__": __name__, "_twice": kernel(_twice.py_func)}
-        kernel(FunctionType(_four_times.py_func.__code__, scope))(values)
-        return float(values[0])
+        return compiled_anew(monkeypatch)[0]
 
     assert doubled() == 4.0
     kept = sorted(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from mpi_helpers import parallel_assert, run_job, starts_mpiexec
 from mpimbs import Batch, Dynamics, InputError, System, simulate, system_from
-from mpimbs.parallel.agreement import abort_on_error, alike, on_root, together
+from mpimbs.parallel.agreement import abort_on_error, alike, communicator, on_root, together
 
 
 @pytest.mark.parametrize("bad", ["first", "last", "all"])
@@ -41,6 +41,15 @@ def refused(comm: MPI.Comm, action: Callable[[], object]) -> str:
     message = str(found.value)
     parallel_assert(comm.allgather(message) == [message] * comm.size, message, comm)
     return message
+
+
+@several
+def test_an_intercommunicator_is_refused(comm: MPI.Comm) -> None:
+    half = comm.Split(comm.rank < comm.size // 2)
+    between = half.Create_intercomm(0, comm, comm.size // 2 if comm.rank < comm.size // 2 else 0)
+    assert "is an intercommunicator, between two groups" in refused(comm, lambda: communicator(between))
+    between.Free()
+    half.Free()
 
 
 @several

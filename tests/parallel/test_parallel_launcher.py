@@ -1,5 +1,6 @@
 """Launchers that don't belong to the MPI library: what is refused, and what is legal."""
 
+import ctypes
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pytest
 from mpi_helpers import ROOT, run_job, starts_mpiexec
 from mpimbs.base.errors import InputError
 from mpimbs.parallel import launcher
-from mpimbs.parallel.launcher import refuse_singletons
+from mpimbs.parallel.launcher import let_jobs_start, refuse_singletons
 
 ALONE: Any = SimpleNamespace(size=1)
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8", "SLURM_NPROCS": "8", "SLURM_PROCID": "0"}
@@ -63,6 +64,25 @@ def test_the_shell_of_srun_pty_is_no_task() -> None:
     refuse_singletons(ALONE, STEP, interactive=True)
     with pytest.raises(InputError):
         refuse_singletons(ALONE, OPEN_MPI, interactive=True)
+
+
+def test_jobs_of_a_process_that_has_begun_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What MPI has told the process alone is told to no job that it starts; what the user has set is."""
+    environment: Any = ctypes.CDLL(None)
+    environment.getenv.restype = ctypes.c_char_p
+    monkeypatch.delenv("OMPI_MCA_ess", raising=False)
+    before = environment.getenv(b"OMPI_MCA_ess")
+    environment.setenv(b"OMPI_MCA_ess", b"singleton", 1)
+    try:
+        let_jobs_start()
+        assert environment.getenv(b"OMPI_MCA_ess") is None
+        monkeypatch.setenv("OMPI_MCA_ess", "mine")
+        let_jobs_start()
+        assert environment.getenv(b"OMPI_MCA_ess") == b"mine"
+    finally:
+        monkeypatch.undo()
+        if before is not None:
+            environment.setenv(b"OMPI_MCA_ess", before, 1)
 
 
 @pytest.mark.parametrize("rank", ["SLURM_PROCID", "PMI_RANK"])

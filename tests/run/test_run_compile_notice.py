@@ -25,6 +25,7 @@ def _twice(x: Any) -> Any:
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Makes and calls a kernel of a module; the cache is empty at first, and nothing was said yet."""
     monkeypatch.setattr(mpimbs.kernels.machine_code, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(mpimbs.kernels.machine_code, "cache_folders", lambda: (tmp_path,))
     monkeypatch.setattr(LISTENER, "said", False)
 
     def call(module: str, number: Any = 1.5) -> Any:

@@ -42,7 +42,8 @@ def test_lines_of_a_run(comm: MPI.Comm, capsys: pytest.CaptureFixture[str], monk
 def test_the_bar_on_a_terminal(enabled: bool) -> None:
     stream = Terminal()
     with Progress(2.0, enabled, stream) as shown:
-        shown._bar.mininterval = 0.0
+        if shown._bar is not None:
+            shown._bar.mininterval = 0.0
         for k in range(1, 5):
             shown.show(Reached(0.5 * k, 10 * k, k, 0.01))
     text = stream.getvalue()
@@ -62,7 +63,8 @@ def test_an_end_that_is_never_reached(terminal: bool, monkeypatch: pytest.Monkey
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     stream = Terminal() if terminal else io.StringIO()
     with Progress(1e300, True, stream) as shown:
-        shown._bar.mininterval = 0.0
+        if shown._bar is not None:
+            shown._bar.mininterval = 0.0
         shown.show(Reached(1e-3, 3, 0, 1e-3))
         shown.show(Reached(2e-3, 6, 0, 1e-3))
     longest = max(len(line) for line in stream.getvalue().replace("\r", "\n").splitlines())

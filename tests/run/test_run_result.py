@@ -1,7 +1,11 @@
 """What `simulate` and `load` give: the motion as arrays, in memory, in the output file and in its unfinished part."""
 
+import copy
 import json
 import os
+import pickle
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,18 @@ from mpi4py import MPI
 
 import mpimbs
 from mpi_helpers import parallel_assert
-from mpimbs import InputError, Result, SimulationError, System, load, simulate
+from mpimbs import (
+    Batch,
+    Dynamics,
+    InputError,
+    Result,
+    Simulation,
+    SimulationError,
+    System,
+    load,
+    simulate,
+    system_from,
+)
 from oracles import dense
 from run.motions import tumbler
 from tolerances import assert_close
@@ -224,3 +239,53 @@ def test_the_package_shows_what_it_imports_later() -> None:
 def test_arguments_of_a_wrong_kind(comm: MPI.Comm, wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=f"^{words}"):
         simulate(**({"system": "chain:8", "t_end": 0.1, "comm": comm} | wrong))
+
+
+def _changed() -> System:
+    """A chain of which a link falls off."""
+    system = system_from("chain:3")
+    system.add_event(time=0.05, cut="link3")
+    return system
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize("make", [driven, _changed])
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_a_result_goes_to_another_process(path: Path, make: Callable[[], System], where: str) -> None:
+    """As its arrays, or as the name of its file; its system without functions."""
+    output = {"output": path} if where == "file" else {}
+    result = simulate(make(), 0.1, every=0.02, loads=True, **output)
+    for given, back in ((result, pickle.loads(pickle.dumps(result))), (result, copy.deepcopy(result))):
+        assert back.statistics() == given.statistics() and repr(back) == repr(given)
+        assert back.summary() == given.summary()
+        for name in NAMES + ("tension",):
+            ours, theirs = (found if isinstance(found := getattr(r, name), tuple) else (found,) for r in (given, back))
+            assert all(map(np.array_equal, ours, theirs)), name
+        last = given.there.system.name_of(2)
+        for ours, theirs in zip(given.body(last), back.body(last), strict=True):
+            assert repr(ours) == repr(theirs)
+        assert [part.system.nq for part in back.there.segments] == [part.system.nq for part in given.there.segments]
+    if where == "file":
+        assert len(pickle.dumps(result)) < 4000, "no arrays"
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_an_ensemble_goes_to_another_process(path: Path, where: str) -> None:
+    table = {"link1.mass": np.array([1.0, 2.0, 3.0])}
+    output = {"output": path} if where == "file" else {}
+    result = Batch.of_parameters("chain:2", table).simulate(0.1, every=0.05, **output)
+    back = pickle.loads(pickle.dumps(result))
+    assert back == result and back.names == result.names
+    for name in ("t", "q", "energy", "poses"):
+        assert np.array_equal(getattr(back, name), getattr(result, name))
+        assert np.array_equal(getattr(pickle.loads(pickle.dumps(result[1])), name), getattr(result[1], name))
+    assert back[2].system.body(0).mass == 3.0
+
+
+@pytest.mark.ranks(1)
+def test_what_goes_to_no_other_process(comm: MPI.Comm) -> None:
+    with Simulation("chain:2", t_end=1.0) as simulation, closing(Dynamics(system_from("chain:2"), comm)) as dynamics:
+        for thing in (simulation, dynamics, Batch("chain:2", 2)):
+            with pytest.raises(TypeError, match=f"^a {type(thing).__name__} can't be pickled or copied: .*$"):
+                pickle.dumps(thing)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import check_array, check_kinds, check_time, doubles
-from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.errors import InputError, SimulationError, not_copied
 from mpimbs.dynamics.copies.members import Members, Parameters, members_of_table
 from mpimbs.dynamics.copies.side_by_side import SideBySide, check_alike, facts_of, initial_states, why_apart
 from mpimbs.kernels.lanes import native_width
@@ -122,6 +122,9 @@ class Batch:
         batch = cls(members.systems, None, given, lanes, wrenches)
         batch.members = members
         return batch
+
+    def __reduce__(self) -> NoReturn:
+        not_copied("Batch", "make one where it is needed, from the same systems")
 
     @cached_property
     def _own(self) -> SideBySide:

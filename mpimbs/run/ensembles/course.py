@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.base.errors import InterruptionError, SimulationError
+from mpimbs.base.errors import HaltError, InterruptionError, SimulationError, by_all_ranks
+from mpimbs.base.interruption import interrupted, undisturbed
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
 from mpimbs.files.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
@@ -28,7 +29,7 @@ from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System
 from mpimbs.model.text.writing import holds_functions
-from mpimbs.parallel.agreement import first_on_node, together
+from mpimbs.parallel.agreement import first_failure, first_on_node, together
 from mpimbs.partition.lanes import width_of
 from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
@@ -47,7 +48,7 @@ from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
 Floats = npt.NDArray[np.float64]
-UNDER_WAY = 8  # of a rank, beside the bits of `Keeper.asked`
+UNDER_WAY, HALTED = 8, 16  # of a rank, beside the bits of `Keeper.asked`
 ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
 
 
@@ -121,7 +122,7 @@ class EnsembleRun:
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
         self._before: dict[str, Any] = {} if kept is None else kept.header["totals"]
         with contextlib.ExitStack() as after_error:
-            after_error.callback(self._files.release)
+            after_error.callback(self._files.abandon)
             self._store: EnsembleSamples | SampleWriter = self._files.open(
                 self._begin_file,
                 {name: count * unit for name, unit in units.items()},
@@ -133,7 +134,7 @@ class EnsembleRun:
             first_on_node(comm, self._compile)
             compiled = time.perf_counter()
             after_error.pop_all()
-        self._stepper = self._begin()
+        self._stepper = together(comm, self._begin)
         self._witness = None if settings.no_witness else self._begin_witness()
         self._keeper = Keeper(comm, self._files.checkpoints, self._files.place, signals, self._save, self._going_on)
         now = time.perf_counter()
@@ -220,23 +221,48 @@ class EnsembleRun:
                 self._store.sync()
         except SimulationError as stopped:
             self._end(stopped)
+        except BaseException as error:
+            self._break(error)
+            raise
         return self._end()
+
+    def _break(self, error: BaseException) -> None:
+        """End what a Ctrl-C or a fault has stopped, with its output, if all ranks know of it."""
+        if self._comm.size > 1 and by_all_ranks(error) is None:
+            return
+        path = self._files.output
+        kept = "its samples are lost; give an `output`" if path is None else f"{path} has its samples"
+        with undisturbed():
+            try:
+                self._end(status=interrupted(error, self._stepper.time, kept))
+            except Exception:  # of what is half done
+                self._files.abandon()
 
     def _advance(self, t: float, shown: Progress) -> None:
         """Step this rank's copies to a time (s), until all ranks are there; what signals ask for is done meanwhile."""
-        there = False
+        there, halt = False, None
         while True:
             with self._timed("waiting" if there else "integration"):
-                there = there or self._stepper.step_towards(t)
-                heard = self._rounds(self._keeper.asked() | (0 if there else UNDER_WAY), wait=there)
+                try:
+                    there = there or self._stepper.step_towards(t)
+                except (HaltError, KeyboardInterrupt, SystemExit) as error:
+                    halt, there = error if isinstance(error, HaltError) else HaltError.of(error), True
+                facts = self._keeper.asked() | (0 if there else UNDER_WAY) | (HALTED if halt else 0)
+                heard = self._rounds(facts, wait=there)
             shown.show(self._stepper)
             if heard is None:
                 continue
+            if heard & HALTED:
+                self._halt(halt)
             if asked := heard & (CHECKPOINT | STOP):
                 self._keeper.after_step(asked, self._remembered.time, self._remembered.steps)
             self._due |= heard & ~(CHECKPOINT | STOP | UNDER_WAY)
             if not heard & UNDER_WAY:
                 return
+
+    def _halt(self, own: HaltError | None) -> NoReturn:
+        """Raise on all ranks what halts some."""
+        raise first_failure(self._comm.allgather(own and (HaltError, own.args))).meant
 
     @contextlib.contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -249,7 +275,7 @@ class EnsembleRun:
         stepper, copies = self._stepper, self._copies
         if self._witness is not None:
             with self._timed("witness"):
-                self._witness.take(t, whole=self._count + 1 in (1, self._times.count))
+                together(self._comm, lambda: self._check(t))
         with self._timed("waiting"):
             self._note_failures()
             agreed = np.array([self._store.due(), -stepper.step_size])
@@ -267,6 +293,13 @@ class EnsembleRun:
             self._store.add(own, {"time": t, "step_size": -float(agreed[1])}, bool(agreed[0]))
             self._count += 1
             self._remembered = self._remember()
+
+    def _check(self, t: float) -> None:
+        assert self._witness is not None
+        try:
+            self._witness.take(t, whole=self._count + 1 in (1, self._times.count))
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise HaltError.of(error) from None
 
     def _chosen(self, name: str, values: Floats) -> Floats:
         """What samples keep of the copies' numbers [copies, ...]."""
@@ -366,9 +399,9 @@ class EnsembleRun:
             result.motion = Motion("in memory", [kept], members.names, parameters)
         return result
 
-    def _end(self, error: SimulationError | None = None) -> EnsembleResult:
+    def _end(self, error: SimulationError | None = None, status: str = "complete") -> EnsembleResult:
         """End, with what is written; all ranks call. Raises what broke it, or what breaks now."""
-        result = self._result("complete" if error is None else f"stopped: {error}")
+        result = self._result(status if error is None else f"stopped: {error}")
         self._stepper.close()
         try:
             if not isinstance(error, OutputError):  # which has ended it

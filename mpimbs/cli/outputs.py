@@ -9,10 +9,12 @@ import click
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_new, replacing
-from mpimbs.cli.words import Command, on_root
+from mpimbs.cli.words import Command, on_root, told_when_long
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from mpimbs.view.recording import Recording
 
 
 @click.command(cls=Command)
@@ -126,8 +128,6 @@ def view(
     """Show the motion in OUTPUT in a browser, or write it as a film."""
 
     def show() -> None:
-        from mpimbs.view.recording import Recording
-
         if film is not None:
             from mpimbs.view.film import Film, check_format
 
@@ -136,15 +136,18 @@ def view(
             check_new(film, force, "film")
             if not (0.0 < speed < 1e6 and 0.0 < rate <= 240.0):
                 raise InputError(f"--speed {speed:g}, --rate {rate:g}: give a positive speed, and a rate up to 240")
-            made = Film(Recording(output, copy), dots, tension, follow)
+            made = Film(_recording(output, copy), dots, tension, follow)
             _tell_missing(made.missing)
-            count = made.write(film, rate, speed, force)
+            with told_when_long("drawing the pictures of the film"):
+                count = made.write(film, rate, speed, force)
             click.echo(f"wrote {film}: {count} pictures")
             return
         from mpimbs.view.page import Page, viser_module
 
         viser_module()
-        page = Page(Recording(output, copy), host, port, live)
+        recording = _recording(output, copy)
+        with told_when_long(f"making a scene of {recording.system.n_bodies} bodies in {len(recording.t)} samples"):
+            page = Page(recording, host, port, live)
         _tell_missing(page.missing)
         click.echo(f"{output}: look at {page.url}; end with Ctrl-C")
         try:
@@ -153,6 +156,13 @@ def view(
             page.close()
 
     on_root(comm, show)
+
+
+def _recording(output: Path, copy: str | None) -> Recording:
+    from mpimbs.view.recording import Recording
+
+    with told_when_long(f"reading what moved from {output}, and its poses"):
+        return Recording(output, copy)
 
 
 def _dots(size: str) -> tuple[int, int]:

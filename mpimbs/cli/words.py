@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 T = TypeVar("T")
+PATIENCE = 2.0  # s, after which someone wonders
 
 # Python's names of settings, and those among the options.
 _OPTIONS = {field.path: field.option for kind in (SimulationSettings, Checkpoints) for field in single(kind.fields())}
@@ -64,6 +67,18 @@ def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
 def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:
     """`agreement.on_root`, likewise."""
     return together(comm, lambda: action() if comm.rank == 0 else None)
+
+
+@contextmanager
+def told_when_long(what: str) -> Iterator[None]:
+    """Say on standard error what a block does, if it takes long."""
+    timer = threading.Timer(PATIENCE, click.echo, (f"mpimbs: {what} ...",), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def worded(message: str, command: click.Command) -> str:

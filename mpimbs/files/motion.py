@@ -22,6 +22,7 @@ from mpimbs.files.rods import RodHistory, rod_history, tension
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.connections import Connections, connected
 from mpimbs.model.text.table import suggest
+from mpimbs.model.text.toml import Source
 from mpimbs.model.text.writing import holds_functions
 from mpimbs.parts.kinematics import kinematics, pose_numbers
 from mpimbs.parts.subchain import Subchain
@@ -144,10 +145,19 @@ class MotionSegment:
         Gives what moved, of a copy by its number.
     partial : callable
         Gives by quantity the bodies [n] of which samples have it, where these are not all.
+    title : callable, optional
+        Gives the name of what moved, of a copy by its number, where that takes less than the whole system.
     """
 
-    def __init__(self, read: Read, system: Callable[[int], System], partial: Callable[[], dict[str, Integers]]) -> None:
+    def __init__(
+        self,
+        read: Read,
+        system: Callable[[int], System],
+        partial: Callable[[], dict[str, Integers]],
+        title: Callable[[int], str] | None = None,
+    ) -> None:
         self._read, self._system, self._partial = read, system, partial
+        self._title = title or (lambda copy: system(copy).name)
         self._found: dict[str, Floats | None] = {}
 
     def arrays(self, copies: int) -> tuple[Any, ...]:
@@ -173,6 +183,11 @@ class MotionSegment:
     def system(self) -> System:
         """What moved, of copies the first."""
         return self._system(0)
+
+    @cached_property
+    def title(self) -> str:
+        """Name of what moved, of copies the first."""
+        return self._title(0)
 
     @cached_property
     def partial(self) -> dict[str, Integers]:
@@ -211,7 +226,7 @@ class MotionSegment:
         found = np.full((*q.shape[:-1], self.system.n_bodies, 7), np.nan)
         for k in range(q.shape[1] if q.ndim > 2 else 1):
             states, poses = (q, found) if q.ndim == 2 else (q[:, k], found[:, k])
-            part = Subchain(self._system(k))
+            part = Subchain(self._system(k) if k else self.system)
             for row in np.flatnonzero(np.isfinite(states).all(axis=1)):
                 _, rotation, position, *_ = kinematics(part, states[row])
                 poses[row] = pose_numbers(rotation, position)
@@ -238,7 +253,7 @@ class MotionSegment:
                 return found if found is None or found.ndim == 1 else found[:, k]  # of time, of all copies
             return self.read(name, (at[0], k, *at[1:]))
 
-        return MotionSegment(read, lambda _: self._system(k), lambda: self.partial)
+        return MotionSegment(read, lambda _: self._system(k), lambda: self.partial, lambda _: self._title(k))
 
 
 class Motion(Sampled):
@@ -303,7 +318,8 @@ class Motion(Sampled):
         file = RunFile(path, run)
         places = ["", *(f"{SEGMENTS}/{number}/" for number in range(1, structures))]
         parts = [
-            MotionSegment(partial(file.read, place), partial(file.system, place), file.partial) for place in places
+            MotionSegment(partial(file.read, place), partial(file.system, place), file.partial, file.title)
+            for place in places
         ]
         motion = cls(f"in {path}", parts, names, parameters)
         motion._file = path, run, structures
@@ -313,12 +329,17 @@ class Motion(Sampled):
         structures, t = f"{len(self._parts)} structures, " if len(self._parts) > 1 else "", self.t
         copies = f"{len(self.names)} copies, " if self.names else ""
         told = f"{len(t)} samples of {t[0]:g} to {t[-1]:g} s" if len(t) else "no samples"
-        return f"Motion({self.system.name} {self.where}: {copies}{structures}{told})"
+        return f"Motion({self.title} {self.where}: {copies}{structures}{told})"
 
     @property
     def there(self) -> Motion:
         """This."""
         return self
+
+    @property
+    def title(self) -> str:
+        """Name of what moved, of copies of the first."""
+        return self._parts[0].title
 
     @property
     def system(self) -> System:
@@ -505,14 +526,17 @@ class RunFile:
         with self.open() as file:
             return {name: bodies[:] for name, bodies in file.get(SAMPLED, {}).items()}
 
+    def title(self, copy: int) -> str:
+        """Name of what moved, with which the text of every model begins."""
+        with self.open() as file:
+            heading, _, _ = _model_text(file, copy).partition("\n")
+            return str(Source(str(self.path), heading).contents()["name"])
+
     def system(self, place: str, copy: int) -> System:
         """What moved; in a later segment as it held together then."""
         with self.open() as file:
-            if "copies" in file:
-                models = file["copies/model"].asstr()
-                return system_from_text(models[copy % len(models)], self.path)
-            system = system_from_text(file["model"].attrs["toml"], self.path)
-            if not place:
+            system = system_from_text(_model_text(file, copy), self.path)
+            if not place or "copies" in file:
                 return system
             model = file[f"{place}model"]
             cut, loops = (model[name].asstr()[:] for name in ("cut", "loop"))
@@ -523,3 +547,11 @@ class RunFile:
             )
             now = Connections(tuple(sorted(map(system.index_of, cut))), tuple(map(str, loops)), tuple(kept))
         return connected(system, now)
+
+
+def _model_text(file: h5py.File, copy: int) -> str:
+    """The text of what moved, or of a copy of it."""
+    if "copies" in file:
+        models = file["copies/model"].asstr()
+        return str(models[copy % len(models)])
+    return str(file["model"].attrs["toml"])

@@ -74,6 +74,8 @@ def _inertia(value: Any) -> Floats:
 def _added_mass(value: Any) -> tuple[Floats, ...]:
     what = "a diagonal, or rows of a 6x6 matrix"
     rows = value.tolist() if isinstance(value, np.ndarray) else value
+    if rows == ():  # of most bodies
+        return ()
     if not isinstance(rows, list | tuple) or len(rows) not in (0, 6):
         raise ValueError(f"needs six numbers or six rows of six ({what}), got {value!r}")
     if any(isinstance(row, list | tuple | np.ndarray) for row in rows):
@@ -166,6 +168,8 @@ class Body(CheckedTable):
     def _moments(self) -> Floats:
         """The principal moments, in order."""
         xx, yy, zz, xy, xz, yz = self.inertia
+        if xy == xz == yz == 0:
+            return tuple(sorted((xx, yy, zz)))
         return tuple(np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]).tolist())
 
     @model_validator(mode="after")

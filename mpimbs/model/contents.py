@@ -188,12 +188,17 @@ class Contents:
         """Return the numbers that bodies, given by their numbers here, have in the model as the user made it."""
         return bodies
 
+    def parent_name(self, k: int) -> str:
+        """Return the name of the parent of body k, or "world"; IndexError if there is no such body."""
+        parent = self.segments.parent(k)
+        return self.name_of(parent) if parent >= 0 else WORLD
+
     def body(self, k: int) -> Body:
         """Return body k alone: with its own name, its parent's name and its own loads."""
-        body, parent = self.segments.template(k), self.segments.parent(k)
+        body = self.segments.template(k)
         own: dict[str, Any] = {
             "name": self.name_of(k),
-            "parent": self.name_of(parent) if parent >= 0 else WORLD,
+            "parent": self.parent_name(k),
             "wrench": body.wrench + tuple(self.wrenches.get(k, ())),
         }
         joint: dict[str, Any] = {"torque": self.torques[k]} if k in self.torques else {}

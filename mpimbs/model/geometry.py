@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
@@ -55,6 +55,8 @@ class Shape(CheckedTable):
     model_config = ConfigDict(title="geometry")
     __init__ = CheckedTable.__init__
 
+    decisive: ClassVar[str] = "kind"
+
     kind: Literal["box", "sphere", "capsule", "cylinder", "mesh"] = Field(description="what it is, such as 'box'")
     size: Annotated[tuple[float, ...], Unit("m")] = ()
     position: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
@@ -72,7 +74,7 @@ class Shape(CheckedTable):
         return super().units_of(fields) | ({"size": "1"} if fields.get("kind") == "mesh" else {})
 
     @property
-    def needed(self) -> set[str]:
+    def needed(self) -> frozenset[str]:
         return super().needed | ({"file"} if self.kind == "mesh" else {"size"})
 
     @field_validator("size", mode="plain")

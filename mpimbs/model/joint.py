@@ -6,7 +6,8 @@ All that depends on the type of the joint, defaults too, is checked against its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from functools import cache
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
@@ -25,6 +26,8 @@ _BY_TYPE: Any = None  # a default that depends on the type of the joint; the che
 
 class Jointed(CheckedTable):
     """What `Joint` and `Loop` share: type, axis and pitch, which only some types take, and what acts along it."""
+
+    decisive: ClassVar[str] = "type"
 
     type: str = Field(description="the type of joint, such as 'revolute'")
     axis: Annotated[Floats, Unit("1", 3)] = _BY_TYPE
@@ -52,30 +55,14 @@ class Jointed(CheckedTable):
         return {key: getattr(self, key) for key in self.model_fields_set if key != "axis" or self.kind.takes_axis}
 
     @property
-    def needed(self) -> set[str]:
-        return super().needed | ({"pitch"} if self.kind.takes_pitch else set())
+    def needed(self) -> frozenset[str]:
+        return super().needed | {"pitch"} if self.kind.takes_pitch else super().needed
 
     @classmethod
     def units_of(cls, fields: Mapping[str, Any]) -> dict[str, Units]:
         kind = fields.get("type")
         found = super().units_of(fields)
-        if kind not in JOINT_NAMES:
-            return found
-        kind = joint_type(kind)
-
-        def each(turning: str, sliding: str) -> tuple[str, ...]:
-            return tuple(turning if unit == "rad/s" else sliding for unit in kind.u_units)
-
-        return found | {
-            "q": kind.q_units,
-            "rest": kind.q_units,
-            "u": kind.u_units,
-            "stiffness": each("N m/rad", "N/m"),
-            "damping": each("N m s/rad", "N s/m"),
-            "torque": each("N m", "N"),
-            "armature": each("kg m^2", "kg"),
-            "motion": ("s", *kind.q_units),
-        }
+        return found | _units_by_type(kind) if isinstance(kind, str) and kind in JOINT_NAMES else found
 
     @field_validator("type")
     @classmethod
@@ -118,9 +105,11 @@ class Jointed(CheckedTable):
     @classmethod
     def _check_speeds(cls, value: Any, info: ValidationInfo) -> Floats:
         kind = _kind(info)
+        if value is None:
+            return kind.at_rest
         if isinstance(value, list | tuple | np.ndarray):
             return table.numbers(value, kind.nu, _meaning(kind, kind.u_units))
-        single = table.number(0 if value is None else value)
+        single = table.number(value)
         # One number serves every axis of the same unit; zero serves any.
         if single and len(set(kind.u_units)) != 1:
             raise ValueError(f"needs a list of {kind.nu} numbers ({_meaning(kind, kind.u_units)}), got {value!r}")
@@ -162,6 +151,25 @@ class Jointed(CheckedTable):
         return given
 
 
+@cache
+def _units_by_type(name: str) -> dict[str, Units]:
+    kind = joint_type(name)
+
+    def each(turning: str, sliding: str) -> tuple[str, ...]:
+        return tuple(turning if unit == "rad/s" else sliding for unit in kind.u_units)
+
+    return {
+        "q": kind.q_units,
+        "rest": kind.q_units,
+        "u": kind.u_units,
+        "stiffness": each("N m/rad", "N/m"),
+        "damping": each("N m s/rad", "N s/m"),
+        "torque": each("N m", "N"),
+        "armature": each("kg m^2", "kg"),
+        "motion": ("s", *kind.q_units),
+    }
+
+
 def _kind(info: ValidationInfo) -> JointType:
     """Return the joint type of a table under validation; ValueError if the type itself was refused."""
     if "type" not in info.data:
@@ -171,7 +179,7 @@ def _kind(info: ValidationInfo) -> JointType:
 
 def _not_negative(values: Floats) -> Floats:
     """Return values as they are; ValueError if one is below zero."""
-    if any(x < 0 for x in values):
+    if values and min(values) < 0:
         raise ValueError(f"must not be negative, got {list(values)}; give 0 for none")
     return values
 

@@ -85,6 +85,11 @@ class JointType:
         """The zero position: all coordinates 0, a quaternion at the identity."""
         return (1.0,) * self.quaternion + (0.0,) * (self.nq - self.quaternion)
 
+    @cached_property
+    def at_rest(self) -> tuple[float, ...]:
+        """No speeds: a zero for each."""
+        return (0.0,) * self.nu
+
 
 JOINT_TYPES: tuple[JointType, ...] = (
     JointType("fixed", (JointStep(0, (), "z"),)),

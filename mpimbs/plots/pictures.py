@@ -50,7 +50,7 @@ def draw_run(path: str | Path) -> list[Path]:
         whole = needed in NOT_OF_BODIES or len(motion.kept(needed)) == motion.system.n_bodies
         if whole and motion.holds(needed) and (figure := draw(motion)) is not None:
             drawn.append(save(figure, place))
-    title = f"{motion.system.name}: {motion.t[0]:g} to {motion.t[-1]:g} s, {len(motion.t)} samples"
+    title = f"{motion.title}: {motion.t[0]:g} to {motion.t[-1]:g} s, {len(motion.t)} samples"
     return [*drawn, save(draw_page(title, drawn), page)]
 
 
@@ -87,7 +87,7 @@ def draw_quantities(motion: Motion, texts: Sequence[str], about: str = "") -> Fi
     """
     found = [_as_angles(history) for text in texts for history in quantities(motion, text)]
     copies = f", {len(motion.names)} copies" if motion.names else ""
-    return draw_histories(f"{motion.system.name}{copies}: {about or ', '.join(texts)}", motion.t, found)
+    return draw_histories(f"{motion.title}{copies}: {about or ', '.join(texts)}", motion.t, found)
 
 
 def draw_coordinates(motion: Motion) -> Figure:

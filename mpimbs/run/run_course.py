@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -104,15 +103,13 @@ class Run:
         self._first = self._initial() if kept is None else None
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         self._memory = RunMemory(system, segment.dynamics, segment.settings, self.files)
-        with contextlib.ExitStack() as after_error:
-            after_error.callback(self.files.abandon)
+        with self.files.setting_up():
             self._recorder = self._make_recorder(self._open)
             segment.compile()
-            after_error.pop_all()
+            files, going_on = self.files, lambda: self._memory.going_on()  # which events make anew
+            self._keeper = Keeper(comm, files.checkpoints, files.place, signals, self.save, going_on)
         self._made = time.perf_counter()
         self._seconds = {"set-up": self._made - began - segment.compiling, "compile": segment.compiling}
-        files = self.files
-        self._keeper = Keeper(comm, files.checkpoints, files.place, signals, self.save, lambda: self._memory.going_on())
         self._held: Floats | None = None  # [nu] of the whole system
         self._next = 0.0  # s: time of the next sample
         self._stepper: Integrator | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,17 @@ class RunFiles:
             check_writable(self.place, "checkpoints.path")
             self._lock = Lock(self.place, PATIENCE)
         return OutputFile.continued(path, kept.header["run"], rows)
+
+    @contextlib.contextmanager
+    def setting_up(self) -> Iterator[None]:
+        """Let go of all files where an error leaves this block, in which a run is made; a Ctrl-C gets words."""
+        try:
+            yield
+        except BaseException as error:
+            self.abandon()
+            if isinstance(error, KeyboardInterrupt) and not error.args:
+                error.args = ("the simulation had not begun",)
+            raise
 
     def abandon(self) -> None:
         """Let go of all files, where an error has left them as they are."""

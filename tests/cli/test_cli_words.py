@@ -1,12 +1,15 @@
 """Messages of the library in the words of a command."""
 
+import threading
+
 import click
 import pytest
 
+from mpimbs.cli import words
 from mpimbs.cli.commands import run
 from mpimbs.cli.evaluation import acceleration
 from mpimbs.cli.study import predict
-from mpimbs.cli.words import worded
+from mpimbs.cli.words import told_when_long, worded
 
 SAID: dict[str, tuple[click.Command, str, str]] = {
     "name": (run, "give a longer `every`", "give a longer --every"),
@@ -37,3 +40,14 @@ SAID: dict[str, tuple[click.Command, str, str]] = {
 def test_words(case: str) -> None:
     command, message, expected = SAID[case]
     assert worded(message, command) == expected
+
+
+def test_what_takes_long_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with told_when_long("blinking"):
+        pass
+    monkeypatch.setattr(words, "PATIENCE", 0.0)
+    told = threading.Event()
+    monkeypatch.setattr(words.click, "echo", lambda text, err: (print(text), told.set()))
+    with told_when_long("reading a book"):
+        assert told.wait(30.0)
+    assert capsys.readouterr().out == "mpimbs: reading a book ...\n"

@@ -2,19 +2,22 @@
 
 import math
 import re
+import time
 import tomllib
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from jsonschema import Draft202012Validator
+from mpi4py import MPI
 
 from documents import PAGES, block
-from mpi_helpers import ROOT
+from mpi_helpers import ROOT, measured
 from mpimbs.base.errors import InputError
 from mpimbs.model import read_system, system_from, system_from_text, system_text
 from mpimbs.model.text.files import TABLES, Model
 from mpimbs.model.text.schema import schema_of_models
+from mpimbs.model.text.toml import Source
 from mpimbs.model.text.values import BaseUnits, Parameters
 
 FUNCTIONS = {"when", "force"}  # of events and springs, which have no numbers in a file
@@ -324,3 +327,38 @@ def test_the_page_on_texts_is_right() -> None:
     assert units == BaseUnits(length="mm", angle="deg", mass="g")
     for line, key in zip(block(page, "Units").splitlines()[1:], BaseUnits.model_fields, strict=True):
         assert line.partition("# ")[2].split() == list(get_args(BaseUnits.model_fields[key].annotation))
+
+
+@pytest.mark.parametrize(
+    "text", [EXAMPLE, PENDULUM, *(path.read_text() for path in sorted((ROOT / "tests/corpus").rglob("*.toml")))]
+)
+def test_texts_are_read_as_python_reads_them(text: str) -> None:
+    for given in (text, text.replace("\n", "\r\n")):
+        assert Source("model.toml", given).contents() == tomllib.loads(given)
+
+
+def test_equal_tables_within_tables_are_read_once() -> None:
+    """What serves several bodies says the same for each, and is written for each."""
+    text = body("a") + body("b") + body("c").replace("'revolute'", "'revolute', q = 1") + body("d")
+    system = system_from_text(text, "model.toml")
+    a, b, c, d = (each.joint for each in system.bodies())
+    assert a is b is d and c.q == (1.0,) and a.q == (0.0,)
+    assert list(system_from_text(system_text(system), "model.toml").bodies()) == list(system.bodies())
+
+
+def test_long_texts_take_little_longer_than_python_takes_to_parse_them() -> None:
+    """Bodies one by one: to read, to sum up and to write, once each, all differing in their numbers."""
+    numbers = "mass = {0}.5\ninertia = [1e3, 1e3, {0}.5e-3, 0, 0, 0]\n"
+    numbers += "joint = {{type = 'revolute', position = [0, {0}, 0]}}\n"
+    text = "".join(f"[[body]]\nname = 'b{k}'\n" + numbers.format(k + 1) for k in range(1000))
+
+    def measure() -> tuple[float, float]:
+        began = time.process_time()
+        tomllib.loads(text)
+        parsed = time.process_time()
+        system = system_from_text(text, "model.toml")
+        system.summary()
+        system_text(system)
+        return time.process_time() - parsed, parsed - began
+
+    measured(MPI.COMM_SELF, measure, lambda took: took[0] < 4.0 * took[1])  # some 2; once it was 8.5

@@ -71,6 +71,13 @@ def mixed_motion(mixed_file: Path) -> Motion:
     return motion_of(mixed_file)
 
 
+def test_what_needs_no_model_reads_none(mixed_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpimbs.files.motion.system_from_text", None)
+    motion = motion_of(mixed_file)
+    assert draw_quantities(motion, ["energy"])._suptitle.get_text().startswith("mixed: energy")
+    assert repr(motion).startswith("Motion(mixed in ")
+
+
 def test_coordinates_have_names_and_units(mixed_motion: Motion) -> None:
     q = np.asarray(mixed_motion.q)
     angles, displacements, turns = quantities(mixed_motion, "q")

@@ -108,8 +108,18 @@ class Segment:
         periods, rest = divmod(count, len(self.bodies))
         return periods * int(numbers.sum()) + int(numbers[:rest].sum())
 
+    def numbers(self, count: int) -> tuple[int, int]:
+        """Return the numbers of coordinates q and of speeds u of the first `count` bodies."""
+        if len(self.bodies) == 1:
+            kind = self.bodies[0].joint.kind
+            return count * kind.nq, count * kind.nu
+        nq, nu = counts(self.bodies)
+        return self.sum(nq, count), self.sum(nu, count)
+
     def where(self, chosen: Callable[[Body], bool]) -> list[int]:
         """Return the places whose template is chosen."""
+        if len(self.bodies) == 1:
+            return list(range(self.places)) if chosen(self.bodies[0]) else []
         flags = np.array([chosen(body) for body in self.bodies])
         return np.flatnonzero(flags[self.rows(self.first, self.first + self.places)]).tolist()
 
@@ -289,13 +299,13 @@ class Segments:
         self._append(Branches(bodies, 1, True, self.n_bodies, parent, int(depths[0]), rows, parents, depths))
 
     def _append(self, segment: Segment) -> None:
-        nq, nu = counts(segment.bodies)
+        nq, nu = segment.numbers(segment.size)
         self._segments.append(segment)
         self._firsts.append(segment.first)
         self._before.append((self.nq, self.nu))
         self.n_bodies += segment.size
-        self.nq += segment.sum(nq, segment.size)
-        self.nu += segment.sum(nu, segment.size)
+        self.nq += nq
+        self.nu += nu
         self.is_chain = self.is_chain and segment.is_chain
 
     def _depths(self, parents: Integers) -> Integers:
@@ -346,8 +356,8 @@ class Segments:
             return self.nq, self.nu
         segment = self.of(k)
         q, u = self._before[bisect_right(self._firsts, k) - 1]
-        nq, nu = counts(segment.bodies)
-        return q + segment.sum(nq, k - segment.first), u + segment.sum(nu, k - segment.first)
+        nq, nu = segment.numbers(k - segment.first)
+        return q + nq, u + nu
 
     def within(self, lo: int, hi: int) -> list[Segment]:
         """Segments of the bodies lo to hi - 1; IndexError if there are no such bodies."""

@@ -73,6 +73,10 @@ def _sorted(statements: Sequence[Statement]) -> Iterator[int]:
     order = _Order(statements)
     done: set[int] = set()
     for k in range(len(statements)):
+        if k not in done and done.issuperset(order.before(k)):  # nearly always
+            done.add(k)
+            yield k
+            continue
         waiting = {} if k in done else {k: order.before(k)}
         while waiting:
             last, needs = next(reversed(waiting.items()))

@@ -5,9 +5,12 @@ Model files hold data only: loads that are functions of time or state belong to 
 
 from __future__ import annotations
 
+import gc
+import marshal
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -169,6 +172,9 @@ class _Part:
     place: Place
     model: Model
     values: Values
+    _known: dict[tuple[type[CheckedTable], str, bytes], Any] = field(
+        default_factory=dict
+    )  # tables within tables, by what they say
 
     def tables(self, kind: str) -> Iterator[tuple[dict[str, Any], Place]]:
         """All tables of a kind, and where they are."""
@@ -176,8 +182,17 @@ class _Part:
             yield fields, self.place.inner(kind, k, title=f"[[{kind}]] {k + 1}")
 
     def read(self, kind: type[TableT], fields: dict[str, Any], place: Place) -> TableT:
+        """Read a table. Of tables within it that say the same, such as joints, one serves all."""
         with at(place):
-            return kind(**self.values.of(kind, fields))
+            said = {}
+            for key in kind.tables_within():
+                if isinstance(fields.get(key), dict):
+                    with suppress(ValueError):  # a date, which the check refuses
+                        said[key] = kind, key, marshal.dumps(fields[key], 2)
+            known = {key: self._known[text] for key, text in said.items() if text in self._known}
+            found = kind(**self.values.of(kind, fields | known))
+            self._known.update((text, getattr(found, key)) for key, text in said.items())
+            return found
 
     def read_all(self, kind: type[TableT]) -> Iterator[tuple[TableT, Place]]:
         """All tables of a kind that are what they say, and where they are."""
@@ -236,6 +251,19 @@ def system_from_text(text: str, where: str | Path) -> System:
     return _system_of(Source(str(where), text), {})
 
 
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keep Python from looking for garbage among what is read, which takes as long as reading it."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@_without_collection()
 def _system_of(source: Source, overrides: Mapping[str, float]) -> System:
     parts = _parts(source, overrides)
     said = (part.model.model_dump(include={"name", "gravity"}, exclude_unset=True) for part in parts)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from math import isfinite
 from numbers import Real
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
@@ -28,6 +29,7 @@ TimeFunction = Callable[[float], Any]
 """A function of time t (s) that returns a number or a sequence of numbers."""
 
 _UNIT_TOLERANCE = 1e-6  # how far a quaternion's norm may be from 1 before it counts as a mistake
+_NUMBERS = (float, int)
 _ROUND_OFF = 1e-15  # what is this close to unit length is left as it is, so that it survives a file bit by bit
 
 
@@ -49,6 +51,9 @@ class CheckedTable(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    decisive: ClassVar[str] = ""
+    """The key, if any, by which it differs what is needed and what is the default of others."""
 
     def __init__(self, /, **fields: Any) -> None:
         try:
@@ -76,9 +81,27 @@ class CheckedTable(BaseModel):
         return _tables_of(cls)
 
     @property
-    def needed(self) -> set[str]:
+    def needed(self) -> frozenset[str]:
         """The keys without which this table would be refused."""
-        return {key for key, field in type(self).model_fields.items() if field.is_required()}
+        return _required(type(self))
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """What the keys that are not needed are where they are left out."""
+        kind = type(self), getattr(self, self.decisive) if self.decisive else None
+        if kind not in _DEFAULTS:
+            needed = self.needed
+            made = type(self)(**{key: value for key, value in self if key in needed})
+            _DEFAULTS[kind] = {key: value for key, value in made if key not in needed}
+        return _DEFAULTS[kind]
+
+
+_DEFAULTS: dict[tuple[type[CheckedTable], Any], dict[str, Any]] = {}
+
+
+@cache
+def _required(table: type[CheckedTable]) -> frozenset[str]:
+    return frozenset(key for key, field in table.model_fields.items() if field.is_required())
 
 
 @cache
@@ -133,7 +156,9 @@ def suggest(word: str, known: Iterable[str], shown: Sequence[str] | None = None)
 def number(value: Any) -> float:
     """Return the value as a finite float; a bool, a string, NaN or infinity is a ValueError."""
     try:
-        if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        if type(value) in _NUMBERS and isfinite(value):  # quicker than asking whether it is any real number
+            return float(value)
+        if isinstance(value, Real) and not isinstance(value, bool) and isfinite(value):
             return float(value)
     except OverflowError:  # an integer beyond the largest double
         pass
@@ -147,7 +172,7 @@ def numbers(value: Any, count: int, what: str) -> tuple[float, ...]:
         raise ValueError(f"needs a list of {count} numbers ({what}), got {items!r}")
     if len(items) != count:
         raise ValueError(f"needs {count} numbers ({what}), got {len(items)}: {list(items)}")
-    return tuple(number(item) for item in items)
+    return tuple(map(number, items))
 
 
 def vector(value: Any) -> tuple[float, ...]:

@@ -161,7 +161,7 @@ class Values:
     """
 
     def __init__(self, parameters: Parameters, units: BaseUnits) -> None:
-        self._parameters, self._units = parameters, units
+        self._parameters, self._units, self._si = parameters, units, units == BaseUnits()
 
     def of(self, kind: type[CheckedTable], fields: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a table of a kind, and of the tables in it, with numbers in SI.
@@ -179,7 +179,9 @@ class Values:
     def _in_si(self, kind: type[CheckedTable], fields: dict[str, Any], keys: Keys) -> dict[str, Any]:
         found = dict(fields)
         for key, unit in kind.units_of(fields).items():
-            if key in fields and not (key == "motion" and isinstance(fields[key], str)):
+            if key not in fields or (self._si and not _has_text(fields[key])):
+                continue
+            if not (key == "motion" and isinstance(fields[key], str)):
                 try:
                     found[key] = self._number(fields[key], unit)
                 except InputError as error:
@@ -206,3 +208,9 @@ class Values:
         value = self._parameters.evaluate(given) if isinstance(given, str) else given
         factor = self._units.factor(unit if isinstance(unit, str) else str(next(iter(unit), "1")))
         return value if factor == 1.0 or not isinstance(value, int | float) else value * factor
+
+
+def _has_text(given: Any) -> bool:
+    """Whether there is an expression in what stands for a number, or for numbers in lists."""
+    kind = type(given)
+    return kind is str or (kind is list and any(map(_has_text, given)))

@@ -84,35 +84,35 @@ def system_text(system: System, functions: bool = False) -> str:
                 f"{force.kind} {force.name!r}: is a function, and a model file holds data only; leave it out"
             )
         lines.append(f"# {force.kind} {force.name} on {force.whom(system.name_of)}")
-    segments = list(system.segments)
+    segments, tables = list(system.segments), _Tables(functions)
     order = [segment.numbered for segment in segments]
     branched = any(isinstance(segment, Branches) for segment in segments)
     if order == sorted(order) and not branched and not system.wrenches and not system.torques:
         for segment in segments:
             first, *others = segment.bodies
             in_sequence = not isinstance(segment, Copies) or segment.in_sequence
-            parent = system.body(segment.first).parent if in_sequence else None
-            bodies = [first.model_copy(update={"parent": parent}), *others]
+            parent = system.parent_name(segment.first) if in_sequence else None
+            bodies = [first if first.parent == parent else first.model_copy(update={"parent": parent}), *others]
             if not segment.numbered:
-                lines += ["", "[[body]]", *_table("body", bodies[0], functions)]
+                lines += ["", "[[body]]", *tables.lines("body", bodies[0])]
                 continue
             lines += ["", "[[repeat]]", f"count = {segment.count}", *_where_copies_lie(system, segment)]
             if others:
                 for body in bodies:
-                    lines += ["", "[[repeat.body]]", *_table("repeat.body", body, functions)]
+                    lines += ["", "[[repeat.body]]", *tables.lines("repeat.body", body)]
             else:
-                lines += _table("repeat", bodies[0], functions)
+                lines += tables.lines("repeat", bodies[0])
     else:
         for body in system.bodies():
-            lines += ["", "[[body]]", *_table("body", body, functions)]
+            lines += ["", "[[body]]", *tables.lines("body", body)]
     for loop in (*system.loops, *system.idle_loops):
         kind = type(loop).__name__.lower()
-        lines += ["", f"[[{kind}]]", *_table(kind, loop, functions)]
+        lines += ["", f"[[{kind}]]", *tables.lines(kind, loop)]
     for spring in system.springs.values():
-        lines += ["", "[[spring]]", *_table("spring", spring, functions)]
+        lines += ["", "[[spring]]", *tables.lines("spring", spring)]
     for event in system.events:
         given = event.named() if functions else event
-        lines += ["", "[[event]]", *_table("event", given, functions)]
+        lines += ["", "[[event]]", *tables.lines("event", given)]
     return "\n".join(lines) + "\n"
 
 
@@ -129,29 +129,54 @@ def _where_copies_lie(system: System, segment: Segment) -> list[str]:
     return lines
 
 
-def _table(header: str, table: CheckedTable, functions: bool) -> list[str]:
-    """Return the lines of a table without its header: keys that are not at their default, then subtables."""
-    default = type(table)(**{key: value for key, value in table if key in table.needed})
-    function = _FUNCTIONS.get(type(table), "a function of time")
-    keys: list[str] = []
-    subtables: list[str] = []
-    for key, value in table:
-        if isinstance(value, CheckedTable):
-            subtables += ["", f"[{header}.{key}]", *_table(f"{header}.{key}", value, functions)]
-        elif isinstance(value, tuple) and value and isinstance(value[0], CheckedTable):
-            for item in value:
-                subtables += ["", f"[[{header}.{key}]]", *_table(f"{header}.{key}", item, functions)]
-        elif callable(value) and functions:
-            keys.append(f"# {key} is {function}")
-        elif callable(value):
-            raise InputError(f"[[{header}]]: {key} is {function}, and a model file holds data only; leave it out")
-        elif key in table.needed or value != getattr(default, key):
-            keys.append(f"{key} = {_value(value)}")
-    return keys + subtables
+class _Tables:
+    """Tables as text.
+
+    Parameters
+    ----------
+    functions : bool
+        Name functions in comments rather than refuse them.
+    """
+
+    def __init__(self, functions: bool) -> None:
+        self._functions = functions
+        self._within: dict[tuple[str, int], tuple[CheckedTable, list[str]]] = {}  # tables in tables, which many share
+
+    def lines(self, header: str, table: CheckedTable) -> list[str]:
+        """Return the lines of a table without its header: keys that are not at their default, then subtables."""
+        defaults = table.defaults
+        keys: list[str] = []
+        subtables: list[str] = []
+        for key, value in table:
+            if isinstance(value, CheckedTable):
+                subtables += ["", f"[{header}.{key}]", *self._lines_within(f"{header}.{key}", value)]
+            elif key in defaults and value == defaults[key]:
+                continue
+            elif isinstance(value, tuple) and value and isinstance(value[0], CheckedTable):
+                for item in value:
+                    subtables += ["", f"[[{header}.{key}]]", *self.lines(f"{header}.{key}", item)]
+            elif callable(value):
+                function = _FUNCTIONS.get(type(table), "a function of time")
+                if not self._functions:
+                    raise InputError(
+                        f"[[{header}]]: {key} is {function}, and a model file holds data only; leave it out"
+                    )
+                keys.append(f"# {key} is {function}")
+            else:
+                keys.append(f"{key} = {_value(value)}")
+        return keys + subtables
+
+    def _lines_within(self, header: str, table: CheckedTable) -> list[str]:
+        place = header, id(table)
+        if place not in self._within:
+            self._within[place] = table, self.lines(header, table)
+        return self._within[place][1]
 
 
 def _value(value: Any) -> str:
     """Return a text, a truth value, a number or a tuple as TOML; a tuple of one number as the number."""
+    if type(value) is float:  # by far the most
+        return repr(value)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):

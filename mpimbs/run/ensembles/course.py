@@ -121,8 +121,7 @@ class EnsembleRun:
         self._count = 0 if kept is None else int(kept.header["count"])
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
         self._before: dict[str, Any] = {} if kept is None else kept.header["totals"]
-        with contextlib.ExitStack() as after_error:
-            after_error.callback(self._files.abandon)
+        with self._files.setting_up():
             self._store: EnsembleSamples | SampleWriter = self._files.open(
                 self._begin_file,
                 {name: count * unit for name, unit in units.items()},
@@ -133,10 +132,9 @@ class EnsembleRun:
             compiling = time.perf_counter()
             first_on_node(comm, self._compile)
             compiled = time.perf_counter()
-            after_error.pop_all()
-        self._stepper = together(comm, self._begin)
-        self._witness = None if settings.no_witness else self._begin_witness()
-        self._keeper = Keeper(comm, self._files.checkpoints, self._files.place, signals, self._save, self._going_on)
+            self._stepper = together(comm, self._begin)
+            self._witness = None if settings.no_witness else self._begin_witness()
+            self._keeper = Keeper(comm, self._files.checkpoints, self._files.place, signals, self._save, self._going_on)
         now = time.perf_counter()
         self._seconds = {"set-up": now - began - (compiled - compiling), "compile": compiled - compiling}
         phases = ("integration", *(() if settings.no_witness else ("witness",)), "waiting", "output")

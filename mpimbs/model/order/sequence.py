@@ -70,13 +70,12 @@ def add_in_sequence(system: System, statements: Sequence[Statement]) -> None:
 
 def _sorted(statements: Sequence[Statement]) -> Iterator[int]:
     """The numbers of statements, each after those that have to come before it."""
+    done = set(range(_as_they_stand(statements)))
+    yield from range(len(done))
+    if len(done) == len(statements):
+        return
     order = _Order(statements)
-    done: set[int] = set()
-    for k in range(len(statements)):
-        if k not in done and done.issuperset(order.before(k)):  # nearly always
-            done.add(k)
-            yield k
-            continue
+    for k in range(len(done), len(statements)):
         waiting = {} if k in done else {k: order.before(k)}
         while waiting:
             last, needs = next(reversed(waiting.items()))
@@ -92,6 +91,16 @@ def _sorted(statements: Sequence[Statement]) -> Iterator[int]:
                     raise _lying_on_itself(circle)
             else:
                 waiting[needed] = order.before(needed)
+
+
+def _as_they_stand(statements: Sequence[Statement]) -> int:
+    """How many statements from the first on are of single bodies that lie on earlier ones: all, as a rule."""
+    names = {WORLD, None}
+    for k, statement in enumerate(statements):
+        if not isinstance(statement.what, Body) or statement.what.parent not in names:
+            return k
+        names.add(statement.what.name)
+    return len(statements)
 
 
 def _lying_on_itself(statements: list[Statement]) -> InputError:

@@ -13,7 +13,7 @@ from mpimbs.bench.bench import check_seconds
 from mpimbs.bench.laps import said, summary, timed_calls
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations, compile_joint_space
-from mpimbs.dynamics.operators.composites import DOUBLING, RECURSIVE
+from mpimbs.dynamics.operators.composites import RECURSIVE
 from mpimbs.model import System
 from mpimbs.parallel.agreement import first_on_node
 
@@ -21,9 +21,7 @@ MOST_INVERTED = 1024  # degrees of freedom: the inverse takes as many sweeps
 _ROUNDS = 5
 
 
-def bench_inertia(
-    system: System, comm: MPI.Comm, seconds: float = 1.0, form: str = DOUBLING, others: bool = True, **settings: Any
-) -> dict[str, Any]:
+def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settings: Any) -> dict[str, Any]:
     """Time the inertia matrix at the initial state; all ranks call together.
 
     What is timed takes turns: the matrix, its phases, the time of writing as many bytes, products with it and its
@@ -35,10 +33,6 @@ def bench_inertia(
     comm : MPI.Comm
     seconds : float
         Wall time to spend on repetitions (s).
-    form : str
-        Of the matrix, one of `composites.FORMS`.
-    others : bool
-        Time what goes with it, too.
     **settings
         See `Dynamics`.
 
@@ -64,8 +58,8 @@ def bench_inertia(
     udot, rates = np.empty(nu), np.empty(dynamics.subchain.nq)
     out, like = dynamics.inertia_matrix(q), np.empty((nu, system.nu))
     composites, factor = dynamics.composites, dynamics.factor(q)
-    matrix: dict[str, Callable[[], object]] = {"matrix": lambda: dynamics.inertia_matrix(q, form=form, out=out)}
-    calls: dict[str, Callable[[], object]] = matrix | {
+    calls: dict[str, Callable[[], object]] = {
+        "matrix": lambda: dynamics.inertia_matrix(q, out=out),
         "lines": lambda: composites.at(q),
         "rows": lambda: composites.rows(out),
         "writing": lambda: like.fill(1.0),
@@ -81,8 +75,6 @@ def bench_inertia(
         calls["recursive"] = lambda: dynamics.inertia_matrix(q, form=RECURSIVE, out=out)
     elif nu <= MOST_INVERTED:
         calls["inverse"] = lambda: dynamics.inverse_inertia_matrix(q)
-    if not others:
-        calls = matrix
     first = {name: float(timed_calls(dynamics.comm, call, 2).min()) for name, call in calls.items()}
     share = seconds / _ROUNDS / len(calls)
     laps: dict[str, list[np.ndarray]] = {name: [] for name in calls}

@@ -19,11 +19,9 @@ from mpi4py import MPI
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.base.places import note_input
 from mpimbs.bench.bench import bench
-from mpimbs.bench.bench_inertia import bench_inertia
 from mpimbs.bench.predict.calibration import powers_of_two
 from mpimbs.bench.scaled import scaled
 from mpimbs.coupling import COUPLINGS, LOOPED, TREES, UNCOMPARED, unavailable
-from mpimbs.dynamics.operators.composites import FORMS
 from mpimbs.files.output_layout import versions
 from mpimbs.model import System
 from mpimbs.parallel.agreement import together
@@ -44,7 +42,6 @@ class Plan(NamedTuple):
     Attributes
     ----------
     couplings : tuple of str
-        Or the forms of the inertia matrix, which is timed then.
     ranks : tuple of int
         Numbers of ranks; of these, those that there are.
     studies : tuple of str
@@ -58,11 +55,6 @@ class Plan(NamedTuple):
     ranks: tuple[int, ...]
     studies: tuple[str, ...] = STUDIES
     seconds: float = 0.3
-
-    @property
-    def inertia(self) -> bool:
-        """Whether it is the inertia matrix that is timed."""
-        return set(self.couplings) <= set(FORMS)
 
     def points(self, system: System, cores: int) -> Iterator[tuple[str, str, int, int]]:
         """Give study, coupling, number of ranks and of bodies of every point."""
@@ -86,7 +78,7 @@ class Plan(NamedTuple):
         InputError
             Nothing is left.
         """
-        reasons = {name: "" if self.inertia else unavailable(name) for name in self.couplings}
+        reasons = {name: unavailable(name) for name in self.couplings}
         left = tuple(name for name, reason in reasons.items() if not reason)
         if not left:
             raise InputError(next(iter(reasons.values()), "give couplings with `couplings`"))
@@ -104,7 +96,7 @@ class Plan(NamedTuple):
             if name not in STUDIES:
                 raise InputError(f"unknown study '{name}'; choose of: {', '.join(STUDIES)}")
         for name in self.couplings:
-            if not self.inertia and name not in COUPLINGS:
+            if name not in COUPLINGS:
                 raise InputError(f"unknown coupling '{name}'; choose of: {', '.join(COUPLINGS)}")
         if not self.ranks or min(self.ranks) < 1:
             raise InputError("give numbers of ranks from 1 on with `ranks`")
@@ -187,8 +179,6 @@ def _measured(chain: System, coupling: str, ranks: int, seconds: float, comm: MP
         with first_ranks(comm, ranks) as part:
             if part is None:
                 return None
-            if coupling in FORMS:
-                return bench_inertia(chain, part, seconds, coupling, others=False) | {"coupling": coupling}
             return bench(chain, part, coupling, seconds)
 
     try:

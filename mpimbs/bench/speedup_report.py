@@ -32,7 +32,7 @@ def write(folder: Path, table: dict[str, Any]) -> list[Path]:
     folder : Path
         Made if there is none.
     table : dict
-        With "model", "bodies", "what" was timed, "points" and "fits".
+        With "model", "bodies", "points" and "fits".
     """
     paths = write_tables(folder, "study", table, table["points"], COLUMNS)
     draw = {"strong": draw_times, "speedup": draw_speedups, "weak": draw_weak, "size": draw_sizes}
@@ -90,7 +90,7 @@ def _title(table: dict[str, Any], text: str) -> str:
 
 def draw_times(table: dict[str, Any], rows: Sequence[Row]) -> Any:
     """Time of an evaluation against the number of ranks, and the butterflies' cost model where that was fitted."""
-    title = _title(table, f"time of {table['what']}")
+    title = _title(table, "time of an evaluation")
     figure, axes = new_figure(title, "ranks", "us (minimum)", *_SIZE)
     _draw(axes, rows, "ranks", "us_min")
     ranks = np.unique([row["ranks"] for row in trusted(rows)])

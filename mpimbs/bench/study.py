@@ -17,7 +17,7 @@ from mpimbs.bench.predict.cluster import Cluster, cluster_named
 from mpimbs.bench.predict.predict import predict
 from mpimbs.bench.speedup import Plan, collect, cores_of, evaluations_per_second, heading, measure_plan
 from mpimbs.bench.speedup_report import STUDY_FILES, write
-from mpimbs.bench.verdict import add_speedups, advice, fastest, fits, trusted
+from mpimbs.bench.verdict import add_speedups, advice, fits, trusted
 from mpimbs.coupling import unavailable
 from mpimbs.model import System, system_text
 from mpimbs.parallel.agreement import on_root, together
@@ -86,24 +86,23 @@ def study(
         beyond, refused = predictor(system, plan.couplings, comm)
         rows, notes = rows + beyond, notes + refused
     add_speedups(rows)
-    cores, inertia = cores_of(comm), plan.inertia
+    cores = cores_of(comm)
     best = min((row for row in rows if not row["predicted"]), key=lambda row: row["us_min"])
     per_second = None
-    if collected is None and not inertia and (lacking_petsc := unavailable("pcg")):  # so does what integrates
+    if collected is None and (lacking_petsc := unavailable("pcg")):  # so does what integrates
         notes.append(f"evaluations per simulated second: {lacking_petsc}")
-    elif collected is None and not inertia:
+    elif collected is None:
         per_second = evaluations_per_second(system, comm, best["coupling"], best["ranks"])
     table = {
         **heading(system, spec, comm, cores),
-        "what": "the inertia matrix" if inertia else "an evaluation",
         "settings": settings,
         "model_text": system_text(system, functions=True)[:_MOST_TEXT],
         "points": rows,
-        "fits": {} if inertia else fits(rows, system.n_bodies),
+        "fits": fits(rows, system.n_bodies),
         "evaluations_per_simulated_second": per_second,
         "notes": notes,
         "disturbed": _disturbed(rows),
-        "advice": fastest(best) if inertia else advice(rows, per_second, RTOL),
+        "advice": advice(rows, per_second, RTOL),
     }
     table["files"] = [str(path) for path in on_root(comm, lambda: write(folder, table)) or ()]
     return table

@@ -110,11 +110,6 @@ def _fit_loads(rows: Sequence[Row]) -> Row:
     return _fitted(name, terms, seconds, lambda: fit_cost_model(points, gamma))
 
 
-def fastest(row: Row) -> str:
-    """Say which form of the inertia matrix was the fastest measured."""
-    return f"the fastest measured: {row['coupling']} on {row['ranks']} rank(s), {row['us_min']:.4g} us"
-
-
 def advice(rows: Sequence[Row], per_second: float | None, rtol: float) -> str:
     """Say in one line which coupling on how many ranks, and how long a simulated second takes then.
 

@@ -261,3 +261,13 @@ def write_arrays(comm: MPI.Comm, output: Path, arrays: dict[str, Any], shapes: d
         click.echo(f"wrote {output}")
 
     on_root(comm, write)
+
+
+def gone(option: str, instead: str, is_flag: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Have an option that is no more say what does instead."""
+
+    def refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        if value:
+            raise InputError(f"{option} is no more: {instead}")
+
+    return click.option(option, is_flag=is_flag, hidden=True, expose_value=False, callback=refuse)

@@ -11,7 +11,7 @@ import click
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_folder
-from mpimbs.cli.options import coupling_options, forces_option, note_lanes, read, whole_numbers
+from mpimbs.cli.options import coupling_options, forces_option, gone, note_lanes, read, whole_numbers
 from mpimbs.cli.words import Command, on_root, together
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
 @click.option("--inertia", is_flag=True, help="Time the inertia matrix, its inverse and products instead.")
-@click.option("--peers", is_flag=True, hidden=True)
+@gone("--peers", "`python drivers/versus_peers.py --models MODEL`, in the sources, compares with them")
 @forces_option
 @click.pass_obj
 @coupling_options
@@ -35,7 +35,6 @@ def bench(
     model: str,
     forces: tuple[str, ...],
     as_json: bool,
-    peers: bool,
     batch: int | None,
     inertia: bool,
     seconds: float,
@@ -46,8 +45,6 @@ def bench(
     from mpimbs.bench.bench import bench_batch, report
     from mpimbs.bench.bench_inertia import bench_inertia, report_inertia
 
-    if peers:
-        raise InputError("--peers is no more: `python drivers/versus_peers.py --models MODEL`, in the sources, does")
     system = read(comm, model, forces)
     if inertia and batch is not None:
         raise InputError("--inertia times the inertia matrix alone: leave out --batch")
@@ -84,7 +81,7 @@ def bench(
 @click.option("--predict", "predicted", help="Numbers of ranks to predict too, such as 16,64,256,1024.")
 @click.option("--cluster", default="infiniband", help="For what cluster, as for `mpimbs predict`.")
 @click.option("--collect", type=Path, help="Draw what `bench --json` wrote into this folder; measure nothing.")
-@click.option("--inertia", is_flag=True, help="Study the inertia matrix, in both its forms, instead.")
+@gone("--inertia", "`mpimbs bench MODEL --inertia` on each number of ranks times the matrix")
 @click.option("--force", is_flag=True, help="Replace a study in the folder.")
 @click.pass_obj
 def study(
@@ -98,23 +95,18 @@ def study(
     predicted: str | None,
     cluster: str,
     collect: Path | None,
-    inertia: bool,
     force: bool,
 ) -> None:
     """Study the speed of MODEL: against ranks, bodies and couplings."""
     from mpimbs.bench.speedup import Plan, default_couplings, default_ranks
     from mpimbs.bench.study import predictor, report
     from mpimbs.bench.study import study as whole
-    from mpimbs.dynamics.operators.composites import FORMS
 
     system = read(comm, model)
     together(comm, system.validate)
-    if inertia and (couplings is not None or collect is not None):
-        raise InputError("--inertia studies the inertia matrix alone: leave out --couplings and --collect")
-    known = FORMS if inertia else default_couplings(system)
-    chosen = known if couplings is None else tuple(couplings.split(","))
+    chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
     counts = default_ranks(comm.size) if ranks is None else tuple(whole_numbers(ranks, "--ranks"))
-    plan = Plan(chosen, counts, ("strong",) if collect or inertia else tuple(studies.split(",")), seconds)
+    plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
     beyond = None if predicted is None else predictor(whole_numbers(predicted, "--predict"), cluster, comm)
     table = whole(system, model, plan, output, comm, force, beyond, collect, progress=True)
     if comm.rank == 0:
@@ -131,23 +123,19 @@ def study(
 @click.option(
     "--cluster", default="infiniband", help="infiniband, ethernet, a TOML file, or here: measured on 2 ranks."
 )
-@click.option("--method", default="loggp", hidden=True)
-@click.option("--inertia", is_flag=True, help="The inertia matrix, in both its forms, instead.")
+@gone("--method", "predictions are by LogGP", is_flag=False)
+@gone("--inertia", "`mpimbs bench MODEL --inertia` on each number of ranks times the matrix")
 @click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
 @click.option("--force", is_flag=True, help="Replace a prediction in the folder.")
 @click.pass_obj
-def predict(
-    comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, method: str, **settings: Any
-) -> None:
-    """Predict the time of one evaluation of MODEL, or of its inertia matrix, on the ranks of a cluster."""
+def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
+    """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
     from mpimbs.bench.predict.cluster import cluster_named
     from mpimbs.bench.predict.predict import PREDICTION_FILES
     from mpimbs.parallel.first_ranks import first_ranks
 
-    if method != "loggp":
-        raise InputError(f"--method {method} is no more: predictions are by LogGP; leave it out")
     system = read(comm, model, need="DIVISION")
     together(comm, system.validate)
     counts = together(comm, lambda: None if ranks is None else whole_numbers(ranks, "--ranks"))
@@ -174,22 +162,17 @@ def _predict(
     couplings: tuple[str, ...],
     seconds: float,
     output: Path | None,
-    inertia: bool,
 ) -> None:
     """Predict, on one process, and say what was found."""
     from mpimbs.bench.predict import predict as study
     from mpimbs.bench.predict.calibration import Calibration
-    from mpimbs.dynamics.operators.composites import FORMS
-
-    if inertia and couplings != ("dcae",):
-        raise InputError("--inertia predicts the inertia matrix alone: leave out --coupling")
     from mpimbs.coupling import coupling_for
 
     for name in couplings:
         coupling_for(system, name)
     counts = study.ranks_to_predict(system) if ranks is None else ranks
     calibration, rows = Calibration(system, seconds), list[study.Prediction]()
-    for name in FORMS if inertia else dict.fromkeys(couplings):
+    for name in dict.fromkeys(couplings):
         rows += study.predict(system, counts, cluster, name, calibration)
     found = study.figures(rows, cluster, calibration)
     files = [] if output is None else study.write(found, output)

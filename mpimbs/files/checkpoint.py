@@ -35,7 +35,7 @@ from mpimbs.files.shared_file import SharedFile
 from mpimbs.files.slices import Slices
 
 Floats = npt.NDArray[np.float64]
-FORMAT = "mpimbs checkpoint 3"
+FORMAT = "mpimbs checkpoint 4"
 _KIND = FORMAT.rsplit(" ", 1)[0]
 METADATA = 2**16  # bytes, at the most
 

@@ -82,8 +82,8 @@ class Result(Outcome):
     steps, rejected, evaluations : int
         Steps taken and rejected, evaluations of the state derivative.
     step_sizes : dict
-        `fixed` (s); or of adaptive steps that no sample has shortened `smallest`, `largest`, `median` (s), and
-        `shortened`, how many were; `limited_by`: "accuracy", "stability" or "samples"; `share_of_stable`, the median
+        `fixed` (s); or of adaptive steps that no sample has shortened `smallest`, `largest`, `mean` (s), and
+        `shortened`, how many were; `limited_by`: "accuracy", "stability" or "samples"; `share_of_stable`, the mean
         share of the largest stable step, where that was found; `rate` (1/s) and `body` of the fastest motion.
     seconds : dict of str to float
         Wall time of this rank by phase (s).

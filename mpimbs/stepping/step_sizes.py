@@ -1,67 +1,36 @@
-"""Sizes of the steps of a run: the smallest, the largest, the median, and what keeps them from being larger."""
+"""Sizes of the steps of a run: the smallest, the largest, their mean, and what keeps them from being larger."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 
 from mpimbs.stepping.schemes import STIFF
 
-WAITING = 4096  # numbers
-PER_OCTAVE = 64  # classes of sizes: a median is right to half a percent
 SHARE = 0.8  # of the largest stable step: above, stability limits the steps; looser tolerances gain nothing
 
 
+@dataclass
 class _Spread:
-    """Counts positive numbers in classes of their logarithm, many at a time."""
+    """Least, largest and sum of positive numbers, and how many there are."""
 
-    def __init__(self, least: float = np.inf, most: float = 0.0, classes: list[list[int]] | None = None) -> None:
-        self._least, self._most = least, most
-        self._counts = Counter({int(key): count for key, count in classes or []})
-        self._waiting: list[float] = []
+    least: float = np.inf
+    most: float = 0.0
+    total: float = 0.0
+    count: int = 0
 
     def take(self, values: Sequence[float]) -> None:
-        self._waiting.extend(values)
-        if len(self._waiting) >= WAITING:
-            self._count()
-
-    def _count(self) -> None:
-        if self._waiting:
-            values, self._waiting = np.array(self._waiting), []
-            self._least, self._most = min(self._least, float(values.min())), max(self._most, float(values.max()))
-            keys, counts = np.unique(np.rint(PER_OCTAVE * np.log2(values)).astype(np.int64), return_counts=True)
-            self._counts.update(dict(zip(keys.tolist(), counts.tolist(), strict=True)))
+        self.least, self.most = min([self.least, *values]), max([self.most, *values])
+        for value in values:  # in order: many at once give the same bits as one by one
+            self.total += value
+        self.count += len(values)
 
     def join(self, other: _Spread) -> None:
-        for spread in (self, other):
-            spread._count()
-        self._least, self._most = min(self._least, other._least), max(self._most, other._most)
-        self._counts += other._counts
-
-    def memory(self) -> list[Any]:
-        self._count()
-        return [self._least, self._most, sorted(self._counts.items())]
-
-    @property
-    def count(self) -> int:
-        self._count()
-        return self._counts.total()
-
-    @property
-    def range(self) -> tuple[float, float]:
-        self._count()
-        return self._least, self._most
-
-    @property
-    def median(self) -> float:
-        self._count()
-        keys = sorted(self._counts)
-        below = np.cumsum([self._counts[key] for key in keys])
-        key = keys[int(np.searchsorted(below, 0.5 * below[-1]))]
-        return float(np.clip(2.0 ** (key / PER_OCTAVE), *self.range))
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+        self.total, self.count = self.total + other.total, self.count + other.count
 
 
 def towards(left: float, step: float, fixed: bool) -> tuple[float, bool]:
@@ -89,7 +58,7 @@ class StepSizes:
     """
 
     def __init__(self, memory: list[Any] | None = None) -> None:
-        free, cut, shares = memory or [[], [], []]
+        free, cut, shares, self._near = memory or [[], [], [], 0]
         self._free, self._cut, self._shares = _Spread(*free), _Spread(*cut), _Spread(*shares)
 
     def take(self, sizes: Sequence[float], largest: float = np.inf) -> None:
@@ -108,39 +77,42 @@ class StepSizes:
             self._cut.take([-size for size in sizes if size < 0.0])
         self._free.take(free)
         if largest < np.inf:
-            self._shares.take([size / largest for size in free])
+            shares = [size / largest for size in free]
+            self._shares.take(shares)
+            self._near += sum(share >= SHARE for share in shares)
 
     def join(self, other: StepSizes) -> None:
         """Take the steps of another one too."""
         for name in ("_free", "_cut", "_shares"):
             getattr(self, name).join(getattr(other, name))
+        self._near += other._near
 
     def memory(self) -> list[Any]:
         """What the steps so far leave to the next, for JSON."""
-        return [self._free.memory(), self._cut.memory(), self._shares.memory()]
+        return [*(list(astuple(spread)) for spread in (self._free, self._cut, self._shares)), self._near]
 
     def statistics(self) -> dict[str, Any]:
-        """Smallest, largest and median size (s) of the steps that no sample has shortened, if they are not the fewer;
-        how many a sample has shortened; what limits them, and their median share of the largest stable step."""
+        """Smallest, largest and mean size (s) of the steps that no sample has shortened, if they are not the fewer; how
+        many a sample has shortened; what limits most of them, and their mean share of the largest stable step."""
         free, cut = self._free.count, self._cut.count
         if not free + cut:
             return {}
         by_samples = cut > free
         sizes = self._cut if by_samples else self._free
-        found = {"smallest": sizes.range[0], "largest": sizes.range[1], "median": sizes.median, "shortened": cut}
+        found = {"smallest": sizes.least, "largest": sizes.most, "mean": sizes.total / sizes.count, "shortened": cut}
         if by_samples:
             return found | {"limited_by": "samples"}
-        if not self._shares.count:
+        if not (count := self._shares.count):
             return found
-        share = self._shares.median
-        return found | {"limited_by": "stability" if share >= SHARE else "accuracy", "share_of_stable": share}
+        limit = "stability" if 2 * self._near >= count else "accuracy"
+        return found | {"limited_by": limit, "share_of_stable": self._shares.total / count}
 
 
 def told(found: dict[str, Any]) -> str:
     """The statistics in a line, with what to do."""
     if "fixed" in found:
         return f"steps: {found['fixed']:.3g} s, fixed"
-    text = "steps: {smallest:.2e} to {largest:.2e} s, median {median:.2e} s".format(**found)
+    text = "steps: {smallest:.2e} to {largest:.2e} s, {mean:.2e} s on average".format(**found)
     limit = found.get("limited_by")
     if limit == "samples":
         return f"{text}; limited by the times of the samples: a longer time between them takes fewer steps"

@@ -149,7 +149,7 @@ def test_one_copy_takes_the_steps_of_its_own_simulation() -> None:
         result = Batch(spec).simulate(0.3, **ADAPTIVE)
         evaluations = own.evaluations - own.witness["checks"]
         assert (result.steps, result.rejected, result.evaluations) == (own.steps, own.rejected, evaluations)
-        assert result.step_sizes["median"] == pytest.approx(own.step_sizes["median"], rel=1e-9)
+        assert result.step_sizes["mean"] == pytest.approx(own.step_sizes["mean"], rel=1e-9)
 
 
 def test_copies_that_fail(comm: MPI.Comm) -> None:

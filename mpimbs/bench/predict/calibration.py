@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +13,11 @@ from mpimbs.bench.accuracy import ASSEMBLED
 from mpimbs.bench.bench import check_seconds
 from mpimbs.bench.predict.interval_times import IntervalTimes, time_intervals
 from mpimbs.bench.predict.trace import Sweeps
-from mpimbs.bench.predict.traced_inertia import InertiaTimes
 from mpimbs.bench.share import SECONDS, Share
 from mpimbs.bench.timed_joins import time_assembly
 from mpimbs.coupling import coupling_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
-from mpimbs.dynamics.operators.composites import FORMS
 from mpimbs.model import System, system_from
 from mpimbs.partition.division import Division, as_tree
 from mpimbs.sweep.structure import TURNING
@@ -71,7 +68,7 @@ class Calibration:
         self._divisions: dict[tuple[str, int], Division] = {}
 
     def division(self, ranks: int, coupling: str = "dcae") -> Division:
-        """Divide the system among so many ranks, as a coupling does, or a form of the inertia matrix.
+        """Divide the system among so many ranks, as a coupling does.
 
         Raises
         ------
@@ -79,7 +76,7 @@ class Calibration:
             As `Dynamics`.
         """
         if (coupling, ranks) not in self._divisions:
-            strategy = coupling_for(self.system, "dcae" if coupling in FORMS else coupling)
+            strategy = coupling_for(self.system, coupling)
             self._divisions[coupling, ranks] = strategy.divide(self.system, ranks)
         return self._divisions[coupling, ranks]
 
@@ -105,11 +102,6 @@ class Calibration:
         if key not in self.intervals:
             self.intervals[key] = time_intervals(self.system, self.division(ranks, coupling), self.seconds, coupling)
         return self.intervals[key]
-
-    @cached_property
-    def inertia(self) -> InertiaTimes:
-        """What the inertia matrix takes; measured when first asked for."""
-        return InertiaTimes(self.system, self.seconds)
 
     def scanned(self, ranks: int, coupling: str = "dcae") -> int:
         """Doubles of a message of the scan of turns."""
@@ -157,8 +149,7 @@ class Calibration:
             for (ranks, coupling), times in self.intervals.items()
             for rank, sweeps in times.measured.items()
         ]
-        inertia = {"inertia": self.inertia.record()} if "inertia" in self.__dict__ else {}
-        return {"seconds": self.seconds, "shares": shares, "joins": self._joins, **inertia}
+        return {"seconds": self.seconds, "shares": shares, "joins": self._joins}
 
 
 def interpolated(known: dict[int, Sweeps], bodies: int) -> Sweeps:

@@ -1,7 +1,7 @@
-"""The time of one evaluation, or of the inertia matrix, on P ranks of a described cluster: predicted, not measured.
+"""The time of one evaluation on P ranks of a described cluster: predicted, not measured.
 
 What a rank computes is timed on this core (`calibration`), what it sends and waits for is written down from the plans
-of the real run (`trace`, `traced_couplings`, `traced_inertia`), and the time of all ranks together comes from the LogGP
+of the real run (`trace`, `traced_couplings`), and the time of all ranks together comes from the LogGP
 model (`loggp`). Cores are timed with the others idle: where they share caches and bandwidth of memory, shares that
 don't fit a core's own cache take longer than predicted.
 """
@@ -19,11 +19,9 @@ from mpimbs.base.errors import InputError
 from mpimbs.bench.predict import loggp
 from mpimbs.bench.predict.calibration import Calibration, powers_of_two
 from mpimbs.bench.predict.cluster import Cluster
-from mpimbs.bench.predict.trace import Trace, compute_seconds
+from mpimbs.bench.predict.trace import compute_seconds
 from mpimbs.bench.predict.traced_couplings import traced, write_traces
-from mpimbs.bench.predict.traced_inertia import write_inertia_traces
 from mpimbs.coupling import coupling_for
-from mpimbs.dynamics.operators.composites import FORMS
 from mpimbs.files.output_layout import versions
 from mpimbs.model import System
 from mpimbs.partition.division import as_tree
@@ -73,7 +71,7 @@ def predict(
     coupling: str = "dcae",
     calibration: Calibration | None = None,
 ) -> list[Prediction]:
-    """Predict the time of one evaluation, or of the inertia matrix, on several numbers of ranks, on this process alone.
+    """Predict the time of one evaluation on several numbers of ranks, on this process alone.
 
     Parameters
     ----------
@@ -82,7 +80,6 @@ def predict(
     cluster : Cluster
         See `study.cluster.cluster_named`.
     coupling : str
-        Of an evaluation; or the form of the inertia matrix, one of `composites.FORMS`.
     calibration : Calibration, optional
         Of the same system: what it has measured is not measured again, whatever the coupling, ranks and cluster.
 
@@ -104,9 +101,9 @@ def predict(
         if count < 1:
             raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct `ranks`")
         known.division(count, coupling)
-    one, rows = loggp.evaluate(_traces(known, 1, coupling), cluster), []
+    one, rows = loggp.evaluate(write_traces(known, 1, coupling), cluster), []
     for count in wanted:
-        traces = _traces(known, count, coupling)
+        traces = write_traces(known, count, coupling)
         seconds, compute = loggp.evaluate(traces, cluster), max(map(compute_seconds, traces)) / cluster.core_speed
         bodies, gain = int(np.diff(known.division(count, coupling).cuts).max()), one / seconds
         rest = max(seconds - compute, 0.0)
@@ -145,16 +142,8 @@ def ranks_to_predict(system: System) -> list[int]:
     return powers_of_two(min(MOST_RANKS_OF_TREES if as_tree(system) else MOST_RANKS, system.n_bodies))
 
 
-def _traces(calibration: Calibration, ranks: int, name: str) -> list[Trace]:
-    if name in FORMS:
-        return write_inertia_traces(calibration.inertia, calibration.division(ranks), name)
-    return write_traces(calibration, ranks, name)
-
-
 def _check(system: System, name: str) -> None:
     """Refuse what there are no traces of."""
-    if name in FORMS:
-        return
     coupling_for(system, name)
     known = traced(system)
     if name not in known:
@@ -173,7 +162,6 @@ def figures(rows: Sequence[Prediction], cluster: Cluster, calibration: Calibrati
         "system": system.name,
         "n": system.n_bodies,
         "dof": system.nu,
-        "what": "the inertia matrix" if rows[0].coupling in FORMS else "one evaluation",
         "kind": "predicted",
         "rows": [row._asdict() for row in rows],
         "best": min(rows, key=lambda row: row.seconds)._asdict(),
@@ -207,7 +195,7 @@ def report(found: dict[str, Any]) -> list[str]:
     rows = [Prediction(**row) for row in found["rows"]]
     quickest = Prediction(**found["best"])
     return [
-        f"{found['system']}: {found['what']}, predicted for the cluster '{found['cluster']['name']}' by LogGP; "
+        f"{found['system']}: one evaluation, predicted for the cluster '{found['cluster']['name']}' by LogGP; "
         f"computing measured on one core ({found['machine']['cpu']})",
         *lines_of(rows),
         f"the fastest predicted here: {quickest.coupling} on {quickest.ranks} ranks, {1e6 * quickest.seconds:.4g} us",
@@ -216,7 +204,7 @@ def report(found: dict[str, Any]) -> list[str]:
 
 def draw(found: dict[str, Any]) -> Figure:
     """Draw predicted times over the number of ranks, dashed, with what the busiest rank computes of it, dotted."""
-    title = f"{found['system']}: {found['what']} on '{found['cluster']['name']}'"
+    title = f"{found['system']}: one evaluation on '{found['cluster']['name']}'"
     figure, axes = new_figure(title, "ranks", "time (us)")
     rows = [Prediction(**row) for row in found["rows"]]
     for number, name in enumerate(dict.fromkeys(row.coupling for row in rows)):

@@ -8,7 +8,7 @@
     python drivers/stiff_systems.py --folder results taut-line      a line under tension, without springs
 
 Each prints its table, and writes it as stiff_NAME.json and .tsv, with a picture. Orders and stability of the methods:
-`implicit_orders.py`; how fast they are: `stiff_speeds.py`.
+`implicit_orders.py`.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Sizes:
         slower than making them again, most of all when all cores of a processor read it.
     sample_bytes : int
         Bytes of a rank in a dataset's row of an output, on average, from which on each rank writes its own: fewer are
-        faster through rank 0. By `drivers/output_costs.py`, as is the next: 2 ranks of one node, a virtual disk.
+        faster through rank 0. Measured, as is the next, with 2 ranks of one node and a virtual disk.
     checkpoint_bytes : int
         The same of a vector of a checkpoint: of fewer, one flush to the disk is faster than one of every rank.
     slice_numbers : int

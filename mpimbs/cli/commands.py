@@ -24,6 +24,7 @@ import click
 
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError, by_all_ranks
 from mpimbs.base.places import check_folder, check_new, check_place, current_folder
+from mpimbs.base.sizes import VARIABLE
 from mpimbs.cli.ensemble import simulate_table
 from mpimbs.cli.options import (
     SAMPLES,
@@ -61,7 +62,7 @@ GENERATED = (
 )
 # The commands as help shows them, each with where it is, if that is not here.
 SECTIONS: dict[str, dict[str, str]] = {
-    "Simulate": {"run": "", "ensemble": "ensemble", "restart": ""},
+    "Simulate": {"run": "", "restart": ""},
     "Look at a run": {"view": "outputs", "plot": "outputs", "export": "outputs"},
     "Ask a model": {
         "acceleration": "evaluation",
@@ -71,15 +72,19 @@ SECTIONS: dict[str, dict[str, str]] = {
         "assemble": "evaluation",
         "modes": "evaluation",
     },
-    "Models": {"check": "", "convert": "models", "new": "models", "schema": "models"},
+    "Models": {"check": "", "convert": "models", "new": "models"},
     "Speed": {
         "compile": "ahead",
         "bench": "study",
         "study": "study",
         "predict": "study",
         "schedule": "schedule",
-        "tune": "tune",
     },
+}
+GONE = {
+    "ensemble": "`mpimbs run MODEL --parameters TABLE` does it, with the same options",
+    "tune": f"sizes stand in the environment, {VARIABLE}=most_lane=64,pivot_bytes=8388608; compare by `mpimbs bench`",
+    "schema": "`mpimbs new --schema -o FILE.json` writes it",
 }
 
 
@@ -98,6 +103,8 @@ class _Group(click.Group):
         if place and cmd_name not in self.commands:
             module = import_module(f"mpimbs.cli.{place}")
             self.add_command(getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_command"))
+        if cmd_name in GONE:
+            raise InputError(f"{cmd_name} is no more: {GONE[cmd_name]}")
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

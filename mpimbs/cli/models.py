@@ -1,4 +1,4 @@
-"""The commands for who writes model files: `mpimbs convert | new | schema`."""
+"""The commands for who writes model files: `mpimbs convert | new`."""
 
 from __future__ import annotations
 
@@ -32,38 +32,25 @@ def _write(output: Path, suffix: str, text: str, force: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=Path, required=True, help="Model file to write, .toml.")
+@click.option("-o", "--output", type=Path, required=True, help="File to write, .toml; of the schema .json.")
+@click.option("--schema", is_flag=True, help="Write the JSON schema of model files, by which editors complete them.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj
-def new(comm: MPI.Comm, name: str | None, output: Path, force: bool) -> None:
+def new(comm: MPI.Comm, name: str | None, output: Path, schema: bool, force: bool) -> None:
     """Write a model file to begin with, that runs: a crane, with comments. NAME is what the model is called."""
 
     def work() -> None:
+        if schema:
+            from mpimbs.model.text.schema import schema_of_models
+
+            _write(output, ".json", json.dumps(schema_of_models(), indent=1) + "\n", force)
+            return
         text = (resources.files("mpimbs.model") / "example.toml").read_text(encoding="utf-8")
         if name is not None:
             text = re.sub(
                 '^name = "a crane"', lambda _: f"name = {json.dumps(name, ensure_ascii=False)}", text, flags=re.M
             )
         _write(output, ".toml", text, force)
-
-    on_root(comm, work)
-
-
-@click.command(cls=Command)
-@click.option("-o", "--output", type=Path, help="JSON file to write.  [default: standard output]")
-@click.option("--force", is_flag=True, help="Replace an existing file.")
-@click.pass_obj
-def schema(comm: MPI.Comm, output: Path | None, force: bool) -> None:
-    """Write the JSON schema of model files, by which editors complete and check them."""
-
-    def work() -> None:
-        from mpimbs.model.text.schema import schema_of_models
-
-        text = json.dumps(schema_of_models(), indent=1)
-        if output is None:
-            click.echo(text)
-        else:
-            _write(output, ".json", text + "\n", force)
 
     on_root(comm, work)
 

@@ -823,6 +823,10 @@ def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Call], fo
     refuses(comm, call, folder, "bench chain:12 --peers", "--peers is no more: `python drivers/versus_peers.py")
     refuses(comm, call, folder, "study chain:12 --inertia -o s", "--inertia is no more: `mpimbs bench MODEL --inertia`")
     refuses(comm, call, folder, "tune --seconds 0.1 -o sizes.toml", "MPIMBS_SIZES=most_lane=64")
+    refuses(
+        comm, call, folder, "ensemble chain:3", "ensemble is no more: `mpimbs run MODEL --parameters TABLE` does it"
+    )
+    refuses(comm, call, folder, "schema", "schema is no more: `mpimbs new --schema -o FILE.json` writes it")
 
 
 def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:

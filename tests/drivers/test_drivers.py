@@ -229,53 +229,6 @@ def test_the_check_of_predictions(comm: MPI.Comm, tmp_path: Path, capsys: pytest
     assert out.count(" %") == 4
 
 
-def test_the_cost_of_columns(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a track and its chain take, measured and predicted; other systems are refused."""
-    columns, folder = driver("loop_columns").main, comm.bcast(tmp_path)
-    rows = columns(folder, ("track:48",), (1, 5), seconds=0.02, share_seconds=0.003, comm=comm)
-    expected = [("measured", 1), ("measured", comm.size), ("predicted", 1), ("predicted", 5)]
-    assert [(row["kind"], row["ranks"]) for row in rows] == expected[comm.size == 1 :]
-    assert all(min(row["us"], row["chain_us"]) > 0.0 for row in rows if row["kind"] == "predicted")
-    one, many = rows[-2:]
-    assert one["bytes"] == one["messages_us"] == one["joins_us"] == 0 < min(many["joins_us"], many["placing_us"])
-    parts = ("sweeps_us", "placing_us", "joins_us", "messages_us")
-    assert many["us"] == pytest.approx(sum(many[part] for part in parts)) and many["bytes"] == 2880
-    out = capsys.readouterr().out
-    if comm.rank == 0:
-        assert json.loads((folder / "loop_columns.json").read_text())["rows"] == rows
-        assert out.count("| `track:48` |") == len(rows)
-    with pytest.raises(InputError, match="spatial_chain:8: is no chain with a loop"):
-        columns(folder, ("spatial_chain:8",), force=True, comm=comm)
-
-
-def test_output_costs(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = comm.bcast(tmp_path) / "results"
-    found = driver("output_costs").main(comm, folder, numbers=(10,), bodies=100, samples=20, repeats=2)
-    assert [(row["coordinates"], row["written by"]) for row in found["checkpoints"]] == [
-        (10, "all ranks"),
-        (10, "rank 0"),
-    ]
-    assert all(0 < row["minimum_ms"] <= row["median_ms"] for row in found["checkpoints"])
-    assert [row["written by"] for row in found["samples"]] == ["all ranks", "rank 0"]
-    for row in found["samples"]:  # q and u of 21 samples, and a little
-        assert 0 < row["output_s"] < row["run_s"] and (comm.rank > 0 or 1 <= row["file_MB"] / (21 * 200 * 8e-6) < 60)
-    out = capsys.readouterr().out
-    comm.Barrier()
-    assert json.loads((folder / "output_costs.json").read_text())["ranks"] == comm.size
-    assert ("written by" in out) == (comm.rank == 0) and not list(folder.glob("*.h5"))
-
-
-def test_closed_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = driver("closed_loops").main(tmp_path, "four_bar:2", t_end=2.0, dt=0.01, samples=20)
-    found = {row["way"]: row for row in rows}
-    assert list(found) == ["positions", "velocities", "none", "stabilisation"]
-    assert found["positions"]["positions"] < 1e-12 and found["none"]["evaluations_to_close"] == 0
-    assert json.loads((tmp_path / "closed_loops.json").read_text()) == rows
-    for name in ("violations", "energy"):
-        assert image.imread(tmp_path / f"{name}.png").std() > 0.01
-    assert capsys.readouterr().out.startswith("projection")
-
-
 def test_the_figure_that_releases_its_hands(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     table = driver("figure_releases_hands").main(folder, t_end=0.08, releases=(0.02, 0.05), seconds=0.01)

@@ -296,6 +296,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     for words, message in ((("--loads",), "--loads is for"), (("--pictures",), "--pictures is for")):
         assert mpimbs_of(*run, "--force", *words) == 2
         assert message in capsys.readouterr().err
-    assert mpimbs_of("ensemble", *run[1:], "--force") == 0
-    assert "called mpimbs run now" in capsys.readouterr().err
     assert mpimbs_of(*run) == 2

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpi_helpers import plain_environment
 from mpimbs import (
     Batch,
     Checkpoints,
@@ -239,7 +240,10 @@ class TestInProcesses:
 
     @pytest.mark.parametrize("method", ["spawn", "forkserver"])
     @pytest.mark.long
-    def test_a_pool(self, method: str, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_a_pool(self, method: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        plain = plain_environment()
+        for name in os.environ.keys() - plain.keys():  # by which workers would take themselves for ranks of this job
+            monkeypatch.delenv(name)
         with multiprocessing.get_context(method).Pool(2) as pool:
             results = pool.map(_time_of, [0.1, 0.2])
         assert [result.time for result in results] == [0.1, 0.2] and "leaked" not in capfd.readouterr().err

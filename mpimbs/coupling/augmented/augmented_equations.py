@@ -83,16 +83,6 @@ AUGMENTED = schema(AugmentedPlan)
 
 
 @kernel(inline=True)
-def _times6(matrix, at, v, out):
-    """Write a matrix [6, 6] times six numbers."""
-    for i in range(SIDE):
-        s = 0.0
-        for j in range(SIDE):
-            s += matrix[at + SIDE * i + j] * v[j]
-        out[i] = s
-
-
-@kernel(inline=True)
 def _add_block(front, size, row, column, block, sign):
     """Add a block [6, 6] where a body's rows meet another's columns, or the transpose below the diagonal."""
     for i in range(SIDE):

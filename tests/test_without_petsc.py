@@ -41,7 +41,6 @@ NEEDING = [  # modules
     "mpimbs.coupling.pcg.petsc_matrix",
     "mpimbs.dynamics.statics.equilibrium",
     "mpimbs.parallel.petsc",
-    "mpimbs.stepping.newton",
     "mpimbs.stepping.petsc_integrator",
     "mpimbs.stepping.petsc_schemes",
     "mpimbs.stepping.stages",

@@ -42,8 +42,7 @@ def bench(
 ) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
     from mpimbs.bench.bench import bench as measure
-    from mpimbs.bench.bench import bench_batch, report
-    from mpimbs.bench.bench_inertia import bench_inertia, report_inertia
+    from mpimbs.bench.bench import bench_batch, bench_inertia, report, report_inertia
 
     system = read(comm, model, forces)
     if inertia and batch is not None:

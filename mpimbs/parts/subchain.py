@@ -16,10 +16,9 @@ from mpimbs.parts.entries import displace, joint_loads, loads_of_bodies, move, p
 from mpimbs.parts.tiles import Tile, Tiles, boundary_frames, subchain_tiles
 from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
 from mpimbs.sweep.joint_forces import spring_energy
-from mpimbs.sweep.magnitudes import carried, reached
+from mpimbs.sweep.magnitudes import carried, reached, rotor_energy, totals
 from mpimbs.sweep.quaternions import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
-from mpimbs.sweep.totals import rotor_energy, totals
 from mpimbs.values.handles import SIZE
 
 Floats = npt.NDArray[np.float64]

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError, warn_caller
 from mpimbs.base.places import part_of
 from mpimbs.base.sizes import VARIABLE
+from mpimbs.dynamics.selection import OF_JOINTS, SAMPLED_QUANTITIES
 from mpimbs.files.motion import BodyHistory, Floats, Motion, Sampled
 from mpimbs.files.output import read_statistics
-from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS
+from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS, SELECTED
 from mpimbs.files.reading import newest, open_run
 from mpimbs.run.witness import witness_told
 from mpimbs.stepping.projection import loops_told
@@ -20,6 +23,54 @@ from mpimbs.stepping.step_sizes import told
 
 if TYPE_CHECKING:
     from mpimbs.files.samples import Sample
+
+
+_POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
+_LOAD = ("mx", "my", "mz", "fx", "fy", "fz")
+_DIMENSIONS = {"q": "coordinate", "u": "speed", "poses": "body", "loads": "body"}
+
+
+def dataset(motion: Motion, attributes: dict[str, Any]) -> Any:
+    """Give the samples as an `xarray.Dataset`.
+
+    Raises
+    ------
+    InputError
+        xarray is not installed.
+    """
+    try:
+        import xarray
+    except ImportError:
+        raise InputError("xarray is not installed: pip install mpimbs[xarray]") from None
+    found = xarray.Dataset(attrs={"name": motion.system.name, **attributes})
+    found["time"] = ("time", motion.t, {"units": "s"})
+    found["energy"] = (("time", "form"), motion.energy, {"units": "J"})
+    found["form"] = ["kinetic", "potential"]
+    for name in SAMPLED_QUANTITIES:
+        values = getattr(motion, name)
+        if values is None or isinstance(values, tuple):
+            continue
+        units, meaning = SELECTED[name]
+        own, parts = _DIMENSIONS[name], {"poses": ("pose", _POSE), "loads": ("component", _LOAD)}.get(name)
+        # Of two quantities of bodies one may be kept of fewer: what was not kept is not a number.
+        labels = {own: _labels(motion, name)} | ({} if parts is None else {parts[0]: list(parts[1])})
+        array = xarray.DataArray(values, {"time": motion.t, **labels}, ["time", *labels])
+        found = found.merge({name: array.assign_attrs(units=units, description=meaning)}, join="outer")
+    return found
+
+
+def _labels(motion: Motion, name: str) -> list[str]:
+    """What the columns of a quantity are called."""
+    system, bodies = motion.system, motion.kept(name)
+    if name not in OF_JOINTS:
+        return [system.name_of(k) for k in bodies.tolist()]
+    counts = np.diff(system.offsets()[OF_JOINTS.index(name)])[bodies]
+    return [
+        system.name_of(k) if count == 1 else f"{system.name_of(k)}[{number}]"
+        for k, count in zip(bodies.tolist(), counts.tolist(), strict=True)
+        for number in range(count)
+    ]
+
 
 _MOST_TOLD = 5  # failed copies in a summary
 
@@ -155,7 +206,6 @@ class Result(Outcome):
         InputError
             xarray is not installed, or there is no motion here.
         """
-        from mpimbs.files.labelled import dataset
 
         return dataset(self.there, {"status": self.status, "steps": self.steps, "rejected": self.rejected})
 

@@ -21,9 +21,9 @@ from mpi4py import MPI
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import NOTHING
+from mpimbs.parallel.agreement import together
 from mpimbs.stepping.crawling import STABLE, Crawl, hardly_changes, likely_cause, wrong_motion
 from mpimbs.stepping.event_watch import EventSearch
-from mpimbs.stepping.following import follow
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stability import StabilityProbe
@@ -35,6 +35,29 @@ from mpimbs.sweep.quaternions import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
 Floats = npt.NDArray[np.float64]
+
+
+def follow(dynamics: Dynamics, begin: float, end: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+    """Give the state after a step between two times (s) as it has to be; all ranks call.
+
+    Raises
+    ------
+    SimulationError
+        On all ranks: a motion jumps in the step, or can't be found at its end.
+    """
+    motions = dynamics.external.motions
+
+    def followed() -> tuple[Floats, Floats]:
+        if (name := motions.jump(begin, end, u)) is not None:
+            raise SimulationError(
+                f"the motion of body '{name}' jumps, or changes more in this step than its accelerations say; give one "
+                "with continuous speeds, or smaller steps"
+            )
+        return motions.follow(end, q, u)
+
+    return together(dynamics.comm, followed)
+
+
 ROUNDING_OF_TIMES = 1e-14  # of times
 QUIET = contextlib.nullcontext()
 

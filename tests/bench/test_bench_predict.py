@@ -11,8 +11,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
 from mpimbs.bench.predict.calibration import Calibration
 from mpimbs.bench.predict.cluster import cluster_named, measure_here, presets, read_cluster
-from mpimbs.bench.predict.predict import best, predict
-from mpimbs.bench.predict.traced_couplings import TRACED
+from mpimbs.bench.predict.predict import TRACED, best, predict
 from mpimbs.cli import main
 from mpimbs.model import system_from
 

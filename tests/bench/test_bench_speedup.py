@@ -12,8 +12,7 @@ from mpi4py import MPI
 from mpimbs.base.errors import InputError
 from mpimbs.bench.choice import choose_coupling
 from mpimbs.bench.cost_fit import ButterflyModel
-from mpimbs.bench.scaled import scaled
-from mpimbs.bench.speedup import Plan, cores_of, default_couplings, default_ranks
+from mpimbs.bench.speedup import Plan, cores_of, default_couplings, default_ranks, scaled
 from mpimbs.bench.study import predictor, report, study
 from mpimbs.bench.verdict import add_speedups, advice, fits
 from mpimbs.model import Joint, System, system_from

@@ -10,8 +10,8 @@ from mpi4py import MPI
 from mpi_helpers import parallel_assert
 from mpimbs.bench.predict.calibration import Calibration
 from mpimbs.bench.predict.interval_times import IntervalTimes
+from mpimbs.bench.predict.predict import TRACED, write_traces
 from mpimbs.bench.predict.trace import BUSY, RECEIVE, SEND, Sweeps, Trace
-from mpimbs.bench.predict.traced_couplings import TRACED, write_traces
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly

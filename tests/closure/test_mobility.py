@@ -154,7 +154,7 @@ def test_report_of_loops_that_are_open(turn: float) -> None:
 
 def test_what_is_too_large_is_not_determined(monkeypatch: pytest.MonkeyPatch) -> None:
     system = mechanisms.four_bar(2, 1.0, 0.0)
-    for name, what in (("jacobian.MOST_ENTRIES", 10), ("dependence.MOST_NUMBERS", 3), ("assembly.MOST_PRODUCTS", 10)):
+    for name, what in (("jacobian.MOST_ENTRIES", 10), ("mobility.MOST_NUMBERS", 3), ("assembly.MOST_PRODUCTS", 10)):
         with monkeypatch.context() as context:
             context.setattr(f"mpimbs.closure.{name}", what)
             report = loop_report(system)

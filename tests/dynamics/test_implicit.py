@@ -16,7 +16,7 @@ from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import Body, BodyMotion, Joint, System, system_from
 from mpimbs.run.run import simulate
-from mpimbs.stepping.newton import Newton
+from mpimbs.stepping.stages import Newton
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed, opened

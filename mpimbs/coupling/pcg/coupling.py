@@ -14,11 +14,10 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.coupling.base import Iterative
-from mpimbs.coupling.pcg.butterfly_product import Butterflied, ButterflyProduct
 from mpimbs.coupling.pcg.constraint_equations import boundary_values, form
 from mpimbs.coupling.pcg.estimates import ORDERS, Hold
 from mpimbs.coupling.pcg.load_equations import LoadEquations
-from mpimbs.coupling.pcg.petsc_matrix import PatternMatrix
+from mpimbs.coupling.pcg.petsc_matrix import Butterflied, ButterflyProduct, PatternMatrix
 from mpimbs.coupling.pcg.solver import EXACT, LoadSolver
 from mpimbs.parallel.petsc import OWN_OPTIONS, PREFIX, PETSc
 from mpimbs.parts.intervals import Intervals

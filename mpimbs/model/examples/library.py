@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
-from mpimbs.model.examples.figure import figure
-from mpimbs.model.examples.human import figure34, figure48
+from mpimbs.model.examples.human import figure, figure34, figure48
 from mpimbs.model.examples.mechanisms import (
     andrews,
     boom,

@@ -296,10 +296,10 @@ class Fault(NamedTuple):
 
 
 def ended_by(name: str) -> str:
-    return rf"mpimbs: SIG{name} at t = .* s; go on with: mpimbs restart {CHECKPOINT}"
+    return rf"mpimbs: SIG{name} at t = .* s; go on with: mpimbs restart \S*{CHECKPOINT}"
 
 
-LOST = rf"mpimbs: {OUTPUT}.part: can't be written any more \(No such file or directory\)"
+LOST = rf"mpimbs: \S*{OUTPUT}.part: can't be written any more \(No such file or directory\)"
 FORCE = r"mpimbs: the body force 'fault_injection:failing' on body '\w+'"
 KILLED = "rank killed"
 FAULTS = (
@@ -308,8 +308,8 @@ FAULTS = (
     Fault("SIGTERM to one rank", partial(send, signal.SIGTERM), (CONTINUED,), ended_by("TERM")),
     Fault("SIGINT to one rank", partial(send, signal.SIGINT), (CONTINUED,), ended_by("INT")),
     Fault("SIGUSR2 to one rank", partial(send, signal.SIGUSR2), (CONTINUED,), ended_by("USR2")),
-    Fault("SIGUSR1 to one rank", partial(send, signal.SIGUSR1), (0,), rf"s: wrote {CHECKPOINT}\n"),
-    Fault("rank halted", stop_for_a_while, (0,), f"wrote {OUTPUT}"),
+    Fault("SIGUSR1 to one rank", partial(send, signal.SIGUSR1), (0,), rf"s: wrote \S*{CHECKPOINT}\n"),
+    Fault("rank halted", stop_for_a_while, (0,), rf"wrote \S*{OUTPUT}"),
     Fault("exception in a force", nothing, (1,), rf"{FORCE} failed at t = .* s: ValueError\('no such row'\)",
           "fixed", "error"),
     Fault("NaN in a force, fixed step", nothing, (1,), rf"{FORCE} is not finite at t = ", "fixed", "nan"),
@@ -318,10 +318,10 @@ FAULTS = (
     Fault("state beyond all numbers", nothing, (1,),  # the witness sees squares that overflow before anything else does
           "mpimbs: (the accelerations are no longer finite|t = .* s: forces or accelerations at body .* are too large)",
           "fixed", "1e200"),
-    Fault("disk full", fill_disk, (1,), rf"mpimbs: {OUTPUT}.part: can't be written any more \(No space left",
+    Fault("disk full", fill_disk, (1,), rf"mpimbs: \S*{OUTPUT}.part: can't be written any more \(No space left",
           "much", small_disk=True),
     Fault("limit of file sizes", limit_file_sizes, (1,),
-          rf"mpimbs: {OUTPUT}.part: can't be written any more \(File too large\)", "much"),
+          rf"mpimbs: \S*{OUTPUT}.part: can't be written any more \(File too large\)", "much"),
     Fault("output's folder removed", remove_folder, (1,), LOST),
     Fault("output's folder moved", move_folder, (1,), LOST),
 )  # fmt: skip

@@ -395,12 +395,10 @@ def reason(text: str) -> str:
 
 def smaller(case: Case, verdict: Verdict, comm: MPI.Comm) -> tuple[Case, Settings, str]:
     """Leave out of a wrong case what can be left out while it stays wrong; with settings and what is wrong."""
-    settings = next(
-        one
-        for one in (*settings_of(case, comm.size), {"coupling": "dcae"})
-        if any(text.startswith(told_as(one)) for text in verdict.wrong)
-    )
-    wrong = next(text for text in verdict.wrong if text.startswith(told_as(settings)))
+    default: Settings = {"coupling": "dcae"}  # by which what is described otherwise is evaluated
+    ways = (*settings_of(case, comm.size), default)
+    settings = next((one for one in ways if any(text.startswith(told_as(one)) for text in verdict.wrong)), default)
+    wrong = next((text for text in verdict.wrong if text.startswith(told_as(settings))), verdict.wrong[0])
 
     def still(other: Case) -> str | None:
         try:

@@ -17,6 +17,7 @@ from mpimbs.partition.lanes import FIXED_PATTERN, cut_tiles, longest_lanes
 from mpimbs.partition.shapes import Subtrees, Words, closed_subtrees, mixed, places_of, shapes
 from mpimbs.parts.limbs import Chosen, Group, Stretch
 from mpimbs.parts.strips import Strip
+from mpimbs.parts.tiles import Tile
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
 
@@ -198,10 +199,21 @@ class _Tree:
             return None
         tiles = cut_tiles(letters, width, places=np.append(path, last), longest=longest)
         lanes = [tile for tile in tiles if tile.width > 1]
-        alike = all(len(self.alike(t.first + t.length * np.arange(width), t.length)) == width for t in lanes)
-        if is_open and path[-1] != tip:
-            path = np.append(path, tip)
-        return Stretch(first, last, tiles, path, is_open) if lanes and alike else None
+        alike = all(self._lanes_agree(tile, last) for tile in lanes)
+        whole = first + np.flatnonzero(
+            np.arange(first, last) + self.sizes[first:last] == last
+        )  # with what is fixed on it
+        if is_open:
+            whole = whole[(whole <= tip) & (tip < whole + self.sizes[whole])]
+            whole = whole if whole[-1] == tip else np.append(whole, tip)
+        return Stretch(first, last, tiles, whole, is_open) if lanes and alike else None
+
+    def _lanes_agree(self, tile: Tile, last: int) -> bool:
+        """Whether the lanes of a tile hang together alike, and what is behind each hangs on the same body of it."""
+        begins = tile.first + tile.length * np.arange(tile.width + 1)
+        behind = begins[1 : tile.width + (begins[-1] < last)]
+        hung = behind - self.parent[behind]
+        return len(self.alike(begins[:-1], tile.length)) == tile.width and bool((hung == hung[:1]).all())
 
 
 def costs_of(patterns: npt.NDArray[np.integer]) -> Floats:

@@ -20,6 +20,7 @@ from mpimbs.base.sizes import PACKAGE
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.motion import BodyHistory
+from mpimbs.kernels.lanes import native_width
 from mpimbs.model import JOINT_TYPES, System, system_from
 from mpimbs.model.order.segments import Integers
 from mpimbs.run.result import Result
@@ -265,3 +266,26 @@ def test_cuts_that_cannot_be_made(comm: MPI.Comm, coupling: str) -> None:
     if comm.size > 1:
         with pytest.raises(InputError, match=rf"0 cuts make 1 intervals for {comm.size} ranks.*`cuts={comm.size - 1}`"):
             Dynamics("tree:4:2", comm, coupling, cuts=0)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+def test_bodies_that_are_fixed_to_those_of_a_path(comm: MPI.Comm, lanes: int, mixed: bool) -> None:
+    """What goes on of the path lies on them, or, where that is mixed, once on the body, between two of four lanes."""
+    if lanes > native_width():
+        pytest.skip(f"this processor has no {lanes} lanes")
+    system, inertia = System("path", gravity=(0, 0, -9.81)), (0.02, 0.03, 0.04, 0, 0, 0)
+    for k in range(64):
+        on = "world" if k == 0 else f"link{k - 1}x" if mixed and k == 32 else f"half{k - 1}x"
+        joint = {"type": "revolute", "axis": np.eye(3)[k % 3], "position": (0.3, 0.1, 0)}
+        system.add(name=f"link{k}x", parent=on, mass=1, inertia=inertia, center_of_mass=(0.1, 0, 0), joint=joint)
+        foot = {"type": "revolute", "axis": (1, 0, 0), "position": (0, 0.2, 0)}
+        system.add(name=f"foot{k}x", parent=f"link{k}x", mass=0.2, inertia=inertia, joint=foot)
+        half = {"type": "fixed", "position": (0.2, 0, 0.1), "rotation": (0.8, 0.6, 0, 0)}
+        system.add(name=f"half{k}x", parent=f"link{k}x", mass=0.5, inertia=inertia, joint=half)
+    q, u = np.random.default_rng(lanes).uniform(-1, 1, (2, system.nq))
+    with closing(Dynamics(system, comm, lanes=lanes)) as dynamics:
+        own = dynamics.gather_u.part
+        udot = dynamics.gather_u.everywhere(dynamics.accelerations(q[dynamics.gather_q.part], u[own]))
+    right = dense.dense_accelerations(system, q, u)
+    assert_close("accelerations", udot, right, "lanes joined", scale=float(np.abs(right).max()))

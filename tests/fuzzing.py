@@ -132,7 +132,8 @@ def invariant(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verd
     except (InputError, SimulationError) as error:
         verdict.refused.append(f"{told}: {error}")
         return
-    if oracle is not None and whole is not None and not verdict.told and not verdict.unjudged:
+    judged = verdict.judged and not verdict.told and not verdict.unjudged  # as it stands
+    if oracle is not None and whole is not None and judged:
         udot = np.empty_like(whole)
         udot[other.where] = whole
         oracle.judge_accelerations(udot * other.times, {"coupling": "dcae"}, told, verdict)

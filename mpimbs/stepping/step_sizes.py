@@ -23,10 +23,11 @@ class _Spread:
     count: int = 0
 
     def take(self, values: Sequence[float]) -> None:
-        self.least, self.most = min([self.least, *values]), max([self.most, *values])
+        self.least, self.most = min(self.least, *values), max(self.most, *values)
+        total = self.total
         for value in values:  # in order: many at once give the same bits as one by one
-            self.total += value
-        self.count += len(values)
+            total += value
+        self.total, self.count = total, self.count + len(values)
 
     def join(self, other: _Spread) -> None:
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
@@ -75,11 +76,13 @@ class StepSizes:
         if sizes[-1] < 0.0:  # only those before a time are, and the last of them
             free = [size for size in sizes if size > 0.0]
             self._cut.take([-size for size in sizes if size < 0.0])
+        if not free:
+            return
         self._free.take(free)
         if largest < np.inf:
             shares = [size / largest for size in free]
             self._shares.take(shares)
-            self._near += sum(share >= SHARE for share in shares)
+            self._near += len([share for share in shares if share >= SHARE])
 
     def join(self, other: StepSizes) -> None:
         """Take the steps of another one too."""

@@ -73,7 +73,7 @@ def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
     """Evaluate a case in all ways and compare; rank 0 has the verdict. All ranks call."""
     q, u, *_ = followed(case.system, case.q, case.u, TIME)
     case = replace(case, q=q, u=u)
-    oracle = Oracle(case) if comm.rank == 0 else None
+    oracle = Oracle(case, comm.size) if comm.rank == 0 else None
     verdict = Verdict()
     for settings in settings_of(case, comm.size) if only is None else (only,):
         told = " ".join(f"{key}={value}" for key, value in settings.items())
@@ -181,8 +181,8 @@ def direction(case: Case) -> Array:
 class Oracle:
     """What should come of a case."""
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
+    def __init__(self, case: Case, ranks: int = 1) -> None:
+        self.case, self.ranks = case, ranks
         self.descriptor = Descriptor(case.system, case.q, case.u, TIME)
         self.solution = self.descriptor.solution(case.tau)
 
@@ -262,10 +262,12 @@ class Oracle:
     def share(self, settings: Settings) -> float:
         """By which part of the largest accelerations may be off."""
         kind = "fuzz iterated" if settings["coupling"] in ("pcg", "augmented") else "fuzz"
-        share = TOLERANCE[kind][0] * (1 + settings.get("cuts", 0))
-        masses = self.descriptor.state.columns.mass
-        if (heavy := masses[masses > 0]).size:  # what is light is added to what is heavy, and taken away again
-            share = max(share, TOLERANCE["fuzz masses"][0] * float(heavy.max() / heavy.min()))
+        pieces = max(1 + settings.get("cuts", 0), self.ranks)
+        share = TOLERANCE[kind][0] * pieces
+        columns = self.descriptor.state.columns
+        for sizes in (columns.mass, columns.inertia[:, :3].sum(axis=1)):
+            if (heavy := sizes[sizes > 0]).size:  # what is light is added to what is heavy, and taken away again
+                share = max(share, TOLERANCE["fuzz masses"][0] * pieces * float(heavy.max() / heavy.min()))
         return share
 
     def allowed(self, share: float) -> tuple[Array, float]:

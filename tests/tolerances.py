@@ -153,8 +153,8 @@ TOLERANCE |= {
     ),
     "fuzz masses": (
         2e-13,
-        "for each time that the heaviest body is as heavy as the lightest: 1e-16 an operation, and as much again for "
-        "moments that differ by more than masses; 4e-14 measured where a light rod of balls carries a heavy one",
+        "for each time that the heaviest body is as heavy as the lightest, or its moments as large, and each piece: "
+        "1e-16 an operation; 4e-14 measured where a light rod of balls carries a heavy one, 1e-13 between pieces",
     ),
     "fuzz iterated": (1e-7, "loads solved to 1e-12, of constraints that are nearly redundant"),
     "sequences": (

@@ -200,9 +200,8 @@ class _Tree:
         tiles = cut_tiles(letters, width, places=np.append(path, last), longest=longest)
         lanes = [tile for tile in tiles if tile.width > 1]
         alike = all(self._lanes_agree(tile, last) for tile in lanes)
-        whole = first + np.flatnonzero(
-            np.arange(first, last) + self.sizes[first:last] == last
-        )  # with what is fixed on it
+        ends = np.arange(first, last) + self.sizes[first:last]
+        whole = first + np.flatnonzero(ends == last)  # the path with what is fixed on it
         if is_open:
             whole = whole[(whole <= tip) & (tip < whole + self.sizes[whole])]
             whole = whole if whole[-1] == tip else np.append(whole, tip)

@@ -11,7 +11,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.bench.predict.calibration import Calibration
 from mpimbs.bench.predict.interval_times import IntervalTimes
 from mpimbs.bench.predict.predict import TRACED, write_traces
-from mpimbs.bench.predict.trace import BUSY, RECEIVE, SEND, Sweeps, Trace
+from mpimbs.bench.predict.trace import COMPUTE, RECEIVE, SEND, Sweeps, Trace
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.butterfly import ALSO_TO, FROM, TO, Butterfly
@@ -51,7 +51,7 @@ def traces_of(coupling: str, ranks: int, bodies: int = 2048) -> list[Trace]:
 
 def messages(trace: Trace, base: int, levels: int) -> list[tuple[int, int, float]]:
     """Kind, rank and bytes of the messages of `levels` tags, in the order of the trace."""
-    return [(e.kind, e.other, e.amount) for e in trace.events if e.kind > BUSY and base <= e.tag < base + levels]
+    return [(e.kind, e.other, e.amount) for e in trace.events if e.kind > COMPUTE and base <= e.tag < base + levels]
 
 
 def planned(butterfly: Butterfly) -> list[tuple[int, int, float]]:
@@ -79,7 +79,7 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
         parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
         joins = in_bytes(dynamics.coupling) if coupling == "assembly" else planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
         parallel_assert(messages(trace, levels, trace._tag) == joins, f"joins {trace.events}, planned {joins}", comm)
-        whole = sum(e.kind > BUSY for e in trace.events)
+        whole = sum(e.kind > COMPUTE for e in trace.events)
         parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
 
 

@@ -90,13 +90,6 @@ class Cluster(CheckedTable):
         """What joins two ranks."""
         return self.within_node if self.node(one) == self.node(other) else self.between_nodes
 
-    def busy(self, rank: int, ranks: int) -> float:
-        """Time of a rank's core for a message sent and one received, a mean over all other ranks of so many (s)."""
-        first = self.node(rank) * self.ranks_per_node
-        inside = min(first + self.ranks_per_node, ranks) - first - 1
-        outside = ranks - 1 - inside
-        return (inside * self.within_node.overheads + outside * self.between_nodes.overheads) / max(ranks - 1, 1)
-
 
 def presets() -> list[str]:
     """Names of the clusters that come with the package."""

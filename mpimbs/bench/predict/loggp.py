@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from mpimbs.bench.predict.cluster import Cluster
-from mpimbs.bench.predict.trace import BUSY, COMPUTE, SEND, Occurrence, Trace
+from mpimbs.bench.predict.trace import COMPUTE, SEND, Occurrence, Trace
 
 Message = tuple[int, int, int]  # from, to, tag
 Port = dict["_Transfer", None]  # what passes it, in the order in which it began
@@ -64,8 +64,6 @@ class _Evaluation:
             kind, amount, other, tag = events[k]
             if kind == COMPUTE:
                 now += amount / cluster.core_speed
-            elif kind == BUSY:
-                now += amount * cluster.busy(rank, len(nodes))
             elif kind == SEND and nodes[other] == node:
                 now += within.send_overhead
                 self._deliver((rank, other, tag), now + within.latency + amount / within.bandwidth)

@@ -14,7 +14,7 @@ from mpimbs.parallel.native import PROC_NULL
 from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE, SEND_LOADS, SEND_VALUE, Schedule
 from mpimbs.sweep.structure import TURNING
 
-COMPUTE, BUSY, SEND, RECEIVE = range(4)
+COMPUTE, SEND, RECEIVE = range(3)
 DOUBLE = 8  # bytes
 LOADS = 12  # doubles, of two handles
 
@@ -25,10 +25,9 @@ class Occurrence(NamedTuple):
     Attributes
     ----------
     kind : int
-        COMPUTE for some seconds; BUSY with the overheads of so many messages from and to all ranks; SEND or RECEIVE one
-        of so many bytes.
+        COMPUTE for some seconds; SEND or RECEIVE a message of so many bytes.
     amount : float
-        Seconds, messages or bytes.
+        Seconds or bytes.
     other : int
         The rank that it is sent to, or received from.
     tag : int
@@ -58,8 +57,8 @@ class Sweeps(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _rows(rank: int, size: int, to_the_right: bool, mirrored: bool = False) -> list[list[int]]:
-    return [[int(item) for item in row] for row in schedule(rank, size, to_the_right, mirrored=mirrored)]
+def _rows(rank: int, size: int, to_the_right: bool) -> list[list[int]]:
+    return [[int(item) for item in row] for row in schedule(rank, size, to_the_right)]
 
 
 class Trace:
@@ -102,23 +101,15 @@ class Trace:
         if row[FROM] != PROC_NULL:
             self.events.append(Occurrence(RECEIVE, size, row[FROM], base + row[TAG]))
 
-    def scan(self, doubles: int = TURNING, backward: bool = False) -> None:
+    def scan(self, doubles: int = TURNING) -> None:
         """Scan over the ranks, as `parallel.scan` does: a level's message is waited for when the next is due."""
-        rows, base = _rows(self.rank, self._joined, True, backward), self._tags(self._levels)
+        rows, base = _rows(self.rank, self._joined, True), self._tags(self._levels)
         for level, row in enumerate(rows):
             if level:
                 self._receive(rows[level - 1], doubles * DOUBLE, base)
             self._send(row, doubles * DOUBLE, base)
         if rows:
             self._receive(rows[-1], doubles * DOUBLE, base)
-
-    def relay(self, doubles: int) -> None:
-        """Get a message from the next rank, then tell the one before."""
-        tag = self._tags(1)
-        if self.rank + 1 < self.size:
-            self.events.append(Occurrence(RECEIVE, doubles * DOUBLE, self.rank + 1, tag))
-        if self.rank > 0:
-            self.events.append(Occurrence(SEND, doubles * DOUBLE, self.rank - 1, tag))
 
     def butterfly(self, doubles: int, join: float) -> None:
         """Exchange values of so many doubles at every level, as `parallel.butterfly` does, and join them (s)."""
@@ -149,21 +140,6 @@ class Trace:
         tag = self._tags(1)
         for kind in (SEND, RECEIVE):
             self.events += [Occurrence(kind, doubles * DOUBLE, other, tag) for other, doubles in sorted(sizes.items())]
-
-    def gather_from_all(self, doubles: int) -> None:
-        """Get so many doubles from every rank by a message from each.
-
-        They don't stand here one by one, P - 1 of them on each rank, but as a butterfly of messages that grow, and the
-        overheads of the others.
-        """
-        base = self._tags(self._levels)
-        for row in _rows(self.rank, self.size, False):
-            held = -(-self.size >> (row[TAG] + 1))  # ranks of a group of this level, the larger of two
-            self._send(row, held * doubles * DOUBLE, base)
-            self._receive(row, held * doubles * DOUBLE, base)
-        more = self.size - 1 - self._levels
-        if more > 0:
-            self.events.append(Occurrence(BUSY, more))
 
 
 def compute_seconds(trace: Trace) -> float:

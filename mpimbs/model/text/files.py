@@ -172,9 +172,8 @@ class _Part:
     place: Place
     model: Model
     values: Values
-    _known: dict[tuple[type[CheckedTable], str, bytes], Any] = field(
-        default_factory=dict
-    )  # tables within tables, by what they say
+    # Tables within tables, by what they say.
+    _known: dict[tuple[type[CheckedTable], str, bytes], Any] = field(default_factory=dict)
 
     def tables(self, kind: str) -> Iterator[tuple[dict[str, Any], Place]]:
         """All tables of a kind, and where they are."""
